@@ -250,7 +250,7 @@ libclang:
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
 # passes. nbdfuse mounts what it serves, so that it needs no fusermount.
 CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl zsh fish chromium node
-PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish chromium fonts-dejavu-core nodejs
+PACKAGES := libnbd-bin python3-libnbd nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish chromium fonts-dejavu-core nodejs
 clients: packager prometheus
 	@missing=; \
 	for program in $(CLIENTS); do \

@@ -34,7 +34,7 @@ pub use disk::{
     Accessed, AdoptError, AppHandle, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms,
     DeviceTime, Disk, DiskApplication, DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus,
     Latency, Measured, MeasuredArm, MeasuredShare, MemoryStatus, PredictionStatus, ProbeStatus,
-    PromotedStatus, Reading, ReadingFailure, ReadingResult, ReadingTimes, TIMEOUT,
+    PromotedStatus, Reading, ReadingFailure, ReadingResult, ReadingTimes, SnapshotRequests, TIMEOUT,
 };
 pub use export::{ExportConfig, ExportUpdate, ServeError, Tally, Ublk};
 pub use exporter::{Exporter, Kernel};

@@ -192,8 +192,18 @@ pub(crate) fn task(task: &Value) -> String {
     out
 }
 
-/// Returns the lines about the background export; none if there is no such export.
-fn background_requests(of: &Value) -> String {
+/// Returns the lines about the background export and the snapshots; none if there are no such exports.
+fn all_background_requests(of: &Value) -> String {
+    let snapshots = of["snapshot_requests"].as_array();
+    let snapshots = snapshots.into_iter().flatten().map(|one| {
+        let name = one["name"].as_str().unwrap_or_default();
+        background_requests(&format!("snapshot {name}"), one)
+    });
+    std::iter::once(background_requests("background", &of["background_requests"])).chain(snapshots).collect()
+}
+
+/// Returns the lines about an export whose requests are background work.
+fn background_requests(export: &str, of: &Value) -> String {
     let mut out = String::new();
     if !of.is_object() {
         return out;
@@ -203,7 +213,7 @@ fn background_requests(of: &Value) -> String {
     let waiting = of["waiting"].as_u64().unwrap_or(0);
     let _ = write!(
         out,
-        "  export      background: {} reads, {mb:.1} MB; {} waiting",
+        "  export      {export}: {} reads, {mb:.1} MB; {} waiting",
         grouped(reads),
         grouped(waiting)
     );
@@ -325,7 +335,7 @@ pub(crate) fn status(status: &Value) -> String {
         if let Some(probe) = probe(&now["probe"]) {
             let _ = writeln!(out, "  probe       {probe}");
         }
-        out.push_str(&background_requests(&now["background_requests"]));
+        out.push_str(&all_background_requests(now));
         // A drive without a profile has no gaps to report.
         let why =
             now["caution"].as_str().filter(|name| *name != Caution::Unknown.name()).and_then(unused_because);
@@ -374,6 +384,12 @@ mod tests {
         let mut with_floor = waits;
         with_floor["memory"] = json!({ "given_bytes": 3e6, "held_bytes": 1.5e6, "unread_bytes": 5e5 });
         (with_floor["floor"], with_floor["promoted"]) = ("2 MB/s".into(), promoted);
+        with_floor["name"] = "d0@nightly".into();
+        let now = json!({ "snapshot_requests": [with_floor.clone()] });
+        let told = status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }));
+        assert!(
+            told.contains("\n  export      snapshot d0@nightly: 1,200 reads") && told.contains("2 MB/s: 7 r")
+        );
         let told = of(with_floor);
         let expected =
             "\n  read ahead  3.0 MB given to readers, 1.5 MB in memory or under way, 0.5 MB dropped unread\n";

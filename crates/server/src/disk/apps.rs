@@ -1,5 +1,6 @@
 //! Applications on a disk: the owners of sessions, and the buffers that were given.
 
+use super::background::SnapshotRequests;
 use super::blocks::{Blocks, within};
 use crate::recording::{RecordedCore, RecordingEntry, note};
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
@@ -8,7 +9,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The calls of a live disk to its application, beside those about blocks. By default it has no restrictions.
 pub trait DiskHooks {
@@ -18,6 +19,11 @@ pub trait DiskHooks {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let _ = (sessions, range);
         false
+    }
+
+    /// Returns the same for a write that can wait: a snapshot reads the blocks as background work.
+    fn hold_later(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        self.hold(sessions, range)
     }
 
     /// Returns whether a request of the foreground, also a read, may access `range` now. For a waiting request the disk
@@ -74,6 +80,33 @@ pub trait DiskHooks {
     fn read_snapshot(&mut self, sessions: &mut dyn Sessions, request: &BackgroundRequest) -> bool {
         let _ = (sessions, request);
         false
+    }
+
+    /// Sets the time of the calls that follow and have none of their own.
+    fn set_time(&mut self, now: Instant) {
+        let _ = now;
+    }
+
+    /// Returns the figures of the requests to its snapshots.
+    fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
+        let _ = now;
+        Vec::new()
+    }
+
+    /// Returns when it next has work that no other call brings.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does the work that is due. Returns whether the disk has to ask again for writes that are [held](Self::hold).
+    fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        let _ = (sessions, now);
+        false
+    }
+
+    /// Called when a command of the foreground has moved bytes of promoted blocks of a session, in this time.
+    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        let _ = (session, bytes, took);
     }
 
     /// Drops the requests to its snapshots of a client that is gone. Returns their numbers.
@@ -247,10 +280,48 @@ impl Apps {
     }
 
     /// Hands a request to the application that has its snapshot. Returns whether there is one.
-    pub fn read_snapshot(&mut self, context: CallContext<'_>, request: &BackgroundRequest) -> bool {
+    pub fn read_snapshot(
+        &mut self,
+        context: CallContext<'_>,
+        request: &BackgroundRequest,
+        now: Instant,
+    ) -> bool {
         let has = |app: &App| app.app.snapshots().iter().any(|of| Some(of.number) == request.snapshot);
         let Some(index) = self.apps.iter().position(has) else { return false };
-        self.with(index, context, |app, sessions| app.read_snapshot(sessions, request)).unwrap_or(false)
+        let read = |app: &mut dyn DiskApplication, sessions: &mut dyn Sessions| {
+            app.set_time(now);
+            app.read_snapshot(sessions, request)
+        };
+        self.with(index, context, read).unwrap_or(false)
+    }
+
+    /// Returns the figures of the requests to the snapshots of all applications.
+    pub fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
+        self.apps.iter().flat_map(|app| app.app.snapshot_requests(now)).collect()
+    }
+
+    /// Returns when an application next has work.
+    pub fn due(&self) -> Option<Instant> {
+        self.apps.iter().filter_map(|app| app.app.due()).min()
+    }
+
+    /// Has the applications do the work that is due. Returns whether held writes are to be tried again.
+    pub fn do_due(&mut self, context: CallContext<'_>, now: Instant) -> bool {
+        let CallContext { core, blocks } = context;
+        (0..self.apps.len()).fold(false, |again, index| {
+            let due = self.apps[index].app.due().is_some_and(|at| at <= now);
+            let context = CallContext { core: &mut *core, blocks: &mut *blocks };
+            due && self.with(index, context, |app, sessions| app.do_due(sessions, now)).unwrap_or(false)
+                || again
+        })
+    }
+
+    /// Reports promoted bytes to the application that opened the session.
+    pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
+        if let Some(App { app, .. }) = app {
+            app.promoted(session, bytes, took);
+        }
     }
 
     /// Drops the requests to snapshots of a client that is gone. Returns their numbers.
@@ -297,11 +368,22 @@ impl Apps {
         self.with(index, context, |app, sessions| app.done(sessions, record, bytes, now));
     }
 
-    /// Returns whether an application holds a write. Asks all of them, so that all can begin their preparations.
-    pub fn hold(&mut self, core: &mut RecordedCore, blocks: &mut Blocks, range: LbnRange) -> bool {
+    /// Returns whether an application holds a write, which can wait unless it is urgent. Asks all of them, so that all
+    /// can begin their preparations.
+    pub fn hold(
+        &mut self,
+        core: &mut RecordedCore,
+        blocks: &mut Blocks,
+        range: LbnRange,
+        urgent: bool,
+    ) -> bool {
         (0..self.apps.len()).fold(false, |held, index| {
             let context = CallContext { core: &mut *core, blocks: &mut *blocks };
-            self.with(index, context, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held
+            let hold = |app: &mut dyn DiskApplication, sessions: &mut dyn Sessions| match urgent {
+                true => app.hold(sessions, range),
+                false => app.hold_later(sessions, range),
+            };
+            self.with(index, context, hold).unwrap_or(false) || held
         })
     }
 

@@ -14,7 +14,9 @@ mod timeouts;
 mod traffic;
 
 pub use apps::{AppHandle, DiskApplication, DiskHooks, Fence, Spare};
-pub use background::{BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus};
+pub use background::{
+    BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, SnapshotRequests,
+};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use readings::{Reading, ReadingFailure, ReadingResult, ReadingTimes};
 pub use status::{
@@ -334,6 +336,7 @@ impl<D: Device> Disk<D> {
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
             background_requests: background.map(|background| background.status(self.core_time)),
+            snapshot_requests: self.apps.snapshot_requests(self.core_time),
             device_time: self.counters.device_time(self.core.core.drive(), self.core_time),
             accesses: self.counters.accesses(self.core_time),
             probe: self.probe.clone(),
@@ -405,7 +408,10 @@ impl<D: Device> Disk<D> {
             self.apps.wrote(request.range);
         }
         match self.background().filter(|_| request.background) {
-            Some(background) => background.wrote(&request, now),
+            Some(background) => {
+                background.release(seq);
+                background.wrote(&request, now);
+            }
             None => self.counters.answered(&request, now, self.sector),
         }
         let result = request.failure.map_or(Ok(request.read), Err);
@@ -432,9 +438,16 @@ impl<D: Device> Disk<D> {
                 return self.finish(seq, self.core_time);
             }
         }
-        if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range) {
+        let background = self.background.filter(|_| request.background);
+        let background = background.and_then(|place| self.apps.get_mut(place));
+        let urgent = background.is_none_or(|background| background.is_hurried(seq));
+        if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range, urgent) {
             request.state = State::Held;
             self.held.push(seq);
+            if !urgent && let Some(background) = self.background.and_then(|place| self.apps.get_mut(place)) {
+                background.hold(seq, request, self.core_time);
+                self.hurry_if_awaited(seq);
+            }
             return;
         }
         request.state = State::Begun;

@@ -66,8 +66,8 @@ impl<D: Device> Device for Disk<D> {
         match (ask, refused) {
             (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
             (_, Some(failure)) => self.refuse_in_background(id, failure),
-            // Nothing was written at the background export, so there is nothing to flush.
-            (Ask::Flush, None) if !self.background().is_some_and(|background| background.has_written()) => {
+            // Nothing was changed at the background export, so there is nothing to flush.
+            (Ask::Flush, None) if !self.background().is_some_and(|background| background.has_changed()) => {
                 self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
             }
             (ask @ Ask::Write { .. }, None) => {
@@ -76,6 +76,9 @@ impl<D: Device> Device for Disk<D> {
             }
             // A flush covers writes that were acknowledged, so it cannot wait; a discard moves no head.
             (ask @ (Ask::Flush | Ask::Discard | Ask::WriteZeroes { .. }), None) => {
+                if let Some(background) = self.background().filter(|_| !matches!(ask, Ask::Flush)) {
+                    background.set_changed();
+                }
                 let seq = self.requests.add(id, range, ask, now);
                 self.added(seq);
             }
@@ -90,7 +93,7 @@ impl<D: Device> Device for Disk<D> {
     fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
         let Some(place) = self.background else { return };
         if self.refused(range, &Ask::Read).is_none() {
-            self.call(place, now, |background, sessions| background.declare(sessions, client, range));
+            self.call(place, now, |background, sessions| background.declare(sessions, client, range, now));
         }
     }
 
@@ -126,9 +129,8 @@ impl<D: Device> Device for Disk<D> {
             Some(answer) => Some(answer.at),
             None => {
                 let due = self.commands.due(self.timeout);
-                let floor = self.background.and_then(|place| self.apps.get(place)?.due());
-                let reading = self.readings.due();
-                [self.device.next_event(), self.core.wake_at(), due, floor, reading]
+                let (apps, reading) = (self.apps.due(), self.readings.due());
+                [self.device.next_event(), self.core.wake_at(), due, apps, reading]
                     .into_iter()
                     .flatten()
                     .min()
@@ -140,7 +142,7 @@ impl<D: Device> Device for Disk<D> {
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);
-        if self.give_up(now) | self.keep_floor(now) {
+        if self.give_up(now) | self.do_due(now) {
             self.pump(now);
         }
     }
@@ -158,7 +160,10 @@ impl<D: Device> Disk<D> {
             self.apps.set_changing(true);
         }
         if self.requests.is_blocked(seq) {
-            self.hurry_awaited_writes();
+            // Only the foreground cannot wait.
+            if self.requests.get_mut(seq).is_some_and(|request| !request.background) {
+                self.hurry_awaited_by(seq);
+            }
         } else {
             self.begin(seq);
         }

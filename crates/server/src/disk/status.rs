@@ -1,6 +1,6 @@
 //! The figures of a disk.
 
-use super::background::BackgroundStatus;
+use super::background::{BackgroundStatus, SnapshotRequests};
 use super::measured::Measured;
 use super::movement::Movement;
 use super::requests::Request;
@@ -262,6 +262,9 @@ pub struct DiskStatus {
     pub lateness: Latency,
     /// The requests of clients that are background work, if the disk takes some.
     pub background_requests: Option<BackgroundStatus>,
+    /// The requests of clients to each snapshot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub snapshot_requests: Vec<SnapshotRequests>,
     /// The device's time by what it was spent on.
     pub device_time: DeviceTime,
     /// The last accesses, the oldest first.
@@ -496,6 +499,7 @@ impl Counters {
             caution: core.caution().map(Caution::name),
             mistrusted: false,
             background_requests: None,
+            snapshot_requests: Vec::new(),
             device_time: DeviceTime::default(),
             accesses: Vec::new(),
             probe: None,

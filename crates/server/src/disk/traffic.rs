@@ -172,17 +172,16 @@ impl<D: Device> Disk<D> {
         self.core.command_done(self.core_time, id, outcome);
     }
 
-    /// Records the time of a command that was sent for promoted blocks, if they are of background requests.
+    /// Reports the time of a command that was sent for promoted blocks to the applications that have them.
     fn promoted(&mut self, command: &Command, took: Duration) {
-        let Self { core, apps, sector, background, .. } = self;
-        let Some(background) = background.and_then(|place| apps.get_mut(place)) else { return };
+        let Self { core, apps, sector, .. } = self;
         let all = command.range.len().get().max(1);
         for part in core.parts(command.id) {
             if command.foreground.is_some_and(|own| own.covers(part.part)) {
                 let sectors = part.part.len();
                 let share = u128::from(took.as_nanos()) * u128::from(sectors.get()) / u128::from(all);
                 let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
-                background.promoted(part.session, sectors.bytes(*sector), share);
+                apps.promoted(part.session, sectors.bytes(*sector), share);
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use super::routes::Owner;
 use super::{MOST_LIVE, TaskManager};
-use crate::disk::{Fence, Spare};
+use crate::disk::{Fence, SnapshotRequests, Spare};
+use crate::tasks::priority_reader::Copying;
 use device::{Answer, BackgroundRequest, Snapshot};
 use scheduler::{Application, Record, Sessions, Wanted};
-use units::{Bytes, Instant, LbnRange, Op, SessionId};
+use units::{Bytes, Duration, Instant, LbnRange, Op, SessionId};
 
 /// The reason why a client may not access a place.
 pub(super) const FENCED: &str =
@@ -14,6 +15,10 @@ pub(super) const FENCED: &str =
 impl crate::DiskHooks for TaskManager {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         TaskManager::hold(self, sessions, range)
+    }
+
+    fn hold_later(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        self.hold_until_copied(sessions, range, Copying::Later)
     }
 
     fn writing(&mut self, range: LbnRange) {
@@ -54,6 +59,41 @@ impl crate::DiskHooks for TaskManager {
             Some(Snapshot { number: *id, name: format!("{disk}@{name}") })
         };
         self.live.iter().filter_map(of).collect()
+    }
+
+    fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
+        let of = |live: &super::Live| {
+            let name = format!("{}@{}", self.config.disk.name, live.job.snapshot()?);
+            Some(SnapshotRequests { name, requests: live.job.requests(now)? })
+        };
+        self.live.values().filter_map(of).collect()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.live.values().filter_map(|live| live.job.due()).min()
+    }
+
+    fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        self.now = self.now.max(now);
+        let due = |live: &super::Live| live.job.due().is_some_and(|at| at <= now);
+        let ids: Vec<u64> = self.live.iter().filter(|(_, live)| due(live)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.with(sessions, id, |live, cx| live.job.do_due(cx));
+            self.settle(sessions, id);
+        }
+        false
+    }
+
+    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        if let Some(Owner::Task(id)) = self.routes.owner(session)
+            && let Some(live) = self.live.get_mut(&id)
+        {
+            live.job.promoted(session, bytes, took);
+        }
+    }
+
+    fn set_time(&mut self, now: Instant) {
+        self.now = self.now.max(now);
     }
 
     fn read_snapshot(&mut self, sessions: &mut dyn Sessions, request: &BackgroundRequest) -> bool {

@@ -25,6 +25,7 @@ pub mod table;
 use crate::disk::{BackgroundTerms, Fence};
 use crate::files::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::job::Stage;
+use crate::tasks::priority_reader::Copying;
 use apps::snapshot::VolumeId;
 use budget::{Budget, Reservation};
 use client_session::ClientSession;
@@ -413,6 +414,12 @@ impl TaskManager {
         self.config.memory = memory;
     }
 
+    /// Sets the floor of the snapshots that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_floor(&mut self, floor: crate::disk::Floor) {
+        self.config.background.floor = Some(floor);
+    }
+
     /// Limits the scrubs and comparisons that begin from now on.
     #[cfg(test)]
     pub(crate) fn set_permits(&mut self, permits: Permits) {
@@ -422,11 +429,20 @@ impl TaskManager {
     /// Returns whether a write of the foreground to `range` has to wait: ask again after the next record, or after the
     /// next file operation that was executed.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        self.hold_until_copied(sessions, range, Copying::Now)
+    }
+
+    pub(super) fn hold_until_copied(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        range: LbnRange,
+        copying: Copying,
+    ) -> bool {
         let needed: Vec<u64> =
             self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
         let mut held = self.hold_for_sums(range);
         for id in needed {
-            held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
+            held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range, copying)).unwrap_or(false);
             self.settle(sessions, id);
         }
         // A task that has just failed counts, too.

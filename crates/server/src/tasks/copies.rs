@@ -6,7 +6,7 @@
 //! too new.
 
 use super::job::{Context, blocks_of};
-use super::priority_reader::{PriorityReader, ReadBlock};
+use super::priority_reader::{Copying, PriorityReader, ReadBlock};
 use crate::manager::FILE_TIMEOUT;
 use crate::manager::file_request::FileOp;
 use crate::manager::table::MOST_BAD;
@@ -118,11 +118,11 @@ impl Copies {
         self.safe.count(first, end) < end.saturating_sub(first)
     }
 
-    /// Returns the same; if so, also has the blocks read and kept soon.
+    /// Returns the same; if so, also has the blocks read and kept.
     ///
     /// # Errors
     /// A block cannot be kept.
-    pub fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> Result<bool, String> {
+    pub fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> Result<bool, String> {
         if !self.needs(range) {
             return Ok(false);
         }
@@ -132,7 +132,7 @@ impl Copies {
                 continue;
             }
             let place = self.range(block);
-            match self.priority_reader.ask(cx, block, place) {
+            match self.priority_reader.ask(cx, block, place, copying) {
                 Ok(()) | Err(SessionError::TooManyTasks { .. }) => {}
                 Err(error) => return Err(not_kept(&error)),
             }

@@ -1,6 +1,7 @@
 //! The interface of all kinds of tasks.
 
-use crate::disk::Fence;
+use super::priority_reader::Copying;
+use crate::disk::{BackgroundStatus, Fence};
 use crate::manager::file_request::{FileOp, FileQueue, FileRequest, FileResult};
 use crate::manager::spec::DiskFacts;
 use crate::manager::sums::DiskSums;
@@ -8,7 +9,7 @@ use crate::manager::table::Figures;
 use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
-use units::{Instant, LbnRange, Sectors};
+use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId};
 
 /// The arguments of every call of a job.
 pub(crate) struct Context<'a> {
@@ -73,9 +74,9 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// Returns the same; if so, also has it read soon.
-    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
-        let _ = (cx, range);
+    /// Returns the same; if so, also has it read.
+    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> bool {
+        let _ = (cx, range, copying);
         false
     }
 
@@ -98,6 +99,27 @@ pub(crate) trait Job: Send {
     /// Takes the answers to clients' requests. The task manager asks after each call.
     fn answers(&mut self) -> Vec<Answer> {
         Vec::new()
+    }
+
+    /// Returns when it next has [work](Self::do_due) that no other call brings.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does the work that is due.
+    fn do_due(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// Takes the bytes of promoted blocks that a command has moved in this time.
+    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        let _ = (session, bytes, took);
+    }
+
+    /// Returns the figures of clients' requests to its snapshot.
+    fn requests(&self, now: Instant) -> Option<BackgroundStatus> {
+        let _ = now;
+        None
     }
 
     /// Returns whether others may access a place.

@@ -5,7 +5,7 @@ pub(crate) mod content;
 mod copies;
 pub(crate) mod job;
 mod landed;
-mod priority_reader;
+pub(crate) mod priority_reader;
 mod reorganize;
 mod restore;
 mod scrub;

@@ -1,9 +1,18 @@
-//! Copy-before-write: a block that the foreground is about to overwrite is read with priority.
+//! Copy-before-write: a block that the foreground is about to overwrite is read with priority, and one that waits for a
+//! write of the background as background work.
 
 use super::job::Context;
 use scheduler::{Parameter, Record, SessionError};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+
+/// Whether a copy is read as foreground work, because a request of the foreground waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    Now,
+    /// A write of the background waits for it.
+    Later,
+}
 
 /// A block that is being read.
 struct BlockRead {
@@ -14,29 +23,47 @@ struct BlockRead {
     left: u64,
 }
 
-/// A block that was read with priority.
+/// A block that was read.
 pub(crate) struct ReadBlock {
     pub block: u64,
     pub bytes: Vec<u8>,
     pub bad: Vec<u32>,
 }
 
-/// A reader of blocks with priority, through a session of its own.
+/// A reader of blocks that are about to be overwritten, through a session of its own.
 #[derive(Default)]
 pub(crate) struct PriorityReader {
     session: Option<SessionId>,
     asked: BTreeMap<TaskId, BlockRead>,
-    blocks: std::collections::BTreeSet<u64>,
+    /// The blocks under way, and whether they are promoted.
+    blocks: BTreeMap<u64, bool>,
 }
 
 impl PriorityReader {
-    /// Has the block read now. After a refusal the next held write asks again.
-    pub fn ask(&mut self, cx: &mut Context<'_>, block: u64, range: LbnRange) -> Result<(), SessionError> {
-        if self.blocks.contains(&block) {
-            return Ok(());
+    /// Has the block read, with priority if it is urgent. After a refusal the next held write asks again.
+    pub fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        block: u64,
+        range: LbnRange,
+        copying: Copying,
+    ) -> Result<(), SessionError> {
+        if !self.blocks.contains_key(&block) {
+            self.read(cx, block, range, None)?;
+            self.blocks.insert(block, false);
         }
-        self.read(cx, block, range, None)?;
-        self.blocks.insert(block);
+        match copying {
+            Copying::Now => self.promote(cx, block, range),
+            Copying::Later => Ok(()),
+        }
+    }
+
+    fn promote(&mut self, cx: &mut Context<'_>, block: u64, range: LbnRange) -> Result<(), SessionError> {
+        let Some((promoted, session)) = self.blocks.get_mut(&block).zip(self.session) else { return Ok(()) };
+        if !*promoted {
+            // The core's pool may have no room; then the next held write asks again.
+            *promoted = cx.sessions.promote(session, range)? > 0;
+        }
         Ok(())
     }
 
@@ -62,7 +89,6 @@ impl PriorityReader {
         };
         let task = cx.sessions.read(session, range, size, Parameter(block))?;
         self.asked.insert(task, BlockRead { block, range, sifted, left });
-        cx.sessions.promote(session, range)?;
         Ok(())
     }
 
@@ -86,6 +112,9 @@ impl PriorityReader {
             self.asked.remove(&record.task);
             if record.bad.is_some() || bytes.len() != whole {
                 self.read(cx, block, range, Some((vec![0; whole], Vec::new())))?;
+                if self.blocks.get_mut(&block).is_some_and(std::mem::take) {
+                    self.promote(cx, block, range)?;
+                }
                 return Ok(None);
             }
             self.blocks.remove(&block);

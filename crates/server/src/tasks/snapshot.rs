@@ -7,6 +7,7 @@
 use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
+use super::priority_reader::Copying;
 use crate::manager::file_request::{FileOp, FileResult, ImageTarget};
 use crate::manager::table::Figures;
 use apps::backup::image::Header;
@@ -305,11 +306,11 @@ impl Job for Snapshot {
         self.failed.is_none() && !self.finished && self.copies.needs(range)
     }
 
-    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
+    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> bool {
         if !self.needs(range) {
             return false;
         }
-        self.copies.hold(cx, range).unwrap_or_else(|why| {
+        self.copies.hold(cx, range, copying).unwrap_or_else(|why| {
             self.fail(why);
             false
         })

@@ -7,14 +7,15 @@
 
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
-use crate::disk::{Asked, Background};
+use super::priority_reader::Copying;
+use crate::disk::{Asked, Background, BackgroundStatus};
 use crate::manager::file_request::{FileOp, FileResult};
 use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
 use std::collections::BTreeMap;
-use units::LbnRange;
+use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 
 /// A block of a read that waits for the kept ones in it.
 struct Late {
@@ -94,7 +95,7 @@ impl View {
     /// Has the unsteady blocks kept, and begins the reads that wait when all are.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         for range in std::mem::take(&mut self.unsteady) {
-            match self.copies.hold(cx, range) {
+            match self.copies.hold(cx, range, Copying::Now) {
                 Ok(true) => self.unsteady.push(range),
                 Ok(false) => {}
                 Err(why) => return self.fail(why),
@@ -179,11 +180,11 @@ impl Job for View {
         self.failed.is_none() && !self.ended && self.copies.needs(range)
     }
 
-    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
+    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> bool {
         if !self.needs(range) {
             return false;
         }
-        self.copies.hold(cx, range).unwrap_or_else(|why| {
+        self.copies.hold(cx, range, copying).unwrap_or_else(|why| {
             self.fail(why);
             false
         })
@@ -234,7 +235,23 @@ impl Job for View {
         }
         self.ended |= self.terms.expires_unix_s.is_some_and(|at| cx.unix_ms / 1_000 >= at);
         self.go_on(cx);
-        self.reads.keep_floor(cx.sessions, cx.now);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.reads.due()
+    }
+
+    fn do_due(&mut self, cx: &mut Context<'_>) {
+        // It has no writes that could be held.
+        self.reads.do_due(cx.sessions, cx.now);
+    }
+
+    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        self.reads.promoted(session, bytes, took);
+    }
+
+    fn requests(&self, now: Instant) -> Option<BackgroundStatus> {
+        Some(self.reads.status(now))
     }
 
     fn close(&mut self, cx: &mut Context<'_>) {

@@ -165,3 +165,114 @@ fn clients_that_hang_up_leave_no_request_and_the_server_ends_in_its_time() {
     let (tally, disk) = server.ended();
     assert_eq!(disk.status().background_requests.unwrap().waiting, 0, "{tally:?}");
 }
+
+const CACHE: u16 = 5;
+const BLOCK_STATUS: u16 = 7;
+
+/// Returns a client of the background export that has chosen structured replies and the context of its memory.
+fn client_of_memory(server: &Server<Disk<Emulated>>) -> UnixStream {
+    let mut client = server.connect();
+    client.read_exact(&mut [0; 18]).unwrap();
+    client.write_all(&3u32.to_be_bytes()).unwrap();
+    let name = b"later";
+    let query = b"freeblock:memory";
+    let length = |bytes: &[u8]| (bytes.len() as u32).to_be_bytes();
+    let context = [&length(name)[..], name, &1u32.to_be_bytes(), &length(query), query].concat();
+    let go = [&length(name)[..], name, &0u16.to_be_bytes()].concat();
+    for (option, data) in [(8u32, Vec::new()), (10, context), (7, go)] {
+        let option = [b"IHAVEOPT", &option.to_be_bytes()[..], &length(&data), &data].concat();
+        client.write_all(&option).unwrap();
+        loop {
+            let mut header = [0; 20];
+            client.read_exact(&mut header).unwrap();
+            let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+            client.read_exact(&mut vec![0; word(16) as usize]).unwrap();
+            assert!(word(12) < 1 << 31, "option {option:?} is refused");
+            if word(12) == 1 {
+                break;
+            }
+        }
+    }
+    client
+}
+
+/// Returns the data of the chunks of a reply, with their types; a simple reply is a chunk of type 0.
+fn chunks(client: &mut UnixStream) -> Vec<(u16, Vec<u8>)> {
+    let mut chunks = Vec::new();
+    loop {
+        let mut header = [0; 20];
+        client.read_exact(&mut header[..16]).unwrap();
+        if header[..4] == [0x67, 0x44, 0x66, 0x98] {
+            assert_eq!(header[4..8], [0; 4], "it fails");
+            return vec![(0, Vec::new())];
+        }
+        assert_eq!(header[..4], [0x66, 0x8e, 0x33, 0xef], "no reply");
+        client.read_exact(&mut header[16..]).unwrap();
+        let mut data = vec![0; u32::from_be_bytes(header[16..].try_into().unwrap()) as usize];
+        client.read_exact(&mut data).unwrap();
+        chunks.push((u16::from_be_bytes([header[6], header[7]]), data));
+        if header[5] & 1 != 0 {
+            return chunks;
+        }
+    }
+}
+
+/// Asks for the memory's state until a range of this size from `offset` on is in memory.
+fn wait_until_in_memory(client: &mut UnixStream, offset: u64, bytes: u32) {
+    loop {
+        client.write_all(&request(BLOCK_STATUS, 2, offset, bytes)).unwrap();
+        let chunks = chunks(client);
+        let (5, status) = &chunks[0] else { panic!("no block status: {chunks:?}") };
+        // The context's number, then each extent: its length and its state.
+        let words: Vec<u32> =
+            status.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+        if words[1..].chunks(2).all(|extent| extent[1] == 1) {
+            assert_eq!(words[1..].chunks(2).map(|extent| extent[0]).sum::<u32>(), bytes);
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_range_that_a_client_declares_comes_into_memory_and_is_read_from_there() {
+    const OFFSET: u64 = 65_536;
+    const BYTES: u32 = 262_144;
+    let Some(server) = usual("background-cache") else { return };
+    let mut foreground = server.client();
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at / 512 * 3 + at % 251) as u8).collect();
+    foreground.write_all(&[request(1, 1, OFFSET, BYTES), bytes.clone()].concat()).unwrap();
+    assert_eq!(reply(&mut foreground, 0).0, 0);
+    let mut client = client_of_memory(&server);
+    client.write_all(&request(CACHE, 1, OFFSET, BYTES)).unwrap();
+    assert_eq!(chunks(&mut client), [(0, Vec::new())], "it is answered at once, without data");
+    wait_until_in_memory(&mut client, OFFSET, BYTES);
+    client.write_all(&request(0, 3, OFFSET, BYTES)).unwrap();
+    let read = chunks(&mut client);
+    let data: Vec<u8> =
+        read.iter().filter(|(kind, _)| *kind == 1).flat_map(|(_, data)| &data[8..]).copied().collect();
+    assert!(data == bytes, "{} bytes", data.len());
+
+    // The same by libnbd's own call.
+    let mut given = u64::from(BYTES);
+    if has("nbdsh") {
+        let cache = format!("h.cache({BYTES}, {OFFSET})");
+        let python = "import time\nseen = []\ndef state(context, offset, extents, error):\n    seen.extend(extents[1::2])\n";
+        let wait = format!(
+            "while not seen or 0 in seen:\n    seen.clear()\n    time.sleep(0.005)\n    h.block_status({BYTES}, {OFFSET}, state)"
+        );
+        let check = format!("assert set(seen) == {{1}} and len(h.pread({BYTES}, {OFFSET})) == {BYTES}");
+        let connect = format!("h.connect_uri({:?})", uri(&server));
+        let each = ["h.add_meta_context('freeblock:memory')", &connect, &cache, python, &wait, &check];
+        let each = each.iter().flat_map(|line| ["-c", line]);
+        // The package is of the system's Python, which may not be the first on the path.
+        let args: Vec<&str> = ["PATH=/usr/bin:/bin", "nbdsh"].into_iter().chain(each).collect();
+        works("env", &args);
+        given *= 2;
+    }
+    drop((foreground, client));
+    let (_, disk) = server.ended();
+    let background = disk.status().background_requests.unwrap();
+    assert_eq!(background.memory.given_bytes, given);
+    assert_eq!(background.reads.count, given / u64::from(BYTES), "a declaration is no read");
+}

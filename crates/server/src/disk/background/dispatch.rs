@@ -3,7 +3,7 @@
 use super::{Asked, Background, Write, Written};
 use crate::disk::apps::CallContext;
 use crate::disk::commands::CommandOrigin;
-use crate::disk::requests::RequestSeq;
+use crate::disk::requests::{Awaited, RequestSeq};
 use crate::disk::{Disk, Fence};
 use device::{Answer, Ask, BackgroundRequest, Device, Failure};
 use scheduler::Sessions;
@@ -48,7 +48,7 @@ impl<D: Device> Disk<D> {
         let Some(request) = self.requests.get_mut(seq) else { return };
         let Ask::Write { bytes, .. } = &mut request.ask else { return };
         let (bytes, range, arrived) = (std::mem::take(bytes), request.range, request.arrived);
-        let write = Write { seq, range, arrived, bytes, left: range.len(), bad: None, promote_at: None };
+        let write = Write::new(seq, range, arrived, bytes);
         let written = self.with_background(|background, sessions| background.write(sessions, write, now));
         if let Some(Err(error)) = written {
             if let Some(request) = self.requests.get_mut(seq) {
@@ -56,15 +56,21 @@ impl<D: Device> Disk<D> {
             }
             self.finish(seq, now);
         }
-        self.hurry_awaited_writes();
+        self.hurry_if_awaited(seq);
     }
 
-    /// Ends the background writes whose blocks are written; one that has to be on the medium gets a flush first.
-    /// Returns whether there were any.
+    /// Begins the requests that waited for parts of background writes that are done, and ends the writes that are done;
+    /// one that has to be on the medium gets a flush first. Returns whether there were any.
     pub(in crate::disk) fn take_background_writes(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some(Written { seq, bad }) = self.background().and_then(Background::next_written) {
+        while let Some(written) = self.background().and_then(Background::next_written) {
+            let Written { seq, part, over, bad } = written;
             any = true;
+            if !over {
+                self.requests.part_done(seq, part);
+                self.requests.unblocked(part).into_iter().for_each(|next| self.begin(next));
+                continue;
+            }
             let Some(request) = self.requests.get_mut(seq) else { continue };
             request.failure = bad.map(Failure::Medium);
             let through = matches!(request.ask, Ask::Write { through: true, .. });
@@ -77,31 +83,40 @@ impl<D: Device> Disk<D> {
         any
     }
 
-    /// Makes the background writes foreground work that requests of the foreground wait for.
-    pub(in crate::disk) fn hurry_awaited_writes(&mut self) {
-        let Self { requests, .. } = self;
-        let seqs: Vec<RequestSeq> = requests.begun_in_background().map(|(seq, _)| seq).collect();
-        let seqs: Vec<RequestSeq> = seqs.into_iter().filter(|seq| self.requests.is_awaited(*seq)).collect();
-        self.hurry_writes(&seqs);
+    /// Makes those parts of background writes foreground work that a request waits for, directly or not.
+    pub(in crate::disk) fn hurry_awaited_by(&mut self, seq: RequestSeq) {
+        let awaited = self.requests.awaited_by(seq);
+        self.hurry_writes(&awaited);
+    }
+
+    /// Does the same for the requests of the foreground that may wait for this one.
+    pub(in crate::disk) fn hurry_if_awaited(&mut self, seq: RequestSeq) {
+        let waiting = self.requests.foreground_behind(seq);
+        let mut awaited: Vec<_> =
+            waiting.into_iter().flat_map(|waiting| self.requests.awaited_by(waiting)).collect();
+        awaited.retain(|awaited| awaited.seq == seq);
+        self.hurry_writes(&awaited);
     }
 
     /// Makes the background writes foreground work that a task waits for: it takes the disk, or a place, for itself.
     pub(in crate::disk) fn hurry_writes_before_tasks(&mut self) {
-        let all = self.requests.begun_in_background();
+        let all = self.requests.background_at_work();
         if all.size_hint().1 == Some(0) {
             return;
         }
         let waits = |range: LbnRange| self.apps.fenced(range).0 != Fence::Open;
         let taken = self.apps.taken().is_some();
-        let seqs: Vec<RequestSeq> =
-            all.filter(|(_, range)| taken || waits(*range)).map(|(seq, _)| seq).collect();
-        self.hurry_writes(&seqs);
+        let awaited: Vec<Awaited> = all.filter(|awaited| taken || waits(awaited.part)).collect();
+        self.hurry_writes(&awaited);
     }
 
-    fn hurry_writes(&mut self, seqs: &[RequestSeq]) {
+    fn hurry_writes(&mut self, awaited: &[Awaited]) {
         let now = self.core_time;
-        if !seqs.is_empty() {
-            self.with_background(|background, sessions| background.hurry_writes(sessions, seqs, now));
+        if !awaited.is_empty()
+            && self.with_background(|background, sessions| background.hurry_writes(sessions, awaited, now))
+                == Some(true)
+        {
+            self.ask_again();
         }
     }
 
@@ -127,12 +142,13 @@ impl<D: Device> Disk<D> {
         !fenced.is_empty()
     }
 
-    /// Makes background requests foreground work that have waited as long as the floor permits. Returns whether that
-    /// was due.
-    pub(in crate::disk) fn keep_floor(&mut self, now: Instant) -> bool {
-        let due = self.background().and_then(|background| background.due()).is_some_and(|at| at <= now);
-        if due {
-            self.with_background(|background, sessions| background.keep_floor(sessions, now));
+    /// Has the applications do what is due, as the requests of the background that have waited as long as their floor
+    /// permits. Returns whether something was.
+    pub(in crate::disk) fn do_due(&mut self, now: Instant) -> bool {
+        let due = self.apps.due().is_some_and(|at| at <= now);
+        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+        if due && self.apps.do_due(context, now) {
+            self.ask_again();
         }
         due
     }
@@ -149,7 +165,7 @@ impl<D: Device> Disk<D> {
         });
         let refused = refused.or_else(|| {
             let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-            let taken = self.apps.read_snapshot(context, request);
+            let taken = self.apps.read_snapshot(context, request, self.core_time);
             let why = "the snapshot has ended; `freeblock snapshots` says why";
             (!taken).then(|| Failure::Ended(why.into()))
         });

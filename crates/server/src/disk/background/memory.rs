@@ -6,8 +6,25 @@
 use super::MemoryStatus;
 use super::streams::Streams;
 use scheduler::{Parameter, Priority, Sessions};
-use std::collections::BTreeMap;
-use units::{Bytes, Lbn, LbnRange, Sectors, SessionId};
+use std::collections::{BTreeMap, VecDeque};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
+
+/// The most blocks that a step makes or renews: about a tenth of a millisecond's work between two requests of the
+/// foreground.
+const STEP_BLOCKS_MAX: u64 = 64;
+
+/// The time between two steps. With blocks of 16 KiB, 1 GB of declarations is made in a second.
+const STEP_EVERY: Duration = Duration::from_millis(1);
+
+/// The most declarations that wait for their blocks to be made; then the oldest is dropped.
+const DECLARATIONS_MAX: usize = 1_024;
+
+/// A declared range, or the rest of one, of which no block is made.
+#[derive(Clone, Copy, Debug)]
+struct Declared {
+    client: u64,
+    range: LbnRange,
+}
 
 /// A block in memory, or one that is registered and has not arrived.
 #[derive(Debug)]
@@ -39,12 +56,18 @@ pub(super) struct ReadAheadMemory {
     /// The first sectors of blocks, least recently declared first.
     order: BTreeMap<u64, Lbn>,
     next: u64,
+    /// The declarations of which blocks are still to be made, least recent first. They are no larger than the memory.
+    declared: VecDeque<Declared>,
+    /// The first instant of the next step.
+    step_at: Instant,
     held: Bytes,
     pub streams: Streams,
     /// Bytes that were given out from here.
     given: Bytes,
     /// Bytes of blocks that were dropped before they were given out.
     unread: Bytes,
+    #[cfg(test)]
+    touched: u64,
 }
 
 /// A block that has arrived.
@@ -55,7 +78,7 @@ pub(super) struct Arrived {
 }
 
 /// Removes a range from ordered ranges that do not overlap.
-fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
+pub(super) fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
     let rest = |range: &LbnRange| {
         let part = |from: Lbn, to: Lbn| (from < to).then(|| LbnRange::new(from, to.since(from)));
         let before = part(range.start(), range.end().min(gone.start()));
@@ -79,10 +102,22 @@ impl ReadAheadMemory {
             blocks: BTreeMap::new(),
             order: BTreeMap::new(),
             next: 0,
+            declared: VecDeque::new(),
+            step_at: Instant::ZERO,
             held: Bytes::ZERO,
             streams: Streams::new(sector, Bytes::new(most.get() / 2)),
             given: Bytes::ZERO,
             unread: Bytes::ZERO,
+            #[cfg(test)]
+            touched: 0,
+        }
+    }
+
+    /// Counts a block that a declaration has cost work.
+    fn touch(&mut self) {
+        #[cfg(test)]
+        {
+            self.touched += 1;
         }
     }
 
@@ -112,15 +147,65 @@ impl ReadAheadMemory {
         parts
     }
 
-    /// Registers the parts of a range that are not here, and drops the least recently declared blocks to make
-    /// room for them. A range that is larger than the memory is cut.
-    pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
+    /// Takes a declaration; its blocks are made in [steps](Self::step). A range that is larger than the memory is cut,
+    /// and a declaration whose blocks later ones would drop is forgotten.
+    pub fn declare(&mut self, client: u64, range: LbnRange) {
         let most = self.most.get() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
         let end = range.start().get().saturating_add(range.len().get().min(most)).min(self.capacity.get());
         if end <= range.start().get() {
             return;
         }
         let range = LbnRange::new(range.start(), Sectors::new(end - range.start().get()));
+        self.declared.push_back(Declared { client, range });
+        let mut sectors: u64 = self.declared.iter().map(|one| one.range.len().get()).sum();
+        while sectors > most || self.declared.len() > DECLARATIONS_MAX {
+            let Some(oldest) = self.declared.pop_front() else { return };
+            sectors -= oldest.range.len().get();
+        }
+    }
+
+    /// Returns when the next step is due.
+    pub fn due(&self) -> Option<Instant> {
+        (!self.declared.is_empty()).then_some(self.step_at)
+    }
+
+    /// Makes blocks of what was declared, at most [`STEP_BLOCKS_MAX`], if a step is due.
+    pub fn step(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+        if self.due().is_none_or(|at| at > now) {
+            return;
+        }
+        self.step_at = now + STEP_EVERY;
+        let mut left = STEP_BLOCKS_MAX;
+        while left > 0
+            && let Some(Declared { client, range }) = self.declared.pop_front()
+        {
+            let len = range.len().get().min(left * self.block.get());
+            let part = LbnRange::new(range.start(), Sectors::new(len));
+            if part.end() < range.end() {
+                let range = LbnRange::new(part.end(), range.end().since(part.end()));
+                self.declared.push_front(Declared { client, range });
+            }
+            left -= len.div_ceil(self.block.get()).min(left);
+            self.make(sessions, client, part);
+        }
+    }
+
+    /// Forgets that a range was declared of which no block is made, because a read asks for it now.
+    pub fn is_asked(&mut self, range: LbnRange) {
+        if !self.declared.iter().any(|one| one.range.overlaps(range)) {
+            return;
+        }
+        let rest = |Declared { client, range: declared }: Declared| {
+            let mut parts = vec![declared];
+            cut(&mut parts, range);
+            parts.into_iter().map(move |range| Declared { client, range })
+        };
+        self.declared = std::mem::take(&mut self.declared).into_iter().flat_map(rest).collect();
+    }
+
+    /// Registers the parts of a range that are not here, and drops the least recently declared blocks to make room for
+    /// them.
+    fn make(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
         self.renew(range);
         let parts = self.uncovered(range);
         let wanted: u64 = parts.iter().map(|part| part.len().bytes(self.sector).get()).sum();
@@ -130,7 +215,7 @@ impl ReadAheadMemory {
             None => match sessions.open(self.priority) {
                 Ok(session) => *self.session.insert(session),
                 // Without a session nothing is read ahead, and reads are served all the same.
-                Err(_) => return,
+                Err(_) => return self.declared.clear(),
             },
         };
         for part in parts {
@@ -152,6 +237,7 @@ impl ReadAheadMemory {
     fn add(&mut self, part: LbnRange, client: u64) {
         let mut start = part.start();
         while start < part.end() {
+            self.touch();
             let len = self.block.get().min(part.end().since(start).get());
             let range = LbnRange::new(start, Sectors::new(len));
             let seq = self.next;
@@ -167,38 +253,42 @@ impl ReadAheadMemory {
     /// Makes the blocks of a range the most recently declared ones.
     fn renew(&mut self, range: LbnRange) {
         let starts: Vec<Lbn> = self.over(range).map(|block| block.range.start()).collect();
-        for start in starts {
-            let Some(block) = self.blocks.get_mut(&start) else { continue };
-            self.order.remove(&block.seq);
-            block.seq = self.next;
-            self.order.insert(self.next, start);
-            self.next += 1;
-        }
+        starts.into_iter().for_each(|start| self.renew_one(start));
     }
 
-    /// Drops the least recently declared blocks until there is room, except those of `but` and those that reads wait
-    /// for.
+    fn renew_one(&mut self, start: Lbn) {
+        self.touch();
+        let Some(block) = self.blocks.get_mut(&start) else { return };
+        self.order.remove(&block.seq);
+        block.seq = self.next;
+        self.order.insert(self.next, start);
+        self.next += 1;
+    }
+
+    /// Drops the least recently declared blocks until there is room, except those of `but`, which are the most recent
+    /// ones. Those that reads wait for become the most recent ones instead, a bounded number of them.
     fn make_room(&mut self, sessions: &mut dyn Sessions, wanted: u64, but: LbnRange) {
         let mut over = self.held.get().saturating_add(wanted).saturating_sub(self.most.get());
-        let mut gone = Vec::new();
-        for start in self.order.values() {
-            if over == 0 {
-                break;
-            }
-            let Some(block) = self.blocks.get(start) else { continue };
-            if block.readers.is_empty() && !block.range.overlaps(but) {
+        let mut passed = 0;
+        while over > 0 && passed <= STEP_BLOCKS_MAX {
+            let Some((_, &start)) = self.order.first_key_value() else { return };
+            let Some(block) = self.blocks.get(&start).filter(|block| !block.range.overlaps(but)) else {
+                return;
+            };
+            if block.readers.is_empty() {
                 over = over.saturating_sub(block.range.len().bytes(self.sector).get());
-                gone.push(*start);
+                self.streams.dropped_unread(start);
+                self.forget(sessions, start);
+            } else {
+                passed += 1;
+                self.renew_one(start);
             }
-        }
-        for start in gone {
-            self.streams.dropped_unread(start);
-            self.forget(sessions, start);
         }
     }
 
     /// Drops a block that has not been given out whole, and withdraws it if it has not arrived.
     fn forget(&mut self, sessions: &mut dyn Sessions, start: Lbn) {
+        self.touch();
         let Some(block) = self.remove(start) else { return };
         let unread: u64 = block.left.iter().map(|part| part.len().bytes(self.sector).get()).sum();
         self.unread = Bytes::new(self.unread.get() + unread);
@@ -293,6 +383,7 @@ impl ReadAheadMemory {
 
     /// Drops the blocks of a client that have not arrived and that no other read waits for.
     pub fn leave(&mut self, sessions: &mut dyn Sessions, client: u64, its: &[u64]) {
+        self.declared.retain(|one| one.client != client);
         for block in self.blocks.values_mut() {
             block.readers.retain(|reader| !its.contains(reader));
         }
@@ -306,5 +397,112 @@ impl ReadAheadMemory {
     pub fn parts(&self, range: LbnRange) -> Vec<LbnRange> {
         let here = self.over(range).filter(|block| block.bytes.is_some());
         here.flat_map(|block| &block.left).filter_map(|part| part.intersection(range)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scheduler::{SessionCall, SessionError};
+
+    /// Counts calls.
+    #[derive(Default)]
+    struct Counting {
+        calls: u64,
+        registered: Vec<LbnRange>,
+    }
+
+    impl Sessions for Counting {
+        fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+            self.calls += 1;
+            if let SessionCall::Register { range, .. } = call {
+                self.registered.push(range);
+            }
+            Ok(self.calls)
+        }
+
+        fn to_come(&self, _: SessionId) -> Result<u64, SessionError> {
+            Ok(0)
+        }
+    }
+
+    const BLOCK: u64 = 32;
+
+    /// Returns a memory of 256 MiB on a large disk.
+    fn memory() -> ReadAheadMemory {
+        let (sector, block) = (Bytes::new(512), Sectors::new(BLOCK));
+        let (capacity, most) = (Sectors::new(1 << 33), Bytes::new(256 << 20));
+        ReadAheadMemory::new(sector, block, capacity, most, Priority::default())
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Four GiB, the most that one request declares.
+    fn declared(start: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(start), Sectors::new((1 << 23) - 8))
+    }
+
+    #[test]
+    fn the_work_for_declarations_is_bounded_whatever_is_declared_and_how_often() {
+        let (mut memory, mut sessions) = (memory(), Counting::default());
+        let bound = |memory: &ReadAheadMemory, sessions: &Counting, steps: u64| {
+            // Each block is made or renewed, and takes the place of at most one other.
+            assert!(memory.touched <= 2 * steps * STEP_BLOCKS_MAX, "{} blocks", memory.touched);
+            assert!(sessions.calls <= 1 + 2 * steps * STEP_BLOCKS_MAX, "{} calls", sessions.calls);
+        };
+        for nth in 0..1_000 {
+            // The same range, and two in turn.
+            let start = if nth < 500 { 0 } else { nth % 2 * (1 << 24) };
+            memory.declare(1, declared(start));
+            memory.step(&mut sessions, at(0));
+        }
+        bound(&memory, &sessions, 1);
+        let blocks = (256 << 20) / 512 / BLOCK;
+        let mut steps = 1;
+        while let Some(due) = memory.due() {
+            memory.step(&mut sessions, due);
+            steps += 1;
+            bound(&memory, &sessions, steps);
+        }
+        assert!(steps <= 2 + blocks / STEP_BLOCKS_MAX, "{steps} steps");
+        assert_eq!(memory.held, memory.most);
+        // Now all blocks are there: the same declaration again, and another one.
+        for start in [1 << 24, 0] {
+            (memory.touched, sessions.calls) = (0, 0);
+            memory.declare(1, declared(start));
+            memory.step(&mut sessions, memory.step_at);
+            bound(&memory, &sessions, 1);
+        }
+    }
+
+    #[test]
+    fn declarations_that_wait_are_no_larger_than_the_memory_and_not_too_many() {
+        let mut memory = memory();
+        (0..10).for_each(|nth| memory.declare(1, declared(nth << 24)));
+        let starts: Vec<u64> = memory.declared.iter().map(|one| one.range.start().get()).collect();
+        assert_eq!(starts, [9 << 24], "the last one fills the memory");
+        (0..5_000).for_each(|nth| {
+            memory.declare(1, LbnRange::new(Lbn::new(nth * 100), Sectors::new(8)));
+        });
+        assert_eq!(memory.declared.len(), DECLARATIONS_MAX);
+    }
+
+    #[test]
+    fn blocks_that_reads_wait_for_stay_and_the_others_make_room() {
+        let (mut memory, mut sessions) = (memory(), Counting::default());
+        memory.declare(1, declared(0));
+        while let Some(due) = memory.due() {
+            memory.step(&mut sessions, due);
+        }
+        let read = LbnRange::new(Lbn::ZERO, Sectors::new(3 * BLOCK));
+        assert_eq!(memory.take(7, read, |_, _| {}), []);
+        memory.declare(1, LbnRange::new(Lbn::new(1 << 24), Sectors::new(5 * BLOCK)));
+        memory.step(&mut sessions, memory.step_at);
+        assert_eq!(memory.held, memory.most);
+        let there = |start: u64| memory.blocks.contains_key(&Lbn::new(start));
+        assert!(there(0) && there(2 * BLOCK) && there(1 << 24));
+        assert!(!there(3 * BLOCK) && !there(7 * BLOCK) && there(8 * BLOCK));
     }
 }

@@ -4,6 +4,9 @@
 //! The core's promise about a record, that its bytes equal the medium at one instant before its delivery, gives a
 //! client what it expects of a disk: each block of a read is taken from the medium after the read has arrived, so it
 //! holds every write that was acknowledged before.
+//!
+//! Writes are background work in the same way. A request of the foreground that has to wait for a part of one makes
+//! that part foreground work, and is free as soon as that is written.
 
 mod dispatch;
 mod floor;
@@ -12,10 +15,10 @@ mod streams;
 
 use floor::Debt;
 pub use floor::Floor;
-use memory::{Arrived, ReadAheadMemory};
+use memory::{Arrived, ReadAheadMemory, cut};
 
 use super::blocks::within;
-use super::requests::{Request, RequestSeq};
+use super::requests::{Awaited, Request, RequestSeq};
 use super::status::{Latency, Meter};
 use device::{Answer, Failure};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
@@ -86,6 +89,16 @@ pub struct MemoryStatus {
     pub unread_bytes: u64,
 }
 
+/// The figures of the requests to a snapshot since the daemon's start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SnapshotRequests {
+    /// The name of its export.
+    pub name: String,
+    /// The requests.
+    #[serde(flatten)]
+    pub requests: BackgroundStatus,
+}
+
 /// The cost of a floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PromotedStatus {
@@ -111,6 +124,8 @@ struct PendingRead {
     left: Sectors,
     /// When its blocks are promoted again, if they have been promoted.
     promote_at: Option<Instant>,
+    /// Whether the floor has made it foreground work, and counts it as served.
+    served: bool,
 }
 
 /// A write that is not done yet.
@@ -120,20 +135,49 @@ pub(in crate::disk) struct Write {
     pub range: LbnRange,
     pub arrived: Instant,
     pub bytes: Vec<u8>,
-    /// The sectors that are not written.
-    pub left: Sectors,
+    /// The parts that are not written.
+    pub left: Vec<LbnRange>,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
-    /// When its blocks are promoted again, if they have been promoted.
+    /// The parts of these that are promoted.
+    pub promoted: Vec<LbnRange>,
+    /// When they are promoted again, if there are some.
     pub promote_at: Option<Instant>,
+    /// Whether the floor has made it foreground work, and counts it as served.
+    pub served: bool,
 }
 
-/// A write whose blocks are done.
+impl Write {
+    pub fn new(seq: RequestSeq, range: LbnRange, arrived: Instant, bytes: Vec<u8>) -> Self {
+        let (left, promoted) = (vec![range], Vec::new());
+        Self { seq, range, arrived, bytes, left, bad: None, promoted, promote_at: None, served: false }
+    }
+
+    fn sectors_left(&self) -> Sectors {
+        Sectors::new(self.left.iter().map(|part| part.len().get()).sum())
+    }
+}
+
+/// A part of a write that is done.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::disk) struct Written {
     pub seq: RequestSeq,
+    pub part: LbnRange,
+    /// Whether all of the write is done.
+    pub over: bool,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
+}
+
+/// A write that is held until the blocks under it are copied, which is background work, too.
+#[derive(Clone, Copy, Debug)]
+struct HeldWrite {
+    arrived: Instant,
+    sectors: Sectors,
+    /// Whether a request of the foreground or a task waits for it: then the copying is foreground work.
+    hurried: bool,
+    /// Whether the floor has made it foreground work, and counts it as served.
+    served: bool,
 }
 
 /// A request that is not promoted.
@@ -141,6 +185,7 @@ pub(in crate::disk) struct Written {
 enum Oldest {
     Read(u64),
     Write(TaskId),
+    Held(RequestSeq),
 }
 
 /// A read as it arrived.
@@ -165,7 +210,11 @@ pub(crate) struct Background {
     /// The session of writes, and the writes by their tasks, whose numbers grow.
     writer: Option<SessionId>,
     writes: BTreeMap<TaskId, Write>,
+    /// The writes that wait for copies.
+    held: BTreeMap<RequestSeq, HeldWrite>,
     written: VecDeque<Written>,
+    /// Whether there has been a write or a discard.
+    changed: bool,
     write_times: Meter,
     written_bytes: u64,
     /// Reads by the caller's number, which grows: the first is the oldest.
@@ -196,7 +245,9 @@ impl Background {
             suspended: false,
             writer: None,
             writes: BTreeMap::new(),
+            held: BTreeMap::new(),
             written: VecDeque::new(),
+            changed: false,
             write_times: Meter::new(),
             written_bytes: 0,
             reads: BTreeMap::new(),
@@ -214,24 +265,25 @@ impl Background {
     /// Registers a read.
     pub fn read(&mut self, sessions: &mut dyn Sessions, id: u64, asked: Asked, now: Instant) {
         let Asked { client, range, arrived } = asked;
-        if self.reads.is_empty() && self.writes.is_empty() {
-            self.debt.begin(now);
-        }
+        self.begin_debt(now);
         let sector = self.sector;
         let mut bytes = vec![0; usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)];
         let mut left = range.len();
+        self.memory.is_asked(range);
         let missing = self.memory.take(id, range, |part, from| {
             copy((range, &mut bytes), (part, from), sector);
             left = Sectors::new(left.get().saturating_sub(part.len().get()));
         });
         let tasks = Vec::new();
-        self.reads.insert(id, PendingRead { client, range, arrived, tasks, bytes, left, promote_at: None });
+        self.pay(Sectors::new(range.len().get().saturating_sub(left.get())), now);
+        let (promote_at, served) = (None, false);
+        self.reads.insert(id, PendingRead { client, range, arrived, tasks, bytes, left, promote_at, served });
         for part in missing {
             self.fetch(sessions, id, part, now);
         }
         self.finish(id, now);
         if let Some(ahead) = self.memory.streams.read(range) {
-            self.memory.declare(sessions, client, ahead);
+            self.declare(sessions, client, ahead, now);
         }
     }
 
@@ -240,12 +292,12 @@ impl Background {
     pub(in crate::disk) fn write(
         &mut self,
         sessions: &mut dyn Sessions,
-        write: Write,
+        mut write: Write,
         now: Instant,
     ) -> Result<(), SessionError> {
-        if self.reads.is_empty() && self.writes.is_empty() {
-            self.debt.begin(now);
-        }
+        self.begin_debt(now);
+        self.set_changed();
+        let held = self.held.remove(&write.seq);
         let writer = match self.writer {
             Some(writer) => writer,
             None => {
@@ -256,26 +308,66 @@ impl Background {
             }
         };
         let task = sessions.write(writer, write.range, self.block, Parameter::default())?;
+        if held.is_some_and(|held| held.served) {
+            (write.served, write.promoted, write.promote_at) = (true, write.left.clone(), Some(now));
+        }
         self.writes.insert(task, write);
+        self.promote_again(sessions, now);
         Ok(())
+    }
+
+    /// Records that nothing is owed, if no request waits.
+    fn begin_debt(&mut self, now: Instant) {
+        if self.reads.is_empty() && self.writes.is_empty() && self.held.is_empty() {
+            self.debt.begin(now);
+        }
+    }
+
+    /// Counts sectors against a floor in bytes a second.
+    fn pay(&mut self, sectors: Sectors, now: Instant) {
+        if let Some(Floor::BytesPerSecond(rate)) = self.floor {
+            self.debt.paid(rate, sectors.bytes(self.sector), now);
+        }
+    }
+
+    /// Records that a write is held until the blocks under it are copied.
+    pub(in crate::disk) fn hold(&mut self, seq: RequestSeq, request: &Request, now: Instant) {
+        if !self.held.contains_key(&seq) {
+            self.begin_debt(now);
+            let (arrived, sectors) = (request.arrived, request.range.len());
+            self.held.insert(seq, HeldWrite { arrived, sectors, hurried: false, served: false });
+        }
+    }
+
+    /// Records that a write is not held any more.
+    pub(in crate::disk) fn release(&mut self, seq: RequestSeq) {
+        self.held.remove(&seq);
+    }
+
+    /// Returns whether the blocks under a held write are copied as foreground work.
+    pub(in crate::disk) fn is_hurried(&self, seq: RequestSeq) -> bool {
+        self.held.get(&seq).is_some_and(|held| held.hurried || held.served)
     }
 
     /// Takes a written block.
     fn block_written(&mut self, done: &Record, now: Instant) {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
-        write.left = Sectors::new(write.left.get().saturating_sub(done.range.len().get()));
+        cut(&mut write.left, done.range);
+        // The part is free for other writes, which nothing may wait for.
+        cut(&mut write.promoted, done.range);
+        write.promote_at = write.promote_at.filter(|_| !write.promoted.is_empty());
         write.bad = write.bad.into_iter().chain(done.bad).min();
-        let (seq, bad, over) = (write.seq, write.bad, write.left == Sectors::ZERO);
-        if let (Some(Floor::BytesPerSecond(rate)), None) = (self.floor, write.promote_at) {
-            self.debt.paid(rate, done.range.len().bytes(self.sector), now);
+        let (seq, bad, over, served) = (write.seq, write.bad, write.left.is_empty(), write.served);
+        if !served {
+            self.pay(done.range.len(), now);
         }
         if over {
             self.writes.remove(&done.task);
-            self.written.push_back(Written { seq, bad });
         }
+        self.written.push_back(Written { seq, part: done.range, over, bad });
     }
 
-    /// Returns the next write whose blocks are done.
+    /// Returns the next part of a write that is done.
     pub(in crate::disk) fn next_written(&mut self) -> Option<Written> {
         self.written.pop_front()
     }
@@ -290,22 +382,39 @@ impl Background {
         }
     }
 
-    /// Returns whether there has been a write.
-    pub fn has_written(&self) -> bool {
-        self.writer.is_some()
+    /// Returns whether a request here has changed the disk, or may have.
+    pub fn has_changed(&self) -> bool {
+        self.changed
     }
 
-    /// Makes these writes foreground work.
+    /// Records that a request here changes the disk.
+    pub fn set_changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// Makes these parts of writes foreground work, and the copying of blocks under those that are held. Returns
+    /// whether there are such.
     pub(in crate::disk) fn hurry_writes(
         &mut self,
         sessions: &mut dyn Sessions,
-        seqs: &[RequestSeq],
+        awaited: &[Awaited],
         now: Instant,
-    ) {
-        for write in self.writes.values_mut().filter(|write| seqs.contains(&write.seq)) {
-            write.promote_at.get_or_insert(now);
+    ) -> bool {
+        let mut copies = false;
+        for &Awaited { seq, part } in awaited {
+            if let Some(held) = self.held.get_mut(&seq) {
+                copies |= !std::mem::replace(&mut held.hurried, true);
+            }
+            let Some(write) = self.writes.values_mut().find(|write| write.seq == seq) else { continue };
+            let mut new = vec![part];
+            write.promoted.iter().for_each(|there| cut(&mut new, *there));
+            if !new.is_empty() {
+                write.promoted.extend(new);
+                write.promote_at = Some(now);
+            }
         }
         self.promote_again(sessions, now);
+        copies
     }
 
     /// Registers a part of a read, which ends if that is refused.
@@ -385,15 +494,16 @@ impl Background {
         let Some(read) = self.reads.get_mut(&id) else { return };
         let sectors = copy((read.range, &mut read.bytes), (part, bytes), sector);
         read.left = Sectors::new(read.left.get().saturating_sub(sectors.get()));
-        if let (Some(Floor::BytesPerSecond(rate)), None) = (self.floor, read.promote_at) {
-            self.debt.paid(rate, sectors.bytes(sector), now);
+        if !read.served {
+            self.pay(sectors, now);
         }
         self.finish(id, now);
     }
 
     /// Registers a range that a client will read, without an answer.
-    pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
-        self.memory.declare(sessions, client, range);
+    pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange, now: Instant) {
+        self.memory.declare(client, range);
+        self.memory.step(sessions, now);
     }
 
     /// Returns the parts of a range that a read gets from memory, in order.
@@ -481,21 +591,36 @@ impl Background {
         self.reads.values().map(|read| read.range)
     }
 
-    /// Returns when the floor next makes a request foreground work.
+    /// Returns when the floor next makes a request foreground work, or blocks of declarations are made.
     pub fn due(&self) -> Option<Instant> {
+        if self.suspended {
+            return None;
+        }
         let reads = self.reads.values().filter_map(|read| read.promote_at);
         let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
-        again.into_iter().chain(self.first_due().map(|(_, at)| at)).min()
+        again.into_iter().chain(self.first_due().map(|(_, at)| at)).chain(self.memory.due()).min()
+    }
+
+    /// Does the work that is due. Returns whether held writes are to be tried again.
+    pub fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        if self.due().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.memory.step(sessions, now);
+        self.keep_floor(sessions, now)
     }
 
     /// Returns the oldest request that is not promoted, and when it is due.
     fn first_due(&self) -> Option<(Oldest, Instant)> {
         let floor = self.floor?;
-        let read = self.reads.iter().find(|(_, read)| read.promote_at.is_none());
+        let read = self.reads.iter().find(|(_, read)| !read.served);
         let read = read.map(|(id, read)| (read.arrived, Oldest::Read(*id), read.left));
-        let write = self.writes.iter().find(|(_, write)| write.promote_at.is_none());
-        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.left));
-        let (arrived, oldest, left) = read.into_iter().chain(write).min_by_key(|(arrived, ..)| *arrived)?;
+        let write = self.writes.iter().find(|(_, write)| !write.served);
+        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.sectors_left()));
+        let held = self.held.iter().find(|(_, held)| !held.served);
+        let held = held.map(|(seq, held)| (held.arrived, Oldest::Held(*seq), held.sectors));
+        let all = read.into_iter().chain(write).chain(held);
+        let (arrived, oldest, left) = all.min_by_key(|(arrived, ..)| *arrived)?;
         let at = match floor {
             Floor::Within(most) => arrived + most,
             Floor::BytesPerSecond(rate) => self.debt.due(rate, left.bytes(self.sector)),
@@ -503,23 +628,32 @@ impl Background {
         Some((oldest, at))
     }
 
-    /// Makes the requests foreground work that are due by `now`.
-    pub fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+    /// Makes the requests foreground work that are due by `now`. Returns whether there are writes among them that are
+    /// held.
+    fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        let mut copies = false;
         while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
-            let found = match oldest {
-                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| (&mut read.promote_at, read.left)),
-                Oldest::Write(task) => {
-                    self.writes.get_mut(&task).map(|write| (&mut write.promote_at, write.left))
-                }
+            let left = match oldest {
+                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| {
+                    (read.served, read.promote_at) = (true, Some(now));
+                    read.left
+                }),
+                Oldest::Write(task) => self.writes.get_mut(&task).map(|write| {
+                    write.promoted = write.left.clone();
+                    (write.served, write.promote_at) = (true, Some(now));
+                    write.sectors_left()
+                }),
+                Oldest::Held(seq) => self.held.get_mut(&seq).map(|held| {
+                    (held.served, copies) = (true, true);
+                    held.sectors
+                }),
             };
-            let Some((promote_at, left)) = found else { return };
-            *promote_at = Some(now);
+            let Some(left) = left else { break };
             self.promoted.requests += 1;
-            if let Some(Floor::BytesPerSecond(rate)) = self.floor {
-                self.debt.paid(rate, left.bytes(self.sector), now);
-            }
+            self.pay(left, now);
         }
         self.promote_again(sessions, now);
+        copies
     }
 
     /// Promotes the blocks that promoted requests still wait for.
@@ -534,8 +668,8 @@ impl Background {
         }
         for write in self.writes.values_mut().filter(|write| write.promote_at.is_some_and(|at| at <= now)) {
             write.promote_at = Some(now + PROMOTE_EVERY);
-            if let Some(writer) = self.writer {
-                let _ = sessions.promote(writer, write.range);
+            for part in &write.promoted {
+                let _ = self.writer.map(|writer| sessions.promote(writer, *part));
             }
         }
     }
@@ -568,7 +702,8 @@ impl Background {
 
     pub fn status(&self, now: Instant) -> BackgroundStatus {
         let fenced = self.fenced.values().map(|asked| asked.arrived);
-        let writes = self.writes.values().map(|write| write.arrived);
+        let held = self.held.values().map(|held| held.arrived);
+        let writes = self.writes.values().map(|write| write.arrived).chain(held);
         let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).chain(writes).min();
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         BackgroundStatus {
@@ -577,7 +712,7 @@ impl Background {
             failed: self.failed,
             writes: Latency::of(&self.write_times),
             written_bytes: self.written_bytes,
-            waiting: self.reads.len() + self.fenced.len() + self.writes.len(),
+            waiting: self.reads.len() + self.fenced.len() + self.writes.len() + self.held.len(),
             oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
             floor: self.floor.map(|floor| floor.to_string()),
             promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },
@@ -632,4 +767,16 @@ pub(crate) fn copy(
     })
 }
 
-impl super::DiskHooks for Background {}
+impl super::DiskHooks for Background {
+    fn due(&self) -> Option<Instant> {
+        Background::due(self)
+    }
+
+    fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        Background::do_due(self, sessions, now)
+    }
+
+    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+        Background::promoted(self, session, bytes, took);
+    }
+}

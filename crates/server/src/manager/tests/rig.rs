@@ -276,6 +276,8 @@ impl Rig {
                 self.volume.call(self.manager, |manager, s| manager.tick(s, due, ms(due), harm)).unwrap();
             }
         }
+        let now = self.volume.now();
+        self.volume.call(self.manager, |manager, s| crate::DiskHooks::do_due(manager, s, now)).unwrap();
         while let Some(done) = self.volume.completion() {
             if let Some((range, bytes)) = self.in_flight.remove(&done.id) {
                 let at = range.start().get() as usize * SECTOR;

@@ -4,13 +4,15 @@ use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::access;
 use crate::DiskHooks;
+use crate::disk::{Floor, PromotedStatus};
 use crate::manager::ManagerError;
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::TaskState;
 use device::{Answer, Ask, BackgroundRequest, Failure};
+use scheduler::{SessionCall, SessionError, Sessions};
 use sim::Cure;
 use std::collections::BTreeMap;
-use units::{Lbn, LbnRange};
+use units::{Bytes, Duration, Lbn, LbnRange, SessionId};
 use workload::random::Stream;
 
 const KEPT: &str = "/state/task-1.kept";
@@ -229,17 +231,17 @@ fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
     let id = rig.start(TaskSpec { expires_unix_s: Some(1_010), ..nightly() });
     let later = TaskSpec { name: Some("later".into()), expires_unix_s: Some(1_013), ..nightly() };
     let other = rig.start(later);
-    rig.run_for(units::Duration::from_secs(9));
+    rig.run_for(Duration::from_secs(9));
     assert_eq!((rig.task(id).state, rig.task(other).state), (TaskState::Running, TaskState::Running));
-    rig.run_for(units::Duration::from_secs(2));
+    rig.run_for(Duration::from_secs(2));
     assert_eq!((rig.task(id).state, rig.task(other).state), (TaskState::Done, TaskState::Running));
     assert_eq!(rig.files.get(KEPT), None);
     let names: Vec<_> = rig.call(|manager, _| manager.snapshots()).into_iter().map(|s| s.number).collect();
     assert_eq!(names, [other]);
     // The next daemon starts a second later.
-    rig.run_for(units::Duration::from_millis(1_500));
+    rig.run_for(Duration::from_millis(1_500));
     let mut rig = rig.crash(None);
-    rig.run_for(units::Duration::from_secs(1));
+    rig.run_for(Duration::from_secs(1));
     assert_eq!(rig.task(other).state, TaskState::Done);
 }
 
@@ -318,4 +320,84 @@ fn a_reader_that_leaves_takes_its_requests_with_it() {
     let answer = rig.call(|manager, _| manager.answer()).unwrap();
     assert!(matches!(answer.result, Err(Failure::Unsupported(_))));
     SnapshotReader::default().all(&mut rig, id, &then);
+}
+
+/// Under a floor its reader is served at the instant at which the floor makes the request foreground work, and the cost
+/// is shown.
+#[test]
+fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counted() {
+    let mut rig = Rig::new();
+    let wait = Duration::from_millis(1_700);
+    rig.call(|manager, _| manager.set_floor(Floor::Within(wait)));
+    let id = rig.start(nightly());
+    until_it_is(TaskState::Running, &mut rig, id);
+    let now = rig.volume.now();
+    rig.call(|manager, _| manager.set_time(now));
+    assert_eq!(rig.call(|manager, _| DiskHooks::due(manager)), None);
+    SnapshotReader::default().ask(&mut rig, id, range(0, 64));
+    assert_eq!(rig.call(|manager, _| DiskHooks::due(manager)), Some(now + wait));
+    rig.call(|manager, s| manager.do_due(s, now));
+    let promoted = |rig: &mut Rig| {
+        let all = rig.call(|manager, _| manager.snapshot_requests(now));
+        assert_eq!((all.len(), &*all[0].name), (1, "tiny@nightly"));
+        all[0].requests.promoted
+    };
+    assert_eq!(promoted(&mut rig).requests, 0);
+    rig.call(|manager, s| manager.do_due(s, now + wait));
+    assert_eq!(promoted(&mut rig).requests, 1);
+    // What is moved for it is its cost, and what is moved for others is not.
+    for session in (0..20).map(SessionId::new) {
+        rig.call(|manager, _| {
+            DiskHooks::promoted(manager, session, Bytes::new(512), Duration::from_millis(1))
+        });
+    }
+    let PromotedStatus { bytes, device_us, .. } = promoted(&mut rig);
+    assert_eq!((bytes, device_us), (512, 1_000.0), "one session is of its reads");
+    // While it is paused nothing is due.
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    assert_eq!(rig.call(|manager, _| DiskHooks::due(manager)), None);
+}
+
+/// Counts the promotions.
+struct Counting<'a> {
+    sessions: &'a mut dyn Sessions,
+    promoted: usize,
+}
+
+impl Sessions for Counting<'_> {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        self.promoted += usize::from(matches!(call, SessionCall::Promote { .. }));
+        self.sessions.call(call)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.sessions.to_come(session)
+    }
+}
+
+/// The block under a write that can wait is copied as background work, and at once when the write cannot wait any more.
+#[test]
+fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
+    let (mut rig, _, _) = served();
+    let hold = |rig: &mut Rig, urgent: bool| {
+        rig.call(|manager, sessions| {
+            let mut counting = Counting { sessions, promoted: 0 };
+            let held = match urgent {
+                true => manager.hold(&mut counting, range(800, 8)),
+                false => manager.hold_later(&mut counting, range(800, 8)),
+            };
+            assert!(held);
+            counting.promoted
+        })
+    };
+    assert_eq!([false, false, true, true, false].map(|urgent| hold(&mut rig, urgent)), [0, 0, 1, 0, 0]);
+    // Another one, left to the background.
+    assert!(rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))));
+    for _ in 0..10_000 {
+        if !rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))) {
+            return;
+        }
+        rig.step();
+    }
+    panic!("idle time does not copy it");
 }

@@ -1,10 +1,10 @@
 //! Background requests of clients on virtual time, beside writes of the foreground.
 
-use super::{CAPACITY, any_range, core, disk, nameless, range, spy};
+use super::{CAPACITY, any_range, core, disk, disk_with, nameless, range, spy};
 use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use proptest::prelude::*;
-use scheduler::{Application, Config, Record, Sessions};
+use scheduler::{Application, Config, IdleTime, Record, Sessions};
 use server::{BackgroundTerms, Disk, DiskHooks, Floor};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
@@ -72,8 +72,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, terms: BackgroundTerms) -> Self {
-        let (mut disk, truth) = disk("sptf", seed);
+    fn new(seed: u64, terms: BackgroundTerms, idle: Option<IdleTime>) -> Self {
+        let (mut disk, truth) = disk_with("sptf", seed, idle);
         disk.take_background_requests(terms);
         let acknowledged = vec![0; disk.size().get() as usize / spy::SECTOR];
         let newest = acknowledged.clone();
@@ -182,6 +182,22 @@ impl World {
         }
     }
 
+    /// Ends a history without idle time: the requests of the foreground wait for no background request, except writes
+    /// for their sectors.
+    fn finish_without_idle_time(&mut self) {
+        (0..4).for_each(|client| self.step(Step::Leave(client)));
+        self.step(Step::Read(range(0, CAPACITY)));
+        let mut left = 400_000;
+        while !self.asked.is_empty() {
+            let at = self.disk.next_event().unwrap_or_else(|| panic!("{} wait", self.asked.len()));
+            self.now = self.now.max(at);
+            self.disk.advance(self.now);
+            self.take();
+            left -= 1;
+            assert!(left > 0, "the foreground waits: {:?}", self.disk.status());
+        }
+    }
+
     fn finish(&mut self) {
         let mut left = 400_000;
         while !self.asked.is_empty() {
@@ -217,12 +233,17 @@ proptest! {
         seed in 0u64..1_000,
         floor in prop::option::of(1u64..200),
         memory in prop::sample::select(vec![0u64, 64 << 10, 300_000, 64 << 20]),
+        idle in any::<bool>(),
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let floor = floor.map(|ms| Floor::Within(Duration::from_millis(ms)));
-        let mut world = World::new(seed, BackgroundTerms { floor, memory: Bytes::new(memory) });
+        let idle_time = idle.then(IdleTime::default);
+        let mut world = World::new(seed, BackgroundTerms { floor, memory: Bytes::new(memory) }, idle_time);
         for step in steps {
             world.step(step);
+        }
+        if !idle {
+            world.finish_without_idle_time();
         }
         world.finish();
     }
@@ -305,7 +326,7 @@ fn a_write_without_time_waits_until_a_request_for_its_sectors_or_the_floor_makes
     disk.ask(Instant::ZERO, 3, range(2_000, 8), Ask::Read);
     assert_eq!(run(&mut disk, second(60)).into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [3]);
     assert_eq!(disk.outstanding(), 0, "background writes are no requests of the foreground");
-    disk.ask(second(60), 4, range(40, 8), Ask::Read);
+    disk.ask(second(60), 4, range(28, 8), Ask::Read);
     let answers = run(&mut disk, second(61));
     assert_eq!(answers.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [1, 4]);
     let status = disk.status();
@@ -317,6 +338,155 @@ fn a_write_without_time_waits_until_a_request_for_its_sectors_or_the_floor_makes
     disk.ask_in_background(Instant::ZERO, write(1, range(0, 64), 7));
     assert_eq!(run(&mut disk, second(1)), []);
     assert_eq!(run(&mut disk, second(3)).len(), 1);
+}
+
+fn ids(answers: &[(u64, Instant)]) -> Vec<u64> {
+    answers.iter().map(|(id, _)| *id).collect()
+}
+
+#[test]
+fn a_request_waits_for_no_background_write_without_bound_also_through_another_one() {
+    let mut disk = without_time(None);
+    for (id, start) in (1..=8).zip((0..).step_by(32)) {
+        disk.ask_in_background(Instant::ZERO, write(id, range(start, 64), id));
+    }
+    assert_eq!(run(&mut disk, second(60)), []);
+    // It overlaps the last of them alone, and that one overlaps the one before.
+    disk.ask(second(60), 20, range(280, 8), Ask::Read);
+    assert!(ids(&run(&mut disk, second(61))).contains(&20));
+    // Of each of them one block was awaited.
+    let promoted = disk.status().background_requests.unwrap().promoted;
+    assert!(promoted.bytes <= 8 * 32 * 512, "{promoted:?}");
+}
+
+#[test]
+fn only_the_blocks_of_a_background_write_that_are_awaited_become_foreground_work() {
+    let mut disk = without_time(None);
+    disk.ask_in_background(Instant::ZERO, write(1, range(0, 3_200), 7));
+    assert_eq!(run(&mut disk, second(60)), []);
+    for (id, start) in [(2, 1_000), (3, 1_004), (4, 2_000)] {
+        let from = second(60 * id);
+        disk.ask(from, id, range(start, 8), Ask::Read);
+        let answers = run(&mut disk, from + Duration::from_secs(10));
+        assert_eq!(ids(&answers), [id]);
+    }
+    let background = disk.status().background_requests.unwrap();
+    assert_eq!((background.waiting, background.promoted.bytes), (1, 2 * 32 * 512));
+}
+
+#[test]
+fn the_rest_of_a_background_write_of_which_a_part_was_awaited_is_kept_by_the_floor() {
+    let mut disk = without_time(Some(Floor::Within(Duration::from_secs(30))));
+    disk.ask_in_background(Instant::ZERO, write(1, range(0, 320), 7));
+    disk.ask(second(1), 2, range(100, 8), Ask::Read);
+    assert_eq!(ids(&run(&mut disk, second(29))), [2]);
+    assert_eq!(ids(&run(&mut disk, second(40))), [1]);
+}
+
+#[test]
+fn bytes_from_memory_count_for_the_floor() {
+    let rate = NonZeroU64::new(64 * 512).unwrap();
+    let mut disk = without_time(Some(Floor::BytesPerSecond(rate)));
+    disk.declare(Instant::ZERO, 1, range(0, 640));
+    disk.ask(Instant::ZERO, 1, range(0, 640), Ask::Read);
+    assert_eq!(ids(&run(&mut disk, second(1))), [1]);
+    assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))).len(), 640);
+    disk.ask_in_background(second(1), read(100, 2, range(3_000, 64)));
+    for nth in 2..12 {
+        let at = second(1) + Duration::from_millis(500 * (nth - 2));
+        disk.ask_in_background(at, read(nth, 1, range((nth - 2) * 64, 64)));
+        assert_eq!(ids(&run(&mut disk, at + Duration::from_millis(499))), [nth]);
+    }
+    // The other request got nothing meanwhile, and the floor is of all of them.
+    assert_eq!(disk.status().background_requests.unwrap().promoted.requests, 0);
+    assert_eq!(ids(&run(&mut disk, second(8))), [100]);
+}
+
+/// An application that holds writes until its copies are made, and shows how urgent these are.
+#[derive(Clone, Default)]
+struct Copier(Arc<std::sync::Mutex<Copied>>);
+
+#[derive(Default)]
+struct Copied {
+    made: bool,
+    later: usize,
+    urgent: usize,
+}
+
+impl Application for Copier {
+    fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
+}
+
+impl DiskHooks for Copier {
+    fn hold(&mut self, _: &mut dyn Sessions, _: LbnRange) -> bool {
+        let mut copied = self.0.lock().unwrap();
+        copied.urgent += 1;
+        !copied.made
+    }
+
+    fn hold_later(&mut self, _: &mut dyn Sessions, _: LbnRange) -> bool {
+        let mut copied = self.0.lock().unwrap();
+        copied.later += 1;
+        !copied.made
+    }
+}
+
+#[test]
+fn the_copy_under_a_background_write_is_urgent_only_when_the_write_is() {
+    for floor in [Some(Floor::Within(Duration::from_secs(2))), None] {
+        let mut disk = without_time(floor);
+        let copier = Copier::default();
+        let app = disk.host(copier.clone());
+        let urgent = || copier.0.lock().unwrap().urgent > 0;
+        disk.ask_in_background(Instant::ZERO, write(1, range(0, 64), 7));
+        disk.ask_in_background(Instant::ZERO, write(2, range(32, 64), 7));
+        assert_eq!(run(&mut disk, second(1)), []);
+        assert!(!urgent() && copier.0.lock().unwrap().later > 0);
+        if floor.is_none() {
+            disk.ask(second(1), 3, range(64, 8), Ask::Read);
+            assert!(urgent(), "a request of the foreground waits for it, through another one");
+        }
+        assert_eq!(run(&mut disk, second(3)), []);
+        assert!(urgent());
+        copier.0.lock().unwrap().made = true;
+        disk.call(app, second(3), |_, _| ()).unwrap();
+        let answers = ids(&run(&mut disk, second(4)));
+        match floor {
+            Some(_) => assert_eq!(answers, [1, 2], "the floor is kept for both"),
+            None => assert!(answers.contains(&3), "{answers:?}"),
+        }
+    }
+}
+
+/// An application that has work at an instant which nothing else brings.
+struct Timed {
+    at: Option<Instant>,
+    done: Vec<Instant>,
+}
+
+impl Application for Timed {
+    fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
+}
+
+impl DiskHooks for Timed {
+    fn due(&self) -> Option<Instant> {
+        self.at
+    }
+
+    fn do_due(&mut self, _: &mut dyn Sessions, now: Instant) -> bool {
+        self.at = None;
+        self.done.push(now);
+        false
+    }
+}
+
+#[test]
+fn an_application_works_at_the_instant_at_which_it_is_due() {
+    let mut disk = without_time(None);
+    let app = disk.host(Timed { at: Some(second(5)), done: Vec::new() });
+    assert_eq!(disk.next_event(), Some(second(5)));
+    run(&mut disk, second(60));
+    assert_eq!(disk.app(app).unwrap().done, [second(5)]);
 }
 
 /// A flush covers the background writes that were acknowledged; one that never wrote has nothing to flush.
@@ -335,6 +505,17 @@ fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
     disk.ask_in_background(now, flush(3));
     assert!(settle(&mut disk, &mut now).contains_key(&3));
     assert!(truth.get().volatile.is_empty() && truth.get().of(range(0, 64)) == [7; 64]);
+
+    // A discard is a change, too.
+    let (mut disk, truth) = super::disk("sptf", 1);
+    disk.take_background_requests(BackgroundTerms::default());
+    let discard =
+        BackgroundRequest { id: 4, client: 1, range: range(0, 64), ask: Ask::Discard, snapshot: None };
+    disk.ask_in_background(now, discard);
+    assert!(settle(&mut disk, &mut now).contains_key(&4));
+    disk.ask_in_background(now, flush(5));
+    assert!(settle(&mut disk, &mut now).contains_key(&5));
+    assert_eq!(truth.get().flushes, 1);
 }
 
 #[test]
@@ -423,6 +604,25 @@ fn a_declared_range_is_in_memory_before_it_is_read_and_is_given_out_once() {
 
 fn sectors(ranges: &[LbnRange]) -> Vec<u64> {
     ranges.iter().flat_map(|range| range.start().get()..range.end().get()).collect()
+}
+
+#[test]
+fn a_declaration_of_any_size_is_read_and_a_read_of_what_is_not_made_yet_is_read_once() {
+    let (mut disk, _) = with_memory(64 << 20);
+    let mut now = Instant::ZERO;
+    disk.declare(now, 1, range(0, CAPACITY));
+    disk.declare(now, 1, range(0, CAPACITY));
+    assert!(disk.status().background_requests.unwrap().memory.held_bytes < CAPACITY * 512);
+    // The blocks of its end are not made yet.
+    disk.ask_in_background(now, read(7, 1, range(CAPACITY - 64, 64)));
+    assert!(settle(&mut disk, &mut now).contains_key(&7));
+    let expected: Vec<u64> = (0..CAPACITY - 64).collect();
+    assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), expected);
+    assert_eq!(disk.status().background.idle_bytes, CAPACITY * 512, "each sector is read once");
+    // What is gone and what is there are declared again.
+    disk.declare(now, 1, range(0, CAPACITY));
+    settle(&mut disk, &mut now);
+    assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), (0..CAPACITY).collect::<Vec<_>>());
 }
 
 #[test]

@@ -51,13 +51,18 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
 
 /// Returns a disk over a drive that reorders, and the true content.
 fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
+    disk_with(policy, seed, Some(IdleTime::default()))
+}
+
+/// Returns the same, whose background has this idle time.
+fn disk_with(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy>, Shared) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
     let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
     let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
     let truth = Shared::default();
-    (Disk::new(Spy::new(drive, &truth), model, config).unwrap(), truth)
+    (Disk::new(Spy::new(drive, &truth), model, Config { idle, ..config }).unwrap(), truth)
 }
 
 /// Returns a file that is deleted at the end of the test in any case.

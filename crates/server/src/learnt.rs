@@ -107,7 +107,7 @@ impl Learnt {
             // The drive was exchanged: only knowledge learned from here on is worth saving.
             (_, SavedPart::Forgotten) => return Ok(None),
             (Some(file), _) => file,
-            (None, _) => private().write(true).create(true).truncate(true).open(&beside)?,
+            (None, _) => open_regular(private().write(true).create(true).truncate(true), &beside)?,
         };
         match part {
             SavedPart::Part(bytes) => file.write_all(&bytes)?,

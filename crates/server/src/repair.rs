@@ -6,11 +6,13 @@
 
 use crate::files::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
 use crate::files::workers::{OpenError, lock};
-use crate::files::{Files, Machine, put_aside, read_whole};
-use crate::files::{MAP_BYTES_MAX, PLAN_BYTES_MAX, SUMS_END};
-use crate::manager::table::{Closed, Event, TaskState};
+use crate::files::{Files, How, Machine, put_aside, read_whole};
+use crate::files::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX, SUMS_END};
+use crate::manager::spec::TaskKind;
+use crate::manager::table::{Closed, Event, Table, TaskState};
 use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
+use crate::tasks::needed_files;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -168,8 +170,15 @@ fn begin(state: &Path) -> Result<std::fs::File, RepairError> {
 
 pub(crate) fn report(files: &dyn Files, state: &Path, journal: &Journal) -> Result<Report, RepairError> {
     let names = files.list(state).map_err(|_| RepairError::None(state.into()))?;
-    let reports = names.iter().filter_map(|name| file(files, state, name, &names)).collect();
     let Journal { table, damage } = journal;
+    let mut reports: Vec<FileReport> =
+        names.iter().filter_map(|name| file(files, state, name, &names, table)).collect();
+    if damage.is_none() {
+        let gone = missing(table).filter(|(name, _)| !reports.iter().any(|report| report.name == *name));
+        let gone = gone.map(|(name, standing)| FileReport { name, sound: Some(false), standing });
+        let gone: Vec<FileReport> = gone.collect();
+        reports.extend(gone);
+    }
     let tasks = table.iter().map(|(id, entry)| TaskReport {
         id,
         kind: entry.spec.kind.to_string(),
@@ -190,8 +199,37 @@ pub(crate) fn report(files: &dyn Files, state: &Path, journal: &Journal) -> Resu
     })
 }
 
+/// Returns the files that must be there by the journal, and what is said if one is not.
+fn missing(table: &Table) -> impl Iterator<Item = (String, String)> {
+    let of_tasks = table.iter().filter(|(_, entry)| !entry.state.is_over()).flat_map(|(id, entry)| {
+        let kind = entry.spec.kind;
+        needed_files(kind, &entry.saved, &entry.figures).iter().map(move |end| {
+            let why = match kind {
+                TaskKind::Reorganize => {
+                    "blocks are between two places, which stay closed: put it back, or restore the disk"
+                }
+                _ => "bytes that clients have overwritten since are lost, and the task fails",
+            };
+            (format!("task-{id}.{end}"), format!("it is gone, and {kind} {id} needs it; {why}"))
+        })
+    });
+    let of_map = table.iter().filter_map(|(id, entry)| {
+        let name = format!("task-{id}.map");
+        let is_named = entry.reason.as_ref().is_some_and(|reason| reason.contains(&name));
+        is_named.then(|| {
+            (name, format!("it is gone, and only it says where the blocks of {} {id} are", entry.spec.kind))
+        })
+    });
+    let of_sums = table.sums().map(|_| {
+        let why = "it is gone; the sums of this disk are not believed, and a scrub with checksums is refused until --force \
+                   records all anew";
+        (SUMS_END.to_owned(), why.to_owned())
+    });
+    of_tasks.chain(of_map).chain(of_sums)
+}
+
 /// Returns the state of a file. The end of a log is reported with the log.
-fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option<FileReport> {
+fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &Table) -> Option<FileReport> {
     let path = state.join(name);
     let task = |suffix: &str| {
         let number = name.strip_prefix("task-")?.strip_suffix(suffix)?.parse::<u64>();
@@ -202,8 +240,18 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     let end_of = name.strip_suffix(".end").filter(|_| name != SUMS_END);
     let is_there = |log: &str| names.iter().any(|name| name == log);
     // `lock` has no content, and another kind of file in its place was refused before.
-    if end_of.is_some_and(is_there) || name == "lock" || name.ends_with(".new") {
+    if end_of.is_some_and(is_there) || name == "lock" {
         return None;
+    }
+    let listed = path.clone();
+    let opened = |text: &str| match files.open(&listed, How::Read) {
+        Ok(_) => (None, text.to_owned()),
+        Err(error) => (Some(false), format!("it cannot be read: {error}")),
+    };
+    if name.ends_with(".new") {
+        // Half of a file that was to replace another; the next one is written over it.
+        let (sound, standing) = opened("");
+        return sound.map(|_| FileReport { name: name.into(), sound, standing });
     }
     // If only the end of a log is there, it is reported under the log's name.
     let name = end_of.filter(|_| !aside).unwrap_or(name);
@@ -244,7 +292,8 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
         log(LogKind::Moves, None)
     } else if name.ends_with(".plan") {
         checked(files, &path, PLAN_BYTES_MAX, |bytes| {
-            apps::reorganizer::RelocationPlan::decode(bytes).map(drop).map_err(|error| error.to_string())
+            let id = task(".plan").ok_or("it is not named after a task")?;
+            OwnPlan::of(bytes, id, table.get(id).map(|entry| entry.image)).map(drop)
         })
     } else if name.ends_with(".map") {
         checked(files, &path, MAP_BYTES_MAX, |bytes| match map_is_sound(bytes) {
@@ -252,7 +301,11 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
             false => Err("its last line is not the checksum of those before".into()),
         })
     } else if name.starts_with("learnt") {
-        (None, "predictions only; the daemon checks it when it starts".into())
+        opened("predictions only; the daemon checks it when it starts")
+    } else if name.starts_with("probe") {
+        opened("measurements of a probe; the daemon checks them when it starts")
+    } else if name == "profile.toml" {
+        opened("the profile that a probe has found; the daemon checks it when it starts")
     } else {
         (None, "no file of this version".into())
     };

@@ -204,11 +204,27 @@ async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResul
 }
 
 async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
+    // All are asked at once: one that does not answer delays the others once.
+    let asked: Vec<_> = disks.values().cloned().map(|disk| tokio::spawn(whole_or_error(disk))).collect();
     let mut all = Vec::new();
-    for disk in disks.values() {
-        all.push(whole(disk).await?);
+    for disk in asked {
+        all.push(disk.await.map_err(|_| Refusal::gone())?);
     }
     Ok(Json(json!({ "version": env!("CARGO_PKG_VERSION"), "disks": all })))
+}
+
+/// Returns a disk with its status, or with the reason why it does not tell it.
+async fn whole_or_error(disk: Handle) -> Value {
+    match whole(&disk).await {
+        Ok(value) => value,
+        Err(refusal) => {
+            let mut value = facts(&disk);
+            if let Some(map) = value.as_object_mut() {
+                map.insert("error".into(), refusal.message.into());
+            }
+            value
+        }
+    }
 }
 
 async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {

@@ -1,7 +1,7 @@
 //! Former images, one on top of the other, as the base of a difference.
 
 use super::source::FileSource;
-use super::{Files, How, not_opened};
+use super::{Files, How, Lock, not_opened};
 use crate::manager::file_request::FileResult;
 use apps::backup::Point;
 use apps::backup::image::{self, Header, Index};
@@ -26,7 +26,7 @@ impl Chain {
         for path in paths {
             let place = path.display().to_string();
             let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
-            let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
+            let file = files.claim(path, How::Read, Lock::Shared).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let index = Index::open(&mut source).map_err(|damage| match &damage.what {
                 image::What::Source(_) => FileResult::Trouble(format!("{place}: {damage}")),

@@ -1,7 +1,7 @@
 //! The images that a restore reads.
 
 use super::source::FileSource;
-use super::{Files, How, not_opened};
+use super::{Files, How, Lock, not_opened};
 use crate::manager::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};
@@ -29,7 +29,7 @@ impl Images {
         let (mut open, mut chunks, mut onto) = (Vec::new(), 0u64, None);
         for path in paths {
             let place = path.display().to_string();
-            let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
+            let file = files.claim(path, How::Read, Lock::Shared).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let header = restore::verify(&mut source).map_err(|damage| match &damage.what {
                 image::What::Source(_) => FileResult::Trouble(format!("{place}: {damage}")),
@@ -63,6 +63,11 @@ impl Images {
     /// Returns the number of chunks in all images.
     pub fn chunks(&self) -> u64 {
         self.chunks
+    }
+
+    /// Returns the random number of each image.
+    pub fn identities(&self) -> Vec<u64> {
+        self.files.iter().map(|(_, header, _)| header.image).collect()
     }
 
     /// Returns the next chunks, in order, of one image: those of the next must not overtake them.

@@ -16,14 +16,16 @@ pub(crate) mod worker;
 pub(crate) mod workers;
 
 pub use journal::{Journal, JournalError};
-pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
+pub(crate) use moves::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX};
 pub use places::Places;
+pub(crate) use places::{Identity, held};
 pub(crate) use sums::SUMS_END;
 pub use workers::{FileWorkers, OpenError, ReplySink};
 
 use crate::manager::file_request::FileResult;
-use places::is_denied;
-use rustix::fs::OFlags;
+use places::{identity, is_denied};
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
+use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -40,6 +42,15 @@ pub(crate) enum How {
     Make,
 }
 
+/// What others may do with a file meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// Nothing.
+    Alone,
+    /// Read it.
+    Shared,
+}
+
 /// A file.
 pub(crate) trait File: Send {
     /// Reads at a place; fewer bytes only at the end.
@@ -54,6 +65,10 @@ pub(crate) trait File: Send {
     fn len(&mut self) -> io::Result<u64>;
     /// Returns whether it is a device, whose size is fixed.
     fn is_device(&mut self) -> io::Result<bool>;
+    /// Returns which file it is, under any of its names.
+    fn identity(&mut self) -> io::Result<Identity>;
+    /// Locks it until it is closed; the error is of the kind `ResourceBusy` if another lock is in the way.
+    fn lock(&mut self, lock: Lock) -> io::Result<()>;
 }
 
 /// A file system.
@@ -64,6 +79,10 @@ pub(crate) trait Files: Send + Sync {
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open(path, how)
     }
+    /// Opens a file that a user has named and locks it: no other claim of it may be in the way.
+    fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>>;
+    /// Returns which file has this name, which a user has given; `None` if there is none.
+    fn identity_of(&self, path: &Path) -> io::Result<Option<Identity>>;
     /// Removes a file that a user has named.
     fn remove_named(&self, path: &Path) -> io::Result<()> {
         self.remove(path)
@@ -209,6 +228,27 @@ impl File for Real {
             false => Err(io::Error::other("it is neither a file nor a block device")),
         }
     }
+
+    fn identity(&mut self) -> io::Result<Identity> {
+        Ok(identity(&fstat(&self.0)?))
+    }
+
+    fn lock(&mut self, lock: Lock) -> io::Result<()> {
+        // A device is opened exclusively, and udev locks devices while it looks at them.
+        if self.is_device()? {
+            return Ok(());
+        }
+        let operation = match lock {
+            Lock::Alone => FlockOperation::NonBlockingLockExclusive,
+            Lock::Shared => FlockOperation::NonBlockingLockShared,
+        };
+        match flock(&self.0, operation) {
+            Err(Errno::WOULDBLOCK) => Err(held()),
+            // Some network file systems have no locks.
+            Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::BADF) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl Files for Machine {
@@ -225,6 +265,14 @@ impl Files for Machine {
 
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.places.open(path, how)
+    }
+
+    fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>> {
+        self.places.claim(path, how, lock)
+    }
+
+    fn identity_of(&self, path: &Path) -> io::Result<Option<Identity>> {
+        self.places.identity(path)
     }
 
     fn remove_named(&self, path: &Path) -> io::Result<()> {
@@ -279,7 +327,7 @@ pub fn private() -> fs::OpenOptions {
 ///
 /// # Errors
 /// The name is of another kind of file, or the file cannot be opened.
-pub(crate) fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+pub fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     let is_regular = |found: &fs::Metadata| match found.is_file() {
         true => Ok(()),
         false => Err(io::Error::other("it is not a regular file")),

@@ -1,8 +1,9 @@
 //! The files of a reorganisation in the state directory: its plan, and the reorganiser's memory.
 //!
 //! The memory is a log of the state directory ([`crate::state`]), whose records together are the reorganiser's bytes; a
-//! checkpoint rewrites it. The plan is written once, with a checksum of its own. If one of them is damaged the task
-//! stops and its places stay closed: some blocks are between two places.
+//! checkpoint rewrites it. The plan is written once, with the task it belongs to and a checksum. If one of them is
+//! damaged the task stops and its places stay closed: some blocks are between two places. Where the plan is not known
+//! to be the task's own, all places stay closed.
 
 use super::{Files, How, read_opened, read_whole, write_all};
 use crate::manager::file_request::FileResult;
@@ -26,19 +27,72 @@ pub(crate) const PLAN_BYTES_MAX: u64 = MOST_TEXT;
 /// The most bytes of a map: lines of up to 128 bytes for the most moves of a plan.
 pub(crate) const MAP_BYTES_MAX: u64 = 2 * MOST_TEXT;
 
+/// The first bytes of a task's own copy of its plan. The task's number, its random number, the plan and a checksum of
+/// all that follow.
+const OWN_PLAN: [u8; 8] = *b"fb-own\0\x01";
+
+/// A task's own copy of its plan.
+pub(crate) struct OwnPlan {
+    pub plan: RelocationPlan,
+    /// The task that it belongs to, and the task's random number; `None` in a copy of an earlier version.
+    task: Option<(u64, u64)>,
+}
+
+impl OwnPlan {
+    fn encode(&self) -> Vec<u8> {
+        let plan = self.plan.encode();
+        let Some((id, number)) = self.task else { return plan };
+        let mut bytes = OWN_PLAN.to_vec();
+        bytes.extend([id, number].iter().flat_map(|n| n.to_le_bytes()));
+        bytes.extend(plan);
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let plan = |bytes: &[u8]| RelocationPlan::decode(bytes).map_err(|error| error.to_string());
+        let Some(own) = bytes.strip_prefix(&OWN_PLAN) else {
+            return Ok(Self { plan: plan(bytes)?, task: None });
+        };
+        let parts = bytes.split_last_chunk::<4>().zip(own.split_first_chunk::<8>());
+        let parts = parts.and_then(|((body, check), (id, rest))| {
+            let (number, rest) = rest.split_first_chunk::<8>()?;
+            let (plan, _) = rest.split_last_chunk::<4>()?;
+            let sound = crc32fast::hash(body) == u32::from_le_bytes(*check);
+            sound.then_some((u64::from_le_bytes(*id), u64::from_le_bytes(*number), plan))
+        });
+        let (id, number, bytes) = parts.ok_or("its checksum does not match")?;
+        Ok(Self { plan: plan(bytes)?, task: Some((id, number)) })
+    }
+
+    /// Decodes the copy of a task; `number` is its random number, if that is known.
+    pub fn of(bytes: &[u8], id: u64, number: Option<u64>) -> Result<Self, String> {
+        let own = Self::decode(bytes)?;
+        match own.task {
+            Some((other, _)) if other != id => Err(format!("it is the plan of task {other}")),
+            Some((_, other)) if number.is_some_and(|number| number != other) => {
+                Err(format!("it is the plan of task {id} of another disk or state directory"))
+            }
+            _ => Ok(own),
+        }
+    }
+}
+
 /// The files of one reorganisation.
 pub(crate) struct Moves {
     files: Arc<dyn Files>,
     /// The start of their paths in the state directory: `task-N.`.
     state: PathBuf,
     id: u64,
+    /// The task's random number.
+    number: u64,
     /// The memory's log; none before it is first written, and after a failure.
     memory: Option<Log>,
 }
 
 impl Moves {
-    pub fn new(files: Arc<dyn Files>, state: &Path, id: u64) -> Self {
-        Self { files, state: state.into(), id, memory: None }
+    pub fn new(files: Arc<dyn Files>, state: &Path, id: u64, number: u64) -> Self {
+        Self { files, state: state.into(), id, number, memory: None }
     }
 
     fn path(&self, what: &str) -> PathBuf {
@@ -55,6 +109,7 @@ impl Moves {
         disk: &DiskFacts,
         staging: u64,
         begun: bool,
+        unnumbered: bool,
     ) -> Result<FileResult, FileResult> {
         let own = self.path("plan");
         let trouble = |path: &Path, e: io::Error| FileResult::Trouble(format!("{}: {e}", path.display()));
@@ -69,9 +124,19 @@ impl Moves {
             Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
             read => read.map_err(|e| trouble(&own, e))?,
         };
-        let plan = match copy {
-            Some(copy) => match RelocationPlan::decode(&copy) {
+        let task = Some((self.id, self.number));
+        let OwnPlan { plan, task: known } = match copy {
+            Some(copy) => match OwnPlan::of(&copy, self.id, Some(self.number)) {
                 Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
+                Ok(found) if begun && found.task.is_none() && !unnumbered => {
+                    let why = format!("{}: it does not say whose plan it is", own.display());
+                    return Err(damaged(why, None));
+                }
+                Ok(found) if !begun && found.task.is_none() => {
+                    let found = OwnPlan { task, ..found };
+                    self.replace(&own, &found.encode()).map_err(|e| trouble(&own, e))?;
+                    found
+                }
                 decoded => decoded.map_err(|error| {
                     FileResult::Refused(format!(
                         "{}: {error}; nothing was moved, so begin it anew",
@@ -84,7 +149,7 @@ impl Moves {
                 let refused = |why: String| FileResult::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
                 let read = RelocationPlan::from_text(&text, block, disk.capacity, MOST_MOVED);
-                let read = read.map_err(|e| refused(e.to_string()))?;
+                let read = OwnPlan { plan: read.map_err(|e| refused(e.to_string()))?, task };
                 self.replace(&own, &read.encode()).map_err(|e| trouble(&own, e))?;
                 read
             }
@@ -94,8 +159,10 @@ impl Moves {
         // away or had not read the plan: bytes read before are outdated then. Nothing was overwritten, so the task
         // begins anew.
         let places = places(&plan);
+        // A copy that does not say whose it is counts only together with a memory of the same plan.
+        let closed = || known.map(|_| places.clone());
         let state = match begun {
-            true => self.memory(&memory).map_err(|why| damaged(why, Some(places.clone())))?,
+            true => self.memory(&memory).map_err(|why| damaged(why, closed()))?,
             false => Vec::new(),
         };
         let mut options = Options { staging, ..Options::default() };
@@ -113,7 +180,7 @@ impl Moves {
                 }
                 Err(error) if begun => {
                     let why = format!("{}: {error}", memory.display());
-                    return Err(damaged(why, Some(places)));
+                    return Err(damaged(why, closed()));
                 }
                 other => break other.map_err(|e| FileResult::Refused(e.to_string()))?,
             }

@@ -4,7 +4,7 @@
 //! them. Under any configuration, tasks access neither the state directory nor the daemon's own files: a served disk,
 //! the file under it, the configuration, keys.
 
-use super::{File, How, Real};
+use super::{File, How, Lock, Real};
 use crate::manager::spec::{SpecError, TaskSpec};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, openat, openat2, statat,
@@ -49,6 +49,12 @@ fn denied(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, Denied(why.into()))
 }
 
+/// Returns the error for a file that another task or program has locked.
+pub(crate) fn held() -> io::Error {
+    let why = "another task or program has it open; wait for that, or name another file";
+    io::Error::new(io::ErrorKind::ResourceBusy, why)
+}
+
 /// Returns whether an open was refused by [`Places`]: trying again changes nothing.
 pub(crate) fn is_denied(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Denied>())
@@ -56,12 +62,12 @@ pub(crate) fn is_denied(error: &io::Error) -> bool {
 
 /// The identity of a file under any of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Identity {
+pub(crate) enum Identity {
     File { device: u64, inode: u64 },
     Device(u64),
 }
 
-fn identity(stat: &Stat) -> Identity {
+pub(super) fn identity(stat: &Stat) -> Identity {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => Identity::Device(stat.st_rdev),
         _ => Identity::File { device: stat.st_dev, inode: stat.st_ino },
@@ -157,6 +163,32 @@ impl Places {
             return Ok(Box::new(Real(file.into())));
         }
         Err(denied("it is put there and taken away again and again"))
+    }
+
+    /// Opens a file that a user has named and locks it, until it is closed. File systems without locks have none.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); of the kind `ResourceBusy` if another task or program has a lock in the way.
+    pub(crate) fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>> {
+        for _ in 0..LOOKUPS_MAX {
+            let mut file = self.open(path, how)?;
+            file.lock(lock)?;
+            // It may have been removed before it was locked.
+            if self.identity(path)? == Some(file.identity()?) {
+                return Ok(file);
+            }
+        }
+        Err(denied("it is put there and taken away again and again"))
+    }
+
+    /// Returns which file this is at present; `None` if there is none.
+    pub(crate) fn identity(&self, path: &Path) -> io::Result<Option<Identity>> {
+        let found = self.rules().leaf(path, Beneath::Best).and_then(|leaf| Ok(leaf.stat()?));
+        match found {
+            Ok(stat) => Ok(Some(identity(&stat))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a file that a user has named, if it still is this one.
@@ -356,13 +388,17 @@ fn plain(stat: &Stat, how: How) -> io::Result<()> {
 }
 
 impl Leaf {
-    /// Opens the file; `None` if it has changed meanwhile.
-    fn open(&self, how: How) -> io::Result<Option<OwnedFd>> {
+    fn stat(&self) -> Result<Stat, Errno> {
         let follow = match self.links {
             Links::Followed => AtFlags::empty(),
             Links::Refused => AtFlags::SYMLINK_NOFOLLOW,
         };
-        let found = match statat(&self.parent, &self.name, follow) {
+        statat(&self.parent, &self.name, follow)
+    }
+
+    /// Opens the file; `None` if it has changed meanwhile.
+    fn open(&self, how: How) -> io::Result<Option<OwnedFd>> {
+        let found = match self.stat() {
             Ok(stat) => stat,
             Err(Errno::NOENT) if how == How::Make => return self.make(),
             Err(error) => return Err(error.into()),

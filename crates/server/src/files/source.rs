@@ -36,6 +36,11 @@ impl FileSink {
         &self.full
     }
 
+    /// Returns the file.
+    pub fn file(&mut self) -> &mut dyn File {
+        &mut *self.file
+    }
+
     pub fn sync_now(&mut self) -> Result<(), String> {
         self.file.sync().map_err(|e| e.to_string())
     }

@@ -3,7 +3,7 @@
 use super::chain::Chain;
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
-use super::{Files, How, not_opened};
+use super::{File, Files, How, Lock, not_opened};
 use crate::manager::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};
@@ -20,6 +20,7 @@ pub(crate) struct OpenImage {
     header: Header,
     files: Arc<dyn Files>,
     kept: PathBuf,
+    path: PathBuf,
     place: String,
     /// The images to compare with, if it is a difference.
     chain: Option<Chain>,
@@ -44,6 +45,8 @@ trait Durable: Send {
     fn sync(&mut self) -> Result<Vec<u8>, String>;
     /// Returns why it takes no more.
     fn full(&mut self) -> String;
+    /// Returns its file.
+    fn file(&mut self) -> &mut dyn File;
 }
 
 impl Durable for ImageWriter<FileSink> {
@@ -66,6 +69,10 @@ impl Durable for ImageWriter<FileSink> {
     fn full(&mut self) -> String {
         self.sink_mut().full().to_owned()
     }
+
+    fn file(&mut self) -> &mut dyn File {
+        self.sink_mut().file()
+    }
 }
 
 impl Durable for Replica<FileDestination> {
@@ -87,6 +94,10 @@ impl Durable for Replica<FileDestination> {
 
     fn full(&mut self) -> String {
         self.destination_mut().full.clone()
+    }
+
+    fn file(&mut self) -> &mut dyn File {
+        &mut *self.destination_mut().file
     }
 }
 
@@ -133,6 +144,7 @@ impl OpenImage {
             header,
             files,
             kept,
+            path: target.path,
             place,
             chain,
             has: has.clone(),
@@ -157,8 +169,7 @@ impl OpenImage {
             None => target.header,
         };
         let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
-        let how = if target.fresh { How::Make } else { How::Write };
-        let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
+        let mut file = claim(files, target)?;
         if file.is_device().map_err(trouble)? {
             return Err(FileResult::Refused(format!(
                 "{place}: an image is a file; name one, or make a replica"
@@ -226,8 +237,7 @@ impl OpenImage {
         let place = target.path.display();
         let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
         let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
-        let how = if target.fresh { How::Make } else { How::Write };
-        let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
+        let mut file = claim(files, target)?;
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
         let device = file.is_device().map_err(trouble)?;
@@ -333,9 +343,25 @@ impl OpenImage {
             self.ended = true;
         }
         Some(match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
-            Ok(_) => FileResult::Finished,
+            Ok(_) => self.in_place(),
             Err(result) => result,
         })
+    }
+
+    /// Reports that all is in the file of this name.
+    fn in_place(&mut self) -> FileResult {
+        let is_here = self.output.file().identity().and_then(|file| {
+            let named = self.files.identity_of(&self.path)?;
+            Ok(named == Some(file))
+        });
+        match is_here {
+            Ok(true) => FileResult::Finished,
+            Ok(false) => FileResult::Refused(format!(
+                "{}: the file that was written was removed, renamed or replaced; make a new backup",
+                self.place
+            )),
+            Err(error) => self.lose(error.to_string()),
+        }
     }
 
     fn flush(&mut self) -> Result<(), FileResult> {
@@ -354,6 +380,18 @@ impl OpenImage {
         self.lost = Some(why.clone());
         FileResult::Trouble(why)
     }
+}
+
+/// Opens the target for this task alone. One that others have open when the task begins is somebody else's.
+fn claim(files: &dyn Files, target: &ImageTarget) -> Result<Box<dyn File>, FileResult> {
+    let how = if target.fresh { How::Make } else { How::Write };
+    files.claim(&target.path, how, Lock::Alone).map_err(|error| {
+        let place = target.path.display().to_string();
+        match error.kind() == io::ErrorKind::ResourceBusy && target.fresh {
+            true => FileResult::Refused(format!("{place}: {error}")),
+            false => not_opened(&place, &error),
+        }
+    })
 }
 
 fn short(source: &mut FileSource) -> bool {

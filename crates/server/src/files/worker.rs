@@ -8,7 +8,7 @@ use super::moves::Moves;
 use super::source::{FileSource, no_room};
 use super::sums::OpenStore;
 use super::target::OpenImage;
-use super::{Files, How};
+use super::{Files, How, Lock};
 use crate::manager::file_request::{FileOp, FileQueue, FileResult};
 use crate::runtime::Peers;
 use crate::state::{Log, LogKind, Scan};
@@ -115,9 +115,9 @@ impl FileWorker {
             FileOp::Verify { images, sector_bytes, capacity } => {
                 Some(match Images::open(&*self.files, &images, sector_bytes, capacity) {
                     Ok(images) => {
-                        let chunks = images.chunks();
+                        let (chunks, identities) = (images.chunks(), images.identities());
                         self.opened = OpenFiles::Images(images);
-                        FileResult::Verified { chunks }
+                        FileResult::Verified { chunks, images: identities }
                     }
                     Err(result) => result,
                 })
@@ -128,9 +128,9 @@ impl FileWorker {
                 }
                 _ => None,
             },
-            FileOp::OpenMoves { plan, block, disk, staging, begun } => {
-                let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id());
-                let result = moves.open(&plan, block, &disk, staging, begun);
+            FileOp::OpenMoves { plan, block, disk, staging, begun, number, unnumbered } => {
+                let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id(), number);
+                let result = moves.open(&plan, block, &disk, staging, begun, unnumbered);
                 self.opened = OpenFiles::Moves(moves);
                 Some(result.unwrap_or_else(|result| result))
             }
@@ -198,17 +198,21 @@ impl FileWorker {
         }
     }
 
-    /// Removes an image if it is this one; a missing file, or another image, is not touched.
+    /// Removes an image if it is this one; a missing file, another image, or the file of another task is not touched.
     fn discard(&self, path: &Path, image: u64) -> io::Result<()> {
-        let file = match self.files.open_named(path, How::Read) {
+        let ours = |source: &mut FileSource| image::header(source).is_ok_and(|header| header.image == image);
+        let file = match self.files.claim(path, How::Read, Lock::Alone) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                let mut source = FileSource(self.files.open_named(path, How::Read)?);
+                return if ours(&mut source) { Err(error) } else { Ok(()) };
+            }
             opened => opened?,
         };
         let mut source = FileSource(file);
-        // The file was created and nothing written yet.
+        // The file was created and nothing written yet, and no other task has it.
         let empty = source.0.len()? == 0;
-        let ours = image::header(&mut source).is_ok_and(|header| header.image == image);
-        if empty || ours { self.files.remove_named(path) } else { Ok(()) }
+        if empty || ours(&mut source) { self.files.remove_named(path) } else { Ok(()) }
     }
 
     fn id(&self) -> u64 {

@@ -50,6 +50,16 @@ impl TaskManager {
                     "snapshot {id} has the name {name}; give another, or remove that one first"
                 )));
             }
+            if let (Some(to), Some(there)) = (what.target(), other.target())
+                && to.components().eq(there.components())
+            {
+                return Err(ManagerError::Busy(format!(
+                    "{} {id} to {} is {}; wait for it, cancel it, or name another file",
+                    entry.spec.kind,
+                    to.display(),
+                    entry.state
+                )));
+            }
             let both = what.writes() && (other.writes() || other.is_snapshot());
             if both || (what.is_snapshot() && other.writes()) {
                 let kind = entry.spec.kind;

@@ -124,6 +124,10 @@ pub enum FileOp {
         staging: u64,
         /// Whether there must be a saved state.
         begun: bool,
+        /// The task's random number, which its own copy of the plan has to name.
+        number: u64,
+        /// Whether the copy may be of a version that wrote no such number.
+        unnumbered: bool,
     },
     /// No operation: the report follows when the disk's loop has handled the other events: [`FileResult::Yielded`].
     Yield,
@@ -324,6 +328,8 @@ pub enum FileResult {
     Verified {
         /// The number of chunks in all images.
         chunks: u64,
+        /// The identity of each image, in order.
+        images: Vec<u64>,
     },
     /// The next blocks; empty at the end.
     Chunks(Vec<Chunk>),

@@ -91,6 +91,12 @@ impl TaskManager {
         self.waiters = later;
         let due: Vec<(u64, Waiter)> = due;
         due.into_iter().for_each(|(_, waiter)| waiter(result.clone()));
+        let disk = &self.config.disk.name;
+        match (&self.trouble, &result) {
+            (None, Err(why)) => error!(disk, why, "no task can begin, and no progress is kept"),
+            (Some(_), Ok(())) => info!(disk, "the journal of tasks can be written again"),
+            _ => {}
+        }
         self.trouble = result.err();
         self.journaled_sums(sessions, seq, self.trouble.is_some());
         let created: Vec<u64> = {

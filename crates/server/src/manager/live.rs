@@ -11,6 +11,7 @@ use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::{Begin, begin};
 use page::Rings;
 use scheduler::{Harm, Sessions};
+use tracing::warn;
 use units::{Duration, Instant};
 
 /// The time after which a blocked task tries again.
@@ -32,6 +33,8 @@ pub(super) struct Live {
     pub(super) idle_bytes: u64,
     /// The progress, by place on the disk.
     pub(super) rings: Rings,
+    /// While it is paused on request: why it could not go on if it was resumed.
+    pub(super) stuck: Option<String>,
     /// Whether the log says that it misses its deadline.
     pub(super) late: bool,
     pub(super) named: LoggedBadSectors,
@@ -143,6 +146,7 @@ impl TaskManager {
             free_bytes: 0,
             idle_bytes: 0,
             rings: Rings::default(),
+            stuck: None,
             late: false,
             named,
         };
@@ -194,7 +198,10 @@ impl TaskManager {
                 self.save(id, true);
                 self.end(sessions, id, TaskState::Failed, Some(why));
             }
-            _ if paused => drop(self.state(id, TaskState::Paused, None)),
+            stage if paused => {
+                self.set_stuck(id, &stage);
+                self.state(id, TaskState::Paused, None);
+            }
             _ if matches!(live.permit, PermitState::Waits) => {
                 let most = self.config.permits.most();
                 let why = format!(
@@ -205,6 +212,24 @@ impl TaskManager {
             Stage::Waiting(why) => drop(self.state(id, TaskState::Paused, Some(why))),
             Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
             Stage::Running => drop(self.state(id, TaskState::Running, None)),
+        }
+    }
+
+    /// Notes why a task that is paused on request could not go on, and logs that once. The journal's reason stays
+    /// empty: after a restart it tells that the pause was requested.
+    fn set_stuck(&mut self, id: u64, stage: &Stage) {
+        let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
+        match stage {
+            Stage::Waiting(why) => {
+                if live.stuck.as_ref() != Some(why) {
+                    let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
+                    warn!(disk, task = id, %kind, why, "paused, and cannot go on");
+                }
+                live.stuck = Some(why.clone());
+            }
+            // It tries again.
+            Stage::Opening => {}
+            _ => live.stuck = None,
         }
     }
 

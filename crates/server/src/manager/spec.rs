@@ -4,7 +4,7 @@ mod verify;
 
 use apps::snapshot::VolumeId;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 pub use verify::{ArrayKind, VerifySpec};
@@ -442,6 +442,14 @@ impl What {
     /// Returns whether all other writes to the disk are refused meanwhile.
     pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
+    }
+
+    /// Returns the file that it writes a copy of the disk to.
+    pub(crate) fn target(&self) -> Option<&Path> {
+        match self {
+            Self::Backup { to, .. } | Self::Replica { to, .. } => Some(to),
+            _ => None,
+        }
     }
 
     /// Returns the LBNs that it reads for their own sake.

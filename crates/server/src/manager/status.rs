@@ -156,7 +156,8 @@ impl TaskManager {
             reason: if stopped {
                 self.trouble()
             } else {
-                entry.reason.clone().or_else(|| self.left.get(&id).cloned())
+                let stuck = live.filter(|live| live.paused).and_then(|live| live.stuck.as_ref());
+                entry.reason.as_ref().or(stuck).or_else(|| self.left.get(&id)).cloned()
             },
             priority: entry.spec.priority,
             created_unix_s: entry.created as f64 / 1e3,

@@ -21,7 +21,7 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
 
 use crate::disk::{Background, BackgroundTerms};
 use crate::manager::file_request::ImageTarget;
-use crate::manager::spec::What;
+use crate::manager::spec::{TaskKind, What};
 use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use apps::snapshot::{Shape, SnapshotId, VolumeId};
@@ -61,7 +61,7 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         }
         What::Reorganize { plan, block } => {
             let plan = plan.clone();
-            Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
+            Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.image, asked.saved, asked.figures))
         }
         What::Verify(verify) => {
             Box::new(verify::VerifyTask::begin(cx, verify.clone(), asked.image, asked.saved))
@@ -98,6 +98,22 @@ enum Output<'a> {
     },
 }
 
+/// Returns whether a backup or replica with this record has begun.
+fn has_begun(saved: &[u8], figures: &Figures) -> bool {
+    !saved.is_empty() || figures.blocks > 0
+}
+
+/// Returns the files in the state directory that a task has to have as long as it is not over, by the ends of their
+/// names.
+pub(crate) fn needed_files(kind: TaskKind, saved: &[u8], figures: &Figures) -> &'static [&'static str] {
+    match kind {
+        TaskKind::Reorganize if reorganize::has_files(saved) => &["plan", "moves"],
+        TaskKind::Backup | TaskKind::Replica if has_begun(saved, figures) => &["kept"],
+        TaskKind::Snapshot if figures.blocks > 0 => &["kept"],
+        _ => &[],
+    }
+}
+
 fn snapshot(
     cx: &mut Context<'_>,
     asked: &Begin<'_>,
@@ -109,7 +125,7 @@ fn snapshot(
         path: to.to_owned(),
         header: header(cx, asked, block),
         replica: matches!(output, Output::Replica { .. }),
-        fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
+        fresh: !has_begun(asked.saved, asked.figures),
         force: matches!(output, Output::Replica { force: true } | Output::Image { force: true, .. }),
         since: match output {
             Output::Image { since, .. } => since.to_vec(),

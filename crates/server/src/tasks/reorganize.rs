@@ -24,9 +24,16 @@ const MOST_CALLS: usize = if cfg!(test) { 5 } else { 1 << 12 };
 /// Bytes of blocks that are between two places.
 const STAGING_BYTES: u64 = 16 << 20;
 
-/// The task's record in the journal: its memory must exist; it is over.
-const BEGUN: &[u8] = &[1];
+/// The task's record in the journal: its memory must exist; it is over; its memory must exist, and its plan says whose
+/// it is.
+const BEGUN_UNNUMBERED: &[u8] = &[1];
 const OVER: &[u8] = &[2];
+const BEGUN: &[u8] = &[3];
+
+/// Returns whether the plan and the memory of a task with this record must exist.
+pub(crate) fn has_files(saved: &[u8]) -> bool {
+    [BEGUN, BEGUN_UNNUMBERED].contains(&saved)
+}
 
 /// The mark of the map, which is the last request.
 const MAP: u64 = u64::MAX;
@@ -64,6 +71,10 @@ pub(crate) struct Reorganize {
     staging: u64,
     /// Whether the journal knows of the memory: nothing is overwritten before.
     begun: bool,
+    /// Whether the journal's record is of a version whose copies of plans do not say whose they are.
+    unnumbered: bool,
+    /// The task's random number.
+    number: u64,
     /// Whether a block may have been overwritten.
     overwritten: bool,
     /// The plan's places, in order.
@@ -99,6 +110,7 @@ impl Reorganize {
         cx: &mut Context<'_>,
         plan: PathBuf,
         block: Sectors,
+        number: u64,
         saved: &[u8],
         before: &Figures,
     ) -> Self {
@@ -107,7 +119,9 @@ impl Reorganize {
             plan,
             block,
             staging: (STAGING_BYTES / bytes).clamp(4, 1_024),
-            begun: saved == BEGUN,
+            begun: has_files(saved),
+            unnumbered: saved == BEGUN_UNNUMBERED,
+            number,
             overwritten: false,
             places: None,
             opened: None,
@@ -137,7 +151,8 @@ impl Reorganize {
 
     fn open(&self, cx: &mut Context<'_>) {
         let (plan, block, disk) = (self.plan.clone(), self.block, cx.disk.clone());
-        cx.kept(FileOp::OpenMoves { plan, block, disk, staging: self.staging, begun: self.begun });
+        let Self { staging, begun, number, unnumbered, .. } = *self;
+        cx.kept(FileOp::OpenMoves { plan, block, disk, staging, begun, number, unnumbered });
     }
 
     fn fail(&mut self, why: String) {
@@ -454,6 +469,7 @@ impl Job for Reorganize {
         // The memory is durable before the journal says that it must exist.
         let known: &[u8] = match (self.durable, self.finished) {
             (0, _) if !self.begun => &[],
+            (_, false) if self.unnumbered => BEGUN_UNNUMBERED,
             (_, false) => BEGUN,
             (_, true) => OVER,
         };

@@ -25,6 +25,8 @@ struct Writing {
 /// A restore at work.
 pub(crate) struct Restore {
     images: Vec<PathBuf>,
+    /// The identity of each image that was verified.
+    identities: Option<Vec<u64>>,
     saved: Vec<u8>,
     session: Option<SessionId>,
     /// Chunks that are on the medium, by number.
@@ -51,6 +53,7 @@ impl Restore {
     pub fn begin(cx: &mut Context<'_>, images: Vec<PathBuf>, saved: &[u8], before: &Figures) -> Self {
         let restore = Self {
             images,
+            identities: None,
             saved: saved.to_vec(),
             session: None,
             done: None,
@@ -78,13 +81,18 @@ impl Restore {
         cx.target(FileOp::Verify { images: self.images.clone(), sector_bytes, capacity });
     }
 
-    fn verified(&mut self, cx: &mut Context<'_>, chunks: u64) {
-        let known =
-            if self.saved.is_empty() { Some(BlockSet::empty(chunks)) } else { decode(&self.saved, chunks) };
-        let Some(mut done) = known else {
-            self.failed = Some("the images have changed since the restore began; begin anew".into());
+    fn verified(&mut self, cx: &mut Context<'_>, chunks: u64, images: Vec<u64>) {
+        let same = self.identities.as_ref().is_none_or(|before| *before == images);
+        let known = match self.saved.is_empty() {
+            true => Some(BlockSet::empty(chunks)),
+            false => decode_with(&self.saved, &images, chunks),
+        };
+        let Some(mut done) = known.filter(|_| same) else {
+            self.failed =
+                Some("the images are others than those that the restore began with; begin anew".into());
             return;
         };
+        self.identities = Some(images);
         // After a failure the window begins again; chunks on the medium are not written again.
         if let Some(before) = &self.done {
             before.for_each(0, before.blocks(), |n| {
@@ -239,7 +247,7 @@ impl Job for Restore {
 
     fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
         match result {
-            FileResult::Verified { chunks } => self.verified(cx, chunks),
+            FileResult::Verified { chunks, images } => self.verified(cx, chunks, images),
             FileResult::Chunks(chunks) => {
                 self.reading = false;
                 self.read_all = chunks.is_empty();
@@ -320,7 +328,7 @@ impl Job for Restore {
             return None;
         }
         let done = self.done.as_ref()?;
-        self.saved = encode(done);
+        self.saved = encode_with(self.identities.as_deref().unwrap_or_default(), done);
         let figures = Figures {
             done: done.len(),
             blocks: done.blocks(),
@@ -331,6 +339,22 @@ impl Job for Restore {
         };
         Some((figures, self.saved.clone()))
     }
+}
+
+/// Encodes the progress: the number of images, the identity of each, and the set of chunks.
+fn encode_with(images: &[u64], set: &BlockSet) -> Vec<u8> {
+    let mut bytes = (images.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(images.iter().flat_map(|image| image.to_le_bytes()));
+    bytes.extend(encode(set));
+    bytes
+}
+
+/// Decodes the progress of a restore of these images. A record of an earlier version, which names no images, is of
+/// others.
+fn decode_with(bytes: &[u8], images: &[u64], chunks: u64) -> Option<BlockSet> {
+    let before = encode_with(images, &BlockSet::empty(0));
+    let header = before.len().checked_sub(8).and_then(|len| before.get(..len))?;
+    decode(bytes.strip_prefix(header)?, chunks)
 }
 
 /// Encodes a set as its size and runs: first, length; numbers of eight bytes. Chunks arrive nearly in order, so runs

@@ -132,6 +132,18 @@ fn a_restart_continues_from_the_saved_knowledge() {
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// A pipe in the place of the file that is written first must not hold the end of a daemon.
+#[test]
+fn a_pipe_in_the_place_of_the_new_file_holds_nothing_up() {
+    let Some(dir) = dir("pipe") else { return };
+    assert!(Command::new("mkfifo").arg(dir.join("learnt.new")).status().unwrap().success());
+    let served = served(&dir, SAVE_INTERVAL_LONG);
+    learn(&dir, &served, 10);
+    end(served);
+    assert_eq!(files(&dir), ["learnt.new"]);
+    fs::remove_dir_all(dir).unwrap();
+}
+
 /// Not a test of its own: the process that the test of a kill kills.
 #[test]
 fn victim() {

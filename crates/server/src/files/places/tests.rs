@@ -233,3 +233,40 @@ fn a_task_is_refused_by_the_first_field_that_names_another_place() {
     let why = anywhere.check(&spec(r#"{"kind":"backup","to":"/x"}"#)).unwrap_err().to_string();
     assert!(why.contains("names no directory"), "{why}");
 }
+
+#[test]
+fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
+    for targets in [None, Some(["target", "outside"])] {
+        let room = PlacesDirectory::new(if targets.is_some() { "claims-in-targets" } else { "claims" });
+        let targets = targets.as_ref().map(|all| &all[..]);
+        fs::hard_link(room.at("target/old"), room.at("outside/linked")).unwrap();
+        // As two disks of one daemon, or two daemons.
+        let (mine, others) = (room.places(targets), room.places(targets));
+        for name in ["target/old", "outside/linked"] {
+            for (first, second, refused) in [
+                (Lock::Alone, Lock::Alone, true),
+                (Lock::Alone, Lock::Shared, true),
+                (Lock::Shared, Lock::Alone, true),
+                (Lock::Shared, Lock::Shared, false),
+            ] {
+                let held = mine.claim(&room.at("target/old"), How::Write, first).unwrap();
+                for how in ALL {
+                    let told = others.claim(&room.at(name), how, second);
+                    assert_eq!(told.is_err(), refused, "{first:?}, then {second:?} of {name}");
+                    let busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+                    assert!(told.err().as_ref().is_none_or(busy));
+                }
+                drop(held);
+                assert!(others.claim(&room.at(name), How::Write, Lock::Alone).is_ok());
+            }
+        }
+        let mut held = mine.claim(&room.at("target/old"), How::Write, Lock::Alone).unwrap();
+        let named = |path: &str| mine.identity(&room.at(path)).unwrap();
+        let held = held.identity().unwrap();
+        assert_eq!((named("target/old"), named("outside/linked")), (Some(held), Some(held)));
+        fs::rename(room.at("outside/secret"), room.at("target/old")).unwrap();
+        assert!(named("target/old").is_some_and(|other| other != held));
+        fs::remove_file(room.at("target/old")).unwrap();
+        assert_eq!(named("target/old"), None);
+    }
+}

@@ -3,6 +3,7 @@
 //! loses, invents and overwrites nothing.
 
 use super::images::backup;
+use super::log::Log as Lines;
 use super::memory::MemoryFiles;
 use super::rig::{Rig, SECTOR, STATE, range};
 use super::tasks::busy;
@@ -13,6 +14,7 @@ use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::{Closed, TaskState};
 use crate::repair::{self, Choice, Report, mend_with};
 use crate::state::faults::{FileFault, Share, all_faults, inject};
+use crate::state::{Log, LogKind, Scan};
 use std::path::Path;
 use units::Duration;
 use workload::random::Stream;
@@ -170,7 +172,7 @@ fn is_shown_by_repair(files: &MemoryFiles, path: &str, older: &[Vec<u8>]) {
             continue;
         }
         // A file that is missing, and that no other file mentions, is not listed as sound either.
-        let alone = ["plan", "map", "sums.end"].iter().any(|kind| path.ends_with(kind));
+        let alone = path.ends_with(".map");
         let is_listed = shown.files.iter().any(|file| file.name == listed);
         assert!(one == FileFault::Delete && alone && !is_listed, "{path} {one:?} is not shown: {shown:?}");
     }
@@ -195,6 +197,157 @@ fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
     // Older ends of a checksum store are not tried: with the store, which repair does not read, they are harmless.
     let (rig, _) = summed();
     is_shown_by_repair(&rig.files, SUMS_END, &[]);
+}
+
+/// Every choice of the files that a task must have may be gone, also if none of them is left to tell of the others.
+#[test]
+fn repair_names_every_file_that_the_journal_needs_and_that_is_gone() {
+    let (moves, ..) = reorganisation();
+    let (backup, ..) = kept();
+    let (sums, _) = summed();
+    let mut mapped = reorganisation().0;
+    let reason = Some("bad sectors were in the way: where each block is stands in task-1.map".to_owned());
+    mapped.call(|manager, _| manager.state(1, TaskState::Paused, reason));
+    mapped.files.put("/state/task-1.map", b"any");
+    let moves_end = format!("{MOVES}.end");
+    let all: [(&Rig, &[&str]); 4] = [
+        (&moves, &[PLAN, MOVES, &moves_end]),
+        (&backup, &[KEPT, KEPT_END]),
+        (&sums, &[SUMS_END]),
+        (&mapped, &["/state/task-1.map"]),
+    ];
+    for (rig, needed) in all {
+        for choice in 1..1_u32 << needed.len() {
+            let files = rig.files.copy();
+            let gone =
+                needed.iter().enumerate().filter(|(bit, _)| choice >> bit & 1 == 1).map(|(_, path)| *path);
+            gone.clone().for_each(|path| files.delete(path));
+            let shown = report(&files);
+            for path in gone {
+                let name = path.trim_start_matches("/state/");
+                // An end is reported with its log.
+                let name = if name == "sums.end" { name } else { name.trim_end_matches(".end") };
+                let damaged = |file: &repair::FileReport| file.name == name && file.sound == Some(false);
+                assert!(shown.files.iter().any(damaged), "{choice}: {name} is not shown: {shown:?}");
+            }
+        }
+    }
+}
+
+/// Another plan that is sound says nothing about the places of this task: all stay closed.
+#[test]
+fn a_plan_that_is_not_the_tasks_own_opens_no_place() {
+    let plan = |rig: &Rig| rig.files.get(PLAN).unwrap();
+    let (rig, id, _) = reorganisation();
+    let elsewhere = |before: &[TaskSpec]| {
+        // With other random numbers.
+        let mut rig = Rig::new().crash(None);
+        for spec in before {
+            let id = rig.start(spec.clone());
+            assert_eq!(rig.run(id), TaskState::Done);
+        }
+        rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 4000 4800 80\nmove 4800 4000 80\n");
+        let spec = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(TaskKind::Reorganize) };
+        let id = rig.start(spec);
+        rig.files.get(&format!("/state/task-{id}.plan")).unwrap()
+    };
+    let scrub = TaskSpec { sectors: Some(64), ..TaskSpec::new(TaskKind::Scrub) };
+    let other_disk = elsewhere(&[]);
+    // The copies of an earlier version begin with the plan itself.
+    let unnumbered = other_disk[8 + 16..other_disk.len() - 4].to_vec();
+    let plans = [
+        ("another disk", other_disk),
+        ("another task", elsewhere(&[scrub])),
+        ("an older version", unnumbered),
+    ];
+    for (whose, other) in plans {
+        assert!(other != plan(&rig));
+        for with_memory in [true, false] {
+            let files = rig.files.copy();
+            files.put(PLAN, &other);
+            if !with_memory {
+                inject(&files, MOVES, &FileFault::Cut(40));
+            }
+            let shown = report(&files);
+            assert!(whose == "an older version" || shown.is_damaged(), "{whose}: {shown:?}");
+            let mut rig = rig.again(files);
+            rig.run_for(Duration::from_secs(2));
+            let task = rig.task(id);
+            assert_eq!(task.state, TaskState::Paused, "{whose}: {task:?}");
+            for at in [0, 1_600, 4_000, 4_900] {
+                let fence = rig.call(|manager, _| manager.fenced(range(at, 8)));
+                assert_eq!(fence, Fence::Closed, "the plan of {whose}, {with_memory}: {at}");
+            }
+        }
+    }
+}
+
+/// A reorganisation that an older version began has a plan that does not say whose it is.
+#[test]
+fn a_reorganisation_of_an_older_version_goes_on_and_its_plan_is_believed_with_its_memory_alone() {
+    let (rig, id, _) = reorganisation();
+    let own = rig.files.get(PLAN).unwrap();
+    let saved = crate::manager::table::Event::Progress {
+        id,
+        figures: read(&rig.files).table.get(id).unwrap().figures.clone(),
+        saved: vec![1],
+    };
+    let mut whole = read(&rig.files);
+    whole.table.apply(saved);
+    let (body, note) = (journal::encode(&whole.table.events()), journal::Note::of(&whole.table).encode());
+    let path = Path::new(JOURNAL);
+    let files = rig.files.copy();
+    let scan = Scan::read(&files, path, LogKind::Tasks, None, |_| true).unwrap().unwrap();
+    Log::resume(&files, path, LogKind::Tasks, scan).unwrap().replace(&files, &body, &note).unwrap();
+    files.put(PLAN, &own[8 + 16..own.len() - 4]);
+    let mut sound = rig.again(files.copy());
+    assert_eq!(sound.run(id), TaskState::Done);
+    inject(&files, MOVES, &FileFault::Cut(40));
+    let mut damaged = rig.again(files);
+    damaged.run_for(Duration::from_secs(2));
+    for at in [0, 1_600, 4_000] {
+        assert_eq!(damaged.call(|manager, _| manager.fenced(range(at, 8))), Fence::Closed, "{at}");
+    }
+}
+
+#[test]
+fn damage_to_a_task_that_is_paused_on_request_is_told() {
+    let (mut rig, id, _) = reorganisation();
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.run_for(Duration::from_secs(1));
+    let moves_end = format!("{MOVES}.end");
+    for path in [PLAN, MOVES, &moves_end] {
+        for one in all_faults(&rig.files.get(path).unwrap(), &[], DAEMONS) {
+            if path == moves_end && matches!(one, FileFault::Flip { .. }) {
+                continue;
+            }
+            let files = rig.files.copy();
+            inject(&files, path, &one);
+            let log = Lines::default();
+            let mut damaged = tracing::subscriber::with_default(log.clone(), || {
+                let mut damaged = rig.again(files.clone());
+                damaged.run_for(Duration::from_secs(30));
+                damaged
+            });
+            let task = damaged.task(id);
+            assert_eq!(task.state, TaskState::Paused);
+            let reason = task.reason.unwrap_or_else(|| panic!("{path} {one:?} is not told"));
+            assert!(reason.starts_with("/state/task-1."), "{reason}");
+            let words = ["WARN", "paused, and cannot go on", "/state/task-1.", "disk=", "kind=reorganize"];
+            assert_eq!(log.numbers(&words, "task"), [id], "{path} {one:?}");
+            // It stays paused when the file is back, and then goes on at a word.
+            files.set_fault(path, None);
+            files.put(path, &rig.files.get(path).unwrap());
+            let mut again = damaged.again(files.copy());
+            again.run_for(Duration::from_secs(2));
+            let task = again.task(id);
+            assert_eq!((task.state, task.reason), (TaskState::Paused, None), "{path} {one:?}");
+            damaged.call(|manager, s| manager.resume(s, id)).unwrap();
+            assert_eq!(damaged.run(id), TaskState::Done);
+            again.call(|manager, s| manager.resume(s, id)).unwrap();
+            assert_eq!(again.run(id), TaskState::Done);
+        }
+    }
 }
 
 #[test]

@@ -123,6 +123,29 @@ fn each_file_of_the_state_directory_may_be_another_kind_of_file_and_is_shown_as_
     assert!(seen >= 9 * 9, "{seen}");
 }
 
+/// Others than the desk write these, and check them when they read them.
+#[test]
+fn each_other_file_of_the_state_directory_is_shown_if_it_is_another_kind_of_file() {
+    let room = DamageDirectory::new("others");
+    let (rig, ..) = paused_restore();
+    room.fill(&rig.files);
+    for name in ["learnt", "learnt.new", "probe", "profile.toml", "task-1.new"] {
+        let path = room.0.join(name);
+        for kind in KINDS.iter().filter(|kind| **kind != "a file of a tebibyte") {
+            put(kind, &path);
+            let report = room.report();
+            let shown = report.files.iter().find(|file| file.name == name);
+            assert_eq!(shown.map(|file| file.sound), Some(Some(false)), "{name} is {kind}: {report:?}");
+            take_away(&path);
+        }
+        fs::write(&path, b"any").unwrap();
+        let report = room.report();
+        assert!(!report.is_damaged(), "{report:?}");
+        let unknown = |file: &repair::FileReport| file.standing.contains("no file of this version");
+        assert!(!report.files.iter().any(unknown), "{report:?}");
+    }
+}
+
 #[test]
 fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
     let room = DamageDirectory::new("marker");

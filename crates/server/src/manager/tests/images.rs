@@ -19,7 +19,7 @@ pub(super) fn backup() -> TaskSpec {
     TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Backup) }
 }
 
-fn replica() -> TaskSpec {
+pub(super) fn replica() -> TaskSpec {
     TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(TaskKind::Replica) }
 }
 

@@ -1,6 +1,6 @@
 //! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
 
-use crate::files::{File, Files, How};
+use crate::files::{File, Files, How, Identity, Lock, held};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,8 @@ struct MemoryState {
     faults: BTreeMap<PathBuf, io::ErrorKind>,
     /// The number of changing calls that still succeed; then everything fails, as for a killed process.
     left: Option<u64>,
+    /// The files that are locked, by the number of each lock.
+    locks: BTreeMap<u64, (u64, Lock)>,
 }
 
 impl MemoryState {
@@ -97,6 +99,13 @@ impl MemoryFiles {
         let mut state = self.state();
         state.names.remove(Path::new(path));
         state.directories.insert(path.into());
+    }
+
+    /// Gives a file another name as well.
+    pub fn link(&self, path: &str, other: &str) {
+        let mut state = self.state();
+        let id = state.names[Path::new(path)];
+        state.names.insert(other.into(), id);
     }
 
     pub fn delete(&self, path: &str) {
@@ -164,6 +173,15 @@ struct MemoryFile {
     memory: MemoryFiles,
     path: PathBuf,
     id: u64,
+    lock: Option<u64>,
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock {
+            self.memory.state().locks.remove(&lock);
+        }
+    }
 }
 
 impl MemoryFile {
@@ -239,6 +257,23 @@ impl File for MemoryFile {
     fn is_device(&mut self) -> io::Result<bool> {
         Ok(false)
     }
+
+    fn identity(&mut self) -> io::Result<Identity> {
+        Ok(Identity::File { device: 0, inode: self.id })
+    }
+
+    fn lock(&mut self, lock: Lock) -> io::Result<()> {
+        let mut state = self.memory.state();
+        let mut others = state.locks.values().filter(|(id, _)| *id == self.id);
+        if others.any(|(_, other)| lock == Lock::Alone || *other == Lock::Alone) {
+            return Err(held());
+        }
+        state.next += 1;
+        let number = state.next;
+        state.locks.insert(number, (self.id, lock));
+        self.lock = Some(number);
+        Ok(())
+    }
 }
 
 impl Files for MemoryFiles {
@@ -259,7 +294,17 @@ impl Files for MemoryFiles {
             return Err(io::ErrorKind::NotFound.into());
         }
         let id = state.make(path);
-        Ok(Box::new(MemoryFile { memory: self.clone(), path: path.into(), id }))
+        Ok(Box::new(MemoryFile { memory: self.clone(), path: path.into(), id, lock: None }))
+    }
+
+    fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>> {
+        let mut file = self.open(path, how)?;
+        file.lock(lock)?;
+        Ok(file)
+    }
+
+    fn identity_of(&self, path: &Path) -> io::Result<Option<Identity>> {
+        Ok(self.state().names.get(path).map(|id| Identity::File { device: 0, inode: *id }))
     }
 
     fn is_dir(&self, path: &Path) -> bool {

@@ -13,6 +13,7 @@ mod moves;
 mod rig;
 mod snapshots;
 mod sums;
+mod targets;
 mod tasks;
 
 /// Returns the configuration of a small disk.

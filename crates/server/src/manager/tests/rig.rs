@@ -326,8 +326,21 @@ impl Rig {
     /// Cuts the power, or only kills the daemon; then starts again.
     pub fn crash(self, power: Option<&mut Stream>) -> Self {
         let Self {
-            volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, flush_steps, ..
+            volume,
+            files,
+            drive,
+            mut now,
+            keep,
+            cuts,
+            in_flight,
+            caches,
+            cached,
+            flush_steps,
+            workers,
+            ..
         } = self;
+        // With the daemon its files are closed.
+        drop(workers);
         let at = volume.now();
         let mut platters = volume.power_cut().unwrap();
         if let Some(chance) = power {

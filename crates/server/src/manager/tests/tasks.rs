@@ -164,6 +164,16 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     let old = rig.start(TaskSpec { first_lbn: Some(8), ..scrub() });
     rig.run_for(Duration::from_millis(400));
     rig.files.limit("/state", Some(0));
+    // Also at a restart the log says so, once.
+    let log = Log::default();
+    let mut rig = tracing::subscriber::with_default(log.clone(), || {
+        let mut rig = rig.crash(None);
+        rig.files.limit("/state", Some(0));
+        rig.run_for(Duration::from_secs(60));
+        rig
+    });
+    let said = ["ERROR", "the journal of tasks cannot be written: /state/tasks.journal: ", "disk="];
+    assert_eq!(log.numbers(&said, "disk").len(), 1);
     // The second time the journal is closed, and the reason is still the first one.
     for _ in 0..2 {
         let told = std::sync::Arc::new(std::sync::Mutex::new(None));

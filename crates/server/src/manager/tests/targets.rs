@@ -1,0 +1,238 @@
+//! Several tasks that name one file, and files that change under a task.
+
+use super::images::{backup, replica, restored, restored_from};
+use super::memory::MemoryFiles;
+use super::rig::{Rig, SECTOR, range};
+use crate::files::worker::FileWorker;
+use crate::manager::ManagerError;
+use crate::manager::file_request::{FileOp, FileQueue, FileResult, ImageTarget};
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::manager::table::TaskState;
+use apps::backup::image::{self, Header};
+use std::path::PathBuf;
+use std::sync::Arc;
+use units::Duration;
+use workload::random::Stream;
+
+const IMAGE: &str = "/backups/image";
+/// Another name of the same file.
+const LINK: &str = "/backups/link";
+
+fn forced(spec: TaskSpec) -> TaskSpec {
+    TaskSpec { force: true, ..spec }
+}
+
+fn to(path: &str, spec: TaskSpec) -> TaskSpec {
+    TaskSpec { to: Some(path.into()), ..spec }
+}
+
+fn restore(path: &str) -> TaskSpec {
+    TaskSpec { from: vec![path.into()], ..TaskSpec::new(TaskKind::Restore) }
+}
+
+/// Returns a disk with a copy to [`IMAGE`] that has written nothing, or some blocks, and is paused.
+fn paused(spec: TaskSpec, written: bool) -> (Rig, u64) {
+    let mut rig = Rig::new();
+    let id = rig.start(spec);
+    if written {
+        while rig.files.get(IMAGE).is_none_or(|file| file.is_empty()) {
+            rig.step();
+        }
+    }
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.files.get(IMAGE).unwrap().is_empty(), !written);
+    (rig, id)
+}
+
+#[test]
+fn a_second_task_to_the_file_of_one_that_is_not_over_is_refused() {
+    for first in [backup(), replica(), forced(replica())] {
+        let (mut rig, id) = paused(first.clone(), false);
+        for second in [backup(), replica(), forced(backup()), to("/backups/./image", backup())] {
+            let refused = rig.call(|manager, _| manager.start(second)).unwrap_err();
+            let ManagerError::Busy(why) = refused else { panic!("{refused}") };
+            assert_eq!(
+                why.split(" to ").next().unwrap(),
+                format!("{} {id}", first.kind),
+                "it is said which task has it"
+            );
+        }
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+        rig.run_for(Duration::from_secs(1));
+        rig.start(forced(backup()));
+    }
+}
+
+#[test]
+fn a_task_to_another_name_of_that_file_fails_and_harms_nothing() {
+    for (first, written) in [(backup(), false), (backup(), true), (replica(), false), (replica(), true)] {
+        for second in [backup(), replica(), forced(backup()), forced(replica())] {
+            for restarted in [false, true] {
+                let (mut rig, id) = paused(first.clone(), written);
+                let then = rig.now.clone();
+                rig.files.link(IMAGE, LINK);
+                if restarted {
+                    rig = rig.crash(None);
+                    rig.run_for(Duration::from_secs(1));
+                }
+                let before = rig.files.get(IMAGE).unwrap();
+                let other = rig.start(to(LINK, second.clone()));
+                assert_eq!(rig.run(other), TaskState::Failed);
+                let reason = rig.task(other).reason.unwrap();
+                assert!(reason.starts_with("/backups/link: another task or program has it open"), "{reason}");
+                assert!(rig.files.get(IMAGE).unwrap() == before);
+                rig.call(|manager, s| manager.resume(s, id)).unwrap();
+                assert_eq!(rig.run(id), TaskState::Done);
+                match first.kind {
+                    TaskKind::Backup => assert!(restored(&rig) == then),
+                    _ => assert!(rig.files.get(IMAGE).unwrap() == then),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_task_removes_no_file_of_another() {
+    for held in [true, false] {
+        let (mut rig, id) = paused(backup(), false);
+        rig.files.link(IMAGE, LINK);
+        rig.hangs = vec![FileQueue::Target(id + 1)];
+        let other = rig.start(to(LINK, backup()));
+        rig.call(|manager, s| manager.cancel(s, other)).unwrap();
+        if !held {
+            rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+        }
+        rig.hangs.clear();
+        rig.run_for(Duration::from_secs(1));
+        assert_eq!(rig.files.get(LINK).is_some(), held, "an empty file of a task that is over is removed");
+    }
+}
+
+#[test]
+fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
+    type Change = fn(&MemoryFiles);
+    let changes: [Change; 3] = [
+        |files| files.delete(IMAGE),
+        |files| {
+            files.link(IMAGE, LINK);
+            files.delete(IMAGE);
+        },
+        |files| {
+            files.delete(IMAGE);
+            files.put(IMAGE, b"another file");
+        },
+    ];
+    for spec in [backup(), replica()] {
+        for written in [false, true] {
+            for change in changes {
+                let (mut rig, id) = paused(spec.clone(), written);
+                change(&rig.files);
+                let there = rig.files.get(IMAGE);
+                rig.call(|manager, s| manager.resume(s, id)).unwrap();
+                assert_eq!(rig.run(id), TaskState::Failed);
+                let reason = rig.task(id).reason.unwrap();
+                assert!(reason.starts_with("/backups/image: the file that was written was"), "{reason}");
+                assert_eq!(rig.files.get(IMAGE), there);
+            }
+        }
+    }
+}
+
+/// Returns images of a disk at two instants.
+fn two_images() -> (Rig, Vec<u8>) {
+    let mut rig = Rig::new();
+    for path in ["/backups/a", "/backups/b"] {
+        let id = rig.start(to(path, backup()));
+        assert_eq!(rig.run(id), TaskState::Done);
+        (0..40).for_each(|at| rig.write(range(at * 100, 16)));
+        rig.settle();
+    }
+    let then = restored_from(&rig, "/backups/a");
+    (rig, then)
+}
+
+#[test]
+fn a_restore_goes_on_with_the_images_that_it_began_with_alone() {
+    for (power, retried) in [(false, false), (true, false), (false, true)] {
+        for changed in [false, true] {
+            let (mut rig, then) = two_images();
+            rig.files.put(IMAGE, &rig.files.get("/backups/a").unwrap());
+            let before = rig.medium();
+            if retried {
+                rig.pace = 1;
+            }
+            let id = rig.start(restore(IMAGE));
+            // The images are verified, and nothing is read.
+            while retried && rig.task(id).state != TaskState::Running {
+                rig.step();
+            }
+            while !retried && rig.medium() == before {
+                rig.step();
+            }
+            assert_eq!(rig.task(id).state, TaskState::Running);
+            let image = rig.files.get(if changed { "/backups/b" } else { "/backups/a" }).unwrap();
+            if retried {
+                rig.files.set_gone("/backups", true);
+                rig.pace = usize::MAX;
+                assert_eq!(rig.run(id), TaskState::Paused);
+                rig.files.set_gone("/backups", false);
+                rig.files.put(IMAGE, &image);
+                rig.call(|manager, s| manager.resume(s, id)).unwrap();
+            } else {
+                rig.files.put(IMAGE, &image);
+                let mut chance = Stream::new(3, "power");
+                rig = rig.crash(power.then_some(&mut chance));
+            }
+            let state = rig.run(id);
+            if !changed {
+                assert_eq!(state, TaskState::Done, "{:?}", rig.task(id));
+                assert!(rig.medium() == then);
+                continue;
+            }
+            assert_eq!(state, TaskState::Failed, "power {power}, retried {retried}");
+            let reason = rig.task(id).reason.unwrap();
+            assert!(
+                reason.contains("the images are others than those that the restore began with"),
+                "{reason}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_backup_overwrites_an_image_that_a_task_reads() {
+    let (mut rig, then) = two_images();
+    let since: Vec<PathBuf> = vec!["/backups/a".into()];
+    let own_base = TaskSpec { since, ..forced(to("/backups/a", backup())) };
+    let id = rig.start(own_base);
+    assert_eq!(rig.run(id), TaskState::Failed, "a difference to its own base");
+    assert!(restored_from(&rig, "/backups/a") == then);
+    // A task of another disk.
+    rig.files.link("/backups/a", LINK);
+    let id = rig.start(restore("/backups/a"));
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    let mut worker = FileWorker::new(FileQueue::Target(9), Arc::new(rig.files.clone()), "/other".into());
+    let target = ImageTarget {
+        path: LINK.into(),
+        header: header_of(&rig, "/backups/b"),
+        replica: false,
+        fresh: true,
+        force: true,
+        since: Vec::new(),
+        saved: Vec::new(),
+        capacity: (rig.now.len() / SECTOR) as u64,
+        own: Vec::new(),
+    };
+    let told = worker.execute(FileOp::Open(Box::new(target)));
+    let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+    assert!(why.starts_with("/backups/link: another task or program has it open"), "{why}");
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.medium() == then);
+}
+
+fn header_of(rig: &Rig, path: &str) -> Header {
+    image::header(&mut rig.files.get(path).unwrap().as_slice()).unwrap()
+}

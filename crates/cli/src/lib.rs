@@ -135,7 +135,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         #[cfg(target_os = "linux")]
         Command::Repair(args) => repair::execute(&args),
         #[cfg(unix)]
-        Command::Scrub(args) => tasks::scrub(&args, console).map(Outcome::from),
+        Command::Scrub(args) => tasks::scrub(&args, console),
         #[cfg(unix)]
         Command::Backup(args) => tasks::backup(&args, console).map(Outcome::from),
         #[cfg(unix)]
@@ -149,11 +149,11 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         #[cfg(unix)]
         Command::Snapshot(args) => tasks::snapshot(&args, console).map(Outcome::from),
         #[cfg(unix)]
-        Command::Snapshots(args) => tasks::snapshots(&args).map(Outcome::from),
+        Command::Snapshots(args) => tasks::snapshots(&args, console).map(Outcome::from),
         #[cfg(unix)]
-        Command::Status(args) => tasks::status(&args).map(Outcome::from),
+        Command::Status(args) => tasks::status(&args),
         #[cfg(unix)]
-        Command::Tasks(args) => tasks::tasks(&args).map(Outcome::from),
+        Command::Tasks(args) => tasks::tasks(&args, console),
         #[cfg(unix)]
         Command::Pause(args) => tasks::act(&args, "pause").map(Outcome::from),
         #[cfg(unix)]

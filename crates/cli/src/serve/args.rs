@@ -4,6 +4,7 @@ use super::names::{DeviceSpec, Place};
 use super::web::WebArgs;
 use crate::args::TlsArgs;
 use crate::mimic::LearningArgs;
+use crate::tasks::ALL as ALL_DISKS;
 use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -90,6 +91,9 @@ impl FromStr for NamedDevice {
             .split_once('=')
             .filter(|(name, _)| !name.is_empty() && !name.contains(['/', ':']))
             .ok_or("give NAME=DEVICE, as in d0=/dev/sdb")?;
+        if name == ALL_DISKS {
+            return Err(format!("`{ALL_DISKS}` stands for all disks in commands; give another name"));
+        }
         Ok(Self { name: name.to_owned(), device: device.parse()? })
     }
 }

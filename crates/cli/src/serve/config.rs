@@ -643,6 +643,7 @@ mod tests {
             (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
+            (&disk.replace("\"a\"", "\"all\""), "`all` stands for all disks in commands"),
             (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),
             (&disk.replace("[\"unix:/s\"]", "[]"), "clients would have no address"),
             (&disk.replace("unix:/s", "tcp:0.0.0.0:10809"), "reached from other machines"),

@@ -8,6 +8,7 @@ use super::source::Source;
 use super::tls::TlsText;
 use crate::mimic::{LearningArgs, minimum_samples};
 use crate::problem::Problem;
+use crate::tasks::ALL as ALL_DISKS;
 use crate::values;
 use serde::Deserialize;
 use server::{Address, Tls};
@@ -82,6 +83,10 @@ impl DiskText {
         if self.name.get_ref().is_empty() || self.name.get_ref().contains(['/', '.']) {
             let message = "a disk's name is a part of file names; give one without slashes and dots";
             return Err(place.problem(self.name.span(), message));
+        }
+        if self.name.get_ref() == ALL_DISKS {
+            let message = format!("`{ALL_DISKS}` stands for all disks in commands; give another name");
+            return Err(place.problem(self.name.span(), &message));
         }
         let listen = self.listen.get_ref().iter();
         let listen: Vec<Address> = listen

@@ -17,6 +17,7 @@ use ::probe::{
 use model::Profile;
 use server::{Disk, Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,6 +38,9 @@ const ATTEMPTS_MAX: u32 = 3;
 const MEASURED: &str = "probe";
 const FOUND: &str = "profile.toml";
 
+/// The most bytes of one of them that are read: a probe writes some megabytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
 const HEAD: &str = "# found by the daemon, ";
 
@@ -54,6 +58,17 @@ fn unsealed<'a>(drive: &str, text: &'a str) -> Option<&'a str> {
     (of == drive && sum == format!("{:08x}", crc32fast::hash(toml.as_bytes()))).then_some(toml)
 }
 
+/// Reads a file of the state directory; another kind of file of that name is an error, and nothing waits for it.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = server::files::open_regular(std::fs::File::options().read(true), path)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(std::io::Error::other("it is larger than a probe writes it")),
+        false => Ok(bytes),
+    }
+}
+
 /// Returns the profile that an earlier probe of this disk has found. A file that cannot be read, is damaged, or is of a disk of
 /// another name or size is logged and not used.
 pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64)) -> Option<Knowledge> {
@@ -61,7 +76,7 @@ pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64))
     if !path.exists() {
         return None;
     }
-    let text = files::read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let text = read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let used = unsealed(&config.device.drive(), &text)
         .and_then(|toml| Profile::from_toml(toml, FOUND).ok().map(|profile| (toml.to_owned(), profile)))
         .and_then(|(toml, profile)| ready(FOUND, toml, profile).ok())
@@ -182,7 +197,7 @@ impl ToProbe {
         if !path.exists() {
             return Probe::new(Options::default());
         }
-        let resumed = files::read(&path).map_err(|problem| format!("{problem:?}")).and_then(|bytes| {
+        let resumed = read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
             let journal = Journal::from_bytes(&bytes, &path.display().to_string());
             let probe = journal.and_then(|journal| Probe::resume(Options::default(), journal));
             probe.map_err(|error| error.to_string())
@@ -453,6 +468,14 @@ mod tests {
         assert!(!of("/dev/sdb", (size.0 - 1, size.1)), "another size");
         assert!(!of("/dev/sdc", size), "another disk");
         assert!(found(disk, None, size).is_none());
+        // The start does not wait for a pipe's other end.
+        let path = state.join("d0").join(FOUND);
+        std::fs::remove_file(&path).unwrap();
+        let made =
+            std::process::Command::new("mkfifo").args([&path, &state.join("d0").join(MEASURED)]).status();
+        assert!(made.unwrap().success());
+        assert!(found(disk, Some(&state), size).is_none());
+        assert!(read(&state.join("d0").join(MEASURED)).is_err());
         std::fs::remove_dir_all(&state).unwrap();
     }
 

@@ -9,7 +9,7 @@ pub(crate) struct Daemon {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
     pub(crate) control: PathBuf,
-    /// The disk; optional if the daemon has only one. For scrub, status and tasks also `all`
+    /// The disk; optional if the daemon has only one. For scrub, status, tasks and snapshots also `all`
     #[arg(long, value_name = "NAME")]
     pub(crate) disk: Option<String>,
     /// Print the daemon's answer as JSON

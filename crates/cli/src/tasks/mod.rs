@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod show;
 
+use crate::Outcome;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
@@ -16,13 +17,13 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The word for all disks.
-const ALL: &str = "all";
+/// The word for all disks, which no disk has as its name.
+pub(crate) const ALL: &str = "all";
 
 /// The interval between queries while waiting for a task.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Problem> {
+pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Problem> {
     let mut spec = Map::new();
     put(&mut spec, "first_lbn", args.first_lbn);
     put(&mut spec, "sectors", args.sectors);
@@ -32,25 +33,41 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
         spec.insert("force".into(), args.force.into());
     }
     if args.start.daemon.disk.as_deref() != Some(ALL) {
-        return start("scrub", spec, &args.start, console);
+        return start("scrub", spec, &args.start, console).map(Outcome::from);
     }
     let control = Control::new(&args.start.daemon.control);
     complete("scrub", &mut spec, args.start.terms);
-    let mut begun = Vec::new();
-    for disk in names(&control)? {
-        let path = format!("/v1/disks/{}/tasks", part(&disk)?);
-        let task = control.post(&path, &Value::Object(spec.clone())).map_err(problem)?;
-        begun.push((path, task));
+    // Each disk is tried, whatever becomes of the others.
+    let begun: Vec<(String, Result<Value, Problem>)> = names(&control)?
+        .into_iter()
+        .map(|disk| {
+            let task = part(&disk).and_then(|part| {
+                control.post(&format!("/v1/disks/{part}/tasks"), &spec.clone().into()).map_err(problem)
+            });
+            (disk, task)
+        })
+        .collect();
+    let (mut tasks, mut errors) = (Vec::new(), Vec::new());
+    for (disk, task) in begun {
+        let told = task.and_then(|task| {
+            let path = format!("/v1/disks/{disk}/tasks/{}", task["id"]);
+            if args.start.terms.wait { wait(&control, &path, task, console) } else { Ok(task) }
+        });
+        match told {
+            Ok(task) => tasks.push(task),
+            Err(problem) => errors.push((disk, problem)),
+        }
     }
-    let mut tasks = Vec::new();
-    for (path, task) in begun {
-        let path = format!("{path}/{}", task["id"]);
-        tasks.push(if args.start.terms.wait { wait(&control, &path, task, console)? } else { task });
+    let code = u8::from(!errors.is_empty());
+    if args.start.daemon.json {
+        let errors = errors.iter().map(|(disk, why)| json!({ "disk": disk, "error": why.to_string() }));
+        let text = json!({ "tasks": tasks, "errors": errors.collect::<Vec<_>>() });
+        return Ok(Outcome { text: crate::drive::json(&text)?, code });
     }
-    match args.start.daemon.json {
-        true => crate::drive::json(&json!({ "tasks": tasks })),
-        false => Ok(tasks.iter().map(show::task).collect()),
+    for (disk, problem) in errors {
+        console.report(&problem.of(&disk));
     }
+    Ok(Outcome { text: tasks.iter().map(show::task).collect(), code })
 }
 
 /// Compares disks.
@@ -140,12 +157,13 @@ pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String,
 }
 
 /// Lists snapshots.
-pub(crate) fn snapshots(args: &Daemon) -> Result<String, Problem> {
+pub(crate) fn snapshots(args: &Daemon, console: &Console) -> Result<String, Problem> {
     let status = all(args)?;
     if args.json {
         let snapshots: Vec<&Value> = show::tasks_of(&status).filter(|task| show::is_snapshot(task)).collect();
         return crate::drive::json(&json!({ "snapshots": snapshots }));
     }
+    show::unanswered(&status).for_each(|text| console.note(&text));
     Ok(show::snapshots(&status))
 }
 
@@ -196,18 +214,22 @@ pub(crate) fn priority(args: &PriorityArgs) -> Result<String, Problem> {
     told(&args.daemon, &task)
 }
 
-pub(crate) fn tasks(args: &Daemon) -> Result<String, Problem> {
+pub(crate) fn tasks(args: &Daemon, console: &Console) -> Result<Outcome, Problem> {
     let status = all(args)?;
+    let code = u8::from(show::unanswered(&status).next().is_some());
     if args.json {
         let tasks: Vec<&Value> = show::tasks_of(&status).collect();
-        return crate::drive::json(&json!({ "tasks": tasks }));
+        return Ok(Outcome { text: crate::drive::json(&json!({ "tasks": tasks }))?, code });
     }
-    Ok(show::tasks(&status))
+    show::unanswered(&status).for_each(|text| console.note(&text));
+    Ok(Outcome { text: show::tasks(&status), code })
 }
 
-pub(crate) fn status(args: &Daemon) -> Result<String, Problem> {
+pub(crate) fn status(args: &Daemon) -> Result<Outcome, Problem> {
     let status = all(args)?;
-    if args.json { crate::drive::json(&status) } else { Ok(show::status(&status)) }
+    let code = u8::from(show::unanswered(&status).next().is_some());
+    let text = if args.json { crate::drive::json(&status)? } else { show::status(&status) };
+    Ok(Outcome { text, code })
 }
 
 /// Returns the status of all disks, or of the one named.
@@ -254,6 +276,11 @@ fn part(name: &str) -> Result<&str, Problem> {
 fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {
+        if disk == ALL {
+            return Err(Problem::usage("--disk all").help(
+                "only scrub, status, tasks and snapshots take all disks; name one, and give the command for each",
+            ));
+        }
         return Ok((control, part(disk)?.to_owned()));
     }
     let names = names(&control)?;

@@ -13,6 +13,12 @@ pub(crate) fn tasks_of(status: &Value) -> impl Iterator<Item = &Value> {
     disks.flat_map(|disk| disk["tasks"].as_array().into_iter().flatten())
 }
 
+/// Returns what is said of the disks that did not answer.
+pub(crate) fn unanswered(status: &Value) -> impl Iterator<Item = String> {
+    let disks = status["disks"].as_array().into_iter().flatten();
+    disks.filter_map(|disk| Some(format!("{}: {}", text(disk, "name"), disk["error"].as_str()?)))
+}
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("-")
 }
@@ -280,10 +286,11 @@ fn overview(disks: &[Value]) -> String {
                 state => format!("{} {} {state}", text(task, "kind"), share(task)),
             })
             .collect();
+        let unanswered = disk["error"].as_str().map(|_| "NO ANSWER");
         let failing = now["failing"].as_str().map(|_| "FAILING");
         let mistrusted = (now["mistrusted"].as_bool() == Some(true)).then_some("MISTRUSTED");
         let trouble = disk["trouble"].as_str().map(|_| "NOTE");
-        let remarks: Vec<&str> = [failing, mistrusted, trouble].into_iter().flatten().collect();
+        let remarks: Vec<&str> = [unanswered, failing, mistrusted, trouble].into_iter().flatten().collect();
         vec![
             text(disk, "name").into(),
             format!("{:.2}", bytes / 1e9),
@@ -311,6 +318,10 @@ pub(crate) fn status(status: &Value) -> String {
         let now = &disk["status"];
         let bytes = disk["sectors"].as_f64().unwrap_or(0.0) * disk["sector_bytes"].as_f64().unwrap_or(0.0);
         let _ = writeln!(out, "{}, {:.2} GB", text(disk, "name"), bytes / 1e9);
+        if let Some(error) = disk["error"].as_str() {
+            let _ = writeln!(out, "  NO ANSWER   {error}");
+            continue;
+        }
         for (name, key) in [("reads", "reads"), ("writes", "writes")] {
             let ms = |at: &str| now[key][at].as_f64().unwrap_or(0.0) / 1e3;
             let count = now[key]["count"].as_u64().unwrap_or(0);

@@ -178,6 +178,53 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
 }
 
 #[test]
+fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
+    let (directory, disks) = (directory("each"), 3);
+    for disk in 0..disks {
+        // So large that no scrub ends during the test.
+        std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 30).unwrap();
+    }
+    let Some(daemon) = Daemon::start(&directory, disks, "tasks_at_once = 9") else { return };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    daemon.says(&["scrub", "--disk", "d1"]);
+    let output = daemon.run(&["scrub", "--disk", "all"]);
+    assert_eq!(output.status.code(), Some(1));
+    let (said, complained) = (text(output.stdout), text(output.stderr));
+    for begun in ["scrub 1 of d0", "scrub 1 of d2"] {
+        assert!(said.contains(begun), "{said}");
+    }
+    assert!(complained.contains("d1: ") && complained.contains("scrub 1 of LBNs 0 to"), "{complained}");
+    let output = daemon.run(&["scrub", "--disk", "all", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["tasks"].as_array().unwrap().len(), 0, "{told}");
+    let refused: Vec<&str> =
+        told["errors"].as_array().unwrap().iter().map(|error| error["disk"].as_str().unwrap()).collect();
+    assert_eq!(refused, ["d0", "d1", "d2"]);
+    for disk in ["d0", "d1", "d2"] {
+        daemon.says(&["cancel", "1", "--disk", disk]);
+    }
+    // One that fails after it has begun does not hide the others.
+    std::fs::File::options().write(true).open(directory.join("d1")).unwrap().set_len(0).unwrap();
+    let output = daemon.run(&["scrub", "--disk", "all", "--sectors", "64", "--wait"]);
+    let (said, complained) = (text(output.stdout), text(output.stderr));
+    assert!(said.contains("scrub 2 of d0") && said.contains("scrub 2 of d2"), "{said}{complained}");
+    for command in ["cancel", "pause", "resume"] {
+        let output = daemon.run(&[command, "1", "--disk", "all"]);
+        let complained = text(output.stderr);
+        assert!(
+            complained.contains("only scrub, status, tasks and snapshots take all disks"),
+            "{complained}"
+        );
+        assert_eq!(output.status.code(), Some(2));
+    }
+    let output = daemon.run(&["backup", "/nowhere", "--disk", "all"]);
+    assert!(text(output.stderr).contains("only scrub, status, tasks and snapshots take all disks"));
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn of_scrubs_of_all_disks_only_so_many_run_at_a_time() {
     let (directory, disks) = (directory("all"), 5);
     for disk in 0..disks {

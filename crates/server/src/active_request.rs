@@ -21,11 +21,17 @@ pub(crate) struct DeviceFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestOrigin {
     Client(u64),
-    /// This machine's kernel, with its device and the tag that it gave the request.
-    Kernel {
-        background: bool,
-        tag: u16,
-    },
+    /// This machine's kernel.
+    Kernel(KernelTag),
+}
+
+/// The name of a request of this machine's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KernelTag {
+    /// Whether it came to the block device of the background.
+    pub background: bool,
+    /// The tag that the kernel gave it.
+    pub tag: u16,
 }
 
 /// A request that is at the device.

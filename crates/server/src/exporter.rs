@@ -357,9 +357,7 @@ impl<D: Device> Exporter<D> {
         for (id, error) in broken {
             self.broken(id, &error);
         }
-        for token in self.remove_those_that_are_over() {
-            self.ring.cancel(token)?;
-        }
+        self.remove_those_that_are_over()?;
         if self.others <= self.limits.common() {
             for at in std::mem::take(&mut self.paused) {
                 if !self.stopping {
@@ -367,11 +365,12 @@ impl<D: Device> Exporter<D> {
                 }
             }
         }
-        let may_write = |background| if background { self.background_writes } else { self.writes };
-        let writes =
-            |client: &&Client| client.opened && client.snapshot.is_none() && may_write(client.background);
+        let writes = |client: &&Client| {
+            client.opened && client.snapshot.is_none() && self.may_write(client.background)
+        };
         // The kernel does not say whether a block device is open: it counts as open while it exists.
-        let shown = kernels.iter().filter(|kernel| kernel.is_live() && may_write(kernel.is_background()));
+        let shown =
+            kernels.iter().filter(|kernel| kernel.is_live() && self.may_write(kernel.is_background()));
         let writers = self.clients.values().filter(writes).count() + shown.count();
         if writers != self.writers {
             self.writers = writers;
@@ -381,18 +380,24 @@ impl<D: Device> Exporter<D> {
         Ok(has_events || self.kernels.iter().any(KernelState::has_results))
     }
 
+    /// Returns whether requests to the background export, or to the other, may write.
+    fn may_write(&self, background: bool) -> bool {
+        if background { self.background_writes } else { self.writes }
+    }
+
     /// Removes the clients that are over. Their slots are free; what they have left at the device is counted until it
-    /// is done. Returns the operations to cancel.
-    fn remove_those_that_are_over(&mut self) -> Vec<Token> {
+    /// is done.
+    fn remove_those_that_are_over(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
-        let mut under_way = Vec::new();
         for id in over {
             let Some(client) = self.clients.remove(&id) else { continue };
             if !client.gone && self.lines.usual(now) {
                 info!(client = id, from = client.from, "closed");
             }
-            under_way.extend(client.under_way());
+            for token in client.under_way() {
+                self.ring.cancel(token)?;
+            }
             if client.background {
                 for name in self.disk.leave(now, id) {
                     self.asked.remove(&name);
@@ -403,7 +408,7 @@ impl<D: Device> Exporter<D> {
             self.others +=
                 self.asked.values().filter(its).map(|active| active.request.weight()).sum::<usize>();
         }
-        under_way
+        Ok(())
     }
 
     fn ended(&mut self, ended: Ended) -> io::Result<()> {
@@ -553,27 +558,27 @@ impl<D: Device> Exporter<D> {
     fn ask(&mut self, active: ActiveRequest, range: LbnRange, ask: Ask) {
         let name = self.next;
         self.next += 1;
-        if matches!(active.from, RequestOrigin::Kernel { .. }) {
+        if matches!(active.from, RequestOrigin::Kernel(_)) {
             self.others += active.extra;
         }
         let (background, snapshot, from) = (active.background, active.snapshot, active.from);
         self.asked.insert(name, active);
         let now = self.clock.now();
-        match from {
-            RequestOrigin::Client(client) if background => {
-                let request = BackgroundRequest { id: name, client, range, ask, snapshot };
-                self.disk.ask_in_background(now, request);
-            }
-            RequestOrigin::Kernel { .. } if background => self.ask_for_kernel(now, name, range, ask),
-            _ => self.disk.ask(now, name, range, ask),
+        if !background {
+            return self.disk.ask(now, name, range, ask);
         }
+        let client = match from {
+            RequestOrigin::Client(client) => client,
+            RequestOrigin::Kernel(_) => kernel::CLIENT_NUMBER,
+        };
+        self.disk.ask_in_background(now, BackgroundRequest { id: name, client, range, ask, snapshot });
     }
 
     fn answered(&mut self, answer: Answer) {
         let Some(mut active) = self.asked.remove(&answer.id) else { return };
         let id = match active.from {
             RequestOrigin::Client(id) => Some(id),
-            RequestOrigin::Kernel { .. } => None,
+            RequestOrigin::Kernel(_) => None,
         };
         if id.is_none() {
             self.others -= active.extra;
@@ -595,9 +600,7 @@ impl<D: Device> Exporter<D> {
         }
         let id = match active.from {
             RequestOrigin::Client(id) => id,
-            RequestOrigin::Kernel { background, tag } => {
-                return self.answered_to_kernel((background, tag), &active, answer.result);
-            }
+            RequestOrigin::Kernel(tag) => return self.answered_to_kernel(tag, &active, answer.result),
         };
         let request = active.request;
         let Some(client) = self.clients.get_mut(&id) else { return };

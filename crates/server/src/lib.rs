@@ -28,6 +28,7 @@ pub mod runtime;
 mod state;
 pub mod tasks;
 mod tls;
+mod waker;
 pub mod web;
 
 pub use disk::{

@@ -1,9 +1,8 @@
 //! Calls from other threads to a disk's thread.
 
 use crate::export::ExportUpdate;
-use std::io::{ErrorKind, Read, Write};
+use crate::waker::Waker;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +49,7 @@ impl<D> Mailbox<D> {
     /// The server has ended.
     pub fn send(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), Gone> {
         self.calls.send(Box::new(call)).map_err(|_| Gone)?;
-        self.waker.wake().map_err(|_| Gone)
+        self.waker.waker.wake().map_err(|_| Gone)
     }
 
     /// Queues `call` and waits for its answer.
@@ -75,7 +74,7 @@ impl<D> Mailbox<D> {
     /// The server has ended.
     pub fn update(&self, update: ExportUpdate) -> Result<(), Gone> {
         *self.waker.update.lock().unwrap_or_else(PoisonError::into_inner) = Some(update);
-        self.waker.wake().map_err(|_| Gone)
+        self.waker.waker.wake().map_err(|_| Gone)
     }
 
     /// Returns a handle that ends the server.
@@ -95,7 +94,7 @@ impl Stop {
     /// The server has ended already.
     pub fn stop(&self) -> io::Result<()> {
         self.0.stopping.store(true, Ordering::Release);
-        self.0.wake()
+        self.0.waker.wake()
     }
 }
 
@@ -104,18 +103,7 @@ impl Stop {
 struct ServerWaker {
     stopping: AtomicBool,
     update: Mutex<Option<ExportUpdate>>,
-    socket: Mutex<UnixStream>,
-}
-
-impl ServerWaker {
-    fn wake(&self) -> io::Result<()> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        match socket.write(&[0]) {
-            // A full pipe is enough: the thread wakes anyway.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            other => other.map(|_| ()),
-        }
-    }
+    waker: Waker,
 }
 
 /// The server's end of the mailbox.
@@ -125,22 +113,16 @@ pub(crate) struct Inbox<D> {
     /// The sender from which further mailboxes are made.
     mailbox: Mailbox<D>,
     socket: Arc<OwnedFd>,
-    wakes: UnixStream,
+    woken: Waker,
 }
 
 impl<D> Inbox<D> {
     pub fn new() -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
-        theirs.set_nonblocking(true)?;
-        let wakes = ours.try_clone()?;
-        wakes.set_nonblocking(true)?;
+        let (woken, waker) = Waker::pair()?;
         let (sender, calls) = mpsc::sync_channel(MOST_CALLS);
-        let waker = Arc::new(ServerWaker {
-            stopping: AtomicBool::new(false),
-            update: Mutex::new(None),
-            socket: Mutex::new(theirs),
-        });
-        Ok(Self { calls, mailbox: Mailbox { calls: sender, waker }, socket: Arc::new(ours.into()), wakes })
+        let waker =
+            Arc::new(ServerWaker { stopping: AtomicBool::new(false), update: Mutex::new(None), waker });
+        Ok(Self { calls, mailbox: Mailbox { calls: sender, waker }, socket: woken.descriptor()?, woken })
     }
 
     pub fn mailbox(&self) -> Mailbox<D> {
@@ -154,16 +136,7 @@ impl<D> Inbox<D> {
 
     /// Returns whether to stop. Take the waiting calls with [`next`](Self::next) afterwards.
     pub fn take_wakes(&mut self) -> io::Result<bool> {
-        let mut bytes = [0; 256];
-        loop {
-            match self.wakes.read(&mut bytes) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.woken.clear()?;
         Ok(self.mailbox.waker.stopping.load(Ordering::Acquire))
     }
 

@@ -73,10 +73,7 @@ impl<D: Device> Exporter<D> {
             return Ok(());
         };
         self.late(oldest, "another client comes, and this one has not chosen an export");
-        for token in self.remove_those_that_are_over() {
-            self.ring.cancel(token)?;
-        }
-        Ok(())
+        self.remove_those_that_are_over()
     }
 
     /// Handles bytes from a client.

@@ -1,20 +1,19 @@
 //! This machine's kernel as one more client of a disk, whose requests are carried like any other's.
 
 use super::Exporter;
-use crate::active_request::{ActiveRequest, DeviceFacts, RequestOrigin, RequestStart};
+use crate::active_request::{ActiveRequest, DeviceFacts, KernelTag, RequestOrigin, RequestStart};
 use device::{
-    Ask, BackgroundRequest, Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue,
-    KernelRequest, Token, Work,
+    Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest, Token, Work,
 };
 use nbd::{Command, Errno, Request};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
-use units::{Instant, LbnRange};
+use units::Instant;
 
 /// The kernel's number among the clients of the background export.
-const KERNEL: u64 = u64::MAX;
+pub(super) const CLIENT_NUMBER: u64 = u64::MAX;
 
 /// A block device of this machine's kernel while it is served.
 pub struct Kernel<'a> {
@@ -26,7 +25,7 @@ pub struct Kernel<'a> {
     stopped: bool,
 }
 
-/// What the server keeps of a block device between two iterations.
+/// The state of a block device between two iterations of the server.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
     /// The operation that waits for the queue to become readable; none when it has.
@@ -110,10 +109,10 @@ impl<D: Device> Exporter<D> {
 
     /// Begins a request of the kernel to its foreground or its background device; it `waits` if it can.
     fn asked_by_kernel(&mut self, asked: KernelRequest, background: bool, waits: bool) {
-        let tag = asked.tag;
-        let writes = if background { self.background_writes } else { self.writes };
-        let from = RequestOrigin::Kernel { background, tag };
-        let begun = request(asked, &self.target, writes).map(|request| self.target.begin(from, request));
+        let tag = KernelTag { background, tag: asked.tag };
+        let writes = self.may_write(background);
+        let begun = request(asked, &self.target, writes)
+            .map(|request| self.target.begin(RequestOrigin::Kernel(tag), request));
         let error = match begun {
             Ok(RequestStart::Asks(mut active, range, ask)) => {
                 active.background = waits;
@@ -124,49 +123,43 @@ impl<D: Device> Exporter<D> {
             Ok(RequestStart::Refused(_, errno, _)) => refusal(errno),
             Err(error) => error,
         };
-        self.answer_kernel(background, tag, Err(error));
-    }
-
-    /// Asks the device for a request of the kernel that can wait.
-    pub(super) fn ask_for_kernel(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
-        self.disk
-            .ask_in_background(now, BackgroundRequest { id, client: KERNEL, range, ask, snapshot: None });
+        self.answer_kernel(tag, Err(error));
     }
 
     /// Answers a request that the device has answered.
     pub(super) fn answered_to_kernel(
         &mut self,
-        (background, tag): (bool, u16),
+        tag: KernelTag,
         active: &ActiveRequest,
         result: Result<Vec<u8>, Failure>,
     ) {
         if let Err(failure) = &result {
             warn!(%failure, offset = active.request.offset, "a request of the kernel failed");
         }
-        self.answer_kernel(background, tag, result.map_err(|failure| blame(&failure)));
+        self.answer_kernel(tag, result.map_err(|failure| blame(&failure)));
     }
 
     /// Ends the requests that wait, because the server ends: the kernel does not remove its device before they are
     /// answered. Those that a program has waited for until now fail.
     pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
-        self.disk.leave(now, KERNEL);
+        self.disk.leave(now, CLIENT_NUMBER);
         // The device may still carry out some, of which nobody hears.
         let waits =
-            |active: &ActiveRequest| active.background && matches!(active.from, RequestOrigin::Kernel { .. });
+            |active: &ActiveRequest| active.background && matches!(active.from, RequestOrigin::Kernel(_));
         let waiting: Vec<u64> =
             self.asked.iter().filter(|(_, active)| waits(active)).map(|(name, _)| *name).collect();
         for name in waiting {
             let Some(active) = self.asked.remove(&name) else { continue };
             self.others -= active.extra;
-            if let RequestOrigin::Kernel { background, tag } = active.from {
-                self.answer_kernel(background, tag, Err(KernelError::Io));
+            if let RequestOrigin::Kernel(tag) = active.from {
+                self.answer_kernel(tag, Err(KernelError::Io));
             }
         }
     }
 
-    fn answer_kernel(&mut self, background: bool, tag: u16, result: Result<Vec<u8>, KernelError>) {
+    fn answer_kernel(&mut self, tag: KernelTag, result: Result<Vec<u8>, KernelError>) {
         self.tally.count(result.is_ok());
-        self.kernels[usize::from(background)].results.push((tag, result));
+        self.kernels[usize::from(tag.background)].results.push((tag.tag, result));
     }
 }
 

@@ -3,10 +3,10 @@
 
 use super::{Exporter, Kernel, ShownCallback};
 use crate::export::ServeError;
+use crate::waker::Waker;
 use device::{Device, KernelError, KernelQueue, KernelRequest, Ring, Ublk, Work};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -14,41 +14,6 @@ use std::thread::{self, Builder};
 use tracing::error;
 
 type KernelResult = Result<Vec<u8>, KernelError>;
-
-/// One end of a socket by which two threads wake each other.
-#[derive(Debug)]
-struct Waker(UnixStream);
-
-impl Waker {
-    fn pair() -> io::Result<(Self, Self)> {
-        let (one, other) = UnixStream::pair()?;
-        one.set_nonblocking(true)?;
-        other.set_nonblocking(true)?;
-        Ok((Self(one), Self(other)))
-    }
-
-    /// Wakes the other end. A full socket is enough, and an end that is gone needs no waking.
-    fn wake(&self) {
-        let _ = (&self.0).write(&[0]);
-    }
-
-    /// Takes what the other end has sent. Returns whether that end is still there.
-    fn clear(&self) -> bool {
-        let mut bytes = [0; 256];
-        loop {
-            match (&self.0).read(&mut bytes) {
-                Ok(0) => return false,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    fn readable(&self) -> io::Result<Arc<OwnedFd>> {
-        Ok(Arc::new(self.0.try_clone()?.into()))
-    }
-}
 
 /// The queue as the server's thread sees it.
 #[derive(Debug)]
@@ -67,9 +32,10 @@ impl KernelQueue for RelayedQueue {
 
     fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.has_results) {
-            self.waker.wake();
+            // An end that is gone needs no waking.
+            let _ = self.waker.wake();
         }
-        Ok(self.waker.clear())
+        self.waker.clear()
     }
 
     fn next(&mut self) -> Option<KernelRequest> {
@@ -94,7 +60,7 @@ impl Relay {
     /// Passes requests and results on until the queue is over or the server gone.
     fn run(self, queue: &mut dyn KernelQueue) -> io::Result<()> {
         let mut ring = Ring::new()?;
-        let (woken, kernel_wait) = (self.waker.readable()?, queue.descriptor());
+        let (woken, kernel_wait) = (self.waker.descriptor()?, queue.descriptor());
         let (mut waker, mut requests) = (None, None);
         loop {
             loop {
@@ -115,7 +81,8 @@ impl Relay {
                 }
             }
             if any {
-                self.waker.wake();
+                // A server that is gone is noticed in the next iteration.
+                let _ = self.waker.wake();
             }
             for (waiting, descriptor) in [(&mut waker, &woken), (&mut requests, &kernel_wait)] {
                 if waiting.is_none() {
@@ -129,7 +96,7 @@ impl Relay {
                 }
             }
             if waker.is_none() {
-                self.waker.clear();
+                self.waker.clear()?;
             }
         }
     }
@@ -140,7 +107,7 @@ fn relay() -> io::Result<(RelayedQueue, Relay)> {
     let (one, other) = Waker::pair()?;
     let ((send_request, requests), (send_result, results)) = (mpsc::channel(), mpsc::channel());
     let near = RelayedQueue {
-        readable: one.readable()?,
+        readable: one.descriptor()?,
         requests,
         results: send_result,
         waker: one,
@@ -209,11 +176,11 @@ mod tests {
 
     impl KernelQueue for TestQueue {
         fn descriptor(&self) -> Arc<OwnedFd> {
-            self.waker.readable().unwrap()
+            self.waker.descriptor().unwrap()
         }
 
         fn exchange(&mut self) -> io::Result<bool> {
-            self.waker.clear();
+            self.waker.clear().unwrap();
             loop {
                 match self.requests.try_recv() {
                     Ok(request) => self.come.push_back(request),
@@ -261,7 +228,7 @@ mod tests {
             });
             for tag in 0..200 {
                 ask.send(KernelRequest::decode(tag, 0, u64::from(tag) * 8, 8)).unwrap();
-                kernel.wake();
+                kernel.wake().unwrap();
                 let request = wait(&mut near, &mut ring).unwrap();
                 assert_eq!((request.tag, request.first), (tag, u64::from(tag) * 8));
                 let result = if tag % 2 == 0 { Ok(vec![tag as u8; 4096]) } else { Err(KernelError::Medium) };
@@ -271,7 +238,7 @@ mod tests {
             }
             if queue_ends {
                 drop(ask);
-                kernel.wake();
+                kernel.wake().unwrap();
                 assert_eq!(wait(&mut near, &mut ring), None);
             } else {
                 drop(near);

@@ -42,7 +42,7 @@ pub(crate) enum How {
     Make,
 }
 
-/// What others may do with a file meanwhile.
+/// The access that others have to a file meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
     /// Nothing.

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use units::{Bytes, Duration, Instant, LbnRange};
 
-/// What has come to a disk, in order.
+/// A call that has come to a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
     Asked,

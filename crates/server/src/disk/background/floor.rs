@@ -1,8 +1,15 @@
 //! The least service of background requests while the foreground leaves no time for them.
 
+use super::super::requests::RequestSeq;
+use super::Background;
+use scheduler::Sessions;
 use std::fmt;
 use std::num::NonZeroU64;
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, Sectors, TaskId};
+
+/// The interval at which blocks of a request are promoted again. One call promotes only as many as the core's pool has
+/// room for.
+const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 
 /// A floor under the service of background requests. A request that would get less becomes foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +56,113 @@ impl Debt {
     /// Returns when a request of these bytes is owed.
     pub fn due(&self, rate: NonZeroU64, bytes: Bytes) -> Instant {
         Instant::from_nanos(self.paid_until.as_nanos().saturating_add(time_of(rate, bytes).as_nanos()))
+    }
+}
+
+/// A request that is not promoted.
+#[derive(Clone, Copy, Debug)]
+enum Oldest {
+    Read(u64),
+    Write(TaskId),
+    Held(RequestSeq),
+}
+
+impl Background {
+    /// Records that nothing is owed, if no request waits.
+    pub(super) fn begin_debt(&mut self, now: Instant) {
+        if self.reads.is_empty() && self.writes.is_empty() && self.held.is_empty() {
+            self.debt.begin(now);
+        }
+    }
+
+    /// Counts sectors against a floor in bytes a second.
+    pub(super) fn pay(&mut self, sectors: Sectors, now: Instant) {
+        if let Some(Floor::BytesPerSecond(rate)) = self.floor {
+            self.debt.paid(rate, sectors.bytes(self.sector), now);
+        }
+    }
+
+    /// Returns when the floor next makes a request foreground work, or blocks of declarations are made.
+    pub fn due(&self) -> Option<Instant> {
+        if self.suspended {
+            return None;
+        }
+        let reads = self.reads.values().filter_map(|read| read.promote_at);
+        let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
+        again.into_iter().chain(self.first_due().map(|(_, at)| at)).chain(self.memory.due()).min()
+    }
+
+    /// Does the work that is due. Returns whether held writes are to be tried again.
+    pub fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        if self.due().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.memory.step(sessions, now);
+        self.keep_floor(sessions, now)
+    }
+
+    /// Returns the oldest request that is not promoted, and when it is due.
+    fn first_due(&self) -> Option<(Oldest, Instant)> {
+        let floor = self.floor?;
+        let read = self.reads.iter().find(|(_, read)| !read.served);
+        let read = read.map(|(id, read)| (read.arrived, Oldest::Read(*id), read.left));
+        let write = self.writes.iter().find(|(_, write)| !write.served);
+        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.sectors_left()));
+        let held = self.held.iter().find(|(_, held)| !held.served);
+        let held = held.map(|(seq, held)| (held.arrived, Oldest::Held(*seq), held.sectors));
+        let all = read.into_iter().chain(write).chain(held);
+        let (arrived, oldest, left) = all.min_by_key(|(arrived, ..)| *arrived)?;
+        let at = match floor {
+            Floor::Within(most) => arrived + most,
+            Floor::BytesPerSecond(rate) => self.debt.due(rate, left.bytes(self.sector)),
+        };
+        Some((oldest, at))
+    }
+
+    /// Makes the requests foreground work that are due by `now`. Returns whether there are writes among them that are
+    /// held.
+    fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
+        let mut copies = false;
+        while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
+            let left = match oldest {
+                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| {
+                    (read.served, read.promote_at) = (true, Some(now));
+                    read.left
+                }),
+                Oldest::Write(task) => self.writes.get_mut(&task).map(|write| {
+                    write.promoted = write.left.clone();
+                    (write.served, write.promote_at) = (true, Some(now));
+                    write.sectors_left()
+                }),
+                Oldest::Held(seq) => self.held.get_mut(&seq).map(|held| {
+                    (held.served, copies) = (true, true);
+                    held.sectors
+                }),
+            };
+            let Some(left) = left else { break };
+            self.promoted.requests += 1;
+            self.pay(left, now);
+        }
+        self.promote_again(sessions, now);
+        copies
+    }
+
+    /// Promotes the blocks that promoted requests still wait for.
+    pub(super) fn promote_again(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+        let both = [self.session, self.memory.session()];
+        for read in self.reads.values_mut().filter(|read| read.promote_at.is_some_and(|at| at <= now)) {
+            read.promote_at = Some(now + PROMOTE_EVERY);
+            for session in both.into_iter().flatten() {
+                // The range is on the disk, and the session is open.
+                let _ = sessions.promote(session, read.range);
+            }
+        }
+        for write in self.writes.values_mut().filter(|write| write.promote_at.is_some_and(|at| at <= now)) {
+            write.promote_at = Some(now + PROMOTE_EVERY);
+            for part in &write.promoted {
+                let _ = self.writer.map(|writer| sessions.promote(writer, *part));
+            }
+        }
     }
 }
 

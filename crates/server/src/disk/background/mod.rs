@@ -11,28 +11,25 @@
 mod dispatch;
 mod floor;
 mod memory;
+mod status;
 mod streams;
 
 use floor::Debt;
 pub use floor::Floor;
 use memory::{Arrived, ReadAheadMemory, cut};
+pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
 
 use super::blocks::within;
 use super::requests::{Awaited, Request, RequestSeq};
-use super::status::{Latency, Meter};
+use super::status::Meter;
 use device::{Answer, Failure};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
-use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// The bytes in a block of a background read: the default of tasks, for the same reason. A block has to fit into a gap
 /// whole.
 const BLOCK_BYTES: u64 = 16 << 10;
-
-/// The interval at which blocks of a request are promoted again. One call promotes only as many as the core's pool has
-/// room for.
-const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 
 /// The terms of a disk's background requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,66 +46,6 @@ impl Default for BackgroundTerms {
     fn default() -> Self {
         Self { floor: None, memory: Bytes::new(256 << 20) }
     }
-}
-
-/// The figures of a disk's background requests since its start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct BackgroundStatus {
-    /// Reads that were done.
-    pub reads: Latency,
-    /// Their bytes.
-    pub read_bytes: u64,
-    /// Writes that were done.
-    pub writes: Latency,
-    /// Their bytes.
-    pub written_bytes: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Requests that are not answered yet.
-    pub waiting: usize,
-    /// The time for which the oldest of them has waited, in microseconds.
-    pub oldest_wait_us: f64,
-    /// The floor in words, if there is one.
-    pub floor: Option<String>,
-    /// The requests that the floor has made foreground work, and their cost.
-    pub promoted: PromotedStatus,
-    /// The blocks that are read before they are asked for.
-    pub memory: MemoryStatus,
-}
-
-/// The use of the memory for blocks that are read before they are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MemoryStatus {
-    /// Bytes of blocks that are in memory, or are registered to be.
-    pub held_bytes: u64,
-    /// The most of these.
-    pub most_bytes: u64,
-    /// Bytes that reads were given from there.
-    pub given_bytes: u64,
-    /// Bytes that were dropped before a read asked for them.
-    pub unread_bytes: u64,
-}
-
-/// The figures of the requests to a snapshot since the daemon's start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct SnapshotRequests {
-    /// The name of its export.
-    pub name: String,
-    /// The requests.
-    #[serde(flatten)]
-    pub requests: BackgroundStatus,
-}
-
-/// The cost of a floor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct PromotedStatus {
-    /// Requests that waited longer than the floor permits, and became foreground work.
-    pub requests: u64,
-    /// Bytes that were read as foreground work for them.
-    pub bytes: u64,
-    /// The time from the sending of these commands until their completion, in microseconds: at most this much of the
-    /// device's time was not the foreground's.
-    pub device_us: f64,
 }
 
 /// A read that is not answered yet.
@@ -178,14 +115,6 @@ struct HeldWrite {
     hurried: bool,
     /// Whether the floor has made it foreground work, and counts it as served.
     served: bool,
-}
-
-/// A request that is not promoted.
-#[derive(Clone, Copy, Debug)]
-enum Oldest {
-    Read(u64),
-    Write(TaskId),
-    Held(RequestSeq),
 }
 
 /// A read as it arrived.
@@ -314,20 +243,6 @@ impl Background {
         self.writes.insert(task, write);
         self.promote_again(sessions, now);
         Ok(())
-    }
-
-    /// Records that nothing is owed, if no request waits.
-    fn begin_debt(&mut self, now: Instant) {
-        if self.reads.is_empty() && self.writes.is_empty() && self.held.is_empty() {
-            self.debt.begin(now);
-        }
-    }
-
-    /// Counts sectors against a floor in bytes a second.
-    fn pay(&mut self, sectors: Sectors, now: Instant) {
-        if let Some(Floor::BytesPerSecond(rate)) = self.floor {
-            self.debt.paid(rate, sectors.bytes(self.sector), now);
-        }
     }
 
     /// Records that a write is held until the blocks under it are copied.
@@ -591,89 +506,6 @@ impl Background {
         self.reads.values().map(|read| read.range)
     }
 
-    /// Returns when the floor next makes a request foreground work, or blocks of declarations are made.
-    pub fn due(&self) -> Option<Instant> {
-        if self.suspended {
-            return None;
-        }
-        let reads = self.reads.values().filter_map(|read| read.promote_at);
-        let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
-        again.into_iter().chain(self.first_due().map(|(_, at)| at)).chain(self.memory.due()).min()
-    }
-
-    /// Does the work that is due. Returns whether held writes are to be tried again.
-    pub fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
-        if self.due().is_none_or(|at| at > now) {
-            return false;
-        }
-        self.memory.step(sessions, now);
-        self.keep_floor(sessions, now)
-    }
-
-    /// Returns the oldest request that is not promoted, and when it is due.
-    fn first_due(&self) -> Option<(Oldest, Instant)> {
-        let floor = self.floor?;
-        let read = self.reads.iter().find(|(_, read)| !read.served);
-        let read = read.map(|(id, read)| (read.arrived, Oldest::Read(*id), read.left));
-        let write = self.writes.iter().find(|(_, write)| !write.served);
-        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.sectors_left()));
-        let held = self.held.iter().find(|(_, held)| !held.served);
-        let held = held.map(|(seq, held)| (held.arrived, Oldest::Held(*seq), held.sectors));
-        let all = read.into_iter().chain(write).chain(held);
-        let (arrived, oldest, left) = all.min_by_key(|(arrived, ..)| *arrived)?;
-        let at = match floor {
-            Floor::Within(most) => arrived + most,
-            Floor::BytesPerSecond(rate) => self.debt.due(rate, left.bytes(self.sector)),
-        };
-        Some((oldest, at))
-    }
-
-    /// Makes the requests foreground work that are due by `now`. Returns whether there are writes among them that are
-    /// held.
-    fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
-        let mut copies = false;
-        while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
-            let left = match oldest {
-                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| {
-                    (read.served, read.promote_at) = (true, Some(now));
-                    read.left
-                }),
-                Oldest::Write(task) => self.writes.get_mut(&task).map(|write| {
-                    write.promoted = write.left.clone();
-                    (write.served, write.promote_at) = (true, Some(now));
-                    write.sectors_left()
-                }),
-                Oldest::Held(seq) => self.held.get_mut(&seq).map(|held| {
-                    (held.served, copies) = (true, true);
-                    held.sectors
-                }),
-            };
-            let Some(left) = left else { break };
-            self.promoted.requests += 1;
-            self.pay(left, now);
-        }
-        self.promote_again(sessions, now);
-        copies
-    }
-
-    /// Promotes the blocks that promoted requests still wait for.
-    fn promote_again(&mut self, sessions: &mut dyn Sessions, now: Instant) {
-        let both = [self.session, self.memory.session()];
-        for read in self.reads.values_mut().filter(|read| read.promote_at.is_some_and(|at| at <= now)) {
-            read.promote_at = Some(now + PROMOTE_EVERY);
-            for session in both.into_iter().flatten() {
-                // The range is on the disk, and the session is open.
-                let _ = sessions.promote(session, read.range);
-            }
-        }
-        for write in self.writes.values_mut().filter(|write| write.promote_at.is_some_and(|at| at <= now)) {
-            write.promote_at = Some(now + PROMOTE_EVERY);
-            for part in &write.promoted {
-                let _ = self.writer.map(|writer| sessions.promote(writer, *part));
-            }
-        }
-    }
-
     /// Returns whether a session is of requests here.
     fn has(&self, session: SessionId) -> bool {
         [self.session, self.memory.session(), self.writer].contains(&Some(session))
@@ -697,26 +529,6 @@ impl Background {
         if self.has(session) {
             self.promoted.bytes += bytes.get();
             self.promoted_time += took;
-        }
-    }
-
-    pub fn status(&self, now: Instant) -> BackgroundStatus {
-        let fenced = self.fenced.values().map(|asked| asked.arrived);
-        let held = self.held.values().map(|held| held.arrived);
-        let writes = self.writes.values().map(|write| write.arrived).chain(held);
-        let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).chain(writes).min();
-        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
-        BackgroundStatus {
-            reads: Latency::of(&self.times),
-            read_bytes: self.read_bytes,
-            failed: self.failed,
-            writes: Latency::of(&self.write_times),
-            written_bytes: self.written_bytes,
-            waiting: self.reads.len() + self.fenced.len() + self.writes.len() + self.held.len(),
-            oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
-            floor: self.floor.map(|floor| floor.to_string()),
-            promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },
-            memory: self.memory.status(),
         }
     }
 }

@@ -345,7 +345,7 @@ fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counte
     assert_eq!(promoted(&mut rig).requests, 0);
     rig.call(|manager, s| manager.do_due(s, now + wait));
     assert_eq!(promoted(&mut rig).requests, 1);
-    // What is moved for it is its cost, and what is moved for others is not.
+    // The bytes that are moved for it are its cost, and those that are moved for others are not.
     for session in (0..20).map(SessionId::new) {
         rig.call(|manager, _| {
             DiskHooks::promoted(manager, session, Bytes::new(512), Duration::from_millis(1))

@@ -619,7 +619,7 @@ fn a_declaration_of_any_size_is_read_and_a_read_of_what_is_not_made_yet_is_read_
     let expected: Vec<u64> = (0..CAPACITY - 64).collect();
     assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), expected);
     assert_eq!(disk.status().background.idle_bytes, CAPACITY * 512, "each sector is read once");
-    // What is gone and what is there are declared again.
+    // The blocks that are gone and those that are there are declared again.
     disk.declare(now, 1, range(0, CAPACITY));
     settle(&mut disk, &mut now);
     assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), (0..CAPACITY).collect::<Vec<_>>());

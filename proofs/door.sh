@@ -1,167 +1,248 @@
 #!/bin/bash
-# A program that reads at the background export costs clients no more than the bound: random reads of clients over a drive in real time,
-# alone, beside a program at the background export (or at a snapshot), and beside the same program at the disk's own export. What each
-# program has read is compared with what was written. PROGRAMS are some of nbdcopy, dd, restic and copy (a directory, file by file, as
-# pg_basebackup does); without it all that are installed. MB is how much they read, and FLOOR the
-# floor of the background export.
+# A program that reads at the background export costs clients no more than the bound, in real time: one daemon serves two emulated
+# drives a program, with the same random requests at the same times on both; the program reads one of them, first at the disk's own
+# export, then at the background export or at a snapshot. The response times of the two drives are compared, and what each
+# program has read with what was written. All programs read at the same time, each from its own drive, since an emulated drive
+# costs little.
+# PROGRAMS are some of nbdcopy, dd, restic and pg (a data directory of PostgreSQL, copied as pg_basebackup does, file by file).
+# MB is how much nbdcopy and dd read, TREE the MB of files for restic, SCALE the scale of pgbench for pg. A program is ended OWN seconds
+# after it began at the disk's own export. At the background export it begins again when it has read all, and is ended after MINUTES;
+# with MINUTES=0 it reads all once. What it has read by then is compared. FLOOR is the floor of the background export. KEEP is a directory
+# that gets all that was measured, for `door.py table` and `door.py runs`.
+# A third of the clients' requests are writes. Beside a snapshot all are reads: the first write to a block of a snapshot reads it
+# before, which is the cost of the snapshot, not of its reader.
 # A sparse file of 20 TB needs a file system that takes one; ext4 does not.
 export TMPDIR=${TMPDIR:-/dev/shm}
 KIND=live TASKS=no DRIVE=${DRIVE:-nearline-20tb,modern} RATE=${RATE:-50}
 . "$(dirname "$0")/lib.sh"
-need fio fio
+python=/usr/bin/python3
 need nbdfuse nbdfuse
 need nbdcopy libnbd-bin
 need nbdkit nbdkit
-need python3 python3
+need "$python" python3
+"$python" -c 'import nbd' 2>/dev/null || skip "the module nbd of Python not found; on Debian it is in python3-libnbd"
 need mkfs.ext4 e2fsprogs
+need chrt util-linux
 need_root
-rounds=${ROUNDS:-$(long && echo 3 || echo 1)}
-alone=${ALONE:-$(long && echo 60 || echo 5)}
-mb=${MB:-$(long && echo 2048 || echo 48)}
+bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
+mb=${MB:-$(long && echo 1908 || echo 8)}
+tree=${TREE:-$(long && echo 512 || echo 8)}
+scale=${SCALE:-$(long && echo 48 || echo 1)}
+own=${OWN:-$(long && echo 120 || echo 5)}
+minutes=${MINUTES:-$(long && echo 75 || echo 1)}
+programs=${PROGRAMS:-nbdcopy dd $(command -v restic >/dev/null && echo restic || echo "skipped: restic not found; on Debian it is in restic" >&2) \
+  $([ -x "$bin/initdb" ] && id postgres >/dev/null 2>&1 && echo pg || echo "skipped: initdb not found; on Debian it is in postgresql" >&2)}
+for program in $programs; do
+  case $program in
+    restic) need restic restic ;;
+    pg) [ -x "$bin/initdb" ] && id postgres >/dev/null 2>&1 || skip "initdb not found; on Debian it is in postgresql" ;;
+  esac
+done
+# The drives' files are in memory; what is compared with them is not.
+FILES=$(mktemp -d "${FILES:-/var/tmp}/freeblock-door.XXXXXX")
+# As root, neither the daemon nor the clients wait for other work of the machine.
+soon() { exec chrt --rr 1 "$@"; }
 cd "$WORK"
-mkdir -p mnt fuse2 tree/base
-socket=$SOCKET
-uri() { echo "nbd+unix:///$1?socket=$socket"; }
+load=
+# An end in the middle leaves nothing behind.
+at_end() {
+  [ -z "$load" ] || kill "$load" 2>/dev/null
+  for pid in $(jobs -p); do [ "$pid" = "$server" ] || kill "$pid" 2>/dev/null; done
+  local program
+  for program in $programs; do
+    mountpoint -q "$FILES/$program.mnt" && umount "$FILES/$program.mnt"
+    [ ! -e "$FILES/$program.loop" ] || losetup --detach "$(cat "$FILES/$program.loop")"
+    umount "$FILES/$program.fuse" 2>/dev/null
+  done
+  rm -rf "$FILES"
+}
 
-# The first part of the disk is a file system with the files that restic and the copy read.
-for n in $(seq $((mb / 8))); do head -c 4M /dev/urandom >"tree/base/$n"; done
-for n in $(seq 200); do head -c $((n * 80)) /dev/urandom >"tree/base/small.$n"; done
-truncate -s "${mb}M" image
-mkfs.ext4 -q -F -d tree image
-up() {
-  "$FREEBLOCK" serve --disk "d0=emulated:$DRIVE,file=$WORK/disk" --listen "unix:$SOCKET" --background d0-background ${FLOOR:+--background-floor "$FLOOR"} \
-    --state "$WORK/state" --control "$CONTROL" >>log 2>&1 &
-  server=$!
-  for _ in $(seq 1000); do [ -S "$CONTROL" ] && return; kill -0 "$server" 2>/dev/null || break; sleep 0.01; done
-  fail "the daemon does not start"
-}
-# The daemon makes the drive's file. The bytes are put into it below the daemon, which is faster than through a drive in real time.
-up
-down
-dd if=image of=disk bs=1M conv=notrunc,sparse status=none
-up
-ask snapshot d0 --name door >>log
-
-# at EXPORT: it as a file, fuse2/nbd; away: no longer.
-at() {
-  nbdfuse --readonly fuse2 "$(uri "$1")" >>log 2>&1 &
-  fuse=$!
-  for _ in $(seq 1000); do [ -e fuse2/nbd ] && return; sleep 0.01; done
-  fail "nbdfuse does not start"
-}
-away() {
-  for _ in $(seq 400); do umount fuse2 2>/dev/null && break; sleep 0.05; done
-  kill "$fuse" 2>/dev/null || true
-  wait "$fuse" 2>/dev/null || true
-  fuse=
-}
-mounted() {
-  at "$1"
-  DEVICE=$(losetup --find --show --read-only fuse2/nbd)
-  mount -o ro,noload "$DEVICE" mnt
-}
-unmounted() { unmount "$WORK/mnt"; losetup --detach "$DEVICE"; DEVICE=; away; }
-
-# run PROGRAM EXPORT: reads, and compares.
-run() {
-  rm -rf out repository
+# prepare PROGRAM: FILES/PROGRAM.image, with which its disk begins, and what of it is read.
+prepare() {
   case $1 in
-    nbdcopy)
-      nbdcopy --requests=64 -- [ nbdkit --exit-with-parent -r --filter=offset nbd "uri=$(uri "$2")" offset=0 "range=${mb}M" ] out
-      cmp image out ;;
-    dd)
-      at "$2"
-      dd if=fuse2/nbd of=out bs=1M "count=$mb" status=none
-      away
-      cmp image out ;;
+    nbdcopy | dd) head -c "${mb}M" /dev/urandom >"$FILES/$1.image" ;;
     restic)
-      mounted "$2"
-      RESTIC_PASSWORD=door restic --quiet --no-cache -r repository init
-      (cd mnt && RESTIC_PASSWORD=door restic --quiet --no-cache -r ../repository backup base)
-      unmounted
-      RESTIC_PASSWORD=door restic --quiet --no-cache -r repository restore latest --target out
-      diff -r tree/base out/base ;;
-    copy)
-      mounted "$2"
-      cp -r mnt/base out
-      unmounted
-      diff -r tree/base out ;;
+      # Sizes of 4 KiB to 16 MiB are equally likely at any scale.
+      mkdir -p "$FILES/$1.tree/base"
+      "$python" - "$FILES/$1.tree/base" "$tree" <<'PY'
+import os, random, sys
+chance, left, n = random.Random(1), int(sys.argv[2]) << 20, 0
+while left > 0:
+    scale = 4096 << chance.randrange(12)
+    size = min(left, scale + chance.randrange(scale))
+    directory = f"{sys.argv[1]}/{chance.randrange(20)}"
+    os.makedirs(directory, exist_ok=True)
+    open(f"{directory}/{n}", "wb").write(os.urandom(size))
+    left, n = left - size, n + 1
+PY
+      truncate -s "$((tree * 5 / 4 + 16))M" "$FILES/$1.image"
+      mkfs.ext4 -q -F -d "$FILES/$1.tree" "$FILES/$1.image" ;;
+    pg)
+      mkdir -p "$FILES/$1.tree/base" "$FILES/run"
+      chmod 755 "$FILES" "$FILES/$1.tree"
+      chown postgres "$FILES/$1.tree/base" "$FILES/run"
+      local pg="runuser -u postgres -- env -C $FILES/run"
+      $pg "$bin/initdb" -D "$FILES/$1.tree/base" --no-sync -A trust >/dev/null
+      $pg "$bin/pg_ctl" -s -w -t 120 -D "$FILES/$1.tree/base" -l "$FILES/run/log" -o "-k $FILES/run -c listen_addresses= -c fsync=off -c max_wal_size=64MB -c min_wal_size=32MB" start
+      $pg "$bin/pgbench" -h "$FILES/run" -i -q -s "$scale" postgres >/dev/null 2>&1
+      $pg "$bin/pgbench" -h "$FILES/run" -n -t 200 postgres >/dev/null 2>&1
+      $pg "$bin/pg_ctl" -s -w -D "$FILES/$1.tree/base" -m fast stop
+      truncate -s "$(($(du -sm "$FILES/$1.tree" | cut -f 1) * 5 / 4 + 64))M" "$FILES/$1.image"
+      mkfs.ext4 -q -F -d "$FILES/$1.tree" "$FILES/$1.image" ;;
   esac
 }
-load=
-# An end in the middle leaves no clients behind.
-at_end() { [ -z "$load" ] || kill "$load" 2>/dev/null; mountpoint -q "$WORK/mnt" && umount "$WORK/mnt"; [ -z "$DEVICE" ] || losetup --detach "$DEVICE"; DEVICE=; umount "$WORK/fuse2" 2>/dev/null; }
-# measured NAME COMMAND ...: with clients beside it, whose response times go to NAME_clat.log.
-measured() {
-  local name=$1 began
-  shift
-  fio --name=door --ioengine=nbd --uri="$(uri "")" --rw=randread --bs=4k --iodepth=32 --rate_iops="$RATE" --rate_process=poisson \
-    --time_based --runtime=36000 --randrepeat=0 --write_lat_log="$name" --log_offset=1 --output="$name.fio" &
-  load=$!
-  sleep 1
-  began=$(date +%s%N)
-  "$@" || { kill "$load"; fail "$name: what was read is not what was written"; }
-  echo $((($(date +%s%N) - began) / 1000000)) >"$name.ms"
-  kill -INT "$load"
-  wait "$load" || true
-  load=
+
+up() {
+  soon "$FREEBLOCK" serve --config config >>log 2>&1 &
+  server=$!
+  for _ in $(seq 3000); do [ -S "$CONTROL" ] && return; kill -0 "$server" 2>/dev/null || break; sleep 0.01; done
+  fail "the daemon does not start"
 }
-programs=${PROGRAMS:-nbdcopy dd copy $(command -v restic >/dev/null && echo restic || echo "skipped: restic not found; on Debian it is in restic" >&2)}
-for round in $(seq "$rounds"); do
+disk() {
+  printf '[[disk]]\nname = "%s"\ndevice = "emulated:%s,file=%s/%s.disk"\nlisten = ["unix:%s/%s.socket"]\n' "$1" "$DRIVE" "$WORK" "$1" "$WORK" "$1"
+}
+{
+  printf 'state = "%s"\ncontrol = "%s"\n' "$WORK/state" "$CONTROL"
   for program in $programs; do
-    case $program in
-      # From a file system that is read in the middle of changes nothing can be expected; the door is the snapshot.
-      restic | copy) door=d0@door ;;
-      *) door=d0-background ;;
-    esac
-    measured "alone.$program.$round" sleep "$alone"
-    measured "door.$program.$round" run "$program" "$door"
-    measured "own.$program.$round" run "$program" ""
+    disk "$program"
+    printf 'background = "background"\n%s' "${FLOOR:+background_floor = \"$FLOOR\"$'\n'}"
+    disk "$program-alone"
   done
+} >config
+for program in $programs; do prepare "$program"; done
+# The daemon makes the drives' files. The bytes are put into them below the daemon, which is faster than through a drive in real time.
+up
+down
+for program in $programs; do dd if="$FILES/$program.image" of="$program.disk" bs=1M conv=notrunc,sparse status=none; done
+up
+# A file system that is read in the middle of changes cannot be expected to be whole; its readers have a snapshot.
+for program in $programs; do case $program in restic | pg) ask snapshot "$program" --name door >>log ;; esac; done
+
+# through EXPORT PROGRAM: a server of one export of the program's disk, for a program that ends it, with a log of all reads.
+through() {
+  server_of=("[" nbdkit --exit-with-parent --threads=64 -r --filter=offset --filter=log nbd "uri=nbd+unix:///$1?socket=$WORK/$2.socket"
+    "logfile=$WORK/$2.$where.log" offset=0 "range=$(stat -c %s "$FILES/$2.image")" "]")
+}
+# at EXPORT PROGRAM: it as a file, FILES/PROGRAM.fuse/nbd; away PROGRAM: no longer.
+at() {
+  mkdir -p "$FILES/$2.fuse" "$FILES/$2.mnt"
+  through "$1" "$2"
+  nbdfuse --readonly "$FILES/$2.fuse" "${server_of[@]}" >>log 2>&1 &
+  for _ in $(seq 3000); do [ -e "$FILES/$2.fuse/nbd" ] && return; sleep 0.01; done
+  fail "nbdfuse does not start"
+}
+away() { for _ in $(seq 400); do umount "$FILES/$1.fuse" 2>/dev/null && return; sleep 0.05; done; }
+mounted() {
+  at "$1" "$2"
+  losetup --find --show --read-only "$FILES/$2.fuse/nbd" >"$FILES/$2.loop"
+  mount -o ro,noload "$(cat "$FILES/$2.loop")" "$FILES/$2.mnt"
+}
+unmounted() {
+  unmount "$FILES/$1.mnt"
+  losetup --detach "$(cat "$FILES/$1.loop")"
+  rm "$FILES/$1.loop"
+  away "$1"
+}
+# until_end COMMAND ...: ends it at the time `deadline`; fails if it fails.
+until_end() {
+  local status=0 left=$((deadline - $(date +%s)))
+  timeout --foreground --kill-after=60 "$((left > 0 ? left : 1))" "$@" || status=$?
+  [ "$status" != 124 ] || { ended=yes; return 0; }
+  return "$status"
+}
+# repository COMMAND ...: of restic, on the repository of this run.
+repository() { RESTIC_PASSWORD=door restic --no-cache -r "$FILES/restic.repository" "$@"; }
+# run PROGRAM EXPORT: reads, and compares. With `ended` it was ended before it had read all.
+run() {
+  local ended= parts out=$FILES/$1.out
+  rm -rf "$out" "$FILES/$1.repository"
+  [ "$1" != restic ] || repository --quiet init || return 1
+  case $1 in restic | pg) mounted "$2" "$1" ;; dd) at "$2" "$1" ;; nbdcopy) through "$2" "$1" ;; esac
+  local began=$(date +%s%N)
+  case $1 in
+    nbdcopy) until_end nbdcopy --requests=64 -- "${server_of[@]}" "$out" ;;
+    dd) until_end dd "if=$FILES/$1.fuse/nbd" "of=$out" bs=1M "count=$mb" status=none ;;
+    restic) RESTIC_PASSWORD=door until_end restic --quiet --no-cache -r "$FILES/$1.repository" backup "$FILES/$1.mnt/base" ;;
+    pg) until_end cp -r "$FILES/$1.mnt/base" "$out" ;;
+  esac || return 1
+  echo "$began $(date +%s%N)" >"$1.$where.span"
+  case $1 in dd) away "$1" ;; restic | pg) unmounted "$1" ;; esac
+  same "$1" || return 1
+  rm -rf "$out" "$FILES/$1.repository"
+  [ -z "$ended" ] || echo "$1 was ended in the ${where%.*} before it had read all; what it had read by then is what was written"
+}
+# same PROGRAM: whether what `run` has read is what was written.
+same() {
+  case $1${ended:+ ended} in
+    nbdcopy | dd) cmp "$FILES/$1.image" "$out" ;;
+    "dd ended") cmp -n "$(stat -c %s "$out")" "$FILES/$1.image" "$out" ;;
+    "nbdcopy ended")
+      # The last answers may not be in the copy.
+      "$python" "$PROOFS/door.py" reads "$1.$where.log" | head -n -128 | "$python" -c '
+import sys
+image, out = (open(path, "rb") for path in sys.argv[1:])
+for line in sys.stdin:
+    offset, bytes, _ = map(int, line.split())
+    for file in (image, out): file.seek(offset)
+    assert image.read(bytes) == out.read(bytes), offset' "$FILES/$1.image" "$out" ;;
+    restic) repository --quiet restore latest --target "$out" && diff -r "$FILES/$1.tree/base" "$out/$FILES/$1.mnt/base" ;;
+    "restic ended")
+      # The parts that it has kept are parts of these files, so that a backup of them leaves none unused.
+      repository --quiet unlock && repository --quiet rebuild-index && parts=$(repository --quiet list blobs | wc -l) &&
+        repository --quiet backup "$FILES/$1.tree" && [ "$parts" -gt 0 ] && repository prune --dry-run | grep -q '^total prune: *0 blobs' ;;
+    pg) diff -r "$FILES/$1.tree/base" "$out" ;;
+    "pg ended")
+      (cd "$out" && find . -type f -print0 | while IFS= read -r -d '' file; do
+        cmp -n "$(stat -c %s "$file")" "$file" "$FILES/$1.tree/base/$file" || exit 1
+      done) ;;
+  esac
+}
+
+clients=()
+for program in $programs; do
+  case $program in restic | pg) writes=0 ;; *) writes=33.3 ;; esac
+  clients+=("$program:$WORK/$program.socket:$writes" "$program.alone:$WORK/$program-alone.socket:$writes")
 done
+soon "$python" "$PROOFS/door.py" load 86400 "$RATE" $((4 << 30)) "${clients[@]}" &
+load=$!
+sleep 5
+where=foreground.1
+for program in $programs; do
+  deadline=$(($(date +%s) + own))
+  run "$program" "" || fail "$program at its own export: what was read is not what was written"
+done
+deadline=$(($(date +%s) + (minutes ? minutes * 60 : 86400)))
+# again PROGRAM EXPORT: reads all, and begins again as long as there is time, since a short run says little of response times.
+again() {
+  local round=0
+  until [ "$round" != 0 ] && { [ "$minutes" = 0 ] || [ "$(date +%s)" -ge "$deadline" ]; }; do
+    round=$((round + 1))
+    where=background.$round
+    run "$1" "$2" || return 1
+  done
+}
+readers=()
+for program in $programs; do
+  case $program in restic | pg) export="$program@door" ;; *) export=background ;; esac
+  again "$program" "$export" &
+  readers+=($!)
+done
+for reader in "${readers[@]}"; do wait "$reader" || fail "at the background export: what was read is not what was written"; done
+kill "$load"
+wait "$load" || fail "a client failed"
+load=
 ask status --json >status
 down
-python3 - "$rounds" "$DRIVE" "$RATE" "$mb" $programs <<'PY'
-import glob, json, random, statistics, sys
-rounds, drive, rate, mb, programs = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]
-def batches(way, program):
-    "Response times in milliseconds, in batches of 50 in the order of time."
-    found = []
-    for round in range(1, rounds + 1):
-        times = []
-        for log in glob.glob(f"{way}.{program}.{round}_clat*.log"):
-            times += [int(line.split(",")[1]) / 1e6 for line in open(log)]
-        found += [times[at:at + 50] for at in range(0, len(times), 50)]
-    return found
-def mean(all): return statistics.fmean(time for batch in all for time in batch)
-def late(all):
-    times = sorted(time for batch in all for time in batch)
-    return times[min(len(times) - 1, len(times) * 99 // 100)]
-dice = random.Random(1)
-def interval(of, some, base):
-    "The ratio of two figures, and 95% of it over batches that are drawn anew."
-    drawn = sorted(of(dice.choices(some, k=len(some))) / of(dice.choices(base, k=len(base))) for _ in range(300))
-    return of(some) / of(base), drawn[7], drawn[292]
-print(f"{rate} random reads of 4 KiB a second over {drive} in real time, {mb} MB read beside them, {rounds} rounds")
-print(f"{'program':<8} {'at':<12} {'MB/s':>6} {'requests':>9} {'mean ms':>8} {'p99 ms':>8}   mean and p99 to those alone, 95%")
-for program in programs:
-    base = batches("alone", program)
-    for way, where in (("alone", "-"), ("door", "background"), ("own", "its own")):
-        some = batches(way, program)
-        spent = [int(open(f"{way}.{program}.{round}.ms").read()) / 1e3 for round in range(1, rounds + 1)]
-        speed = "" if way == "alone" else f"{float(mb) * 1.048576 * rounds / sum(spent):.1f}"
-        said = ""
-        # A program that is done sooner has met too few of them.
-        few = min(sum(map(len, some)), sum(map(len, base))) < 100
-        if few:
-            print(f"{program:<8} {where:<12} {speed:>6} {sum(map(len, some)):>9}")
-            continue
-        if way != "alone":
-            said = "; ".join(f"{ratio:.3f} ({low:.3f} to {high:.3f})" for ratio, low, high in (interval(of, some, base) for of in (mean, late)))
-        print(f"{program:<8} {where:<12} {speed:>6} {sum(map(len, some)):>9} {mean(some):>8.2f} {late(some):>8.2f}   {said}")
-status = json.load(open("status"))["disks"][0]["status"]
-space = status["background"]
-print(f"by the core's estimate: harm {status['detours']['share'] * 100:.2f}% in gaps, {status['idle']['share'] * 100:.2f}% in idle time; {space['gap_bytes'] / 1e6:.0f} MB in gaps, {space['idle_bytes'] / 1e6:.0f} MB in idle time")
-late = status["lateness"]
-print(f"the drive was late by {late['p50_us']:.0f} us (median), {late['p99_us']:.0f} us (99th percentile)")
+[ -z "${KEEP:-}" ] || cp ./*.times ./*.span ./*ground.*.log status "$KEEP"
+echo "$RATE random requests of 4 KiB a second over $DRIVE in real time, beside programs that read; a third are writes, but beside snapshots"
+# A floor costs more than the bound, and a short run shows nothing.
+held=$(long && [ -z "${FLOOR:-}" ] && echo held || echo shown) status=0
+"$python" "$PROOFS/door.py" table "$held" $programs || status=$?
+"$python" - <<'PY'
+import json
+for disk in json.load(open("status"))["disks"]:
+    status = disk["status"]
+    space, late = status["background"], status["lateness"]
+    print(f"{disk['name']}: by the core's estimate harm {status['detours']['share'] * 100:.2f}% in gaps, {status['idle']['share'] * 100:.2f}% in idle time; {space['gap_bytes'] / 1e6:.0f} MB in gaps, {space['idle_bytes'] / 1e6:.0f} MB in idle time; the drive was late by {late['p50_us']:.0f} us (median), {late['p99_us']:.0f} us (99th percentile)")
 PY
+exit "$status"

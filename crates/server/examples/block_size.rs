@@ -49,16 +49,16 @@ fn run(block_kib: u64, outstanding: u64) {
     };
     let capacity = model.layout().capacity().get();
     let mut disk = Disk::new(drive, model, config).unwrap();
-    let scan = disk.host(Scan);
+    disk.host(Scan);
     let mut now = Instant::ZERO;
-    disk.call(scan, now, |_, sessions| {
+    disk.call(now, |_, sessions| {
         let session = sessions.open(Priority::default()).unwrap();
         let all = LbnRange::new(Lbn::ZERO, Sectors::new(capacity));
         sessions.read(session, all, Sectors::new(block_kib * 2), Parameter::default()).unwrap();
     });
     let mut chance = Stream::new(42, "clients");
     let mut id = 0;
-    let mut ask = |disk: &mut Disk<Emulated>, now| {
+    let mut ask = |disk: &mut Disk<Emulated, Scan>, now| {
         id += 1;
         let range = LbnRange::new(Lbn::new(chance.next_u64() % (capacity / 8) * 8), Sectors::new(8));
         let write = Ask::Write { bytes: vec![0; 4096], through: false };

@@ -1,6 +1,6 @@
 //! The knowledge of a disk's mimic, kept in its state directory.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskHooks};
 use crate::files::{open_regular, private};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
@@ -139,9 +139,9 @@ impl LearntSaver {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start<D: Device + Send + 'static>(
+    pub fn start<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
         learnt: Learnt,
-        disk: Mailbox<Disk<D>>,
+        disk: Mailbox<Disk<D, A>>,
         every: Duration,
     ) -> io::Result<Self> {
         let (end, ended) = channel();
@@ -166,7 +166,7 @@ impl LearntSaver {
     }
 
     /// Ends after the disk has ended, and saves the rest.
-    pub fn close<D: Device>(self, disk: &Disk<D>) {
+    pub fn close<D: Device, A: DiskHooks>(self, disk: &Disk<D, A>) {
         // The thread may have ended by itself.
         let _ = self.end.send(());
         let _ = self.thread.join();
@@ -177,13 +177,13 @@ impl LearntSaver {
     }
 }
 
-fn learner<D: Device>(disk: &Disk<D>) -> Option<&Learner> {
+fn learner<D: Device, A: DiskHooks>(disk: &Disk<D, A>) -> Option<&Learner> {
     (disk.core().mimic()? as &dyn Any).downcast_ref()
 }
 
 /// Returns the next part of a saving, which begins if none has; none for a disk that does not learn.
-fn part<D: Device + Send + 'static>(
-    disk: &Mailbox<Disk<D>>,
+fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
+    disk: &Mailbox<Disk<D, A>>,
     drive: &str,
     saving: &mut Option<Saving>,
 ) -> Result<Option<SavedPart>, Gone> {

@@ -32,10 +32,10 @@ mod waker;
 pub mod web;
 
 pub use disk::{
-    Accessed, AdoptError, AppHandle, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms,
-    DeviceTime, Disk, DiskApplication, DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus,
-    Latency, Measured, MeasuredArm, MeasuredShare, MemoryStatus, PredictionStatus, ProbeStatus,
-    PromotedStatus, Reading, ReadingFailure, ReadingResult, ReadingTimes, SnapshotRequests, TIMEOUT,
+    Accessed, AdoptError, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms, DeviceTime, Disk,
+    DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus, Latency, Measured, MeasuredArm,
+    MeasuredShare, MemoryStatus, NoApp, PredictionStatus, ProbeStatus, PromotedStatus, Reading,
+    ReadingFailure, ReadingResult, ReadingTimes, SnapshotRequests, TIMEOUT,
 };
 pub use export::{ExportConfig, ExportUpdate, ServeError, Tally, Ublk};
 pub use exporter::{Exporter, Kernel};

@@ -1,7 +1,7 @@
 //! The threads around the task manager of a live disk: they execute its file operations, let its clock tick, and can
 //! call it.
 
-use crate::disk::{AppHandle, Disk, DiskStatus};
+use crate::disk::{Disk, DiskStatus};
 use crate::files::{FileWorkers, JournalError, OpenError, Places, ReplySink};
 use crate::mailbox::{Gone, Mailbox};
 use crate::manager::file_request::{FileReply, FileRequest};
@@ -122,7 +122,6 @@ impl Peers {
 
 /// A task manager on a disk that is not served yet.
 pub struct RuntimeBuilder {
-    manager: AppHandle<TaskManager>,
     facts: Arc<DiskFacts>,
     state: PathBuf,
     places: Places,
@@ -140,7 +139,6 @@ impl std::fmt::Debug for RuntimeBuilder {
 /// A task manager at work.
 #[derive(Debug)]
 pub struct Runtime {
-    manager: AppHandle<TaskManager>,
     thread: JoinHandle<()>,
     handle: Handle,
 }
@@ -152,7 +150,7 @@ impl RuntimeBuilder {
     /// # Errors
     /// The state directory or its journal cannot be used.
     pub fn new<D: Device>(
-        disk: &mut Disk<D>,
+        disk: &mut Disk<D, TaskManager>,
         config: ManagerConfig,
         state: &Path,
     ) -> Result<Self, RuntimeError> {
@@ -176,20 +174,13 @@ impl RuntimeBuilder {
             // Without a receiver the daemon is ending.
             let _ = sender.send(file_request);
         }));
-        let manager = disk.host(manager);
-        let begun = disk.call(manager, Instant::ZERO, |manager, sessions| {
+        disk.host(manager);
+        let begun = disk.call(Instant::ZERO, |manager, sessions| {
             manager.begin(sessions, Instant::ZERO, unix_ms());
         });
         debug_assert!(begun.is_some(), "it was hosted here");
-        let runtime = Self {
-            manager,
-            facts,
-            state: state.into(),
-            places: Places::default(),
-            workers,
-            file_requests,
-            replies,
-        };
+        let runtime =
+            Self { facts, state: state.into(), places: Places::default(), workers, file_requests, replies };
         Ok(runtime.confined(Places::default()))
     }
 
@@ -214,20 +205,20 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     /// The system cannot create a thread.
-    pub fn start<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Runtime> {
-        let Self { manager, facts, places, workers, file_requests, replies, .. } = self;
+    pub fn start<D: Device + 'static>(self, mailbox: Mailbox<Disk<D, TaskManager>>) -> io::Result<Runtime> {
+        let Self { facts, places, workers, file_requests, replies, .. } = self;
         let reply_mailbox = mailbox.clone();
         let sink: ReplySink = Arc::new(move |reply: FileReply| {
             // A disk that has ended needs no reports.
             let _ = reply_mailbox.send(move |disk, now| {
-                disk.call(manager, now, |manager, sessions| manager.file_done(sessions, reply, now));
+                disk.call(now, |manager, sessions| manager.file_done(sessions, reply, now));
             });
         });
         let _ = replies.set(sink);
         let call_mailbox = mailbox.clone();
         let post = move |call: ManagerCall| {
-            call_mailbox.send(move |disk: &mut Disk<D>, now| {
-                disk.call(manager, now, |manager, sessions| {
+            call_mailbox.send(move |disk: &mut Disk<D, TaskManager>, now| {
+                disk.call(now, |manager, sessions| {
                     manager.set_now(now, unix_ms());
                     call(manager, sessions);
                 });
@@ -235,7 +226,7 @@ impl RuntimeBuilder {
         };
         let status_mailbox = mailbox.clone();
         let status = move |callback: Ask| {
-            status_mailbox.send(move |disk: &mut Disk<D>, now| {
+            status_mailbox.send(move |disk: &mut Disk<D, TaskManager>, now| {
                 // The status says for how long requests have waited until now.
                 disk.advance(now);
                 callback(disk.status());
@@ -243,7 +234,7 @@ impl RuntimeBuilder {
         };
         let probe_mailbox = mailbox.clone();
         let probe = move |callback: ProbeAnswer| {
-            probe_mailbox.send(move |disk: &mut Disk<D>, _| callback(disk.ask_for_probe()))
+            probe_mailbox.send(move |disk: &mut Disk<D, TaskManager>, _| callback(disk.ask_for_probe()))
         };
         let (post, status, probe) = (Arc::new(post), Arc::new(status), Arc::new(probe));
         let handle = Handle { facts, places, post, status, probe };
@@ -255,14 +246,14 @@ impl RuntimeBuilder {
                 }
             };
             run(submit, &file_requests, std::time::Instant::now, || {
-                let tick = move |disk: &mut Disk<D>, now| {
+                let tick = move |disk: &mut Disk<D, TaskManager>, now| {
                     let harm = disk.core().harm();
-                    disk.call(manager, now, |manager, sessions| manager.tick(sessions, now, unix_ms(), harm));
+                    disk.call(now, |manager, sessions| manager.tick(sessions, now, unix_ms(), harm));
                 };
                 let _ = mailbox.send(tick);
             });
         })?;
-        Ok(Runtime { manager, thread, handle })
+        Ok(Runtime { thread, handle })
     }
 }
 
@@ -273,8 +264,8 @@ impl Runtime {
     }
 
     /// Saves the remaining state after the disk's service has ended, and waits for it.
-    pub fn close<D: Device>(self, disk: &mut Disk<D>, now: Instant) {
-        disk.call(self.manager, now, |manager, _| manager.close());
+    pub fn close<D: Device>(self, disk: &mut Disk<D, TaskManager>, now: Instant) {
+        disk.call(now, |manager, _| manager.close());
         // The thread has logged its own panic.
         let _ = self.thread.join();
     }

@@ -1,10 +1,10 @@
 //! The knowledge of a served disk's mimic, kept over restarts.
 
 use super::config::{Config, DiskConfig};
-use super::open::AnyDevice;
+use super::open::ServedDisk;
 use crate::problem::Problem;
 use mimic::Learner;
-use server::{Disk, Learnt, LearntSaver, Running, SAVE_EVERY};
+use server::{Learnt, LearntSaver, Running, SAVE_EVERY};
 use std::any::Any;
 
 /// Lets a disk that learns continue from the file in its part of the state directory. `None` if it does not learn,
@@ -16,7 +16,7 @@ use std::any::Any;
 pub(super) fn go_on(
     disk: &DiskConfig,
     config: &Config,
-    opened: &mut Disk<AnyDevice>,
+    opened: &mut ServedDisk,
 ) -> Result<Option<Learnt>, Problem> {
     let learner = opened.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let (Some(learner), Some(state), None) = (learner, &config.state, &disk.record) else { return Ok(None) };
@@ -35,7 +35,7 @@ pub(super) fn go_on(
 ///
 /// # Errors
 /// The system gives no thread.
-pub(super) fn keep(learnt: Learnt, running: &Running<Disk<AnyDevice>>) -> Result<LearntSaver, Problem> {
+pub(super) fn keep(learnt: Learnt, running: &Running<ServedDisk>) -> Result<LearntSaver, Problem> {
     LearntSaver::start(learnt, running.mailbox(), SAVE_EVERY)
         .map_err(|e| Problem::failed(format!("no thread to save what is learnt of {}: {e}", running.name())))
 }

@@ -26,7 +26,7 @@ use config::{Config, DiskConfig};
 use device::Device;
 use hangup::Hangups;
 use names::DeviceSpec;
-use open::AnyDevice;
+use open::ServedDisk;
 use probing::Probing;
 use reload::Reload;
 use serde::Serialize;
@@ -39,8 +39,8 @@ use server::manager::spec::DiskFacts;
 use server::runtime::{Peers, Runtime, RuntimeBuilder, RuntimeError, random_seed};
 use server::web::{PageContent, Web, WebConfig};
 use server::{
-    Address, BackgroundTerms, Disk, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, Running,
-    ServeError, Tally, Tls, Ublk,
+    Address, BackgroundTerms, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, Running, ServeError,
+    Tally, Tls, Ublk,
 };
 use std::fmt::Write;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use web::WebOptions;
 
 /// A served disk with its tasks.
 struct Served {
-    running: Running<Disk<AnyDevice>>,
+    running: Running<ServedDisk>,
     runtime: Option<Runtime>,
     learnt: Option<LearntSaver>,
     probing: Option<Probing>,
@@ -195,7 +195,7 @@ fn runtime(
     disk: &DiskConfig,
     config: &Config,
     among: &Among,
-    opened: &mut Disk<AnyDevice>,
+    opened: &mut ServedDisk,
 ) -> Result<Option<RuntimeBuilder>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();

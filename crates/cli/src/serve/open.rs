@@ -12,6 +12,7 @@ use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
 use scheduler::Mimic;
+use server::manager::TaskManager;
 use server::{Disk, FrameError, FrameLines, Recorder, ThreadedFile};
 use std::any::Any;
 use std::fs::File;
@@ -19,6 +20,9 @@ use std::path::Path;
 
 /// Any device, chosen at run time.
 pub(crate) type AnyDevice = Box<dyn Device + Send>;
+
+/// A disk as the daemon serves it.
+pub(crate) type ServedDisk = Disk<AnyDevice, TaskManager>;
 
 /// Opens the device, and puts a core over it.
 ///
@@ -28,7 +32,7 @@ pub(crate) fn open(
     config: &DiskConfig,
     state: Option<&Path>,
     partial_blocks: usize,
-) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
+) -> Result<(ServedDisk, Recipe), Problem> {
     let (device, drive) = device(config)?;
     let drive = match drive {
         Knowledge::Size { sectors, sector_bytes } => {
@@ -71,12 +75,7 @@ pub(crate) fn open(
 ///
 /// # Errors
 /// The recording cannot be created.
-pub(crate) fn record(
-    path: &Path,
-    limit: u64,
-    recipe: Recipe,
-    disk: &mut Disk<AnyDevice>,
-) -> Result<(), Problem> {
+pub(crate) fn record(path: &Path, limit: u64, recipe: Recipe, disk: &mut ServedDisk) -> Result<(), Problem> {
     let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };

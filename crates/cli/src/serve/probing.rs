@@ -6,7 +6,7 @@
 
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
-use super::open::{AnyDevice, characterised};
+use super::open::{ServedDisk, characterised};
 use super::recipe::{Knowledge, Made, Recipe};
 use crate::drive::resolve::ready;
 use crate::files;
@@ -15,7 +15,7 @@ use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };
 use model::Profile;
-use server::{Disk, Gone, Mailbox, ProbeStatus, Reading};
+use server::{Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -44,7 +44,7 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
 const HEAD: &str = "# found by the daemon, ";
 
-type ServedMailbox = Mailbox<Disk<AnyDevice>>;
+type ServedMailbox = Mailbox<ServedDisk>;
 
 /// Returns a found profile as its file has it.
 fn sealed(drive: &str, toml: &str) -> String {
@@ -145,7 +145,7 @@ impl Probing {
     }
 
     /// Ends the probe after the disk has ended; the measurements are saved.
-    pub(super) fn close(self, disk: &mut Disk<AnyDevice>) {
+    pub(super) fn close(self, disk: &mut ServedDisk) {
         self.ends.store(true, Ordering::Relaxed);
         // A reading that waits has no answer then.
         disk.want_readings(false);

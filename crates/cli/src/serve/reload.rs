@@ -3,11 +3,11 @@
 
 use super::args::ServeArgs;
 use super::config::{Config, DiskConfig};
-use super::open::AnyDevice;
+use super::open::ServedDisk;
 use crate::emulate::Lines;
 use server::control::Control;
 use server::files::Places;
-use server::{Disk, ExportUpdate, Mailbox, Moment};
+use server::{ExportUpdate, Mailbox, Moment};
 use std::sync::Weak;
 use tracing::{error, info, warn};
 
@@ -17,7 +17,7 @@ pub(super) struct Reload {
     /// The configuration in force.
     pub(super) config: Config,
     /// The disks by their names.
-    pub(super) disks: Vec<(String, Mailbox<Disk<AnyDevice>>)>,
+    pub(super) disks: Vec<(String, Mailbox<ServedDisk>)>,
     pub(super) control: Weak<Control>,
     pub(super) places: Places,
     pub(super) lines: Lines,

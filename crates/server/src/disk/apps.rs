@@ -1,18 +1,14 @@
-//! Applications on a disk: the owners of sessions, and the buffers that were given.
+//! The application of a disk, and the buffers that were given.
 
-use super::background::SnapshotRequests;
+use super::background::{Background, SnapshotRequests};
 use super::blocks::{Blocks, within};
 use crate::recording::{RecordedCore, RecordingEntry, note};
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
 use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
-use std::any::Any;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The calls of a live disk to its application, beside those about blocks. By default it has no restrictions.
-pub trait DiskHooks {
+pub trait DiskHooks: Application {
     /// Returns whether a foreground write has to wait. The disk asks again after the next delivered record and the next
     /// call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and returns
     /// true until it has them.
@@ -163,49 +159,23 @@ pub enum Spare {
     Idle,
 }
 
-/// An application that a disk can host.
-pub trait DiskApplication: Application + DiskHooks + Any + Send {}
+/// No application: of a disk that serves clients alone.
+#[derive(Clone, Copy, Debug)]
+pub enum NoApp {}
 
-impl<T: Application + DiskHooks + Any + Send> DiskApplication for T {}
+impl DiskHooks for NoApp {}
 
-/// The handle of an application on a disk.
-pub struct AppHandle<T> {
-    index: usize,
-    kind: PhantomData<fn() -> T>,
+impl Application for NoApp {
+    fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
 }
 
-impl<T> Clone for AppHandle<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for AppHandle<T> {}
-
-impl<T> fmt::Debug for AppHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AppHandle({})", self.index)
-    }
-}
-
-struct App {
-    app: Box<dyn DiskApplication>,
+/// The application of a disk, and beside it the background requests of clients.
+pub(super) struct Apps<A> {
+    pub app: Option<A>,
+    pub background: Option<Background>,
+    /// Whether a flush for the application is in flight.
     flushing: bool,
-}
-
-pub(super) struct Apps {
-    apps: Vec<App>,
-    owners: BTreeMap<SessionId, usize>,
     given: Given,
-}
-
-impl fmt::Debug for Apps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Apps")
-            .field("apps", &self.apps.len())
-            .field("owners", &self.owners)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The parts of a disk, beside the core, that a call of an application may change.
@@ -214,214 +184,181 @@ pub(super) struct CallContext<'a> {
     pub blocks: &'a mut Blocks,
 }
 
-impl Apps {
-    pub fn new(sector: Bytes) -> Self {
-        Self { apps: Vec::new(), owners: BTreeMap::new(), given: Given::new(sector) }
-    }
-
-    pub fn add<T: Application + DiskHooks + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
-        self.apps.push(App { app: Box::new(app), flushing: false });
-        AppHandle { index: self.apps.len() - 1, kind: PhantomData }
-    }
-
-    pub fn get<T: 'static>(&self, handle: AppHandle<T>) -> Option<&T> {
-        let app: &dyn Any = &*self.apps.get(handle.index)?.app;
-        app.downcast_ref()
-    }
-
-    pub fn get_mut<T: 'static>(&mut self, handle: AppHandle<T>) -> Option<&mut T> {
-        let app: &mut dyn Any = &mut *self.apps.get_mut(handle.index)?.app;
-        app.downcast_mut()
-    }
-
-    fn with<R>(
-        &mut self,
-        index: usize,
-        context: CallContext<'_>,
-        call: impl FnOnce(&mut dyn DiskApplication, &mut dyn Sessions) -> R,
-    ) -> Option<R> {
-        let Self { apps, owners, .. } = self;
-        let app = apps.get_mut(index)?;
-        let RecordedCore { core, recorder } = context.core;
+impl CallContext<'_> {
+    /// Lets an application make calls.
+    pub fn with<T, R>(self, app: &mut T, call: impl FnOnce(&mut T, &mut dyn Sessions) -> R) -> R {
+        let RecordedCore { core, recorder } = self.core;
         let mut watched = Watched::new(core, |call, answer| {
             note(recorder, || RecordingEntry::Call { call, got: answer.ok() });
-            call.note_owner(answer, index, owners);
             if answer.is_ok() {
-                forget_unwanted(call, context.blocks);
+                forget_unwanted(call, self.blocks);
             }
         });
-        Some(call(&mut *app.app, &mut watched))
+        call(app, &mut watched)
+    }
+}
+
+impl<A: DiskHooks> Apps<A> {
+    pub fn new(sector: Bytes) -> Self {
+        Self { app: None, background: None, flushing: false, given: Given::new(sector) }
+    }
+
+    /// Returns the background requests, if this session is theirs.
+    fn background_of(&mut self, session: SessionId) -> Option<&mut Background> {
+        self.background.as_mut().filter(|background| background.owns(session))
     }
 
     pub fn set_writers(&mut self, writers: usize) {
-        self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
+        if let Some(app) = &mut self.app {
+            app.set_writers(writers);
+        }
     }
 
     pub fn set_changing(&mut self, changing: bool) {
-        self.apps.iter_mut().for_each(|app| app.app.set_changing(changing));
+        if let Some(app) = &mut self.app {
+            app.set_changing(changing);
+        }
     }
 
     pub fn writing(&mut self, range: LbnRange) {
-        self.apps.iter_mut().for_each(|app| app.app.writing(range));
+        if let Some(app) = &mut self.app {
+            app.writing(range);
+        }
     }
 
     pub fn wrote(&mut self, range: LbnRange) {
-        self.apps.iter_mut().for_each(|app| app.app.wrote(range));
+        if let Some(app) = &mut self.app {
+            app.wrote(range);
+        }
     }
 
     /// Returns why no client may write, if none may.
     pub fn taken(&self) -> Option<String> {
-        self.apps.iter().find_map(|app| app.app.taken())
+        self.app.as_ref()?.taken()
     }
 
-    /// Returns the snapshots of all applications.
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.apps.iter().flat_map(|app| app.app.snapshots()).collect()
+        self.app.as_ref().map(DiskHooks::snapshots).unwrap_or_default()
     }
 
-    /// Hands a request to the application that has its snapshot. Returns whether there is one.
+    /// Hands a request to the application. Returns whether that has the snapshot.
     pub fn read_snapshot(
         &mut self,
         context: CallContext<'_>,
         request: &BackgroundRequest,
         now: Instant,
     ) -> bool {
-        let has = |app: &App| app.app.snapshots().iter().any(|of| Some(of.number) == request.snapshot);
-        let Some(index) = self.apps.iter().position(has) else { return false };
-        let read = |app: &mut dyn DiskApplication, sessions: &mut dyn Sessions| {
-            app.set_time(now);
-            app.read_snapshot(sessions, request)
-        };
-        self.with(index, context, read).unwrap_or(false)
+        let Some(app) = &mut self.app else { return false };
+        app.set_time(now);
+        context.with(app, |app, sessions| app.read_snapshot(sessions, request))
     }
 
-    /// Returns the figures of the requests to the snapshots of all applications.
+    /// Returns the figures of the requests to the application's snapshots.
     pub fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
-        self.apps.iter().flat_map(|app| app.app.snapshot_requests(now)).collect()
+        self.app.as_ref().map(|app| app.snapshot_requests(now)).unwrap_or_default()
     }
 
-    /// Returns when an application next has work.
+    /// Returns when the application or the background requests next have work.
     pub fn due(&self) -> Option<Instant> {
-        self.apps.iter().filter_map(|app| app.app.due()).min()
+        let background = self.background.as_ref().and_then(Background::due);
+        background.into_iter().chain(self.app.as_ref().and_then(DiskHooks::due)).min()
     }
 
-    /// Has the applications do the work that is due. Returns whether held writes are to be tried again.
+    /// Has the work done that is due. Returns whether held writes are to be tried again.
     pub fn do_due(&mut self, context: CallContext<'_>, now: Instant) -> bool {
         let CallContext { core, blocks } = context;
-        (0..self.apps.len()).fold(false, |again, index| {
-            let due = self.apps[index].app.due().is_some_and(|at| at <= now);
+        let mut again = false;
+        if let Some(background) = &mut self.background {
             let context = CallContext { core: &mut *core, blocks: &mut *blocks };
-            due && self.with(index, context, |app, sessions| app.do_due(sessions, now)).unwrap_or(false)
-                || again
-        })
+            again |= context.with(background, |background, sessions| background.do_due(sessions, now));
+        }
+        if let Some(app) = self.app.as_mut().filter(|app| app.due().is_some_and(|at| at <= now)) {
+            again |= CallContext { core, blocks }.with(app, |app, sessions| app.do_due(sessions, now));
+        }
+        again
     }
 
-    /// Reports promoted bytes to the application that opened the session.
+    /// Reports promoted bytes to the owner of the session.
     pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
-        if let Some(App { app, .. }) = app {
+        if let Some(background) = self.background_of(session) {
+            background.promoted(session, bytes, took);
+        } else if let Some(app) = &mut self.app {
             app.promoted(session, bytes, took);
         }
     }
 
     /// Drops the requests to snapshots of a client that is gone. Returns their numbers.
     pub fn leave(&mut self, context: CallContext<'_>, client: u64) -> Vec<u64> {
-        let CallContext { core, blocks } = context;
-        let mut left = Vec::new();
-        for index in 0..self.apps.len() {
-            let context = CallContext { core: &mut *core, blocks: &mut *blocks };
-            let its = self.with(index, context, |app, sessions| app.leave(sessions, client));
-            left.extend(its.unwrap_or_default());
-        }
-        left
+        let leave = |app| context.with(app, |app: &mut A, sessions| app.leave(sessions, client));
+        self.app.as_mut().map(leave).unwrap_or_default()
     }
 
     /// Takes the answers to requests to snapshots.
     pub fn answers(&mut self) -> impl Iterator<Item = Answer> {
-        self.apps.iter_mut().flat_map(|app| std::iter::from_fn(|| app.app.answer()))
+        std::iter::from_fn(|| self.app.as_mut()?.answer())
     }
 
-    /// Reports the bytes moved to the application that opened the session.
+    /// Reports the bytes moved to the application, if the session is its own.
     pub fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
-        let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
-        if let Some(App { app, .. }) = app {
+        if self.background_of(session).is_none()
+            && let Some(app) = &mut self.app
+        {
             app.moved(session, bytes, when);
         }
     }
 
-    /// Lets an application make calls.
-    pub fn call<T: 'static, R>(
-        &mut self,
-        handle: AppHandle<T>,
-        context: CallContext<'_>,
-        call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
-    ) -> Option<R> {
-        self.with(handle.index, context, |app, sessions| {
-            let app: &mut dyn Any = app;
-            app.downcast_mut().map(|app| call(app, sessions))
-        })?
-    }
-
-    /// Delivers a record to the application that opened its session.
+    /// Delivers a record.
     pub fn done(&mut self, context: CallContext<'_>, record: &Record, bytes: &[u8], now: Instant) {
-        let Some(&index) = self.owners.get(&record.session) else { return };
-        self.with(index, context, |app, sessions| app.done(sessions, record, bytes, now));
+        if let Some(background) = self.background_of(record.session) {
+            context.with(background, |background, sessions| background.done(sessions, record, bytes, now));
+        } else if let Some(app) = &mut self.app {
+            context.with(app, |app, sessions| app.done(sessions, record, bytes, now));
+        }
     }
 
-    /// Returns whether an application holds a write, which can wait unless it is urgent. Asks all of them, so that all
-    /// can begin their preparations.
-    pub fn hold(
-        &mut self,
-        core: &mut RecordedCore,
-        blocks: &mut Blocks,
-        range: LbnRange,
-        urgent: bool,
-    ) -> bool {
-        (0..self.apps.len()).fold(false, |held, index| {
-            let context = CallContext { core: &mut *core, blocks: &mut *blocks };
-            let hold = |app: &mut dyn DiskApplication, sessions: &mut dyn Sessions| match urgent {
-                true => app.hold(sessions, range),
-                false => app.hold_later(sessions, range),
-            };
-            self.with(index, context, hold).unwrap_or(false) || held
+    /// Returns whether the application holds a write, which can wait unless it is urgent.
+    pub fn hold(&mut self, context: CallContext<'_>, range: LbnRange, urgent: bool) -> bool {
+        let Some(app) = &mut self.app else { return false };
+        context.with(app, |app, sessions| match urgent {
+            true => app.hold(sessions, range),
+            false => app.hold_later(sessions, range),
         })
     }
 
-    /// Returns whether a request may access a place, and the application that refuses.
-    pub fn fenced(&self, range: LbnRange) -> (Fence, Option<&dyn DiskApplication>) {
-        let mut fence = (Fence::Open, None);
-        for App { app, .. } in &self.apps {
-            match app.fenced(range) {
-                Fence::Closed => return (Fence::Closed, Some(&**app)),
-                Fence::Wait => fence = (Fence::Wait, None),
-                Fence::Open => {}
-            }
+    /// Returns whether a request may access a place.
+    pub fn fenced(&self, range: LbnRange) -> Fence {
+        self.app.as_ref().map_or(Fence::Open, |app| app.fenced(range))
+    }
+
+    /// Returns the owner of the fence, in words.
+    pub fn fence(&self) -> String {
+        self.app.as_ref().map(DiskHooks::fence).unwrap_or_default()
+    }
+
+    /// Returns whether the application waits until its fences are free of requests.
+    pub fn wants_clear(&self) -> bool {
+        self.app.as_ref().is_some_and(DiskHooks::wants_clear)
+    }
+
+    /// Reports to the application that its fences are free of requests.
+    pub fn clear(&mut self, context: CallContext<'_>) {
+        if let Some(app) = &mut self.app {
+            context.with(app, |app, sessions| app.clear(sessions));
         }
-        fence
     }
 
-    /// Returns the next application that waits until its fences are free of requests.
-    pub fn wants_clear(&self) -> Option<usize> {
-        self.apps.iter().position(|app| app.app.wants_clear())
+    /// Returns whether the application wants a flush, and none is in flight for it.
+    pub fn wants_flush(&mut self) -> bool {
+        let wants = !self.flushing && self.app.as_mut().is_some_and(DiskHooks::wants_flush);
+        self.flushing |= wants;
+        wants
     }
 
-    /// Reports to an application that its fences are free of requests.
-    pub fn clear(&mut self, index: usize, context: CallContext<'_>) {
-        self.with(index, context, |app, sessions| app.clear(sessions));
-    }
-
-    /// Returns the next application that wants a flush.
-    pub fn wants_flush(&mut self) -> Option<usize> {
-        let at = self.apps.iter_mut().position(|app| !app.flushing && app.app.wants_flush())?;
-        self.apps[at].flushing = true;
-        Some(at)
-    }
-
-    pub fn flushed(&mut self, index: usize, context: CallContext<'_>, result: Result<(), &Failure>) {
-        if let Some(app) = self.apps.get_mut(index) {
-            app.flushing = false;
+    pub fn flushed(&mut self, context: CallContext<'_>, result: Result<(), &Failure>) {
+        self.flushing = false;
+        if let Some(app) = &mut self.app {
+            context.with(app, |app, sessions| app.flushed(sessions, result));
         }
-        self.with(index, context, |app, sessions| app.flushed(sessions, result));
     }
 
     /// Fills `into` with the bytes given for the sectors of `range`, except those of `but`. Returns whether all were
@@ -450,31 +387,31 @@ fn forget_unwanted(call: SessionCall, blocks: &mut Blocks) {
 }
 
 /// The buffers of the core, filled by applications and kept for the commands. One is made for each poll.
-pub(super) struct AppBuffers<'a> {
-    apps: &'a mut Apps,
+pub(super) struct AppBuffers<'a, A> {
+    apps: &'a mut Apps<A>,
     sector: Bytes,
     fresh: bool,
 }
 
-impl<'a> AppBuffers<'a> {
-    pub fn new(apps: &'a mut Apps, sector: Bytes) -> Self {
+impl<'a, A> AppBuffers<'a, A> {
+    pub fn new(apps: &'a mut Apps<A>, sector: Bytes) -> Self {
         Self { apps, sector, fresh: true }
     }
 }
 
-impl Buffers for AppBuffers<'_> {
+impl<A: DiskHooks> Buffers for AppBuffers<'_, A> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Apps { apps, owners, given } = &mut *self.apps;
         // The core decides only when all earlier decisions were sent: buffers still here were given back.
         if std::mem::take(&mut self.fresh) {
-            given.clear();
+            self.apps.given.clear();
         }
-        let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
-        let Some(App { app, .. }) = app else { return false };
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
-        let has = app.buffer(wanted, &mut bytes);
+        let has = match self.apps.background_of(wanted.session) {
+            Some(background) => background.buffer(wanted, &mut bytes),
+            None => self.apps.app.as_mut().is_some_and(|app| app.buffer(wanted, &mut bytes)),
+        };
         if has {
-            given.push(wanted.range, bytes);
+            self.apps.given.push(wanted.range, bytes);
         }
         has
     }

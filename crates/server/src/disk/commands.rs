@@ -21,8 +21,8 @@ pub(super) enum CommandOrigin {
     Command(Command, Option<RequestSeq>),
     /// A foreground request that bypasses the core.
     Request(RequestSeq),
-    /// An application, by its place, wants its writes on the medium.
-    Flush(usize),
+    /// The application wants its writes on the medium.
+    Flush,
     /// The command was given up. The device may still carry it out.
     GivenUp,
 }
@@ -42,7 +42,7 @@ impl CommandOrigin {
     pub fn command(&self) -> Option<CommandId> {
         match self {
             Self::Command(command, _) => Some(command.id),
-            Self::Request(_) | Self::Flush(_) | Self::GivenUp => None,
+            Self::Request(_) | Self::Flush | Self::GivenUp => None,
         }
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Display for CommandOrigin {
                 write!(f, "{whose} {}", if command.op.is_write() { "write" } else { "read" })
             }
             Self::Request(_) => f.write_str("a flush or discard"),
-            Self::Flush(_) => f.write_str("a task's flush"),
+            Self::Flush => f.write_str("a task's flush"),
             Self::GivenUp => f.write_str("a command that was given up"),
         }
     }

@@ -13,7 +13,7 @@ mod status;
 mod timeouts;
 mod traffic;
 
-pub use apps::{AppHandle, DiskApplication, DiskHooks, Fence, Spare};
+pub use apps::{DiskHooks, Fence, NoApp, Spare};
 pub use background::{
     BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, SnapshotRequests,
 };
@@ -36,8 +36,8 @@ use readings::Readings;
 use requests::{RequestSeq, Requests, State};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Action, Application, Command, Config, IdleTimeError, Mimic, OutsideDrive, Record, Request, Sessions,
-    SubmitError, TrustWatch,
+    Action, Command, Config, IdleTimeError, Mimic, OutsideDrive, Record, Request, Sessions, SubmitError,
+    TrustWatch,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ pub enum AdoptError {
     Recorded,
 }
 
-/// A device with the core outside it, and applications on the core. It is a [`Device`] itself: a server of devices
+/// A device with the core outside it, and an application on the core. It is a [`Device`] itself: a server of devices
 /// serves it without noticing the background work.
 ///
 /// As with any device nothing happens between calls, and time is an argument: under a live server and in a test on
@@ -98,7 +98,7 @@ pub enum AdoptError {
 /// * If the device does not answer a command [in time](Self::set_timeout), the request that it was for fails;
 ///   background blocks are requested again. While the device may still carry out a write that was given up, no
 ///   overlapping command goes there: a late write cannot overwrite a newer one.
-/// * While an application has the disk for itself ([`DiskHooks::taken`]), writes and discards of the foreground fail.
+/// * While the application has the disk for itself ([`DiskHooks::taken`]), writes and discards of the foreground fail.
 /// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
 ///   without it.
 ///
@@ -128,16 +128,16 @@ pub enum AdoptError {
 /// let outside = OutsideConfig::beyond(overheads);
 /// let drive = Emulated::new(&profile, Default::default(), 1, file)?;
 /// let mut disk = Disk::new(drive, model, Config { outside, ..Config::default() })?;
-/// let sum = disk.host(Sum::default());
+/// disk.host(Sum::default());
 /// let range = LbnRange::new(Lbn::ZERO, Sectors::new(800));
-/// disk.call(sum, Instant::ZERO, |_, sessions| {
+/// disk.call(Instant::ZERO, |_, sessions| {
 ///     let session = sessions.open(Priority::default())?;
 ///     sessions.read(session, range, Sectors::new(8), Parameter::default())
 /// }).unwrap()?;
 ///
 /// // A client that reads here and there, on virtual time.
 /// let (mut now, mut reads) = (Instant::ZERO, 0);
-/// while !disk.app(sum).unwrap().done {
+/// while !disk.app().unwrap().done {
 ///     reads += 1;
 ///     let range = LbnRange::new(Lbn::new(reads * 1_237 % 3_500), Sectors::new(8));
 ///     disk.ask(now, reads, range, Ask::Read);
@@ -146,28 +146,25 @@ pub enum AdoptError {
 ///         disk.advance(now);
 ///     }
 /// }
-/// assert_eq!(disk.app(sum).unwrap().blocks, 100);
+/// assert_eq!(disk.app().unwrap().blocks, 100);
 /// # std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-pub struct Disk<D> {
+pub struct Disk<D, A = NoApp> {
     device: D,
     core: RecordedCore,
     sector: Bytes,
-    apps: Apps,
+    apps: Apps<A>,
     requests: Requests,
-    /// Writes that applications hold, in order of arrival.
+    /// Writes that the application holds, in order of arrival.
     held: Vec<RequestSeq>,
     /// Requests for which the core's pool has no room.
     queued: VecDeque<RequestSeq>,
     commands: Commands,
     readings: Readings,
     blocks: Blocks,
-    /// The application that has the background requests of clients, if the disk takes some.
-    background: Option<AppHandle<Background>>,
     answers: VecDeque<Answer>,
-    /// Whether the applications know that writes are in flight.
+    /// Whether the application knows that writes are in flight.
     changing: bool,
     counters: Counters,
     watch: TrustWatch,
@@ -179,7 +176,13 @@ pub struct Disk<D> {
     timeout: Duration,
 }
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A> std::fmt::Debug for Disk<D, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Disk").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Returns a core over a device that `model` describes.
     ///
     /// # Errors
@@ -205,7 +208,6 @@ impl<D: Device> Disk<D> {
             commands: Commands::default(),
             readings: Readings::default(),
             blocks: Blocks::new(sector),
-            background: None,
             answers: VecDeque::new(),
             changing: false,
             counters: Counters::new(),
@@ -239,36 +241,33 @@ impl<D: Device> Disk<D> {
     /// call they are foreground requests.
     pub fn take_background_requests(&mut self, terms: BackgroundTerms) {
         let capacity = self.core().drive().layout().capacity();
-        self.background = Some(self.apps.add(Background::new(
-            terms,
-            scheduler::Priority::default(),
-            self.sector,
-            capacity,
-        )));
+        let priority = scheduler::Priority::default();
+        self.apps.background = Some(Background::new(terms, priority, self.sector, capacity));
     }
 
-    /// Adds an application.
-    pub fn host<T: Application + DiskHooks + Send + 'static>(&mut self, app: T) -> AppHandle<T> {
-        self.apps.add(app)
+    /// Sets the application.
+    pub fn host(&mut self, app: A) {
+        self.apps.app = Some(app);
     }
 
-    /// Returns an application; `None` if the handle is of another disk.
-    pub fn app<T: Application + 'static>(&self, handle: AppHandle<T>) -> Option<&T> {
-        self.apps.get(handle)
+    /// Returns the application, if there is one.
+    pub fn app(&self) -> Option<&A> {
+        self.apps.app.as_ref()
     }
 
-    /// Lets an application make calls: it gets the records of the sessions that it opens. `None` if the handle is of
-    /// another disk.
-    pub fn call<T: Application + 'static, R>(
-        &mut self,
-        handle: AppHandle<T>,
-        now: Instant,
-        call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
-    ) -> Option<R> {
+    /// Lets the application make calls: it gets the records of the sessions that it opens. `None` if there is none.
+    pub fn call<R>(&mut self, now: Instant, call: impl FnOnce(&mut A, &mut dyn Sessions) -> R) -> Option<R> {
+        self.between_events(now, |disk| {
+            let context = CallContext { core: &mut disk.core, blocks: &mut disk.blocks };
+            disk.apps.app.as_mut().map(|app| context.with(app, call))
+        })
+    }
+
+    /// Runs a function that may make calls, and does the work that they cause.
+    fn between_events<R>(&mut self, now: Instant, run: impl FnOnce(&mut Self) -> R) -> R {
         self.device.advance(now);
         self.pump(now);
-        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-        let answer = self.apps.call(handle, context, call);
+        let answer = run(self);
         self.ask_again();
         self.hurry_writes_before_tasks();
         self.pump(now);
@@ -332,7 +331,7 @@ impl<D: Device> Disk<D> {
             parts_kept: self.blocks.len(),
             unanswered: self.commands.silent(),
         };
-        let background = self.background.and_then(|handle| self.apps.get(handle));
+        let background = self.apps.background.as_ref();
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
             background_requests: background.map(|background| background.status(self.core_time)),
@@ -357,16 +356,16 @@ impl<D: Device> Disk<D> {
                 self.act(action, now);
                 moved = true;
             }
-            while let Some(app) = self.apps.wants_flush() {
-                self.commands.push(now, CommandOrigin::Flush(app), nowhere(), Ask::Flush);
+            if self.apps.wants_flush() {
+                self.commands.push(now, CommandOrigin::Flush, nowhere(), Ask::Flush);
             }
             moved |= self.take_background_writes(now);
-            if let Some(app) = self.apps.wants_clear()
-                && !self.requests.begun().any(|range| self.apps.fenced(range).0 != Fence::Open)
+            if self.apps.wants_clear()
+                && !self.requests.begun().any(|range| self.apps.fenced(range) != Fence::Open)
                 && !self.background_is_fenced()
             {
                 let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-                self.apps.clear(app, context);
+                self.apps.clear(context);
                 self.ask_again();
                 moved = true;
             }
@@ -426,25 +425,24 @@ impl<D: Device> Disk<D> {
         let Some(request) = self.requests.get_mut(seq) else { return };
         match self.apps.fenced(request.range) {
             _ if matches!(request.ask, Ask::Flush) => {}
-            (Fence::Open, _) => {}
-            (Fence::Wait, _) => {
+            Fence::Open => {}
+            Fence::Wait => {
                 request.state = State::Held;
                 self.held.push(seq);
                 return;
             }
-            (Fence::Closed, who) => {
-                let why = who.map_or_else(String::new, |app| app.fence());
-                request.failure = Some(Failure::Taken(why));
+            Fence::Closed => {
+                request.failure = Some(Failure::Taken(self.apps.fence()));
                 return self.finish(seq, self.core_time);
             }
         }
-        let background = self.background.filter(|_| request.background);
-        let background = background.and_then(|place| self.apps.get_mut(place));
+        let background = self.apps.background.as_ref().filter(|_| request.background);
         let urgent = background.is_none_or(|background| background.is_hurried(seq));
-        if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range, urgent) {
+        let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
+        if request.changes() && self.apps.hold(context, request.range, urgent) {
             request.state = State::Held;
             self.held.push(seq);
-            if !urgent && let Some(background) = self.background.and_then(|place| self.apps.get_mut(place)) {
+            if !urgent && let Some(background) = &mut self.apps.background {
                 background.hold(seq, request, self.core_time);
                 self.hurry_if_awaited(seq);
             }

@@ -4,8 +4,8 @@
 //! at the device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device
 //! answered another command meanwhile.
 
-use super::Disk;
 use super::commands::CommandOrigin;
+use super::{Disk, DiskHooks};
 use device::{Ask, Device, Failure};
 use scheduler::CommandId;
 use std::fmt;
@@ -130,7 +130,7 @@ impl Readings {
     }
 }
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Says whether there are [readings](Self::read) to come.
     pub fn want_readings(&mut self, wanted: bool) {
         self.core.core.want_readings(wanted);

@@ -3,11 +3,11 @@
 use super::apps::CallContext;
 use super::background::Asked;
 use super::requests::RequestSeq;
-use super::{Disk, bytes_of};
+use super::{Disk, DiskHooks, bytes_of};
 use device::{Abilities, Answer, Ask, BackgroundRequest, Device, Ended, Failure, Run, Work};
 use units::{Bytes, Instant, LbnRange, Sectors};
 
-impl<D: Device> Device for Disk<D> {
+impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
     fn set_writers(&mut self, writers: usize) {
         self.apps.set_writers(writers);
     }
@@ -56,7 +56,7 @@ impl<D: Device> Device for Disk<D> {
             return self.pump(now);
         }
         let BackgroundRequest { id, client, range, ask, .. } = request;
-        if self.background.is_none() {
+        if self.apps.background.is_none() {
             return self.ask(now, id, range, ask);
         }
         self.device.advance(now);
@@ -91,14 +91,15 @@ impl<D: Device> Device for Disk<D> {
     }
 
     fn declare(&mut self, now: Instant, client: u64, range: LbnRange) {
-        let Some(place) = self.background else { return };
-        if self.refused(range, &Ask::Read).is_none() {
-            self.call(place, now, |background, sessions| background.declare(sessions, client, range, now));
+        if self.apps.background.is_some() && self.refused(range, &Ask::Read).is_none() {
+            self.between_events(now, |disk| {
+                disk.with_background(|background, sessions| background.declare(sessions, client, range, now))
+            });
         }
     }
 
     fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
-        let background = self.background.and_then(|place| self.apps.get(place));
+        let background = self.apps.background.as_ref();
         background.map(|background| background.in_memory(range)).unwrap_or_default()
     }
 
@@ -107,11 +108,10 @@ impl<D: Device> Device for Disk<D> {
         self.pump(now);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
         let mut left = self.apps.leave(context, client);
-        if let Some(place) = self.background {
-            let its = self.call(place, now, |background, sessions| background.leave(sessions, client));
-            left.extend(its.unwrap_or_default());
-        }
-        self.pump(now);
+        let its = self.between_events(now, |disk| {
+            disk.with_background(|background, sessions| background.leave(sessions, client))
+        });
+        left.extend(its.unwrap_or_default());
         left
     }
 
@@ -152,7 +152,7 @@ impl<D: Device> Device for Disk<D> {
     }
 }
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Begins a request that has been added, unless an older one has to be done first.
     fn added(&mut self, seq: RequestSeq) {
         if self.requests.are_changing() && !self.changing {

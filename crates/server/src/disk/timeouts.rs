@@ -2,7 +2,7 @@
 
 use super::apps::CallContext;
 use super::commands::CommandOrigin;
-use super::{Disk, nowhere};
+use super::{Disk, DiskHooks, nowhere};
 use device::{Device, Failure};
 use scheduler::Outcome;
 use tracing::{error, warn};
@@ -12,7 +12,7 @@ use units::{Duration, Instant, LbnRange};
 /// hard to read.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After it the request fails, or its
     /// background blocks are requested again; commands that overlap an unanswered write wait until the device has
     /// answered.
@@ -45,9 +45,9 @@ impl<D: Device> Disk<D> {
                     }
                     self.finish(seq, now);
                 }
-                CommandOrigin::Flush(app) => {
+                CommandOrigin::Flush => {
                     let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-                    self.apps.flushed(app, context, Err(&silent()));
+                    self.apps.flushed(context, Err(&silent()));
                 }
                 CommandOrigin::GivenUp => {}
             }

@@ -4,13 +4,13 @@ use super::apps::{CallContext, Spare};
 use super::blocks::within;
 use super::commands::{CommandOrigin, Sent, blamed};
 use super::requests::RequestSeq;
-use super::{Disk, bytes_of};
+use super::{Disk, DiskHooks, bytes_of};
 use device::{Answer, Ask, Device, Failure};
 use scheduler::{Command, Outcome, Purpose};
 use tracing::{error, info, warn};
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Queues a command of the core; a write gets its bytes.
     pub(super) fn command(&mut self, command: Command, now: Instant) {
         let seq = command.request.map(RequestId::get);
@@ -81,7 +81,7 @@ impl<D: Device> Disk<D> {
         self.readings.sees_answered(&origin);
         let purpose = match &origin {
             CommandOrigin::Command(command, _) => Some(command.purpose),
-            CommandOrigin::Request(_) | CommandOrigin::Flush(_) | CommandOrigin::GivenUp => None,
+            CommandOrigin::Request(_) | CommandOrigin::Flush | CommandOrigin::GivenUp => None,
         };
         self.counters.spent(&self.core.core, purpose, range, writes, since, answer.at);
         if writes && let Some(background) = self.background() {
@@ -103,10 +103,10 @@ impl<D: Device> Disk<D> {
                 }
                 self.finish(seq, now);
             }
-            CommandOrigin::Flush(app) => {
+            CommandOrigin::Flush => {
                 debug_assert!(range.is_empty());
                 let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-                self.apps.flushed(app, context, answer.result.as_ref().map(|_| ()));
+                self.apps.flushed(context, answer.result.as_ref().map(|_| ()));
             }
             CommandOrigin::GivenUp => {
                 let landed = written.filter(|_| answer.result.is_ok());
@@ -186,7 +186,7 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    /// Reports to each application the bytes of its blocks that a command has moved, unless they were promoted to
+    /// Reports to the application the bytes of its blocks that a command has moved, unless they were promoted to
     /// foreground work.
     fn moved(&mut self, command: &Command, seq: Option<RequestSeq>) {
         let when = match command.purpose {

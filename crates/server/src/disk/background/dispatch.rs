@@ -4,41 +4,38 @@ use super::{Asked, Background, Write, Written};
 use crate::disk::apps::CallContext;
 use crate::disk::commands::CommandOrigin;
 use crate::disk::requests::{Awaited, RequestSeq};
-use crate::disk::{Disk, Fence};
+use crate::disk::{Disk, DiskHooks, Fence};
 use device::{Answer, Ask, BackgroundRequest, Device, Failure};
 use scheduler::Sessions;
 use units::{Instant, LbnRange};
 
-impl<D: Device> Disk<D> {
+impl<D: Device, A: DiskHooks> Disk<D, A> {
     pub(in crate::disk) fn background(&mut self) -> Option<&mut Background> {
-        self.apps.get_mut(self.background?)
+        self.apps.background.as_mut()
     }
 
-    /// Lets the application of the background requests make calls, if there is one.
-    fn with_background<R>(
+    /// Lets the background requests make calls, if the disk takes some.
+    pub(in crate::disk) fn with_background<R>(
         &mut self,
         call: impl FnOnce(&mut Background, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-        self.apps.call(self.background?, context, call)
+        self.apps.background.as_mut().map(|background| context.with(background, call))
     }
 
     /// Registers a read unless it has to wait for blocks that are moving, or is refused there.
     pub(in crate::disk) fn begin_in_background(&mut self, id: u64, asked: Asked) {
         let now = self.core_time;
         match self.apps.fenced(asked.range) {
-            (Fence::Open, _) => {
+            Fence::Open => {
                 self.with_background(|background, sessions| background.read(sessions, id, asked, now));
             }
-            (Fence::Wait, _) => {
+            Fence::Wait => {
                 if let Some(background) = self.background() {
                     background.wait(id, asked);
                 }
             }
-            (Fence::Closed, app) => {
-                let why = app.map_or_else(String::new, |app| app.fence());
-                self.refuse_in_background(id, Failure::Taken(why));
-            }
+            Fence::Closed => self.refuse_in_background(id, Failure::Taken(self.apps.fence())),
         }
     }
 
@@ -104,7 +101,7 @@ impl<D: Device> Disk<D> {
         if all.size_hint().1 == Some(0) {
             return;
         }
-        let waits = |range: LbnRange| self.apps.fenced(range).0 != Fence::Open;
+        let waits = |range: LbnRange| self.apps.fenced(range) != Fence::Open;
         let taken = self.apps.taken().is_some();
         let awaited: Vec<Awaited> = all.filter(|awaited| taken || waits(awaited.part)).collect();
         self.hurry_writes(&awaited);
@@ -130,9 +127,9 @@ impl<D: Device> Disk<D> {
     /// Returns whether a background request is at work within a fence; then it becomes foreground work, because an
     /// application waits for its end.
     pub(in crate::disk) fn background_is_fenced(&mut self) -> bool {
-        let Some(background) = self.background.and_then(|place| self.apps.get(place)) else { return false };
+        let Some(background) = &self.apps.background else { return false };
         let fenced: Vec<_> =
-            background.begun().filter(|range| self.apps.fenced(*range).0 != Fence::Open).collect();
+            background.begun().filter(|range| self.apps.fenced(*range) != Fence::Open).collect();
         if !fenced.is_empty() {
             let now = self.core_time;
             self.with_background(|background, sessions| {
@@ -153,14 +150,14 @@ impl<D: Device> Disk<D> {
         due
     }
 
-    /// Hands a request to the application that has its snapshot.
+    /// Hands a request to the application, which has the snapshots.
     pub(in crate::disk) fn ask_snapshot(&mut self, request: &BackgroundRequest) {
         let refused = match request.ask {
             Ask::Flush => None,
             _ => self.refused(request.range, &Ask::Read),
         };
         let refused = refused.or_else(|| match self.apps.fenced(request.range) {
-            (Fence::Closed, app) => Some(Failure::Taken(app.map_or_else(String::new, |app| app.fence()))),
+            Fence::Closed => Some(Failure::Taken(self.apps.fence())),
             _ => None,
         });
         let refused = refused.or_else(|| {

@@ -125,7 +125,7 @@ pub(crate) struct Asked {
     pub arrived: Instant,
 }
 
-/// The background requests of a disk, as one of its applications.
+/// The background requests of a disk: an application beside that of the disk.
 #[derive(Debug)]
 pub(crate) struct Background {
     sector: Bytes,
@@ -160,7 +160,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Returns the application of a disk with this number of sectors of this size.
+    /// Returns the background requests of a disk with this number of sectors of this size.
     pub fn new(terms: BackgroundTerms, priority: Priority, sector: Bytes, capacity: Sectors) -> Self {
         let block = Sectors::new((BLOCK_BYTES / sector.get().max(1)).max(1));
         Self {
@@ -295,6 +295,11 @@ impl Background {
             self.write_times.note(now.saturating_since(request.arrived));
             self.written_bytes += request.range.len().bytes(self.sector).get();
         }
+    }
+
+    /// Returns whether a session is one of its own.
+    pub fn owns(&self, session: SessionId) -> bool {
+        [self.session, self.writer, self.memory.session()].contains(&Some(session))
     }
 
     /// Returns whether a request here has changed the disk, or may have.
@@ -577,18 +582,4 @@ pub(crate) fn copy(
         into.copy_from_slice(bytes);
         shared.len()
     })
-}
-
-impl super::DiskHooks for Background {
-    fn due(&self) -> Option<Instant> {
-        Background::due(self)
-    }
-
-    fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
-        Background::do_due(self, sessions, now)
-    }
-
-    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        Background::promoted(self, session, bytes, took);
-    }
 }

@@ -6,8 +6,8 @@ use model::DriveModel;
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
 use server::control::{Control, ControlConfig, Roles};
 use server::files::Places;
-use server::manager::ManagerConfig;
 use server::manager::spec::DiskFacts;
+use server::manager::{ManagerConfig, TaskManager};
 use server::runtime::{Runtime, RuntimeBuilder};
 use server::{Address, Disk, ExportConfig, Exporter, Limits, Listener, Stop};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Daemon {
     control: Option<Control>,
     runtime: Option<Runtime>,
     stop: Stop,
-    thread: Option<JoinHandle<Disk<Emulated>>>,
+    thread: Option<JoinHandle<Disk<Emulated, TaskManager>>>,
 }
 
 /// Starts a daemon; the error says why tests are impossible here: a kernel without io_uring.

@@ -5,7 +5,7 @@ use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use proptest::prelude::*;
 use scheduler::{Application, Config, IdleTime, Record, Sessions};
-use server::{BackgroundTerms, Disk, DiskHooks, Floor};
+use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -251,6 +251,11 @@ proptest! {
 
 /// Returns a disk whose background has no time at all: it uses no idle time, and there is no foreground.
 fn without_time(floor: Option<Floor>) -> Disk<Emulated> {
+    without_time_beside(floor)
+}
+
+/// Returns the same disk for an application.
+fn without_time_beside<A: DiskHooks>(floor: Option<Floor>) -> Disk<Emulated, A> {
     let profile = Profile::from_toml(super::PROFILE, "small.toml").unwrap();
     let (model, config) = core("sptf", 1);
     let drive = Emulated::new(&profile, Default::default(), 1, nameless()).unwrap();
@@ -260,7 +265,7 @@ fn without_time(floor: Option<Floor>) -> Disk<Emulated> {
 }
 
 /// Runs until this instant; returns the answers' numbers and times.
-fn run(disk: &mut Disk<Emulated>, until: Instant) -> Vec<(u64, Instant)> {
+fn run<A: DiskHooks>(disk: &mut Disk<Emulated, A>, until: Instant) -> Vec<(u64, Instant)> {
     let mut answers = Vec::new();
     while let Some(at) = disk.next_event().filter(|at| *at <= until) {
         disk.advance(at);
@@ -434,9 +439,9 @@ impl DiskHooks for Copier {
 #[test]
 fn the_copy_under_a_background_write_is_urgent_only_when_the_write_is() {
     for floor in [Some(Floor::Within(Duration::from_secs(2))), None] {
-        let mut disk = without_time(floor);
+        let mut disk = without_time_beside(floor);
         let copier = Copier::default();
-        let app = disk.host(copier.clone());
+        disk.host(copier.clone());
         let urgent = || copier.0.lock().unwrap().urgent > 0;
         disk.ask_in_background(Instant::ZERO, write(1, range(0, 64), 7));
         disk.ask_in_background(Instant::ZERO, write(2, range(32, 64), 7));
@@ -449,7 +454,7 @@ fn the_copy_under_a_background_write_is_urgent_only_when_the_write_is() {
         assert_eq!(run(&mut disk, second(3)), []);
         assert!(urgent());
         copier.0.lock().unwrap().made = true;
-        disk.call(app, second(3), |_, _| ()).unwrap();
+        disk.call(second(3), |_, _| ()).unwrap();
         let answers = ids(&run(&mut disk, second(4)));
         match floor {
             Some(_) => assert_eq!(answers, [1, 2], "the floor is kept for both"),
@@ -482,17 +487,17 @@ impl DiskHooks for Timed {
 
 #[test]
 fn an_application_works_at_the_instant_at_which_it_is_due() {
-    let mut disk = without_time(None);
-    let app = disk.host(Timed { at: Some(second(5)), done: Vec::new() });
+    let mut disk = without_time_beside(None);
+    disk.host(Timed { at: Some(second(5)), done: Vec::new() });
     assert_eq!(disk.next_event(), Some(second(5)));
     run(&mut disk, second(60));
-    assert_eq!(disk.app(app).unwrap().done, [second(5)]);
+    assert_eq!(disk.app().unwrap().done, [second(5)]);
 }
 
 /// A flush covers the background writes that were acknowledged; one that never wrote has nothing to flush.
 #[test]
 fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
-    let (mut disk, truth) = disk("sptf", 1);
+    let (mut disk, truth) = disk::<NoApp>("sptf", 1);
     disk.take_background_requests(BackgroundTerms::default());
     let flush = |id| BackgroundRequest { id, client: 1, range: range(0, 0), ask: Ask::Flush, snapshot: None };
     let mut now = Instant::ZERO;
@@ -520,7 +525,7 @@ fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
 
 #[test]
 fn idle_time_answers_requests_without_any_floor_and_nothing_is_promoted() {
-    let (mut disk, _) = disk("sptf", 1);
+    let (mut disk, _) = disk::<NoApp>("sptf", 1);
     let floor = Some(Floor::Within(Duration::from_secs(60)));
     disk.take_background_requests(BackgroundTerms { floor, ..BackgroundTerms::default() });
     disk.ask_in_background(Instant::ZERO, read(1, 1, range(0, CAPACITY)));
@@ -550,7 +555,7 @@ fn requests_of_a_client_that_is_gone_are_dropped_with_their_blocks() {
 
 #[test]
 fn a_bad_sector_fails_the_read_that_has_it_and_no_other() {
-    let (mut disk, truth) = disk("sptf", 1);
+    let (mut disk, truth) = disk::<NoApp>("sptf", 1);
     disk.take_background_requests(BackgroundTerms::default());
     truth.get().bad.insert(700);
     disk.ask_in_background(Instant::ZERO, read(1, 1, range(640, 256)));
@@ -731,11 +736,11 @@ fn a_background_read_waits_at_a_fence_and_is_refused_at_a_closed_one() {
     let (mut disk, _) = disk("sptf", 1);
     disk.take_background_requests(BackgroundTerms::default());
     let state = Arc::new(AtomicU8::new(1));
-    let app = disk.host(Fenced(Arc::clone(&state)));
+    disk.host(Fenced(Arc::clone(&state)));
     disk.ask_in_background(Instant::ZERO, read(1, 1, range(90, 64)));
     disk.ask_in_background(Instant::ZERO, read(2, 1, range(200, 64)));
     let mut now = Instant::ZERO;
-    let mut until = |disk: &mut Disk<Spy>, seconds: u64| {
+    let mut until = |disk: &mut Disk<Spy, Fenced>, seconds: u64| {
         let mut answers = Vec::new();
         while let Some(at) = disk.next_event().filter(|at| *at <= second(seconds)) {
             now = now.max(at);
@@ -748,7 +753,7 @@ fn a_background_read_waits_at_a_fence_and_is_refused_at_a_closed_one() {
     };
     assert_eq!(until(&mut disk, 10), [(2, true)]);
     state.store(0, Ordering::Relaxed);
-    disk.call(app, second(10), |_, _| ());
+    disk.call(second(10), |_, _| ());
     assert_eq!(until(&mut disk, 20), [(1, true)]);
     state.store(2, Ordering::Relaxed);
     disk.ask_in_background(second(20), read(3, 1, range(90, 64)));

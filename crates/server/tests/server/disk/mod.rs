@@ -17,7 +17,7 @@ use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile};
 use proptest::prelude::*;
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
-use server::{AppHandle, Disk};
+use server::{Disk, DiskHooks};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -50,12 +50,12 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
 }
 
 /// Returns a disk over a drive that reorders, and the true content.
-fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
+fn disk<A: DiskHooks>(policy: &str, seed: u64) -> (Disk<Spy, A>, Shared) {
     disk_with(policy, seed, Some(IdleTime::default()))
 }
 
 /// Returns the same, whose background has this idle time.
-fn disk_with(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy>, Shared) {
+fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy, A>, Shared) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
@@ -127,9 +127,8 @@ enum Asked {
 }
 
 struct World {
-    disk: Disk<Spy>,
+    disk: Disk<Spy, Tester>,
     truth: Shared,
-    app: AppHandle<Tester>,
     now: Instant,
     asked: BTreeMap<u64, Asked>,
     /// The last write to each sector, by arrival.
@@ -144,10 +143,10 @@ impl World {
     fn new(policy: &str, seed: u64) -> Self {
         let (mut disk, truth) = disk(policy, seed);
         let recording = recording::record(&mut disk, policy, seed);
-        let app = disk.host(Tester::new(&truth, seed));
+        disk.host(Tester::new(&truth, seed));
         let latest = vec![(0, 0); disk.size().get() as usize / spy::SECTOR];
         let (asked, unknown) = (BTreeMap::new(), BTreeSet::new());
-        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0, recording }
+        Self { disk, truth, now: Instant::ZERO, asked, latest, unknown, answers: 0, recording }
     }
 
     fn lbns(range: LbnRange) -> std::ops::Range<usize> {
@@ -200,7 +199,7 @@ impl World {
     }
 
     fn call<R>(&mut self, call: impl FnOnce(&mut Tester, &mut dyn scheduler::Sessions) -> R) -> R {
-        self.disk.call(self.app, self.now, call).unwrap()
+        self.disk.call(self.now, call).unwrap()
     }
 
     fn run_until(&mut self, until: Instant) {
@@ -259,7 +258,7 @@ impl World {
     fn finish(&mut self) {
         let mut left = 400_000;
         loop {
-            let to_come = self.disk.call(self.app, self.now, |app, sessions| app.to_come(sessions)).unwrap();
+            let to_come = self.disk.call(self.now, |app, sessions| app.to_come(sessions)).unwrap();
             self.take();
             if self.asked.is_empty() && to_come == 0 {
                 break;
@@ -279,7 +278,7 @@ impl World {
         for (lbn, (found, expected)) in truth.sectors.iter().zip(&self.latest).enumerate() {
             self.check(lbn, *found, *expected);
         }
-        let app = self.disk.app(self.app).unwrap();
+        let app = self.disk.app().unwrap();
         for (id, task) in &app.tasks {
             let aborted = app.aborted.contains(id);
             let once = task.delivered.iter().all(|n| *n == 1);

@@ -15,7 +15,7 @@ use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// A scan that counts its blocks.
 #[derive(Default)]
-struct Scan {
+pub struct Scan {
     blocks: u64,
 }
 
@@ -118,13 +118,13 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     let overheads = Overheads::of(found.profile.firmware.as_ref().unwrap(), &model, true);
     let place = OutsideConfig::beyond(overheads).serving();
     let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
-    let scan = serving.disk.host(Scan::default());
+    serving.disk.host(Scan::default());
     let all = LbnRange::new(Lbn::ZERO, Device::capacity(&serving));
     let call = |_: &mut Scan, sessions: &mut dyn Sessions| {
         let session = sessions.open(Priority::default()).unwrap();
         sessions.read(session, all, Sectors::new(16), Parameter::default()).unwrap();
     };
-    serving.disk.call(scan, serving.now, call).unwrap();
+    serving.disk.call(serving.now, call).unwrap();
     serving.disk.adopt(serving.now, model, config).unwrap();
     let (adopted, latest) = (serving.ids, serving.ids + 10_000);
     serving.mean_ns = 1e9 / 60.0;
@@ -148,7 +148,7 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     );
     assert!(serving.disk.core().drive().is_known());
     assert!(status.gaps.used >= gaps, "{:?}", status.gaps);
-    assert!(serving.disk.app(scan).unwrap().blocks >= gaps);
+    assert!(serving.disk.app().unwrap().blocks >= gaps);
     (hours, slower)
 }
 

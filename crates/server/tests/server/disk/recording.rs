@@ -1,7 +1,7 @@
 //! The recording of a disk's core, and its replay.
 
 use scheduler::OutsideDrive;
-use server::{Disk, FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed};
+use server::{Disk, DiskHooks, FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ impl Write for Memory {
 }
 
 /// Records a new disk.
-pub fn record(disk: &mut Disk<Spy>, policy: &str, seed: u64) -> Memory {
+pub fn record<A: DiskHooks>(disk: &mut Disk<Spy, A>, policy: &str, seed: u64) -> Memory {
     let memory = Memory::default();
     let setup = serde_json::json!({ "policy": policy, "seed": seed });
     disk.record(Recorder::new(memory.clone(), &setup).unwrap());

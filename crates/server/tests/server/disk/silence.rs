@@ -4,7 +4,7 @@ use super::{PROFILE, core, nameless, range, recording, spy};
 use device::{Ask, Device, Emulated, Failure, Faults, Faulty};
 use model::Profile;
 use scheduler::{Application, Parameter, Priority, Record, Sessions, Wanted};
-use server::{AppHandle, Disk, DiskHooks, Recorder, TIMEOUT};
+use server::{Disk, DiskHooks, Recorder, TIMEOUT};
 use spy::{SECTOR, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Duration, Instant, LbnRange, Op, Sectors};
@@ -48,8 +48,7 @@ impl Application for Blocks {
 }
 
 struct World {
-    disk: Disk<Faulty<Emulated>>,
-    app: AppHandle<Blocks>,
+    disk: Disk<Faulty<Emulated>, Blocks>,
     recording: recording::Memory,
     now: Instant,
     next: u64,
@@ -66,12 +65,12 @@ impl World {
         let recording = recording::Memory::default();
         let setup = serde_json::json!({ "policy": "sptf", "seed": faults.seed });
         disk.record(Recorder::new(recording.clone(), &setup).unwrap());
-        let app = disk.host(Blocks::default());
-        Self { disk, app, recording, now: Instant::ZERO, next: 0, answers: BTreeMap::new() }
+        disk.host(Blocks::default());
+        Self { disk, recording, now: Instant::ZERO, next: 0, answers: BTreeMap::new() }
     }
 
     fn start(&mut self, op: Op, all: LbnRange) {
-        self.disk.call(self.app, self.now, |app, sessions| app.start(sessions, op, all)).unwrap();
+        self.disk.call(self.now, |app, sessions| app.start(sessions, op, all)).unwrap();
     }
 
     fn ask(&mut self, range: LbnRange, ask: Ask) -> u64 {
@@ -110,7 +109,7 @@ impl World {
     }
 
     fn background(&self) -> &Blocks {
-        self.disk.app(self.app).unwrap()
+        self.disk.app().unwrap()
     }
 
     /// Checks that a replay makes the same decisions.

@@ -45,9 +45,9 @@ impl DiskHooks for Snapshot {
 #[test]
 fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
     let (mut disk, truth) = disk("sptf", 3);
-    let app = disk.host(Snapshot::default());
+    disk.host(Snapshot::default());
     let (mut now, mut id, mut answers) = (Instant::ZERO, 0, 0);
-    let mut write = |disk: &mut server::Disk<spy::Spy>, now: &mut Instant, at: u64, len: u64| {
+    let mut write = |disk: &mut server::Disk<spy::Spy, Snapshot>, now: &mut Instant, at: u64, len: u64| {
         id += 1;
         let bytes = stamped(id).repeat(len as usize);
         disk.ask(*now, id, range(at, len), Ask::Write { bytes, through: false });
@@ -67,16 +67,16 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
         while disk.poll(now).is_some() {}
     }
     let before = truth.get().sectors[..1_600].to_vec();
-    disk.call(app, now, |app, sessions| app.start(sessions, range(0, 1_600))).unwrap();
+    disk.call(now, |app, sessions| app.start(sessions, range(0, 1_600))).unwrap();
     for i in 0..400u64 {
         write(&mut disk, &mut now, i * 677 % 1_580, 1 + i % 20);
     }
-    while !disk.app(app).unwrap().done {
+    while !disk.app().unwrap().done {
         now = now.max(disk.next_event().unwrap());
         disk.advance(now);
         while disk.poll(now).is_some() {}
     }
-    let snapshot: Vec<u64> = disk.app(app).unwrap().blocks.values().flatten().copied().collect();
+    let snapshot: Vec<u64> = disk.app().unwrap().blocks.values().flatten().copied().collect();
     assert!(snapshot == before);
     assert!(truth.get().sectors[..1_600] != before, "it was written to");
 }

@@ -25,6 +25,7 @@ mod lottery;
 mod planner;
 pub mod policy;
 mod predictor;
+mod session_owners;
 mod sessions;
 mod task;
 mod task_index;
@@ -45,6 +46,7 @@ pub use idle::{Harm, IdleTime, IdleTimeError};
 pub use model;
 pub use planner::{Detour, Gap, Neighbour, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
+pub use session_owners::{OwnerCalls, SessionOwners};
 pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, PriorityError, Record,
     SessionCall, SessionError, Sessions, Wanted,

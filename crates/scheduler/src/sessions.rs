@@ -4,7 +4,6 @@
 //! which waits for a disk. The implementation behind them may be the scheduler's core in a simulation, a daemon's client, or
 //! a naive model in a test.
 
-use alloc::collections::BTreeMap;
 use thiserror::Error;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
@@ -202,33 +201,6 @@ pub enum SessionCall {
         /// The session.
         session: SessionId,
     },
-}
-
-impl SessionCall {
-    /// Keeps a host's table of who has opened each session: by a call with its answer, a new session is `owner`'s, and a closed one
-    /// leaves the table.
-    ///
-    /// ```
-    /// use freeblock_scheduler::{Priority, SessionCall};
-    /// let mut owners = std::collections::BTreeMap::new();
-    /// SessionCall::Open { priority: Priority::default() }.note_owner(Ok(7), "scrub", &mut owners);
-    /// assert!(owners.values().eq(&["scrub"]));
-    /// let session = *owners.keys().next().unwrap();
-    /// SessionCall::Close { session }.note_owner(Ok(0), "scrub", &mut owners);
-    /// assert!(owners.is_empty());
-    /// ```
-    pub fn note_owner<O>(
-        self,
-        answer: Result<u64, SessionError>,
-        owner: O,
-        owners: &mut BTreeMap<SessionId, O>,
-    ) {
-        match (self, answer) {
-            (Self::Open { .. }, Ok(number)) => drop(owners.insert(SessionId::new(number), owner)),
-            (Self::Close { session }, Ok(_)) => drop(owners.remove(&session)),
-            _ => {}
-        }
-    }
 }
 
 /// The calls of an application. A refused call changes nothing.

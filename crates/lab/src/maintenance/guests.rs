@@ -6,11 +6,10 @@ use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
 use lab_apps::cache::Cache;
 use lab_apps::miner::Miner;
-use scheduler::{Application, Buffers, Core, Record, Sessions, Wanted, Watched};
+use scheduler::{Application, Buffers, Core, Record, SessionOwners, Sessions, Wanted};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Bytes, Instant, Lbn, SessionId};
+use units::{Bytes, Instant, Lbn};
 
 /// An image that is counted and not kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +68,7 @@ pub(crate) struct ApplicationTally {
 #[derive(Default)]
 pub(super) struct Guests {
     list: Vec<(Guest, ApplicationTally)>,
-    owners: BTreeMap<SessionId, usize>,
+    owners: SessionOwners<usize>,
 }
 
 impl Guests {
@@ -80,8 +79,7 @@ impl Guests {
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
-        let guest =
-            start(&mut Watched::new(core, |call, answer| call.note_owner(answer, owner, &mut self.owners)))?;
+        let guest = start(&mut self.owners.calls_of(owner, core))?;
         self.list.push((guest, ApplicationTally::default()));
         Ok(GuestId(owner))
     }
@@ -102,10 +100,7 @@ impl Guests {
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(
-            guest,
-            &mut Watched::new(core, |call, answer| call.note_owner(answer, id.0, &mut self.owners)),
-        ))
+        Some(call(guest, &mut self.owners.calls_of(id.0, core)))
     }
 
     /// Passes a record to its owner.
@@ -118,13 +113,13 @@ impl Guests {
         with_foreground: bool,
         now: Instant,
     ) {
-        let Some(&owner) = self.owners.get(&record.session) else { return };
+        let Some(owner) = self.owners.owner(record.session) else { return };
         let Some((guest, tally)) = self.list.get_mut(owner) else { return };
         tally.bytes += size.get();
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
         tally.passes += u64::from(tally.end != Some(record.range.start()));
         tally.end = Some(record.range.end());
-        let mut calls = Watched::new(core, |call, answer| call.note_owner(answer, owner, &mut self.owners));
+        let mut calls = self.owners.calls_of(owner, core);
         match guest {
             // The delivery reports damaged pages; pages of zeros are damaged, which does not matter here.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
@@ -150,7 +145,7 @@ pub(super) struct Asker<'a> {
 
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Some(&owner) = self.guests.owners.get(&wanted.session) else { return false };
+        let Some(owner) = self.guests.owners.owner(wanted.session) else { return false };
         let Some((guest, _)) = self.guests.list.get_mut(owner) else { return false };
         // A cache has no contents here.
         let bytes =

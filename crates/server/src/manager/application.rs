@@ -1,6 +1,6 @@
 //! The task manager as the application of its disk.
 
-use super::routes::Owner;
+use super::owner::Owner;
 use super::{MOST_LIVE, TaskManager};
 use crate::disk::{Fence, SnapshotRequests, Spare};
 use crate::tasks::priority_reader::Copying;
@@ -38,7 +38,7 @@ impl crate::DiskHooks for TaskManager {
     }
 
     fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
-        if let Some(Owner::Task(id)) = self.routes.owner(session)
+        if let Some(Owner::Task(id)) = self.owners.owner(session)
             && let Some(live) = self.live.get_mut(&id)
         {
             match when {
@@ -85,7 +85,7 @@ impl crate::DiskHooks for TaskManager {
     }
 
     fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        if let Some(Owner::Task(id)) = self.routes.owner(session)
+        if let Some(Owner::Task(id)) = self.owners.owner(session)
             && let Some(live) = self.live.get_mut(&id)
         {
             live.job.promoted(session, bytes, took);
@@ -141,7 +141,7 @@ impl crate::DiskHooks for TaskManager {
 impl Application for TaskManager {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         self.now = self.now.max(now);
-        let owner = self.routes.owner(done.session);
+        let owner = self.owners.owner(done.session);
         if let Some(owner) = owner.filter(|_| done.op == Op::Write) {
             self.took(owner, done.range);
         }
@@ -155,8 +155,8 @@ impl Application for TaskManager {
             }
             Some(Owner::Client(id)) => {
                 if let Some(client) = self.client_sessions.get_mut(&id) {
-                    let mut routed = self.routes.of(Owner::Client(id), sessions);
-                    client.done(&mut routed, done, bytes);
+                    let mut calls = self.owners.calls_of(Owner::Client(id), sessions);
+                    client.done(&mut calls, done, bytes);
                 }
             }
             None => {}
@@ -165,7 +165,7 @@ impl Application for TaskManager {
     }
 
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
-        let owner = self.routes.owner(wanted.session);
+        let owner = self.owners.owner(wanted.session);
         if self.live.values().any(|live| live.job.needs(wanted.range)) {
             // One entry is enough: the core asks again.
             if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {

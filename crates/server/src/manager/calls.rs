@@ -1,7 +1,7 @@
 //! The calls of operators.
 
 use super::live::PermitState;
-use super::routes::Owner;
+use super::owner::Owner;
 use super::spec::{self, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
@@ -154,7 +154,7 @@ impl TaskManager {
         let known = spec::check_priority(priority)?;
         self.not_over(id)?;
         let seq = self.note(Event::Priority { id, priority });
-        for session in self.routes.sessions_of(Owner::Task(id)) {
+        for session in self.owners.sessions_of(Owner::Task(id)) {
             // The session may have been closed at this very moment.
             let _ = sessions.set_priority(session, known);
         }

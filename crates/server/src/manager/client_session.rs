@@ -4,7 +4,7 @@
 //! client that fetches slowly delays only itself. The bytes to write are requested block by block.
 
 use super::application::FENCED;
-use super::routes::Owner;
+use super::owner::Owner;
 use super::{ManagerError, TaskManager, spec};
 use crate::disk::Fence;
 use apps::records::{Got, Limits, Records, RecordsError, Timeout};
@@ -337,10 +337,9 @@ impl TaskManager {
     ) -> Result<u64, ManagerError> {
         let priority = spec::check_priority(priority)?;
         let id = self.next_client_session;
-        let mut routed = self.routes.of(Owner::Client(id), sessions);
-        let client =
-            ClientSession::open(&mut routed, priority, self.config.disk.sector_bytes, self.now, wake)
-                .map_err(|error| ManagerError::Busy(error.to_string()))?;
+        let mut calls = self.owners.calls_of(Owner::Client(id), sessions);
+        let client = ClientSession::open(&mut calls, priority, self.config.disk.sector_bytes, self.now, wake)
+            .map_err(|error| ManagerError::Busy(error.to_string()))?;
         self.next_client_session += 1;
         self.client_sessions.insert(id, client);
         Ok(id)
@@ -357,19 +356,19 @@ impl TaskManager {
             return Some(Event::Refused { call: *call, text: FENCED.into() });
         }
         let client = self.client_sessions.get_mut(&id)?;
-        let mut routed = self.routes.of(Owner::Client(id), sessions);
-        client.call(&mut routed, call)
+        let mut calls = self.owners.calls_of(Owner::Client(id), sessions);
+        client.call(&mut calls, call)
     }
 
     /// Returns the events to send to a client program, of about `most` bytes.
     pub fn client_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Event> {
-        let mut routed = self.routes.of(Owner::Client(id), sessions);
-        self.client_sessions.get_mut(&id).map_or_else(Vec::new, |client| client.fetch(&mut routed, most))
+        let mut calls = self.owners.calls_of(Owner::Client(id), sessions);
+        self.client_sessions.get_mut(&id).map_or_else(Vec::new, |client| client.fetch(&mut calls, most))
     }
 
     /// Changes the priority of a client program's sessions.
     pub(crate) fn set_client_priority(&mut self, sessions: &mut dyn Sessions, id: u64, priority: Priority) {
-        for session in self.routes.sessions_of(Owner::Client(id)) {
+        for session in self.owners.sessions_of(Owner::Client(id)) {
             // The session may have been closed at this very moment.
             let _ = sessions.set_priority(session, priority);
         }
@@ -378,8 +377,8 @@ impl TaskManager {
     /// Closes the sessions of a client program that is gone.
     pub fn close_client_session(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(client) = self.client_sessions.remove(&id) {
-            let mut routed = self.routes.of(Owner::Client(id), sessions);
-            client.close(&mut routed);
+            let mut calls = self.owners.calls_of(Owner::Client(id), sessions);
+            client.close(&mut calls);
             self.gone(Owner::Client(id));
         }
     }

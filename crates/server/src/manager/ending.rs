@@ -2,7 +2,7 @@
 //! writes that they blocked stay blocked, and the files that they need to go on stay.
 
 use super::file_request::{FileOp, FileQueue, FileRequest};
-use super::routes::Owner;
+use super::owner::Owner;
 use super::spec::What;
 use super::table::{Event, TaskState};
 use super::{FILE_TIMEOUT, MOST_LIVE, TaskManager, Waiter};
@@ -71,7 +71,7 @@ impl TaskManager {
         self.memory.remove(&id);
         self.hushing.retain(|other| *other != id);
         self.creating.retain(|(_, other)| *other != id);
-        self.routes.forget(Owner::Task(id));
+        self.owners.forget(Owner::Task(id));
         let seq = self.state(id, state, reason);
         if state == TaskState::Done
             && what.as_ref().is_some_and(What::takes_all)

@@ -3,8 +3,8 @@
 use super::TaskManager;
 use super::bad::LoggedBadSectors;
 use super::budget::Reservation;
+use super::owner::Owner;
 use super::pace::Pace;
-use super::routes::Owner;
 use super::spec::{self, Checksums, What};
 use super::table::TaskState;
 use crate::tasks::job::{Context, Job, Stage};
@@ -106,11 +106,11 @@ impl TaskManager {
             background: self.config.background,
         };
         let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
-        let mut routed = self.routes.of(Owner::Task(id), sessions);
+        let mut calls = self.owners.calls_of(Owner::Task(id), sessions);
         let disk = &self.config.disk;
         let mut cx = Context {
             id,
-            sessions: &mut routed,
+            sessions: &mut calls,
             file_requests: &mut self.file_requests,
             disk,
             sums: &mut self.sums,
@@ -164,10 +164,10 @@ impl TaskManager {
     ) -> Option<R> {
         let live = self.live.get_mut(&id)?;
         let priority = self.table.get(id).and_then(|e| scheduler::Priority::new(e.spec.priority));
-        let mut routed = self.routes.of(Owner::Task(id), sessions);
+        let mut calls = self.owners.calls_of(Owner::Task(id), sessions);
         let mut cx = Context {
             id,
-            sessions: &mut routed,
+            sessions: &mut calls,
             file_requests: &mut self.file_requests,
             disk: &self.config.disk,
             sums: &mut self.sums,

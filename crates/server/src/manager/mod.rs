@@ -13,10 +13,10 @@ pub(crate) mod ending;
 pub mod file_request;
 mod ledger;
 mod live;
+mod owner;
 mod pace;
 pub mod permits;
 mod rings;
-mod routes;
 pub mod spec;
 pub mod status;
 pub(crate) mod sums;
@@ -33,9 +33,9 @@ use device::Answer;
 use ending::Ending;
 use file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
 use live::{Live, RETRY_AFTER};
+use owner::Owner;
 use permits::Permits;
-use routes::Routes;
-use scheduler::{Harm, Sessions};
+use scheduler::{Harm, SessionOwners, Sessions};
 use spec::{DiskFacts, SpecError, TaskKind};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -120,7 +120,7 @@ pub struct TaskManager {
     live: BTreeMap<u64, Live>,
     client_sessions: BTreeMap<u64, ClientSession>,
     next_client_session: u64,
-    routes: Routes,
+    owners: SessionOwners<Owner>,
     file_requests: VecDeque<FileRequest>,
     file_sink: Option<FileRequestSink>,
     /// The last entry whose write was requested, and the last that is durable.
@@ -200,7 +200,7 @@ impl TaskManager {
             live: BTreeMap::new(),
             client_sessions: BTreeMap::new(),
             next_client_session: 1,
-            routes: Routes::default(),
+            owners: SessionOwners::default(),
             file_requests: VecDeque::new(),
             file_sink: None,
             seq: 0,

@@ -6,7 +6,7 @@
 //! journal drops it before the next write goes to the disk, and it is never trusted again.
 
 use super::file_request::{FileOp, FileQueue, FileRequest, FileResult};
-use super::routes::Owner;
+use super::owner::Owner;
 use super::table::{Event, SumStore};
 use super::{FILE_TIMEOUT, TaskManager};
 use crate::tasks::job::blocks_of;

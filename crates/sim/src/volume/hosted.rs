@@ -1,12 +1,9 @@
 //! Applications in a volume, their sessions, and their buffers.
 
-use scheduler::{
-    Application, Buffers, Core, Given, Record, SessionCall, SessionError, Sessions, Wanted, Watched,
-};
+use scheduler::{Application, Buffers, Core, Given, Record, SessionOwners, Sessions, Wanted, Watched};
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, SessionId};
+use units::{Bytes, Instant};
 
 /// An application that a volume can host: any that owns its data.
 pub trait Hosted: Application + Any {}
@@ -43,7 +40,7 @@ pub(super) struct Apps {
     apps: Vec<(Box<dyn Hosted>, Tally)>,
     /// Whether a call was made since the core was last polled.
     pub stirred: bool,
-    owners: BTreeMap<SessionId, usize>,
+    owners: SessionOwners<usize>,
 }
 
 impl Apps {
@@ -71,32 +68,23 @@ impl Apps {
         let Self { apps, stirred, owners } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(app, &mut Watched::new(core, owned(owners, place.index, stirred))))
+        let mut calls = owners.calls_of(place.index, core);
+        Some(call(app, &mut Watched::new(&mut calls, |_, answer| *stirred |= answer.is_ok())))
     }
 
     /// Passes a record to the application that opened its session.
     pub fn done(&mut self, core: &mut Core, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
         let Self { apps, stirred, owners } = self;
-        let Some(&index) = owners.get(&record.session) else { return };
+        let Some(index) = owners.owner(record.session) else { return };
         let Some((app, tally)) = apps.get_mut(index) else { return };
         tally.blocks += 1;
         match record.bad {
             None => tally.bytes += size.get(),
             Some(_) => tally.failed += 1,
         }
-        app.done(&mut Watched::new(core, owned(owners, index, stirred)), record, bytes, now);
-    }
-}
-
-/// Returns a callback that records which application opened each session, and that the core is to be polled.
-fn owned(
-    owners: &mut BTreeMap<SessionId, usize>,
-    app: usize,
-    stirred: &mut bool,
-) -> impl FnMut(SessionCall, Result<u64, SessionError>) {
-    move |call, answer| {
-        *stirred |= answer.is_ok();
-        call.note_owner(answer, app, owners);
+        let mut calls = owners.calls_of(index, core);
+        let mut calls = Watched::new(&mut calls, |_, answer| *stirred |= answer.is_ok());
+        app.done(&mut calls, record, bytes, now);
     }
 }
 
@@ -115,7 +103,7 @@ impl Buffers for Asker<'_> {
             self.given.clear();
         }
         let Apps { apps, owners, .. } = &mut *self.apps;
-        let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
+        let app = owners.owner(wanted.session).and_then(|at| apps.get_mut(at));
         let Some((app, _)) = app else { return false };
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
         let has = app.buffer(wanted, &mut bytes);

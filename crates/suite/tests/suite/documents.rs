@@ -66,3 +66,67 @@ fn the_citation_has_the_version_of_the_workspace() {
     };
     assert_eq!(version("CITATION.cff", "version:"), version("Cargo.toml", "version"));
 }
+
+/// Returns the parts of a text between backticks.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Returns the cells of the second column of the tables under a heading.
+fn cells_under<'a>(text: &'a str, heading: &str) -> Vec<&'a str> {
+    let section = text.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
+    rows.filter(|cell| cell.contains('`')).collect()
+}
+
+/// Returns whether a source defines an item, a field or a variant of this name.
+fn defines(source: &str, name: &str) -> bool {
+    let defined = |kind: &str| {
+        source.match_indices(&format!("{kind}{name}")).any(|(at, found)| {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            !source[at + found.len()..].starts_with(is_word)
+        })
+    };
+    ["fn ", "struct ", "enum ", "trait ", "const ", "mod ", "pub "].into_iter().any(defined)
+}
+
+#[test]
+fn the_way_of_a_request_names_functions_that_are_in_the_files_that_it_names() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let cells = cells_under(&text, "The way of a request and of a scrub");
+    assert!(cells.len() >= 20, "{cells:?}");
+    let mut wrong = Vec::new();
+    for cell in cells {
+        let mut source = String::new();
+        for name in code(cell) {
+            if name.ends_with(".rs") {
+                source = std::fs::read_to_string(root().join(name)).unwrap_or_default();
+            } else if !defines(&source, name) {
+                wrong.push(format!("{name} in {cell}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn each_test_and_bound_in_the_table_of_promises_is_in_the_code() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut sources = String::new();
+    let mut directories = vec![root().join("crates")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    let cells = cells_under(&text, "Where the promises are tested");
+    let names = cells.into_iter().flat_map(code).filter_map(|name| name.rsplit("::").next());
+    let names = names.filter(|name| name.contains('_') && !name.contains(['/', '.', ' ']));
+    let (known, missing): (Vec<_>, Vec<_>) = names.partition(|name| defines(&sources, name));
+    assert!(known.len() >= 30 && missing.is_empty(), "{missing:?}");
+}

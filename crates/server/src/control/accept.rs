@@ -9,16 +9,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener as Listener;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tracing::{info, warn};
 
 /// A request's head has to come in this time.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request has to be over in this time, its answer taken included, unless it asks for events or a session.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection without a slot is kept for its answer, and the most such connections; others get none.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+const MOST_REFUSALS: usize = 16;
 
 /// The other end of a connection, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,15 @@ impl Slot {
         self.admission.with(|inside| inside.slots.request_received(self.number));
     }
 
+    /// Makes the connection a session, unless there are as many as may be.
+    pub fn begin_session(&self) -> bool {
+        let begun = self.admission.with(|inside| inside.slots.begin_session(self.number));
+        if begun {
+            self.lasts();
+        }
+        begun
+    }
+
     /// Lets the connection last without limit.
     pub fn lasts(&self) {
         self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -107,7 +120,6 @@ impl Drop for Slot {
 /// All slots of a socket, and the roles of its users.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    roles: RwLock<Roles>,
     /// The daemon's own user.
     own: u32,
     inside: Mutex<SlotTable>,
@@ -115,35 +127,38 @@ pub(crate) struct Admission {
 
 #[derive(Debug)]
 struct SlotTable {
+    roles: Roles,
     slots: Slots,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
 }
 
 impl Admission {
     pub fn new(roles: Roles, own: u32, limits: ConnectionLimits) -> Self {
-        let inside = SlotTable { slots: Slots::new(limits), present: BTreeMap::new() };
-        Self { roles: RwLock::new(roles), own, inside: Mutex::new(inside) }
+        let inside = SlotTable { roles, slots: Slots::new(limits), present: BTreeMap::new() };
+        Self { own, inside: Mutex::new(inside) }
     }
 
     fn with<R>(&self, what: impl FnOnce(&mut SlotTable) -> R) -> R {
         what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn peer(&self, stream: &UnixStream) -> Result<Peer, std::io::Error> {
-        Peer::of(stream, &self.roles.read().unwrap_or_else(PoisonError::into_inner), self.own)
+    /// Returns the peer of a connection, and a slot if there is one. The role is decided and the slot is given at one
+    /// instant, so that new roles apply to the connection, or [`set_roles`](Self::set_roles) sees it.
+    fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
+        self.with(|inside| {
+            let peer = Peer::of(stream, &inside.roles, self.own);
+            let slot = self.slot(inside, *peer.as_ref().unwrap_or(&Peer::unknown()));
+            (peer, slot)
+        })
     }
 
-    /// Returns a slot for a connection, if there is one.
-    fn slot(self: &Arc<Self>, peer: Peer) -> Option<Slot> {
-        let (number, hang_up) = self.with(|inside| {
-            let GivenSlot { slot, instead_of } = inside.slots.give(peer.owner(self.own))?;
-            if let Some((_, other)) = instead_of.and_then(|other| inside.present.remove(&other)) {
-                other.notify_one();
-            }
-            let hang_up = Arc::new(Notify::new());
-            inside.present.insert(slot, (peer, Arc::clone(&hang_up)));
-            Some((slot, hang_up))
-        })?;
+    fn slot(self: &Arc<Self>, inside: &mut SlotTable, peer: Peer) -> Option<Slot> {
+        let GivenSlot { slot: number, instead_of } = inside.slots.give(peer.owner(self.own))?;
+        if let Some((_, other)) = instead_of.and_then(|other| inside.present.remove(&other)) {
+            other.notify_one();
+        }
+        let hang_up = Arc::new(Notify::new());
+        inside.present.insert(number, (peer, Arc::clone(&hang_up)));
         Some(Slot { number, admission: Arc::clone(self), hang_up, lasting: false.into() })
     }
 
@@ -156,8 +171,8 @@ impl Admission {
                     hang_up.notify_one();
                 }
             }
+            inside.roles = roles;
         });
-        *self.roles.write().unwrap_or_else(PoisonError::into_inner) = roles;
     }
 }
 
@@ -174,6 +189,7 @@ pub(super) async fn serve(
     };
     let router = api::router(disks);
     let log = LimitedLog::new();
+    let refusals = Arc::new(Semaphore::new(MOST_REFUSALS));
     let mut count = tokio::time::interval(REPORT_INTERVAL);
     loop {
         let accepted = tokio::select! {
@@ -193,19 +209,24 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let peer = admission.peer(&stream).unwrap_or_else(|error| {
+        let (peer, slot) = admission.admit(&stream);
+        let peer = peer.unwrap_or_else(|error| {
             log.write(|| warn!(%error, "a client of the control socket without credentials"));
             Peer::unknown()
         });
-        let Some(slot) = admission.slot(peer) else {
+        let Some(slot) = slot else {
             log.write(|| {
                 warn!(
                     uid = peer.uid,
                     "a client of the control socket is hung up on: there are as many as may be"
                 );
             });
-            // It may not have said anything yet; the answer is as good.
-            let _ = stream.try_write(NO_SLOT_RESPONSE);
+            if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, refuse(stream)).await;
+                    drop(permit);
+                });
+            }
             continue;
         };
         tokio::spawn(one(stream, peer, Arc::new(slot), router.clone(), log.clone()));
@@ -216,6 +237,16 @@ pub(super) async fn serve(
 const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and come again then\"}}";
+
+/// Answers a connection for which there is no slot. Its request is read to the end: if it were left unread, the kernel
+/// would report a broken connection to the client in place of the answer.
+async fn refuse(mut stream: UnixStream) {
+    // The client's reader may be gone.
+    let _ = stream.write_all(NO_SLOT_RESPONSE).await;
+    let _ = stream.shutdown().await;
+    let mut unread = [0; 4096];
+    while stream.read(&mut unread).await.is_ok_and(|bytes| bytes > 0) {}
+}
 
 /// Serves one connection.
 async fn one(stream: UnixStream, peer: Peer, slot: Arc<Slot>, router: axum::Router, log: LimitedLog) {

@@ -4,6 +4,7 @@ use super::accept::Slot;
 use super::api::{Disks, ask, find};
 use super::limited_log::LimitedLog;
 use super::reply::Refusal;
+use crate::manager::MOST_ASKED_BYTES;
 use crate::runtime::Handle;
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
@@ -15,13 +16,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
 
 /// The bytes fetched from the task manager at a time; more are fetched only when the client has taken these.
 const FETCH_BYTES: usize = 256 << 10;
 /// The most calls of a client that wait for the disk.
 const MOST_CALLS: usize = 64;
+/// The most bytes in these calls. All blocks that were asked for fit, so that a client may send them while it takes no
+/// events.
+const MOST_CALL_BYTES: u32 = MOST_ASKED_BYTES as u32;
 /// How long the answer to a close may take to be sent.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that takes nothing for this time is slow.
@@ -55,13 +59,20 @@ pub(crate) async fn open(
     }
     let priority = query.get("priority").map_or("20", String::as_str);
     let priority: u8 = priority.parse().map_err(|_| bad("priority", "give 1 to 100"))?;
+    if !slot.begin_session() {
+        return Err(Refusal {
+            code: StatusCode::SERVICE_UNAVAILABLE,
+            field: None,
+            message: "there are as many sessions of this user as may be; close some, and come again then"
+                .into(),
+        });
+    }
     let wake = Arc::new(Notify::new());
     let waker = Arc::clone(&wake);
     let notify = Box::new(move || waker.notify_one());
     let id = ask(&disk, move |manager, sessions| manager.open_client_session(sessions, priority, notify))
         .await??;
     // From here on the session is closed when this value is dropped, whatever happens.
-    slot.lasts();
     let open = OpenSession { disk, id, wake, log, slot };
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
@@ -140,7 +151,8 @@ impl OpenSession {
         };
         let (reading, mut writing) = split(io);
         let (sender, calls) = mpsc::channel(MOST_CALLS);
-        let input = tokio::spawn(read_calls(reading, sender));
+        let room = Arc::new(Semaphore::new(MOST_CALL_BYTES as usize));
+        let input = tokio::spawn(read_calls(reading, sender, room));
         let closed = match send(&mut writing, &[hello]).await {
             Ok(()) => self.talk(&mut writing, calls).await,
             Err(_) => false,
@@ -159,12 +171,12 @@ impl OpenSession {
 
     /// Answers calls and sends events, alternately, as fast as the client takes them. Returns whether the session ended
     /// in order.
-    async fn talk(&self, writing: &mut WriteHalf<Io>, mut calls: mpsc::Receiver<Call>) -> bool {
+    async fn talk(&self, writing: &mut WriteHalf<Io>, mut calls: mpsc::Receiver<WaitingCall>) -> bool {
         let id = self.id;
         loop {
             let call = tokio::select! {
                 call = calls.recv() => match call {
-                    Some(call) => Some(call),
+                    Some(waiting) => Some(waiting.call),
                     None => return false,
                 },
                 () = self.wake.notified() => None,
@@ -217,8 +229,31 @@ async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<
     writing.flush().await
 }
 
+/// A call that waits for the disk, and the room for its bytes.
+struct WaitingCall {
+    call: Call,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl WaitingCall {
+    /// Waits until there is room for the call's bytes.
+    async fn new(call: Call, room: &Arc<Semaphore>) -> Self {
+        let bytes = match &call {
+            Call::Buffer { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(MOST_CALL_BYTES),
+            _ => 0,
+        };
+        // The semaphore is never closed.
+        let room = Arc::clone(room).acquire_many_owned(bytes).await.ok();
+        Self { call, _room: room }
+    }
+}
+
 /// Reads calls until the client is gone or sends bytes that are no call.
-async fn read_calls(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> Ended {
+async fn read_calls(
+    mut reading: ReadHalf<Io>,
+    calls: mpsc::Sender<WaitingCall>,
+    room: Arc<Semaphore>,
+) -> Ended {
     let mut decoder = Decoder::default();
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -230,7 +265,7 @@ async fn read_calls(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) -> End
         loop {
             match decoder.take() {
                 Ok(Some(call)) => {
-                    if calls.send(call).await.is_err() {
+                    if calls.send(WaitingCall::new(call, &room).await).await.is_err() {
                         return Ended::Unserved;
                     }
                 }

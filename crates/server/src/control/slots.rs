@@ -20,11 +20,26 @@ pub struct ConnectionLimits {
     pub without_role: usize,
     /// The same for one user.
     pub per_user_without_role: usize,
+    /// The most connections that are sessions of client programs: each may hold some 8 MiB.
+    pub sessions: usize,
+    /// Sessions among these reserved for root; the daemon's own user has the same number of its own.
+    pub reserved_sessions: usize,
+    /// The most sessions of one user with a role, other than root and the daemon's own.
+    pub per_user_sessions: usize,
 }
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        Self { connections: 256, reserved: 32, per_user: 64, without_role: 8, per_user_without_role: 2 }
+        Self {
+            connections: 256,
+            reserved: 32,
+            per_user: 64,
+            without_role: 8,
+            per_user_without_role: 2,
+            sessions: 64,
+            reserved_sessions: 8,
+            per_user_sessions: 32,
+        }
     }
 }
 
@@ -52,6 +67,7 @@ struct TakenSlot {
     owner: SlotOwner,
     /// Whether the whole request has not arrived yet.
     waits: bool,
+    session: bool,
 }
 
 /// The taken slots by their numbers, the oldest first.
@@ -87,7 +103,7 @@ impl Slots {
         }
         let slot = self.next;
         self.next += 1;
-        self.taken.insert(slot, TakenSlot { owner, waits: true });
+        self.taken.insert(slot, TakenSlot { owner, waits: true, session: false });
         Some(GivenSlot { slot, instead_of })
     }
 
@@ -98,19 +114,43 @@ impl Slots {
         }
     }
 
+    /// Makes the connection a session, unless there are as many as may be.
+    pub fn begin_session(&mut self, slot: u64) -> bool {
+        let Some(owner) = self.taken.get(&slot).map(|slot| slot.owner) else { return false };
+        let is_session = |slot: &TakenSlot| slot.session;
+        let held = self.count(owner, is_session);
+        let reserved = self.rules.reserved_sessions;
+        let common = self.rules.sessions.saturating_sub(2 * reserved);
+        let has_room = match owner {
+            SlotOwner::Root | SlotOwner::Own if held < reserved => true,
+            SlotOwner::Member(_) if held >= self.rules.per_user_sessions => false,
+            _ => self.common(reserved, is_session) < common,
+        };
+        if let Some(slot) = self.taken.get_mut(&slot) {
+            slot.session |= has_room;
+        }
+        has_room
+    }
+
     /// Records that the connection has ended.
     pub fn release(&mut self, slot: u64) {
         self.taken.remove(&slot);
     }
 
     fn of(&self, owner: SlotOwner) -> usize {
-        self.taken.values().filter(|slot| slot.owner == owner).count()
+        self.count(owner, |_| true)
     }
 
-    /// Returns the number of taken slots outside the reserves.
-    fn common(&self) -> usize {
-        let members = self.taken.values().filter(|slot| matches!(slot.owner, SlotOwner::Member(_))).count();
-        let beyond = |owner| self.of(owner).saturating_sub(self.rules.reserved);
+    /// Returns the number of the owner's slots of a kind.
+    fn count(&self, owner: SlotOwner, kind: impl Fn(&TakenSlot) -> bool) -> usize {
+        self.taken.values().filter(|slot| slot.owner == owner && kind(slot)).count()
+    }
+
+    /// Returns the number of taken slots of a kind outside the reserves.
+    fn common(&self, reserved: usize, kind: impl Fn(&TakenSlot) -> bool) -> usize {
+        let is_member = |slot: &&TakenSlot| matches!(slot.owner, SlotOwner::Member(_)) && kind(slot);
+        let members = self.taken.values().filter(is_member).count();
+        let beyond = |owner| self.count(owner, &kind).saturating_sub(reserved);
         members + beyond(SlotOwner::Root) + beyond(SlotOwner::Own)
     }
 
@@ -128,7 +168,9 @@ impl Slots {
         !self.is_at_its_own_limit(owner)
             && match owner {
                 SlotOwner::Root | SlotOwner::Own if self.of(owner) < self.rules.reserved => true,
-                SlotOwner::Root | SlotOwner::Own | SlotOwner::Member(_) => self.common() < common,
+                SlotOwner::Root | SlotOwner::Own | SlotOwner::Member(_) => {
+                    self.common(self.rules.reserved, |_| true) < common
+                }
                 SlotOwner::NoRole(_) => {
                     let all = self.taken.values().filter(|slot| slot.owner.has_no_role());
                     all.count() < self.rules.without_role
@@ -242,6 +284,26 @@ mod tests {
         assert!(slots.taken.contains_key(&one));
     }
 
+    #[test]
+    fn sessions_have_limits_and_reserves_of_their_own() {
+        let mut slots = slots();
+        let mut begins = |owner| {
+            let slot = slots.give(owner).unwrap().slot;
+            let begun = slots.begin_session(slot);
+            if !begun {
+                slots.release(slot);
+            }
+            begun
+        };
+        let mut begun_of = |owner| (0..65).filter(|_| begins(owner)).count();
+        assert_eq!(begun_of(SlotOwner::Member(1)), 32);
+        assert_eq!(begun_of(SlotOwner::Member(2)), 16, "the rest but both reserves");
+        assert_eq!(begun_of(SlotOwner::Root), 8);
+        assert_eq!(begun_of(SlotOwner::Own), 8);
+        assert_eq!(begun_of(SlotOwner::NoRole(None)), 0);
+        assert_eq!(slots.give(SlotOwner::Member(2)).unwrap().instead_of, None, "connections are left");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -249,7 +311,14 @@ mod tests {
         fn no_bound_is_passed_and_a_reserve_is_always_there(
             steps in proptest::collection::vec((0u32..9, any::<bool>(), any::<prop::sample::Index>()), 1..600)
         ) {
-            let rules = ConnectionLimits { connections: 20, reserved: 3, per_user: 5, without_role: 4, per_user_without_role: 2 };
+            let rules = ConnectionLimits {
+                connections: 20,
+                reserved: 3,
+                per_user: 5,
+                without_role: 4,
+                per_user_without_role: 2,
+                ..ConnectionLimits::default()
+            };
             let mut slots = Slots::new(rules);
             for (owner, request_received, at) in steps {
                 let owner = match owner {

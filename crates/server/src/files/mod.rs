@@ -9,6 +9,7 @@ mod kept;
 mod members;
 mod moves;
 mod places;
+mod replica;
 mod source;
 mod sums;
 mod target;

@@ -4,11 +4,13 @@
 //! the same number before a write goes: an older copy of the store, which has sums of blocks that were written since,
 //! is distrusted.
 
-use super::{File, Files, How, write_all};
+use super::{File, Files, How, Identity, Lock, write_all};
 use crate::manager::file_request::{Compared, FileResult, OpenSums};
 use crate::state::{End, LogKind};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// The end of the disk's checksum store, in the state directory.
 pub(crate) const SUMS_END: &str = "sums.end";
@@ -44,20 +46,31 @@ pub(crate) struct OpenStore {
     place: String,
     /// The damaged pages that have been reported.
     reported: usize,
+    file: Option<Identity>,
+    lock: FileLock,
 }
+
+/// An open file that locks a store; nothing is read from it.
+type FileLock = Arc<Mutex<Box<dyn File>>>;
 
 impl OpenStore {
     /// Opens or creates a store.
-    pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, FileResult) {
+    pub fn open(
+        files: &dyn Files,
+        state: &Path,
+        asked: OpenSums,
+        held: Option<&Self>,
+    ) -> (Option<Self>, FileResult) {
         let task = asked.task;
         let path = match files.is_dir(&asked.path) {
             true => asked.path.join(format!("{}.sums", asked.disk.name)),
             false => asked.path.clone(),
         };
         let place = path.display().to_string();
-        let opened = Self::at(files, &asked, path.clone()).and_then(|(store, empty)| {
+        let opened = Self::at(files, &asked, path.clone(), held).and_then(|(store, empty, lock)| {
             let (end, acknowledged) = Self::end(files, &state.join(SUMS_END), &store, empty)?;
-            Ok((Self { store, end, acknowledged, place: place.clone(), reported: 0 }, empty))
+            let file = files.identity_of(&path).map_err(|e| e.to_string())?;
+            Ok((Self { store, end, acknowledged, place: place.clone(), reported: 0, file, lock }, empty))
         });
         match opened {
             Ok((sums, empty)) => {
@@ -95,7 +108,8 @@ impl OpenStore {
         files: &dyn Files,
         asked: &OpenSums,
         path: PathBuf,
-    ) -> Result<(StoredChecksums<Pages>, bool), String> {
+        held: Option<&Self>,
+    ) -> Result<(StoredChecksums<Pages>, bool, FileLock), String> {
         if asked.disk.own.iter().any(|own| files.is_same(own, &path)) {
             return Err("that is the disk itself; name another file".into());
         }
@@ -112,6 +126,7 @@ impl OpenStore {
         };
         // Never recreates the disk's own checksum store if its file is missing.
         let how = if asked.task.is_some() { How::Make } else { How::Write };
+        let lock = Self::lock(files, &path, how, held).map_err(|e| e.to_string())?;
         let mut file = files.open_named(&path, how).map_err(|e| e.to_string())?;
         let len = file.len().map_err(|e| e.to_string())?;
         if file.is_device().map_err(|e| e.to_string())? {
@@ -124,7 +139,7 @@ impl OpenStore {
             _ => StoredChecksums::open(plan, StoreLimits::default(), Pages(file)),
         };
         match old {
-            Ok(store) if Some(store.id()) == known => return Ok((store, false)),
+            Ok(store) if Some(store.id()) == known => return Ok((store, false, lock)),
             // No sum was recorded in it yet.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
@@ -136,7 +151,16 @@ impl OpenStore {
         file.set_len(0).map_err(|e| e.to_string())?;
         let store =
             StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), Pages(file)).map_err(text)?;
-        Ok((store, true))
+        Ok((store, true, lock))
+    }
+
+    /// Locks the store's file, so that no other disk writes to it. The disk's own open store may be the same file.
+    fn lock(files: &dyn Files, path: &Path, how: How, held: Option<&Self>) -> io::Result<FileLock> {
+        let file = files.identity_of(path)?;
+        match held.filter(|held| file.is_some() && held.file == file) {
+            Some(held) => Ok(FileLock::clone(&held.lock)),
+            None => Ok(Arc::new(Mutex::new(files.claim(path, how, Lock::Alone)?))),
+        }
     }
 
     fn trouble(&self, error: &str) -> FileResult {

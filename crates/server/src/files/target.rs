@@ -2,11 +2,12 @@
 
 use super::chain::Chain;
 use super::kept;
+use super::replica::ReplicaTarget;
 use super::source::{FileDestination, FileSink, FileSource};
 use super::{File, Files, How, Lock, not_opened};
 use crate::manager::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
-use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};
+use apps::backup::{ImageWriter, load_set, save_set};
 use scheduler::BlockSet;
 use std::io;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ pub(crate) struct OpenImage {
 }
 
 /// An output that can be made durable.
-trait Durable: Send {
+pub(super) trait Durable: Send {
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
     fn flush(&mut self) -> Result<bool, String>;
     fn finish(&mut self);
@@ -72,32 +73,6 @@ impl Durable for ImageWriter<FileSink> {
 
     fn file(&mut self) -> &mut dyn File {
         self.sink_mut().file()
-    }
-}
-
-impl Durable for Replica<FileDestination> {
-    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
-        Output::put(self, block, bytes, bad);
-    }
-
-    fn flush(&mut self) -> Result<bool, String> {
-        Output::flush(self)
-    }
-
-    fn finish(&mut self) {
-        Output::finish(self);
-    }
-
-    fn sync(&mut self) -> Result<Vec<u8>, String> {
-        self.progress()
-    }
-
-    fn full(&mut self) -> String {
-        self.destination_mut().full.clone()
-    }
-
-    fn file(&mut self) -> &mut dyn File {
-        &mut *self.destination_mut().file
     }
 }
 
@@ -252,13 +227,8 @@ impl OpenImage {
             return Err(refused("the file is not empty; name a new one, or say force".into()));
         }
         let destination = FileDestination { file, sector, end: size, sized: device, full: String::new() };
-        let replica = match target.saved.is_empty() {
-            true => Replica::new(target.header, None, destination).map_err(|e| refused(e.to_string()))?,
-            false => Replica::resume(&target.saved, destination).map_err(|e| refused(e.to_string()))?,
-        };
-        replica.present(&mut |block| {
-            let _ = has.insert(block);
-        });
+        let replica = ReplicaTarget::open(target.header, &target.saved, destination).map_err(refused)?;
+        replica.present(has);
         Ok(Box::new(replica))
     }
 

@@ -142,7 +142,11 @@ impl FileWorker {
                 None
             }
             FileOp::OpenSums(asked) => {
-                let (sums, result) = OpenStore::open(&*self.files, &self.state, *asked);
+                let held = match &self.opened {
+                    OpenFiles::Sums(sums) => Some(&**sums),
+                    _ => None,
+                };
+                let (sums, result) = OpenStore::open(&*self.files, &self.state, *asked, held);
                 // A refused store does not replace the open one.
                 if let Some(sums) = sums {
                     self.opened = OpenFiles::Sums(Box::new(sums));

@@ -16,8 +16,10 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, Tas
 
 /// The most bytes in a block: it has to fit into a frame.
 const MOST_BLOCK_BYTES: u64 = 1 << 20;
-/// The most blocks whose bytes are requested from a client at a time.
+/// The most blocks whose bytes are requested from a client at a time, or are held for their writes, and the most bytes
+/// in them.
 const MOST_ASKED: usize = 64;
+pub(crate) const MOST_ASKED_BYTES: u64 = 2 * MOST_BLOCK_BYTES;
 /// The most records of writes that wait to be fetched; beyond them no more is written.
 const MOST_WRITTEN: usize = 1_000;
 /// A client that has not answered in this time counts as answering "not now".
@@ -54,11 +56,21 @@ struct OpenPart {
 impl OpenPart {
     /// Returns the block that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
-        let offset = lbn.get().saturating_sub(self.range.start().get()) / self.block * self.block;
-        let start = self.range.start().get().saturating_add(offset);
-        let len = self.block.min(self.range.len().get().saturating_sub(offset));
-        LbnRange::new(Lbn::new(start), Sectors::new(len))
+        block_of(self.range, self.block, lbn)
     }
+
+    /// Returns the blocks that the client is asked for, and those that it has given.
+    fn asked_or_given(&self) -> impl Iterator<Item = LbnRange> {
+        self.asked.keys().chain(self.given.keys()).map(|start| self.block_of(Lbn::new(*start)))
+    }
+}
+
+/// Returns the block of a task's range that contains a sector.
+fn block_of(range: LbnRange, block: u64, lbn: Lbn) -> LbnRange {
+    let offset = lbn.get().saturating_sub(range.start().get()) / block * block;
+    let start = range.start().get().saturating_add(offset);
+    let len = block.min(range.len().get().saturating_sub(offset));
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
 /// A session of a client program.
@@ -116,7 +128,9 @@ impl ClientSession {
                     let reads = self.records.abort_range(sessions, range)?;
                     Ok(reads.saturating_add(sessions.abort_range(self.writer, range)?))
                 });
-                self.tidy(sessions);
+                if let Ok(range) = place(range) {
+                    self.tidy(sessions, range);
+                }
                 (call, result)
             }
             Call::Promote { call, range } => {
@@ -179,8 +193,14 @@ impl ClientSession {
         Ok(self.records.abort(sessions, task)?)
     }
 
-    /// Drops tasks that a withdrawal has left without a block.
-    fn tidy(&mut self, sessions: &dyn Sessions) {
+    /// Drops the bytes of blocks that are withdrawn, and tasks that have no block left.
+    fn tidy(&mut self, sessions: &dyn Sessions, withdrawn: LbnRange) {
+        for writing in self.writing.values_mut() {
+            let (range, block) = (writing.range, writing.block);
+            let stays = |start: &u64| !block_of(range, block, Lbn::new(*start)).overlaps(withdrawn);
+            writing.asked.retain(|start, _| stays(start));
+            writing.given.retain(|start, _| stays(start));
+        }
         if sessions.to_come(self.writer) == Ok(0) {
             self.writing.clear();
             self.out.retain(|event| !matches!(event, Event::Wanted { .. }));
@@ -267,7 +287,9 @@ impl ClientSession {
     }
 
     pub fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
-        let asked: usize = self.writing.values().map(|w| w.asked.len() + w.given.len()).sum();
+        let open = self.writing.values().flat_map(OpenPart::asked_or_given);
+        let (asked, sectors) =
+            open.fold((0, 0), |(n, sum): (usize, u64), block| (n + 1, sum + block.len().get()));
         let Some(writing) = self.writing.get_mut(&wanted.task) else { return false };
         let block = writing.block_of(wanted.range.start());
         let start = block.start().get();
@@ -279,7 +301,8 @@ impl ClientSession {
             }
             return part.is_some();
         }
-        if asked < MOST_ASKED && !writing.asked.contains_key(&start) {
+        let bytes = sectors.saturating_add(block.len().get()).saturating_mul(self.sector);
+        if asked < MOST_ASKED && bytes <= MOST_ASKED_BYTES && !writing.asked.contains_key(&start) {
             writing.asked.insert(start, self.now);
             let range = Range { start, sectors: block.len().get() };
             let parameter = writing.parameter;

@@ -29,6 +29,7 @@ use crate::tasks::priority_reader::Copying;
 use apps::snapshot::VolumeId;
 use budget::{Budget, Reservation};
 use client_session::ClientSession;
+pub(crate) use client_session::MOST_ASKED_BYTES;
 use device::Answer;
 use ending::Ending;
 use file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};

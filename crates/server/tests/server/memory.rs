@@ -115,6 +115,50 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     server.end();
 }
 
+/// Each session holds the records that it has not taken, and the calls that it sends although nobody asked for bytes.
+#[test]
+fn sessions_that_send_much_and_take_nothing_hold_ten_mebibytes_each() {
+    use client::wire::{Call, Frame, PROTOCOL, Range};
+    if !is_alone("memory::sessions_that_send_much_and_take_nothing_hold_ten_mebibytes_each") {
+        return;
+    }
+    let Ok(daemon) = crate::control::daemon::start("sessions-memory", Default::default()) else { return };
+    let mut calls = Vec::new();
+    for call in 0..64 {
+        Call::Read { call, range: Range { start: 0, sectors: 3_000 }, block: 8, parameter: 0 }
+            .encode(&mut calls);
+    }
+    for start in 0..64 {
+        Call::Buffer { task: 1, start, bytes: vec![1; MIB] }.encode(&mut calls);
+    }
+    let before = ALLOCATOR.allocated();
+    let sessions: Vec<UnixStream> = (0..6)
+        .map(|_| {
+            let mut session = UnixStream::connect(&daemon.socket).unwrap();
+            write!(
+                session,
+                "POST /v1/disks/data/sessions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: {PROTOCOL}\r\n\r\n"
+            )
+            .unwrap();
+            // Until the daemon takes no more.
+            session.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+            let stopped = session.write_all(&calls).unwrap_err();
+            assert_eq!(stopped.kind(), std::io::ErrorKind::WouldBlock);
+            session
+        })
+        .collect();
+    let held = ALLOCATOR.max_allocated() - before;
+    assert!(
+        held <= sessions.len() * 10 * MIB + OTHER_BYTES_MAX,
+        "{} MiB for {} sessions",
+        held / MIB,
+        sessions.len()
+    );
+    assert!(held > sessions.len() * MIB, "{held}: they were to hold what they may");
+    drop(sessions);
+    daemon.end();
+}
+
 /// A source of snapshots of 4 MiB.
 struct Large;
 

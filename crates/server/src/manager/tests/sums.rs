@@ -4,11 +4,13 @@ use super::images::backup;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, busy};
+use crate::files::{Files, How, Lock};
 use crate::manager::ManagerError;
 use crate::manager::file_request::FileQueue;
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::status::TaskStatus;
 use crate::manager::table::{Content, TaskState};
+use std::path::Path;
 use units::{Duration, Lbn};
 use workload::random::Stream;
 
@@ -336,4 +338,19 @@ fn sums_of_what_was_written_during_a_flush_are_not_recorded_before_the_next_one(
         assert_eq!(content(&rig.task(id)).wrong, [0; 0], "seed {seed}");
         assert_eq!(pass(&mut rig).wrong, [0; 0], "seed {seed}");
     }
+}
+
+#[test]
+fn a_store_that_another_disk_has_open_is_not_recorded_anew() {
+    let mut other = Rig::new();
+    pass(&mut other);
+    let store = other.files.get(STORE).unwrap();
+    let mut rig = Rig::new();
+    rig.files.put(STORE, &store);
+    let held = rig.files.claim(Path::new(STORE), How::Write, Lock::Alone).unwrap();
+    let why = failed(&mut rig, anew());
+    assert!(why.starts_with("/sums/disk.sums: another task or program has it open"), "{why}");
+    assert!(rig.files.get(STORE).unwrap() == store);
+    drop(held);
+    pass_of(&mut rig, anew());
 }

@@ -140,6 +140,45 @@ fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
     }
 }
 
+#[test]
+fn a_replica_goes_on_only_with_the_file_that_has_its_blocks() {
+    type Change = fn(&MemoryFiles, Vec<u8>);
+    let changes: [(bool, Change); 4] = [
+        (true, |files, _| files.put(IMAGE, b"")),
+        (true, |files, now| files.put(IMAGE, &vec![0; now.len()])),
+        (true, |files, now| files.put(IMAGE, &now[..4_096])),
+        (false, |files, now| files.put(IMAGE, &now)),
+    ];
+    for (fails, change) in changes {
+        let mut rig = Rig::new();
+        rig.pace = 1;
+        let then = rig.now.clone();
+        let id = rig.start(replica());
+        while rig.task(id).done == 0 {
+            rig.step();
+        }
+        rig.call(|manager, s| manager.pause(s, id)).unwrap();
+        rig.run_for(Duration::from_secs(1));
+        let there = rig.files.get(IMAGE).unwrap();
+        change(&rig.files, there);
+        rig = rig.crash(None);
+        assert!(rig.task(id).done > 0, "its progress was saved");
+        rig.pace = usize::MAX;
+        if rig.task(id).state == TaskState::Paused {
+            rig.call(|manager, s| manager.resume(s, id)).unwrap();
+        }
+        let ended = rig.run(id);
+        if fails {
+            assert_eq!(ended, TaskState::Failed);
+            let reason = rig.task(id).reason.unwrap();
+            assert!(reason.starts_with("/backups/image: what was written at byte "), "{reason}");
+        } else {
+            assert_eq!(ended, TaskState::Done);
+            assert!(rig.files.get(IMAGE).unwrap() == then);
+        }
+    }
+}
+
 /// Returns images of a disk at two instants.
 fn two_images() -> (Rig, Vec<u8>) {
     let mut rig = Rig::new();

@@ -208,3 +208,27 @@ print("well")
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "well\n", "{said}");
     daemon.end();
 }
+
+/// A block that was withdrawn makes room for another.
+#[test]
+fn a_session_is_asked_for_two_mebibytes_at_a_time() {
+    const SECTORS: u64 = 1_024;
+    let Some(daemon) = daemon("session-asked") else { return };
+    let mut session = Session::open(&daemon.socket, "data", 20).unwrap();
+    // Six blocks of 512 KiB in two tasks.
+    (0..2).for_each(|_| assert!(session.write(0, 3 * SECTORS, SECTORS, 0).unwrap() > 0));
+    let wanted = |session: &mut Session| {
+        let mut starts = Vec::new();
+        while let Got::Wanted(wanted) = session.get(Some(Duration::from_millis(500))).unwrap() {
+            starts.push(wanted.start);
+        }
+        starts
+    };
+    let first = wanted(&mut session);
+    assert_eq!(first.len(), 4, "{first:?}");
+    let withdrawn = first.iter().filter(|start| **start == first[0]).count();
+    assert_eq!(session.abort_range(first[0], 1).unwrap(), 2);
+    let then = wanted(&mut session);
+    assert_eq!(then.len(), withdrawn, "{first:?}, {then:?}");
+    daemon.end();
+}

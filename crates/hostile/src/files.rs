@@ -98,6 +98,7 @@ pub(crate) fn journal(bytes: &[u8]) {
             capacity: Sectors::new(1 << 20),
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
+            read_only: false,
         };
         let config = ManagerConfig {
             disk,

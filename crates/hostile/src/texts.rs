@@ -201,8 +201,13 @@ pub(crate) fn task(bytes: &[u8]) {
     }
     let Ok(spec) = serde_json::from_slice::<TaskSpec>(bytes) else { return };
     let capacity = units::Sectors::new(1 << 20);
-    let disk =
-        DiskFacts { name: "d0".into(), capacity, sector_bytes: units::Bytes::new(512), own: Vec::new() };
+    let disk = DiskFacts {
+        name: "d0".into(),
+        capacity,
+        sector_bytes: units::Bytes::new(512),
+        own: Vec::new(),
+        read_only: false,
+    };
     if let Ok(What::Scrub { range, block, .. }) = spec.check(&disk) {
         assert!(disk.whole().covers(range) && !range.is_empty() && block.get() > 0, "{spec:?}");
     }

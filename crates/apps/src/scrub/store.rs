@@ -202,7 +202,13 @@ impl<F: SumFile> StoredChecksums<F> {
         header.resize(PAGE_BYTES - 4, 0);
         seal(&mut header);
         file.write(0, &header).and_then(|()| file.sync()).map_err(StoreError::File)?;
-        Ok(Self::with(id, plan, limits, file))
+        let mut store = Self::with(id, plan, limits, file);
+        // Forgetting must not need space: where there is none it would fail just when blocks are written.
+        for slot in 0..2 {
+            store.write_slot(slot, 0).map_err(StoreError::File)?;
+        }
+        store.file.sync().map_err(StoreError::File)?;
+        Ok(store)
     }
 
     /// Opens the store in a file.
@@ -259,15 +265,19 @@ impl<F: SumFile> StoredChecksums<F> {
     /// Writes the next number into the slot with the older one: if a crash tears the write, the other slot is intact.
     fn count(&mut self) -> Result<(), String> {
         let next = self.sequence.saturating_add(1);
-        let mut bytes = SLOT.to_vec();
-        bytes.extend_from_slice(&self.id.to_le_bytes());
-        bytes.extend_from_slice(&next.to_le_bytes());
-        bytes.resize(PAGE_BYTES - 4, 0);
-        seal(&mut bytes);
-        self.file.write(self.slot_page(next % 2), &bytes)?;
+        self.write_slot(next % 2, next)?;
         self.sync()?;
         self.sequence = next;
         Ok(())
+    }
+
+    fn write_slot(&mut self, slot: u64, sequence: u64) -> Result<(), String> {
+        let mut bytes = SLOT.to_vec();
+        bytes.extend_from_slice(&self.id.to_le_bytes());
+        bytes.extend_from_slice(&sequence.to_le_bytes());
+        bytes.resize(PAGE_BYTES - 4, 0);
+        seal(&mut bytes);
+        self.file.write(self.slot_page(slot), &bytes)
     }
 
     /// Opens the store in a file, if it was [created](Self::create_as) with this number: a host that keeps a store

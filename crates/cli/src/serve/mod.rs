@@ -204,6 +204,7 @@ fn runtime(
         capacity: units::Sectors::new(opened.size().get() / sector_bytes.get().max(1)),
         sector_bytes,
         own: vec![disk.device.path().to_owned()],
+        read_only: disk.read_only,
     };
     let device = match &disk.device {
         DeviceSpec::Raw(path) => identity::own_number(path),

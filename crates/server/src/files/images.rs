@@ -5,6 +5,7 @@ use super::{Files, How, Lock, not_opened};
 use crate::manager::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};
+use apps::snapshot::Shape;
 use std::path::PathBuf;
 
 /// Verified images, one on top of the other.
@@ -63,6 +64,15 @@ impl Images {
     /// Returns the number of chunks in all images.
     pub fn chunks(&self) -> u64 {
         self.chunks
+    }
+
+    /// Returns whether they have a block for each sector of the disk.
+    pub fn are_whole(&self) -> bool {
+        self.files.first().is_some_and(|(_, header, _)| {
+            let Shape { first, block, blocks, .. } = header.shape;
+            let end = first.get().saturating_add(block.get().saturating_mul(blocks));
+            header.base.is_none() && header.chunks == blocks && first.get() == 0 && end >= self.capacity
+        })
     }
 
     /// Returns the random number of each image.

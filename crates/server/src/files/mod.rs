@@ -10,7 +10,7 @@ mod members;
 mod moves;
 mod places;
 mod replica;
-mod source;
+pub(crate) mod source;
 mod sums;
 mod target;
 pub(crate) mod worker;

@@ -15,6 +15,14 @@ use std::sync::{Arc, Mutex};
 /// The end of the disk's checksum store, in the state directory.
 pub(crate) const SUMS_END: &str = "sums.end";
 
+/// The number in the end of a store that learns no more of the disk's writes. No store has forgotten sums this often.
+const LEFT: u64 = u64::MAX;
+
+/// Records in the end of the disk's checksum store, if there is one, that the store is given up. That needs no space.
+pub(super) fn leave(files: &dyn Files, state: &Path) -> io::Result<()> {
+    End::last(files, &state.join(SUMS_END), LEFT)
+}
+
 /// A file as the store uses it.
 struct Pages(Box<dyn File>);
 
@@ -94,6 +102,12 @@ impl OpenStore {
         }
         let (end, acknowledged) =
             End::go_on(files, path, LogKind::Sums, store.id()).map_err(|e| named(&e))?;
+        if acknowledged == LEFT {
+            return Err(
+                "it was given up, and clients may have written since; say force and all is recorded anew"
+                    .into(),
+            );
+        }
         if store.sequence() < acknowledged {
             return Err(format!(
                 "it has forgotten sums {} times, and {acknowledged} were acknowledged: it is an older copy, or damaged; say \
@@ -140,7 +154,9 @@ impl OpenStore {
         };
         match old {
             Ok(store) if Some(store.id()) == known => return Ok((store, false, lock)),
-            // No sum was recorded in it yet.
+            // This task created it, and the journal did not learn of that: no sum was recorded in it yet.
+            Ok(store) if store.id() == asked.id && asked.task.is_some() => {}
+            // A crash has cut off its creation.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
                 if asked.anew && known.is_none() => {}

@@ -116,8 +116,9 @@ impl FileWorker {
                 Some(match Images::open(&*self.files, &images, sector_bytes, capacity) {
                     Ok(images) => {
                         let (chunks, identities) = (images.chunks(), images.identities());
+                        let whole = images.are_whole();
                         self.opened = OpenFiles::Images(images);
-                        FileResult::Verified { chunks, images: identities }
+                        FileResult::Verified { chunks, images: identities, whole }
                     }
                     Err(result) => result,
                 })
@@ -153,6 +154,10 @@ impl FileWorker {
                 }
                 Some(result)
             }
+            FileOp::LeaveSums => {
+                let failed = super::sums::leave(&*self.files, &self.state).err();
+                Some(FileResult::SumsLeft(failed.map(|error| error.to_string())))
+            }
             FileOp::Forget(ranges) => Some(self.sums(|sums| sums.forget(&ranges))),
             FileOp::Compare(sums) => Some(self.sums(|open| open.compare(sums))),
             FileOp::Record(sums) => Some(self.sums(|open| open.record(&sums))),
@@ -186,24 +191,23 @@ impl FileWorker {
                     true => {
                         open.then(|| format!("{place}: a part of the disk is there; force overwrites it"))
                     }
-                    false => self.discard(&path, image).err().map(|error| {
+                    false => self.discard(&path, image, open).err().map(|error| {
                         format!("{place}: the unfinished image is not removed: {error}; force overwrites it")
                     }),
                 }))
             }
             FileOp::End => {
                 self.opened = OpenFiles::Nothing;
-                if let FileQueue::Kept(id) = self.queue {
-                    // A file that cannot be removed does no harm: a task's number is never used again.
-                    let _ = Log::remove(&*self.files, &kept_path(&self.state, id));
-                }
-                None
+                let FileQueue::Kept(id) = self.queue else { return None };
+                let removed = Log::remove(&*self.files, &kept_path(&self.state, id));
+                Some(FileResult::Removed(removed.err().map(|error| error.to_string())))
             }
         }
     }
 
-    /// Removes an image if it is this one; a missing file, another image, or the file of another task is not touched.
-    fn discard(&self, path: &Path, image: u64) -> io::Result<()> {
+    /// Removes an image if it is this one, or an empty file that the task `had` open; a missing file, another image, or
+    /// the file of another task is not touched.
+    fn discard(&self, path: &Path, image: u64, had: bool) -> io::Result<()> {
         let ours = |source: &mut FileSource| image::header(source).is_ok_and(|header| header.image == image);
         let file = match self.files.claim(path, How::Read, Lock::Alone) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -215,7 +219,7 @@ impl FileWorker {
         };
         let mut source = FileSource(file);
         // The file was created and nothing written yet, and no other task has it.
-        let empty = source.0.len()? == 0;
+        let empty = had && source.0.len()? == 0;
         if empty || ours(&mut source) { self.files.remove_named(path) } else { Ok(()) }
     }
 

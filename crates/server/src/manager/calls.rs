@@ -2,7 +2,7 @@
 
 use super::live::PermitState;
 use super::owner::Owner;
-use super::spec::{self, TaskSpec, What};
+use super::spec::{self, SpecError, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
 use crate::tasks::job::Stage;
@@ -16,6 +16,10 @@ impl TaskManager {
     pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), ManagerError> {
         self.sound()?;
         let what = spec.check(&self.config.disk)?;
+        if self.config.disk.read_only && what.writes() {
+            let mend = "it writes to the disk, which is read_only; take that out of the configuration first";
+            return Err(SpecError::new("kind", spec.kind.to_string(), mend).into());
+        }
         let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
         if live().count() >= MOST_LIVE {
             return Err(ManagerError::TooMany);

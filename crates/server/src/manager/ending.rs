@@ -8,11 +8,17 @@ use super::table::{Event, TaskState};
 use super::{FILE_TIMEOUT, MOST_LIVE, TaskManager, Waiter};
 use scheduler::Sessions;
 use tracing::{error, warn};
-use units::{Instant, LbnRange};
+use units::{Duration, Instant, LbnRange};
+
+/// The time after which the blocks that a task kept are removed, if the journal has not answered: some seconds before
+/// its writes go in any case.
+const REMOVE_AFTER: Duration = Duration::from_secs(25);
+const _: () = assert!(REMOVE_AFTER.as_nanos() < FILE_TIMEOUT.as_nanos());
 
 /// A task that is over before the journal has recorded it.
 #[derive(Debug)]
 pub(super) struct Ending {
+    id: u64,
     seq: u64,
     since: Instant,
     holds: Holds,
@@ -29,6 +35,10 @@ enum Holds {
     /// The places that the task would overwrite: first and end of each, in order; `None` is the whole disk.
     Writes(Option<Vec<(u64, u64)>>),
 }
+
+/// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.
+const MAY_GO_ON: &str = "this task is over, and neither the journal says so nor are the blocks that it kept removed: it may \
+    go on after a restart, with newer bytes; cancel it then";
 
 /// Returns whether a range has a sector in common with one of `places`, which are in order.
 pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
@@ -47,6 +57,7 @@ impl TaskManager {
         reason: Option<String>,
     ) -> u64 {
         let what = self.table.get(id).and_then(|entry| entry.spec.check(&self.config.disk).ok());
+        let replaced = self.live.get(&id).is_some_and(|live| live.job.replaces_all());
         let discard = self.discard(id);
         let later = self.with(sessions, id, |live, cx| {
             let places = live.job.places();
@@ -73,10 +84,7 @@ impl TaskManager {
         self.creating.retain(|(_, other)| *other != id);
         self.owners.forget(Owner::Task(id));
         let seq = self.state(id, state, reason);
-        if state == TaskState::Done
-            && what.as_ref().is_some_and(What::takes_all)
-            && self.table.closed().is_some()
-        {
+        if state == TaskState::Done && replaced && self.table.closed().is_some() {
             // The disk holds the complete content of a backup.
             self.note(Event::Closed { closed: None });
         }
@@ -89,7 +97,7 @@ impl TaskManager {
             if later.iter().any(|file_request| matches!(file_request.op, FileOp::Discard { .. })) {
                 self.discarding.entry(id).or_default();
             }
-            self.ending.push(Ending { seq, since: self.now, holds, later });
+            self.ending.push(Ending { id, seq, since: self.now, holds, later });
             self.let_go();
         }
         seq
@@ -120,27 +128,44 @@ impl TaskManager {
             .extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
     }
 
-    /// Releases blocked writes when the journal cannot be written, because that must not stop the disk for ever. Ranges
-    /// that a restarted task would overwrite stay blocked: newer bytes would be lost there.
-    pub(super) fn hold_less(&mut self) {
-        for ending in &mut self.ending {
-            if let Holds::Reads = ending.holds {
-                ending.holds = Holds::Nothing;
-            }
+    /// Orders the removal of the blocks that tasks kept which are over and read the disk as it was: the journal cannot
+    /// say so, and must not stop the disk for ever. Without them a restarted task fails, and a removal needs no space.
+    /// The writes go when it is done. Ranges that a restarted task would overwrite stay blocked: newer bytes would be
+    /// lost there.
+    pub(super) fn end_without_journal(&mut self) {
+        for ending in self.ending.iter_mut().filter(|ending| matches!(ending.holds, Holds::Reads)) {
+            let (kept, later) = std::mem::take(&mut ending.later)
+                .into_iter()
+                .partition(|file_request| file_request.queue == FileQueue::Kept(ending.id));
+            ending.later = later;
+            let kept: Vec<FileRequest> = kept;
+            self.file_requests.extend(kept);
+        }
+        self.send_file_requests();
+    }
+
+    /// Records that the blocks that a task kept are removed, or why not: then the writes go none the less.
+    pub(super) fn removed_kept(&mut self, id: u64, failed: Option<String>) {
+        let held = |ending: &&mut Ending| ending.id == id && matches!(ending.holds, Holds::Reads);
+        let Some(ending) = self.ending.iter_mut().find(held) else { return };
+        ending.holds = Holds::Nothing;
+        if let Some(why) = failed {
+            error!(disk = self.config.disk.name, task = id, why, "{MAY_GO_ON}");
         }
     }
 
     /// Stops waiting for files that do not answer: they must not block a write for ever.
     pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
         self.give_up_sums(sessions);
-        let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + FILE_TIMEOUT <= self.now;
-        if self.ending.iter().any(late) {
-            let disk = &self.config.disk.name;
-            error!(
-                disk,
-                "the state directory does not answer: a backup that has ended may go on after a restart"
-            );
-            self.hold_less();
+        let (now, disk) = (self.now, &self.config.disk.name);
+        let age = |ending: &Ending| now.saturating_since(ending.since);
+        let held = |ending: &&mut Ending| matches!(ending.holds, Holds::Reads);
+        for ending in self.ending.iter_mut().filter(held).filter(|ending| age(ending) >= FILE_TIMEOUT) {
+            ending.holds = Holds::Nothing;
+            error!(disk, task = ending.id, "the state directory does not answer: {MAY_GO_ON}");
+        }
+        if self.ending.iter().any(|ending| age(ending) >= REMOVE_AFTER) {
+            self.end_without_journal();
         }
     }
 
@@ -151,10 +176,16 @@ impl TaskManager {
         ended.sort_unstable();
         // At most this number can have been over at a time.
         let last = ended.into_iter().rev().take(MOST_LIVE);
+        let live = self.table.iter().filter(|(_, entry)| !entry.state.is_over());
+        let targets: Vec<_> = live.filter_map(|(_, entry)| entry.spec.to.clone()).collect();
         for (_, id) in last {
             self.file_requests.push_back(FileRequest { queue: FileQueue::Kept(id), op: FileOp::End });
-            let cancelled = self.table.get(id).is_some_and(|entry| entry.state == TaskState::Cancelled);
-            if let Some(file_request) = self.discard(id).filter(|_| cancelled) {
+            let Some(entry) = self.table.get(id).filter(|entry| entry.state == TaskState::Cancelled) else {
+                continue;
+            };
+            // A task that is not over may have a file of this name.
+            let named = targets.iter().any(|to| Some(to) == entry.spec.to.as_ref());
+            if let Some(file_request) = self.discard(id).filter(|_| !named) {
                 self.file_requests
                     .extend([file_request, FileRequest { queue: FileQueue::Target(id), op: FileOp::End }]);
             }

@@ -147,6 +147,9 @@ pub enum FileOp {
     ForgetMoves,
     /// Open a checksum store: [`FileResult::SumsOpened`] or [`FileResult::SumsRefused`].
     OpenSums(Box<OpenSums>),
+    /// Record in the state directory that the checksum store is given up, durably: [`FileResult::SumsLeft`]. It belongs
+    /// to the queue [`FileQueue::Journal`], because the store may not answer.
+    LeaveSums,
     /// Forget the sums of blocks, from one up to another, durably: [`FileResult::Forgotten`] or
     /// [`FileResult::Trouble`].
     Forget(Vec<(u64, u64)>),
@@ -172,7 +175,8 @@ pub enum FileOp {
         /// Whether it is a replica, which stays.
         replica: bool,
     },
-    /// The task is over: close its files, remove the blocks that it kept.
+    /// The task is over: close its files, remove the blocks that it kept: [`FileResult::Removed`], of the queue
+    /// [`FileQueue::Kept`].
     End,
 }
 
@@ -324,12 +328,16 @@ pub enum FileResult {
     Finished,
     /// The file is removed; otherwise the part that is left.
     Discarded(Option<String>),
+    /// The kept blocks are removed, or why not.
+    Removed(Option<String>),
     /// The images are sound.
     Verified {
         /// The number of chunks in all images.
         chunks: u64,
         /// The identity of each image, in order.
         images: Vec<u64>,
+        /// Whether they have a block for each sector of the disk.
+        whole: bool,
     },
     /// The next blocks; empty at the end.
     Chunks(Vec<Chunk>),
@@ -369,6 +377,8 @@ pub enum FileResult {
         /// The reason.
         why: String,
     },
+    /// After a restart the store is not believed, or the reason why it may be.
+    SumsLeft(Option<String>),
     /// From now on the store learns of the disk's writes.
     SumsReady,
     /// The sums are forgotten, durably.

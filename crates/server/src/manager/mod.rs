@@ -358,8 +358,10 @@ impl TaskManager {
             (FileQueue::Journal, FileResult::Journal { seq, failed }) => {
                 return self.journaled(sessions, seq, failed);
             }
+            (FileQueue::Journal, FileResult::SumsLeft(failed)) => return self.left_sums(failed),
             (FileQueue::Journal, _) => return,
             (FileQueue::Sums, result) => return self.sums_done(sessions, result),
+            (FileQueue::Kept(id), FileResult::Removed(failed)) => return self.removed_kept(id, failed),
             (FileQueue::Target(id), FileResult::Discarded(left)) => return self.discarded(id, left),
             (FileQueue::Target(id), result) => (id, (false, result)),
             (FileQueue::Kept(id), result) => (id, (true, result)),
@@ -413,6 +415,12 @@ impl TaskManager {
     #[cfg(test)]
     pub(crate) fn set_memory(&mut self, memory: Budget) {
         self.config.memory = memory;
+    }
+
+    /// Makes the disk one that nothing can be written to.
+    #[cfg(test)]
+    pub(crate) fn set_read_only(&mut self) {
+        self.config.disk.read_only = true;
     }
 
     /// Sets the floor of the snapshots that begin from now on.

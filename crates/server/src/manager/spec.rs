@@ -26,6 +26,8 @@ pub struct DiskFacts {
     pub sector_bytes: Bytes,
     /// Files and devices that hold the disk's own data: no task may write to them.
     pub own: Vec<PathBuf>,
+    /// Whether nothing can be written to it.
+    pub read_only: bool,
 }
 
 impl DiskFacts {
@@ -528,6 +530,7 @@ mod tests {
             capacity: Sectors::new(1000),
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
+            read_only: false,
         }
     }
 

@@ -41,7 +41,8 @@ enum StoreState {
     #[default]
     None,
     Kept(WatchedStore),
-    /// The store is dropped: writes wait until the journal says so, with that entry and the time since when.
+    /// The store is dropped: writes wait until the journal says so, with that entry and the time since when, or the
+    /// store's end.
     Leaving(u64, Instant),
 }
 
@@ -354,9 +355,21 @@ impl TaskManager {
             };
             self.sums.state =
                 if seq <= self.durable { StoreState::None } else { StoreState::Leaving(seq, self.now) };
+            self.file_requests.push_back(FileRequest { queue: FileQueue::Journal, op: FileOp::LeaveSums });
+            self.send_file_requests();
         }
         if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
             self.forward_sums(sessions, id, FileResult::Refused(why.to_owned()));
+        }
+    }
+
+    /// Records that the store's end says that it is given up, or why not.
+    pub(super) fn left_sums(&mut self, failed: Option<String>) {
+        let disk = &self.config.disk.name;
+        match (failed, &self.sums.state) {
+            (Some(why), _) => error!(disk, why, "the end of the checksum store cannot be written"),
+            (None, StoreState::Leaving(..)) => self.sums.state = StoreState::None,
+            (None, _) => {}
         }
     }
 
@@ -391,8 +404,7 @@ impl TaskManager {
     /// Handles the journal's being durable up to an entry, or its failure.
     pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
         match self.sums.state {
-            // A journal that cannot be written must not stop the disk for ever either.
-            StoreState::Leaving(at, _) if failed || at <= seq => self.sums.state = StoreState::None,
+            StoreState::Leaving(at, _) if !failed && at <= seq => self.sums.state = StoreState::None,
             _ => {}
         }
         if let Some((at, id)) = self.sums.ready

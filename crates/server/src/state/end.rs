@@ -142,6 +142,14 @@ impl End {
         Ok((end, mark.sequence))
     }
 
+    /// Puts a number into both slots of a file's end, durably, so that no other writer replaces both. An end that is
+    /// gone or damaged stays so.
+    pub fn last(files: &dyn Files, path: &Path, sequence: u64) -> io::Result<()> {
+        let Ok(Some((mark, slot))) = read(files, path) else { return Ok(()) };
+        let mut end = Self::open(files, path, &mark, slot)?;
+        (0..2).try_for_each(|_| end.commit(sequence, 0, &[]))
+    }
+
     /// Returns whether an end is sound, and of such a file.
     pub fn check(files: &dyn Files, path: &Path, kind: LogKind) -> Result<(), Damage> {
         let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;

@@ -80,6 +80,11 @@ pub(crate) trait Job: Send {
         false
     }
 
+    /// Returns whether it has written every sector of the disk.
+    fn replaces_all(&self) -> bool {
+        false
+    }
+
     /// Returns its name, if clients can read it as a snapshot.
     fn snapshot(&self) -> Option<&str> {
         None

@@ -20,6 +20,8 @@ struct Writing {
     chunk: Chunk,
     /// Sectors that have not been written.
     left: u64,
+    /// Whether some of them cannot be.
+    failed: bool,
 }
 
 /// A restore at work.
@@ -38,6 +40,10 @@ pub(crate) struct Restore {
     read_all: bool,
     bad: BTreeSet<u64>,
     bad_more: u64,
+    /// The number of sectors that could not be written. Their chunks are not done.
+    unwritten: u64,
+    /// Whether the images have a block for each sector of the disk.
+    whole: bool,
     written_bytes: u64,
     /// Chunks that are written, but perhaps only to the disk's cache.
     landed: Landed<u64>,
@@ -64,6 +70,8 @@ impl Restore {
             read_all: false,
             bad: before.bad.iter().copied().collect(),
             bad_more: before.bad_more,
+            unwritten: 0,
+            whole: false,
             written_bytes: before.bytes,
             landed: Landed::default(),
             paused: false,
@@ -112,6 +120,7 @@ impl Restore {
             }
         }
         (self.done, self.trouble, self.read_all, self.unsaved) = (Some(done), None, false, true);
+        self.unwritten = 0;
         self.go_on(cx);
     }
 
@@ -182,7 +191,7 @@ impl Restore {
             self.note_bad(lbn);
         }
         let number = chunk.number;
-        self.writing.insert(number, Writing { chunk, left });
+        self.writing.insert(number, Writing { chunk, left, failed: false });
         if left == 0 {
             self.written(number);
         }
@@ -197,14 +206,23 @@ impl Restore {
         }
     }
 
-    /// Records that all of a chunk is written.
+    /// Records that no more of a chunk is to be written.
     fn written(&mut self, number: u64) {
-        if let Some(writing) = self.writing.remove(&number) {
-            let bytes = writing.chunk.bytes.len();
-            self.bytes = self.bytes.saturating_sub(bytes);
+        let Some(writing) = self.writing.remove(&number) else { return };
+        let bytes = writing.chunk.bytes.len();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if !writing.failed {
             self.written_bytes = self.written_bytes.saturating_add(bytes as u64);
+            self.landed.push(number);
         }
-        self.landed.push(number);
+    }
+
+    /// Writes the sectors of a failed run one by one: most of them may be sound. Returns whether that has begun; a disk
+    /// on which many have failed gets no further tries.
+    fn write_singly(&self, cx: &mut Context<'_>, record: &Record) -> bool {
+        let one = Sectors::new(1);
+        let (true, Some(session)) = (self.unwritten < MOST_BAD as u64, self.session) else { return false };
+        record.range.len() > one && cx.sessions.write(session, record.range, one, record.parameter).is_ok()
     }
 
     /// Returns whether only a flush is left.
@@ -220,12 +238,17 @@ impl Restore {
 impl Job for Restore {
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, _: &[u8]) {
         let number = record.parameter.0;
-        let Some(writing) = self.writing.get_mut(&number) else { return };
-        writing.left = writing.left.saturating_sub(record.range.len().get());
-        let left = writing.left;
+        if !self.writing.contains_key(&number) || (record.bad.is_some() && self.write_singly(cx, record)) {
+            return;
+        }
         if let Some(lbn) = record.bad {
             self.note_bad(lbn.get());
+            self.unwritten = self.unwritten.saturating_add(record.range.len().get());
         }
+        let Some(writing) = self.writing.get_mut(&number) else { return };
+        writing.left = writing.left.saturating_sub(record.range.len().get());
+        writing.failed |= record.bad.is_some();
+        let left = writing.left;
         if left == 0 {
             self.written(number);
             self.go_on(cx);
@@ -247,7 +270,10 @@ impl Job for Restore {
 
     fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
         match result {
-            FileResult::Verified { chunks, images } => self.verified(cx, chunks, images),
+            FileResult::Verified { chunks, images, whole } => {
+                self.whole = whole;
+                self.verified(cx, chunks, images);
+            }
             FileResult::Chunks(chunks) => {
                 self.reading = false;
                 self.read_all = chunks.is_empty();
@@ -313,10 +339,22 @@ impl Job for Restore {
         }
     }
 
+    fn replaces_all(&self) -> bool {
+        self.whole && self.is_done()
+    }
+
     fn stage(&self) -> Stage {
         match (&self.failed, &self.trouble) {
             (Some(why), _) => Stage::Failed(why.clone()),
             _ if self.is_done() => Stage::Done,
+            (None, None)
+                if self.unwritten > 0 && self.is_written() && self.landed.iter().next().is_none() =>
+            {
+                Stage::Failed(format!(
+                    "{} sectors could not be written; look at the disk and its connection, and restore again",
+                    self.unwritten
+                ))
+            }
             (None, Some(why)) => Stage::Waiting(why.clone()),
             (None, None) if self.done.is_none() => Stage::Opening,
             (None, None) => Stage::Running,

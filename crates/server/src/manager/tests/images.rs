@@ -4,12 +4,16 @@ use super::log::Log;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, busy, scrub};
+use crate::files::source::FileSink;
+use crate::files::{Files, How};
 use crate::manager::ManagerError;
 use crate::manager::file_request::FileQueue;
 use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::TaskState;
-use apps::backup::{Destination, restore, verify};
+use crate::manager::table::{Closed, Event, TaskState};
+use apps::backup::image::header;
+use apps::backup::{Destination, ImageWriter, restore, verify};
 use sim::Cure;
+use std::path::Path;
 use units::{Duration, Lbn};
 use workload::random::Stream;
 
@@ -502,4 +506,78 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
         assert_eq!(rig.run(id), TaskState::Done);
         assert!(rig.medium() == written, "cancelled: {cancelled}");
     }
+}
+
+fn restore_task(path: &str) -> TaskSpec {
+    TaskSpec { from: vec![path.into()], ..TaskSpec::new(TaskKind::Restore) }
+}
+
+fn close_all(rig: &mut Rig) {
+    let closed = Some(Closed::All);
+    rig.call(|manager, _| manager.note(Event::Closed { closed }));
+    assert!(rig.call(|manager, _| manager.is_taken()).is_some());
+}
+
+#[test]
+fn a_restore_that_could_not_write_every_sector_fails_and_opens_nothing() {
+    let mut rig = Rig::new();
+    // A sector is bad in the image.
+    rig.volume.platters_mut().spoil(Lbn::new(1_000), Cure::Write);
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    (0..40).for_each(|at| rig.write(range(at * 100, 16)));
+    rig.settle();
+    close_all(&mut rig);
+    let bad = [77, 79, 4_000];
+    bad.iter().for_each(|lbn| rig.volume.platters_mut().spoil(Lbn::new(*lbn), Cure::None));
+    let id = rig.start(restore_task(IMAGE));
+    assert_eq!(rig.run(id), TaskState::Failed);
+    let task = rig.task(id);
+    let reason = task.reason.unwrap();
+    assert!(reason.starts_with("3 sectors could not be written; "), "{reason}");
+    assert_eq!(task.bad_lbns, [77, 79, 1_000, 4_000]);
+    assert!(rig.call(|manager, _| manager.is_taken()).is_some(), "it was closed after damage");
+    let medium = rig.medium();
+    for (lbn, sector) in medium.chunks(SECTOR).enumerate().filter(|(lbn, _)| *lbn != 1_000) {
+        let here = lbn * SECTOR..(lbn + 1) * SECTOR;
+        assert!(bad.contains(&(lbn as u64)) || *sector == then[here], "LBN {lbn}");
+    }
+}
+
+#[test]
+fn a_restore_of_less_than_the_disk_leaves_it_closed() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    close_all(&mut rig);
+    // The same disk, as if it ended with the tenth block.
+    let whole = rig.files.get(IMAGE).unwrap();
+    let mut header = header(&mut whole.as_slice()).unwrap();
+    let block = vec![1; header.block_bytes()];
+    (header.shape.blocks, header.chunks) = (10, 10);
+    let file = Files::open(&rig.files, Path::new("/backups/part"), How::Make).unwrap();
+    let mut part = ImageWriter::new(header, FileSink::new(file, 0));
+    (0..10).for_each(|at| part.put(at, &block, &[]));
+    part.finish();
+    assert!(part.flush().unwrap());
+    for (path, opens) in [("/backups/part", false), (IMAGE, true)] {
+        let id = rig.start(restore_task(path));
+        assert_eq!(rig.run(id), TaskState::Done);
+        assert_eq!(rig.call(|manager, _| manager.is_taken()).is_none(), opens, "{path}");
+    }
+}
+
+#[test]
+fn no_task_that_writes_to_the_disk_begins_on_one_that_is_read_only() {
+    let mut rig = Rig::new();
+    rig.call(|manager, _| manager.set_read_only());
+    for spec in
+        [restore_task(IMAGE), TaskSpec { plan: Some("/p".into()), ..TaskSpec::new(TaskKind::Reorganize) }]
+    {
+        let refused = rig.call(|manager, _| manager.start(spec)).unwrap_err().to_string();
+        assert!(refused.contains("it writes to the disk, which is read_only"), "{refused}");
+    }
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
 }

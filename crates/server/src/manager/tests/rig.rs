@@ -70,6 +70,7 @@ pub fn manager_config(drive: &DriveModel, keep: u64, seed: u128) -> ManagerConfi
         capacity: drive.layout().capacity(),
         sector_bytes: Bytes::new(SECTOR as u64),
         own: vec!["/disk".into()],
+        read_only: false,
     };
     ManagerConfig {
         disk,

@@ -354,3 +354,29 @@ fn a_store_that_another_disk_has_open_is_not_recorded_anew() {
     drop(held);
     pass_of(&mut rig, anew());
 }
+
+/// A store that is given up while the journal takes nothing: after a restart clients' writes would be reported.
+#[test]
+fn a_store_that_was_given_up_while_the_state_directory_was_full_is_not_believed_after_a_kill() {
+    for gone in [false, true] {
+        let mut rig = Rig::new();
+        pass(&mut rig);
+        rig.files.limit("/state", Some(0));
+        rig.files.limit("/sums", Some(0));
+        rig.files.set_gone("/sums", gone);
+        rig.write(range(160, 8));
+        rig.settle();
+        rig.files.limit("/state", None);
+        rig.files.limit("/sums", None);
+        rig.files.set_gone("/sums", false);
+        let mut rig = rig.crash(None);
+        rig.run_for(Duration::from_secs(2));
+        // Forgetting the first sums of a new store needs no space.
+        if gone {
+            let why = failed(&mut rig, spec());
+            assert!(why.contains("its sums may be old"), "{why}");
+        } else {
+            assert_eq!(pass(&mut rig).recorded, 1);
+        }
+    }
+}

@@ -110,6 +110,32 @@ fn a_cancelled_task_removes_no_file_of_another() {
     }
 }
 
+/// A restart looks for what a cancelled backup has left.
+#[test]
+fn a_restart_removes_no_file_of_the_name_of_a_cancelled_backup_that_is_not_its_own() {
+    for again in [false, true] {
+        let (mut rig, id) = paused(backup(), false);
+        rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+        rig.run_for(Duration::from_secs(1));
+        assert_eq!(rig.files.get(IMAGE), None);
+        if again {
+            // A later backup has claimed it, and does not answer.
+            let id = rig.start(backup());
+            rig.call(|manager, s| manager.pause(s, id)).unwrap();
+            rig.run_for(Duration::from_secs(1));
+        } else {
+            rig.files.put(IMAGE, b"");
+        }
+        rig = rig.crash(None);
+        rig.run_for(Duration::from_secs(1));
+        assert!(rig.files.get(IMAGE).is_some_and(|file| file.is_empty()), "again: {again}");
+        if again {
+            rig.call(|manager, s| manager.resume(s, id + 1)).unwrap();
+            assert_eq!(rig.run(id + 1), TaskState::Done);
+        }
+    }
+}
+
 #[test]
 fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
     type Change = fn(&MemoryFiles);

@@ -1,6 +1,6 @@
 //! Tasks on a busy drive: scrubs, comparisons, and what all kinds have in common.
 
-use super::images::backup;
+use super::images::{backup, replica};
 use super::log::Log;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
@@ -232,4 +232,31 @@ fn a_state_directory_that_hangs_holds_no_write_for_ever() {
     assert_eq!(task.state, TaskState::Failed);
     let why = task.reason.unwrap();
     assert!(why.contains("the state directory has not answered for 30 s"), "{why}");
+}
+
+/// Neither the journal nor the log of kept blocks takes anything more, so that the journal cannot say that a task is
+/// over whose blocks clients overwrite.
+#[test]
+fn a_copy_that_ended_while_the_state_directory_was_full_does_not_go_on_after_a_kill() {
+    let snapshot = TaskSpec { name: Some("then".into()), ..TaskSpec::new(TaskKind::Snapshot) };
+    for spec in [backup(), replica(), snapshot] {
+        for cancelled in [false, true] {
+            let kind = spec.kind;
+            let mut rig = Rig::new();
+            let id = rig.start(spec.clone());
+            rig.run_for(Duration::from_millis(100));
+            rig.call(|manager, s| manager.pause(s, id)).unwrap();
+            rig.files.limit("/state", Some(0));
+            if cancelled {
+                rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+            }
+            rig.write(range(3_000, 8));
+            rig.settle();
+            assert!(rig.task(id).state.is_over(), "{kind}: {:?}", rig.task(id));
+            let mut rig = rig.crash(None);
+            rig.files.limit("/state", None);
+            rig.run_for(Duration::from_secs(1));
+            assert_eq!(rig.task(id).state, TaskState::Failed, "{kind}, {cancelled}: {:?}", rig.task(id));
+        }
+    }
 }

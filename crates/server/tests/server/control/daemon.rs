@@ -62,6 +62,7 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
         capacity: model.layout().capacity(),
         sector_bytes: model.sector_bytes(),
         own: vec![bytes],
+        read_only: false,
     };
     let mut disk = Disk::new(drive, model, config).unwrap();
     let config = ManagerConfig {

@@ -197,6 +197,11 @@ pub trait Device: Debug {
         Vec::new()
     }
 
+    /// Waits with writes of the background no longer: clients that are gone have left so many that others cannot come.
+    fn hurry(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// Drops the requests of a client that can wait, because the client is gone. Returns their numbers; the client's
     /// other requests are still answered.
     fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
@@ -278,6 +283,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
         (**self).in_memory(range)
+    }
+
+    fn hurry(&mut self, now: Instant) {
+        (**self).hurry(now);
     }
 
     fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {

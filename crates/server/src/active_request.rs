@@ -88,10 +88,6 @@ impl DeviceFacts {
             Command::Read => Ask::Read,
             Command::Write => Ask::Write { bytes: data, through: active.request.fua },
             Command::Flush => Ask::Flush,
-            Command::Trim => {
-                active.flush = active.request.fua;
-                Ask::Discard
-            }
             Command::WriteZeroes { fast: true, .. } => {
                 return RequestStart::Refused(
                     active.request,
@@ -99,8 +95,9 @@ impl DeviceFacts {
                     "no fast way to zero here",
                 );
             }
-            Command::WriteZeroes { .. } | Command::Cache => {
+            Command::Trim | Command::WriteZeroes { .. } | Command::Cache => {
                 active.rest = range;
+                active.flush = active.request.command == Command::Trim && active.request.fua;
                 return match active.next(self) {
                     Some((range, ask)) => RequestStart::Asks(active, range, ask),
                     None => RequestStart::Refused(active.request, Errno::Invalid, "nothing to do"),
@@ -124,7 +121,8 @@ impl ActiveRequest {
             Command::WriteZeroes { no_hole, .. } => Some(no_hole),
             _ => None,
         };
-        let own_way = zeroes.is_some() && target.abilities.write_zeroes;
+        let trims = self.request.command == Command::Trim;
+        let own_way = trims || zeroes.is_some() && target.abilities.write_zeroes;
         let most = if own_way { target.most } else { (PIECE_BYTES_MAX / sector).max(1) };
         let range = LbnRange::new(self.rest.start(), Sectors::new(self.rest.len().get().min(most)));
         self.rest = LbnRange::new(range.end(), self.rest.len() - range.len());
@@ -133,6 +131,7 @@ impl ActiveRequest {
         let ask = match zeroes {
             Some(keep) if own_way => Ask::WriteZeroes { through, keep },
             Some(_) => Ask::Write { bytes: vec![0; bytes], through },
+            None if trims => Ask::Discard,
             None => Ask::Read,
         };
         self.extra = if own_way { 0 } else { bytes };
@@ -175,5 +174,42 @@ pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
         Failure::Command(_) | Failure::Length { .. } => (Errno::Invalid, None),
         Failure::Unsupported(_) => (Errno::NotSupported, None),
         _ => (Errno::Io, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTOR: u64 = 512;
+
+    /// Other clients have their turn between the pieces, and few blocks of a snapshot are copied for each.
+    #[test]
+    fn a_long_trim_is_a_sequence_of_discards_and_the_flush_comes_last() {
+        let abilities =
+            nbd::Abilities { write: true, trim: true, fua: true, flush: true, ..Default::default() };
+        let export = nbd::Export::new("", 1 << 30).unwrap().with(abilities);
+        let mut connection = nbd::Connection::new([export].into(), nbd::Tls::Off, Default::default());
+        let (offset, length) = (SECTOR.to_be_bytes(), (10_000 * SECTOR as u32).to_be_bytes());
+        let trim = [&b"\x25\x60\x95\x13\0\x01\0\x04cookie!!"[..], &offset, &length].concat();
+        connection.receive(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        connection.receive(&trim).unwrap();
+        let request = std::iter::from_fn(|| connection.poll())
+            .find_map(|event| if let nbd::Event::Request(request) = event { Some(request) } else { None })
+            .unwrap();
+        let abilities = Abilities { discard: true, ..Abilities::default() };
+        let facts = DeviceFacts { sector: Bytes::new(SECTOR), abilities, most: 4_096 };
+        let RequestStart::Asks(mut active, first, ask) = facts.begin(RequestOrigin::Client(1), request)
+        else {
+            panic!("it is refused")
+        };
+        let mut asks = vec![(first, ask)];
+        asks.extend(std::iter::from_fn(|| active.next(&facts)));
+        let (flush, discards) = asks.split_last().unwrap();
+        assert!(matches!(flush.1, Ask::Flush));
+        assert!(discards.iter().all(|(_, ask)| matches!(ask, Ask::Discard)));
+        let ranges: Vec<_> =
+            discards.iter().map(|(range, _)| (range.start().get(), range.len().get())).collect();
+        assert_eq!(ranges, [(1, 4_096), (4_097, 4_096), (8_193, 1_808)]);
     }
 }

@@ -28,25 +28,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use tracing::{error, info, warn};
-use units::{Instant, Lbn, LbnRange, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
 /// The place of the background export in the list of exports; the foreground's is the first.
 const BACKGROUND: usize = 1;
+
+/// How long nobody is accepted after that has failed.
+const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
 
 /// The line about it that clients show to people.
 const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that other clients leave";
 
 /// The callback for when the kernel shows a device, or why it does not.
 type ShownCallback = Arc<dyn Fn(Result<(), UblkError>) + Send + Sync>;
-
-/// A client's request that waits for its turn.
-#[derive(Debug)]
-enum Queued {
-    /// One that the device carries out.
-    Ask(ActiveRequest, LbnRange, Ask),
-    /// One that the server answers itself, with the time that this takes.
-    Answer(Request, LbnRange),
-}
 
 /// A server of a device for NBD clients and this machine's kernel, all on one thread.
 pub struct Exporter<D> {
@@ -67,12 +61,17 @@ pub struct Exporter<D> {
     shares: Shares,
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
-    /// Listeners that accept nobody now, because clients that are gone have left too much at the device.
+    /// Listeners that accept nobody now, because clients that are gone have left too much at the device, or because
+    /// accepting has failed.
     paused: Vec<usize>,
+    /// When they try again after a failure.
+    accept_again: Option<Instant>,
     clients: BTreeMap<u64, Client>,
-    /// Clients' requests that wait for the device or for the server. Those that can wait are not among them: the device
-    /// has them at once, and orders them.
-    queue: FairQueue<Queued>,
+    /// Clients' requests that wait for the device. Those that can wait are not among them: the device has them at once,
+    /// and orders them.
+    queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
+    /// Requests that the server answers itself, with the time that this takes.
+    answers: FairQueue<(Request, LbnRange)>,
     /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, ActiveRequest>,
     /// Bytes that these hold for the kernel and for clients that are gone.
@@ -171,8 +170,10 @@ impl<D: Device> Exporter<D> {
             listeners,
             accepting: Vec::new(),
             paused: Vec::new(),
+            accept_again: None,
             clients: BTreeMap::new(),
             queue: FairQueue::default(),
+            answers: FairQueue::default(),
             asked: BTreeMap::new(),
             others: 0,
             works: BTreeMap::new(),
@@ -249,8 +250,8 @@ impl<D: Device> Exporter<D> {
             let late = Shares::next_event(&self.clients, &self.limits);
             let now = at_once.then(|| self.clock.now());
             let log_due = self.lines.next_event();
-            let until =
-                [self.disk.next_event(), late, log_due, self.drained_by, now].into_iter().flatten().min();
+            let until = [self.disk.next_event(), late, log_due, self.drained_by, self.accept_again, now];
+            let until = until.into_iter().flatten().min();
             self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
@@ -267,6 +268,11 @@ impl<D: Device> Exporter<D> {
             }
             self.share();
             at_once |= self.dispatch();
+            // One call an iteration: some take milliseconds, and no client waits for several.
+            if let Some(call) = self.inbox.next() {
+                call(&mut self.disk, self.clock.now());
+                at_once = true;
+            }
             self.work()?;
             at_once |= self.tend(&kernels)?;
         }
@@ -304,7 +310,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Handles the mailbox: makes the calls, and notes a request to stop.
+    /// Handles a wake of the mailbox: takes a new configuration, and notes a request to stop.
     fn rung(&mut self) -> io::Result<()> {
         let stop = self.inbox.take_wakes()?;
         if let Some(ExportUpdate { limits, tls }) = self.inbox.update() {
@@ -312,9 +318,6 @@ impl<D: Device> Exporter<D> {
             for client in self.clients.values_mut() {
                 client.connection.reserve(self.limits.reserve());
             }
-        }
-        while let Some(call) = self.inbox.next() {
-            call(&mut self.disk, self.clock.now());
         }
         if stop && !self.stopping {
             info!("stopping");
@@ -332,6 +335,12 @@ impl<D: Device> Exporter<D> {
         let token = self.ring.start(Work::Accept(Arc::clone(&self.listeners[at].socket)))?;
         self.accepting.push((token, at));
         Ok(())
+    }
+
+    /// Returns whether newcomers may be accepted now.
+    fn may_accept(&mut self, now: Instant) -> bool {
+        self.accept_again = self.accept_again.filter(|at| *at > now);
+        self.accept_again.is_none() && self.others <= self.limits.common()
     }
 
     /// Advances all clients and removes those that are over. Returns whether a client has more events at once.
@@ -358,12 +367,15 @@ impl<D: Device> Exporter<D> {
             self.broken(id, &error);
         }
         self.remove_those_that_are_over()?;
-        if self.others <= self.limits.common() {
+        if self.may_accept(now) {
             for at in std::mem::take(&mut self.paused) {
                 if !self.stopping {
                     self.accept(at)?;
                 }
             }
+        } else if self.others > self.limits.common() {
+            // What clients that are gone have left keeps all others out, so it waits no longer.
+            self.disk.hurry(now);
         }
         let writes = |client: &&Client| {
             client.opened && client.snapshot.is_none() && self.may_write(client.background)
@@ -404,6 +416,7 @@ impl<D: Device> Exporter<D> {
                 }
             }
             self.queue.forget(id);
+            self.answers.forget(id);
             let its = |active: &&ActiveRequest| active.from == RequestOrigin::Client(id);
             self.others +=
                 self.asked.values().filter(its).map(|active| active.request.weight()).sum::<usize>();
@@ -417,16 +430,19 @@ impl<D: Device> Exporter<D> {
             Work::Accept(_) => {
                 let place = self.accepting.iter().position(|(t, _)| *t == token);
                 let at = place.map(|place| self.accepting.swap_remove(place).1);
-                if let Some(error) = result.err().filter(|_| !self.stopping)
-                    && self.lines.trouble(self.clock.now())
-                {
-                    warn!(%error, "a client could not be taken in");
+                let now = self.clock.now();
+                if let Some(error) = result.err().filter(|_| !self.stopping) {
+                    // No descriptor is free, for instance: that passes.
+                    self.accept_again = Some(now + ACCEPT_RETRY_TIME);
+                    if self.lines.trouble(now) {
+                        warn!(%error, "a client could not be taken in");
+                    }
                 }
                 if let Some(socket) = client {
                     self.admit(socket)?;
                 }
                 if let Some(at) = at.filter(|_| !self.stopping) {
-                    if self.others <= self.limits.common() {
+                    if self.may_accept(now) {
                         self.accept(at)?;
                     } else {
                         self.paused.push(at);
@@ -498,7 +514,7 @@ impl<D: Device> Exporter<D> {
             }
             RequestStart::Runs(request, range) => {
                 client.asked += 1;
-                self.queue.push(id, 0, Queued::Answer(request, range));
+                self.answers.push(id, 0, (request, range));
             }
             RequestStart::Refused(request, errno, message) => {
                 self.reply(id, &request, &Reply::Failed { errno, offset: None, message });
@@ -517,23 +533,19 @@ impl<D: Device> Exporter<D> {
             }
             Ask::Flush | Ask::Discard => 0,
         };
-        self.queue.push(client, active.charge, Queued::Ask(active, range, ask));
+        self.queue.push(client, active.charge, (active, range, ask));
     }
 
-    /// Sends the next requests to the device. Returns whether there may be more at once: one answer of the server
-    /// itself, which may take milliseconds, ends it.
+    /// Sends the next requests to the device, and answers one that the server answers itself: that may take
+    /// milliseconds. Returns whether there may be more at once.
     fn dispatch(&mut self) -> bool {
-        while let Some((id, queued)) = self.queue.next() {
-            match queued {
-                Queued::Ask(active, range, ask) => self.ask(active, range, ask),
-                Queued::Answer(request, range) => {
-                    self.queue.done(id, 0);
-                    self.answer_itself(id, &request, range);
-                    return true;
-                }
-            }
+        while let Some((_, (active, range, ask))) = self.queue.next() {
+            self.ask(active, range, ask);
         }
-        false
+        let Some((id, (request, range))) = self.answers.next() else { return false };
+        self.answers.done(id, 0);
+        self.answer_itself(id, &request, range);
+        true
     }
 
     /// Answers a request that the device has no part in: what is allocated or in memory, or a declaration of what will
@@ -614,7 +626,9 @@ impl<D: Device> Exporter<D> {
             Err(failure) => failure,
         };
         let message = failure.to_string();
-        warn!(client = id, %failure, offset = request.offset, "a request failed");
+        if self.lines.trouble(self.clock.now()) {
+            warn!(client = id, %failure, offset = request.offset, "a request failed");
+        }
         let (errno, offset) = blame(&failure, self.target.sector);
         self.reply(id, &request, &Reply::Failed { errno, offset, message: &message });
     }

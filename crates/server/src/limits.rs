@@ -135,7 +135,7 @@ impl Shares {
 }
 
 fn handshake_ends(client: &Client, limits: &Limits) -> Option<Instant> {
-    let choosing = !client.gone && !client.connection.is_open();
+    let choosing = !client.gone && !client.opened;
     choosing.then_some(client.since + limits.handshake)
 }
 
@@ -218,6 +218,26 @@ mod tests {
         // The first one leaves too little for a second one of 32 MiB, and enough for four of 2 MiB.
         assert_eq!(asked(&clients), [1, 4, 4]);
         assert_eq!(clients[&1].held(), reserve, "four pieces");
+    }
+
+    /// It may take none of the answers to its options, and then is not over.
+    #[test]
+    fn a_client_that_says_goodbye_before_it_has_chosen_is_late_all_the_same() {
+        let limits = Limits::default();
+        let export = Export::new("", 1 << 30).unwrap();
+        let connection = Connection::new([export].into(), Tls::Off, limits.client);
+        let (here, _there) = UnixStream::pair().unwrap();
+        let mut client = Client::new(connection, OwnedFd::from(here), "a test".to_owned(), NOW);
+        const LIST: &[u8] = b"IHAVEOPT\0\0\0\x03\0\0\0\0";
+        const ABORT: &[u8] = b"IHAVEOPT\0\0\0\x02\0\0\0\0";
+        client.received(&[b"\0\0\0\x03", LIST, ABORT].concat()).unwrap();
+        while client.connection.poll().is_some() {}
+        client.ending = true;
+        assert!(!client.is_over(), "it has not taken its answers");
+        let clients = BTreeMap::from([(0, client)]);
+        assert!(Shares::late(&clients, &limits, NOW).is_empty());
+        let late = Shares::late(&clients, &limits, NOW + limits.handshake);
+        assert!(matches!(late[..], [(0, Verdict::Late(_))]), "{late:?}");
     }
 
     #[test]

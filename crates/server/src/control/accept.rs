@@ -13,13 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tracing::{info, warn};
 
 /// A request's head has to come in this time.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request has to be over in this time, its answer taken included, unless it asks for events or a session.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most answers of a user with all tasks of a disk that are not taken yet; others wait.
+const LARGE_ANSWERS_MAX: usize = 4;
 /// How long a connection without a slot is kept for its answer, and the most such connections; others get none.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 const MOST_REFUSALS: usize = 16;
@@ -71,6 +73,9 @@ pub(crate) struct Slot {
     hang_up: Arc<Notify>,
     /// It lasts for as long as its client likes.
     lasting: std::sync::atomic::AtomicBool,
+    large_answers: Arc<Semaphore>,
+    /// Held until the connection ends, if its answer is a large one.
+    large_answer: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Slot {
@@ -88,8 +93,21 @@ impl Slot {
         begun
     }
 
+    /// Lets the connection last, until it has to give way to another user's.
+    pub fn follows(&self) {
+        self.admission.with(|inside| inside.slots.follows(self.number));
+        self.lasts();
+    }
+
+    /// Waits until the user has few connections with a large answer, and counts this one among them.
+    pub async fn has_large_answer(&self) {
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.large_answers).acquire_owned().await.ok();
+        *self.large_answer.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+
     /// Lets the connection last without limit.
-    pub fn lasts(&self) {
+    fn lasts(&self) {
         self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
@@ -130,11 +148,14 @@ struct SlotTable {
     roles: Roles,
     slots: Slots,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
+    /// The large answers that each user may have.
+    large_answers: BTreeMap<SlotOwner, Arc<Semaphore>>,
 }
 
 impl Admission {
     pub fn new(roles: Roles, own: u32, limits: ConnectionLimits) -> Self {
-        let inside = SlotTable { roles, slots: Slots::new(limits), present: BTreeMap::new() };
+        let (present, large_answers) = (BTreeMap::new(), BTreeMap::new());
+        let inside = SlotTable { roles, slots: Slots::new(limits), present, large_answers };
         Self { own, inside: Mutex::new(inside) }
     }
 
@@ -159,7 +180,17 @@ impl Admission {
         }
         let hang_up = Arc::new(Notify::new());
         inside.present.insert(number, (peer, Arc::clone(&hang_up)));
-        Some(Slot { number, admission: Arc::clone(self), hang_up, lasting: false.into() })
+        inside.large_answers.retain(|_, answers| Arc::strong_count(answers) > 1);
+        let new = || Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));
+        let large_answers = Arc::clone(inside.large_answers.entry(peer.owner(self.own)).or_insert_with(new));
+        Some(Slot {
+            number,
+            admission: Arc::clone(self),
+            hang_up,
+            lasting: false.into(),
+            large_answers,
+            large_answer: Mutex::default(),
+        })
     }
 
     /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
@@ -307,5 +338,21 @@ mod tests {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());
+    }
+
+    /// A request that is left unread would be a broken connection to the client.
+    #[test]
+    fn a_client_without_a_slot_gets_the_refusal_after_it_has_sent_its_request() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (here, mut client) = UnixStream::pair().unwrap();
+            client.write_all(b"GET /v1/disks HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let refused = tokio::spawn(refuse(here));
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer, NO_SLOT_RESPONSE);
+            drop(client);
+            refused.await.unwrap();
+        });
     }
 }

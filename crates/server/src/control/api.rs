@@ -5,6 +5,7 @@ use super::metrics::{self, DiskMetrics};
 use super::reply::Refusal;
 use super::roles::Role;
 use super::session;
+use super::task_feed::TaskFeed;
 use crate::disk::DiskStatus;
 use crate::files::Places;
 use crate::manager::spec::{Change, TaskSpec};
@@ -33,30 +34,31 @@ const MOST_BODY: usize = 64 << 10;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that follows the events and takes none for this time is hung up on.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The interval at which the tasks are compared for events.
-const TASKS_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
 type ApiResult<T> = Result<T, Refusal>;
 
 /// Returns all routes over these disks.
 pub(crate) fn router(disks: Disks) -> Router {
+    // The answers that have all tasks of a disk.
+    let few = || axum::middleware::from_fn(few_at_a_time);
     Router::new()
         .route("/v1/disks", get(all_disks))
-        .route("/v1/disks/{disk}", get(one_disk))
-        .route("/v1/disks/{disk}/tasks", get(tasks).post(start))
+        .route("/v1/disks/{disk}", get(one_disk).layer(few()))
+        .route("/v1/disks/{disk}/tasks", get(tasks).layer(few()).post(start))
         .route("/v1/disks/{disk}/tasks/{id}", get(task).patch(change))
         .route("/v1/disks/{disk}/tasks/{id}/{what}", post(act))
         .route("/v1/disks/{disk}/probe", post(probe))
         .route("/v1/disks/{disk}/sessions", post(session::open))
-        .route("/v1/status", get(status))
+        .route("/v1/status", get(status).layer(few()))
         .route("/v1/events", get(events))
-        .route("/metrics", get(all_metrics))
+        .route("/metrics", get(all_metrics).layer(few()))
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn(guard))
         // Outermost, so that it also limits the body that the guard reads.
         .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(Extension(TaskFeed::default()))
         .with_state(disks)
 }
 
@@ -92,6 +94,16 @@ async fn guard(
             Refusal::new(StatusCode::REQUEST_TIMEOUT, text).into_response()
         }
     }
+}
+
+/// Waits until the user has few large answers that are not taken yet, so that a user who takes none holds little.
+async fn few_at_a_time(
+    Extension(slot): Extension<Arc<Slot>>,
+    request: Request,
+    next: axum::middleware::Next,
+) -> Response {
+    slot.has_large_answer().await;
+    next.run(request).await
 }
 
 async fn nothing() -> Refusal {
@@ -322,32 +334,20 @@ pub(crate) async fn act(
 async fn events(
     State(disks): State<Disks>,
     Extension(slot): Extension<Arc<Slot>>,
+    Extension(feed): Extension<TaskFeed>,
 ) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
-    let (sender, receiver) = tokio::sync::mpsc::channel(64);
-    slot.lasts();
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    slot.follows();
     tokio::spawn(async move {
-        let mut known: BTreeMap<(String, u64), TaskStatus> = BTreeMap::new();
-        loop {
-            for (name, disk) in disks.iter() {
-                let Ok(tasks) = ask(disk, |manager, _| manager.tasks()).await else { return };
-                for task in tasks {
-                    let key = (name.clone(), task.id);
-                    if known.get(&key) == Some(&task) {
-                        continue;
-                    }
-                    let event = Event::default().event("task").json_data(&task);
-                    known.insert(key, task);
-                    let Ok(event) = event else { continue };
-                    match sender.send_timeout(event, EVENT_TIMEOUT).await {
-                        Ok(()) => {}
-                        Err(SendTimeoutError::Closed(_)) => return,
-                        Err(SendTimeoutError::Timeout(_)) => return slot.hang_up(),
-                    }
+        let mut follower = feed.follow(disks);
+        while !sender.is_closed() {
+            for task in follower.changes().await {
+                let Ok(event) = Event::default().event("task").json_data(&*task) else { continue };
+                match sender.send_timeout(event, EVENT_TIMEOUT).await {
+                    Ok(()) => {}
+                    Err(SendTimeoutError::Closed(_)) => return,
+                    Err(SendTimeoutError::Timeout(_)) => return slot.hang_up(),
                 }
-            }
-            tokio::time::sleep(TASKS_INTERVAL).await;
-            if sender.is_closed() {
-                return;
             }
         }
     });

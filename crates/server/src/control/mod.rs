@@ -8,6 +8,7 @@ mod reply;
 mod roles;
 mod session;
 mod slots;
+mod task_feed;
 
 pub(crate) use accept::Peer;
 pub(crate) use api::{Disks, act, facts, start};

@@ -22,6 +22,8 @@ pub struct ConnectionLimits {
     pub per_user_without_role: usize,
     /// The most connections that are sessions of client programs: each may hold some 8 MiB.
     pub sessions: usize,
+    /// The number of connections that follow the events which a user keeps when other users have no slot.
+    pub followers: usize,
     /// Sessions among these reserved for root; the daemon's own user has the same number of its own.
     pub reserved_sessions: usize,
     /// The most sessions of one user with a role, other than root and the daemon's own.
@@ -37,6 +39,7 @@ impl Default for ConnectionLimits {
             without_role: 8,
             per_user_without_role: 2,
             sessions: 64,
+            followers: 16,
             reserved_sessions: 8,
             per_user_sessions: 32,
         }
@@ -68,6 +71,8 @@ struct TakenSlot {
     /// Whether the whole request has not arrived yet.
     waits: bool,
     session: bool,
+    /// Whether it follows the events.
+    follows: bool,
 }
 
 /// The taken slots by their numbers, the oldest first.
@@ -103,7 +108,7 @@ impl Slots {
         }
         let slot = self.next;
         self.next += 1;
-        self.taken.insert(slot, TakenSlot { owner, waits: true, session: false });
+        self.taken.insert(slot, TakenSlot { owner, waits: true, session: false, follows: false });
         Some(GivenSlot { slot, instead_of })
     }
 
@@ -111,6 +116,13 @@ impl Slots {
     pub fn request_received(&mut self, slot: u64) {
         if let Some(slot) = self.taken.get_mut(&slot) {
             slot.waits = false;
+        }
+    }
+
+    /// Records that the connection follows the events, for as long as its client likes.
+    pub fn follows(&mut self, slot: u64) {
+        if let Some(slot) = self.taken.get_mut(&slot) {
+            slot.follows = true;
         }
     }
 
@@ -179,7 +191,8 @@ impl Slots {
     }
 
     /// Returns the slot that a new connection gets when all are taken: of the waiting connections, the oldest of the
-    /// owner with the most slots. An owner at its own limit loses one of its own.
+    /// owner with the most slots; if none waits, of those that follow the events, but no owner loses its last
+    /// [`followers`](ConnectionLimits::followers). An owner at its own limit loses one of its own.
     fn gives_way(&self, owner: SlotOwner) -> Option<u64> {
         let own_only = self.is_at_its_own_limit(owner);
         let may = |other: SlotOwner| {
@@ -190,8 +203,14 @@ impl Slots {
                         _ => other.has_no_role() == owner.has_no_role(),
                     }
         };
-        let waiting = self.taken.iter().filter(|(_, slot)| slot.waits && may(slot.owner));
-        waiting.max_by_key(|(at, slot)| (self.of(slot.owner), std::cmp::Reverse(**at))).map(|(at, _)| *at)
+        let follows = |slot: &TakenSlot| slot.follows;
+        let yields = |slot: &TakenSlot| {
+            slot.waits || slot.follows && self.count(slot.owner, follows) > self.rules.followers
+        };
+        let yielding = self.taken.iter().filter(|(_, slot)| may(slot.owner) && yields(slot));
+        let key =
+            |(at, slot): &(&u64, &TakenSlot)| (slot.waits, self.of(slot.owner), std::cmp::Reverse(**at));
+        yielding.max_by_key(key).map(|(at, _)| *at)
     }
 }
 
@@ -282,6 +301,24 @@ mod tests {
         assert!(slots.taken.contains_key(&one), "it is the oldest, and the only one of its user");
         assert!(slots.give(SlotOwner::Member(5)).unwrap().instead_of.is_some());
         assert!(slots.taken.contains_key(&one));
+    }
+
+    #[test]
+    fn followers_of_few_users_lock_no_other_user_out() {
+        let mut slots = slots();
+        for uid in 0..3 {
+            for _ in 0..64 {
+                let slot = slots.give(SlotOwner::Member(uid)).unwrap().slot;
+                slots.request_received(slot);
+                slots.follows(slot);
+            }
+        }
+        for _ in 0..64 {
+            let given = slots.give(SlotOwner::Member(7)).unwrap();
+            assert!(given.instead_of.is_some());
+            slots.request_received(given.slot);
+        }
+        assert!((0..3).all(|uid| slots.of(SlotOwner::Member(uid)) >= 16));
     }
 
     #[test]

@@ -103,6 +103,10 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
         background.map(|background| background.in_memory(range)).unwrap_or_default()
     }
 
+    fn hurry(&mut self, now: Instant) {
+        self.between_events(now, Disk::hurry_all_writes);
+    }
+
     fn leave(&mut self, now: Instant, client: u64) -> Vec<u64> {
         self.device.advance(now);
         self.pump(now);

@@ -68,7 +68,7 @@ impl<D: Device> Exporter<D> {
     /// Ends the client that has been choosing an export for the longest time, so that clients which choose none keep
     /// nobody out.
     fn free_a_slot(&mut self) -> io::Result<()> {
-        let choosing = self.clients.iter().filter(|(_, client)| !client.connection.is_open());
+        let choosing = self.clients.iter().filter(|(_, client)| !client.opened);
         let Some(oldest) = choosing.min_by_key(|(_, client)| client.since).map(|(id, _)| *id) else {
             return Ok(());
         };

@@ -15,6 +15,9 @@ use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
+/// The most blocks that are read for one held write at a time; it asks for more as these are kept.
+const MOST_AHEAD: usize = 64;
+
 /// The bad sectors that a task has found.
 #[derive(Default)]
 pub(crate) struct Bad {
@@ -127,10 +130,8 @@ impl Copies {
             return Ok(false);
         }
         let (first, end) = self.blocks_of(range);
-        for block in first..end {
-            if self.safe.contains(block) || self.kept.contains(block) {
-                continue;
-            }
+        let waiting = (first..end).filter(|block| !self.safe.contains(*block) && !self.kept.contains(*block));
+        for block in waiting.take(MOST_AHEAD) {
             let place = self.range(block);
             match self.priority_reader.ask(cx, block, place, copying) {
                 Ok(()) | Err(SessionError::TooManyTasks { .. }) => {}

@@ -83,9 +83,17 @@ impl IntoResponse for Rejection {
     }
 }
 
-async fn enter(State(auth): State<Arc<RequestGuard>>, request: Request, next: Next) -> Response {
+async fn enter(
+    State(auth): State<Arc<RequestGuard>>,
+    Extension(browser): Extension<Arc<BrowserConnection>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match auth.enter(request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            browser.entered();
+            next.run(request).await
+        }
         Err(rejection) => rejection.into_response(),
     }
 }

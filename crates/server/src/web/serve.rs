@@ -6,13 +6,15 @@ use crate::tls::Tls;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::net::TcpListener as Listener;
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpListener as Listener};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
@@ -66,7 +68,7 @@ pub(super) async fn serve(
             feed.put(&source.snapshot().await);
         }
     });
-    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Arc::new(Mutex::new(BrowserSlots::default()));
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config()));
     loop {
         let accepted = tokio::select! {
@@ -74,30 +76,88 @@ pub(super) async fn serve(
             // Dropping the runtime hangs up on all.
             _ = stopped.changed() => return,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, from)) = accepted else {
             // No descriptor is free, for instance: that passes.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         // The kernel may refuse; its own bound is there then.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, MOST_SENT);
-        match Arc::clone(&slots).try_acquire_owned() {
-            Ok(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
-            Err(_) if acceptor.is_none() => drop(stream.try_write(NO_SLOT_RESPONSE)),
-            Err(_) => {}
+        match BrowserConnection::take(&slots, from.ip()) {
+            Some(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
+            None if acceptor.is_none() => drop(stream.try_write(NO_SLOT_RESPONSE)),
+            None => {}
         }
     }
 }
 
-/// One connection.
-#[derive(Debug, Default)]
+/// One connection, and its slot, which is free when this is dropped.
+#[derive(Debug)]
 pub(super) struct BrowserConnection {
-    hang_up: Notify,
+    number: u64,
+    slots: Arc<Mutex<BrowserSlots>>,
+    hang_up: Arc<Notify>,
     /// It lasts for as long as its browser likes.
     lasting: AtomicBool,
 }
 
+/// The slots of all connections, by their numbers: the oldest first.
+#[derive(Debug, Default)]
+struct BrowserSlots {
+    taken: BTreeMap<u64, BrowserSlot>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct BrowserSlot {
+    from: IpAddr,
+    /// Whether it has sent a request that may enter.
+    entered: bool,
+    hang_up: Arc<Notify>,
+}
+
+impl BrowserSlots {
+    /// Returns the number of a slot. If all are taken, it is that of the oldest connection that has not entered, from
+    /// the machine that has the most.
+    fn give(&mut self, from: IpAddr, hang_up: Arc<Notify>) -> Option<u64> {
+        if self.taken.len() >= MOST_CONNECTIONS {
+            let of = |from: IpAddr| self.taken.values().filter(|slot| slot.from == from).count();
+            let outside = self.taken.iter().filter(|(_, slot)| !slot.entered);
+            let (oldest, _) = outside.max_by_key(|(at, slot)| (of(slot.from), Reverse(**at)))?;
+            let oldest = *oldest;
+            self.taken.remove(&oldest)?.hang_up.notify_one();
+        }
+        let number = self.next;
+        self.next += 1;
+        self.taken.insert(number, BrowserSlot { from, entered: false, hang_up });
+        Some(number)
+    }
+}
+
+impl Drop for BrowserConnection {
+    fn drop(&mut self) {
+        self.slots().taken.remove(&self.number);
+    }
+}
+
 impl BrowserConnection {
+    fn take(slots: &Arc<Mutex<BrowserSlots>>, from: IpAddr) -> Option<Self> {
+        let hang_up = Arc::new(Notify::new());
+        let number = slots.lock().unwrap_or_else(PoisonError::into_inner).give(from, Arc::clone(&hang_up))?;
+        Some(Self { number, slots: Arc::clone(slots), hang_up, lasting: AtomicBool::new(false) })
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BrowserSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the connection has sent a request that may enter: it keeps its slot until it ends.
+    pub fn entered(&self) {
+        if let Some(slot) = self.slots().taken.get_mut(&self.number) {
+            slot.entered = true;
+        }
+    }
+
     /// Lets the connection last without limit.
     pub fn lasts(&self) {
         self.lasting.store(true, Ordering::Relaxed);
@@ -128,23 +188,30 @@ async fn one(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     router: axum::Router,
-    slot: OwnedSemaphorePermit,
+    browser: BrowserConnection,
 ) {
-    let _slot = slot;
+    let hung_up = Arc::clone(&browser.hang_up);
     match acceptor {
-        None => spoken(stream, router).await,
+        None => spoken(stream, router, browser).await,
         Some(acceptor) => {
             // A client that does not speak TLS is disconnected.
-            if let Ok(Ok(stream)) = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, acceptor.accept(stream)).await
-            {
-                spoken(stream, router).await;
+            let accepted = tokio::select! {
+                accepted = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, acceptor.accept(stream)) => accepted,
+                () = hung_up.notified() => return,
+            };
+            if let Ok(Ok(stream)) = accepted {
+                spoken(stream, router, browser).await;
             }
         }
     }
 }
 
-async fn spoken(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: axum::Router) {
-    let browser = Arc::new(BrowserConnection::default());
+async fn spoken(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: axum::Router,
+    browser: BrowserConnection,
+) {
+    let browser = Arc::new(browser);
     let router = router.layer(axum::Extension(Arc::clone(&browser)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -180,5 +247,26 @@ mod tests {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());
+    }
+
+    #[test]
+    fn connections_that_have_not_entered_keep_no_browser_out() {
+        let slots = Arc::default();
+        let idle = IpAddr::from([192, 0, 2, 1]);
+        let browser = IpAddr::from([192, 0, 2, 2]);
+        let first = BrowserConnection::take(&slots, browser).unwrap();
+        let held: Vec<_> =
+            (0..2 * MOST_CONNECTIONS).filter_map(|_| BrowserConnection::take(&slots, idle)).collect();
+        assert_eq!(held.len(), 2 * MOST_CONNECTIONS, "each replaces an older one");
+        assert_eq!(first.slots().taken.len(), MOST_CONNECTIONS);
+        assert!(first.slots().taken.contains_key(&first.number), "the only one of its machine");
+        // Those that have entered keep their slots.
+        held.iter().for_each(BrowserConnection::entered);
+        let second = BrowserConnection::take(&slots, browser).unwrap();
+        assert!(!first.slots().taken.contains_key(&first.number));
+        second.entered();
+        assert!(BrowserConnection::take(&slots, browser).is_none());
+        drop(held);
+        assert_eq!(second.slots().taken.len(), 1);
     }
 }

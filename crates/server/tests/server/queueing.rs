@@ -27,6 +27,8 @@ struct Shared {
     /// How many answers about its runs it may give.
     runs: usize,
     writers: usize,
+    /// Whether it was told to wait with writes of the background no longer.
+    hurried: bool,
 }
 
 /// A disk of a terabyte that reads as zeroes. It answers as many requests as it is told to.
@@ -66,6 +68,10 @@ impl Device for Held {
 
     fn set_writers(&mut self, writers: usize) {
         self.shared.lock().unwrap().writers = writers;
+    }
+
+    fn hurry(&mut self, _: Instant) {
+        self.shared.lock().unwrap().hurried = true;
     }
 
     /// The disk notices that it is told to answer within a millisecond.
@@ -327,6 +333,36 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
     }
     clients.join().unwrap();
     answer(&shared, usize::MAX);
+    let mut client = server.connect();
+    open(&mut client);
+    assert!(is_read(&mut client, 0, 4096));
+    drop(client);
+    server.end();
+}
+
+/// A busy disk may never come to them by itself.
+#[test]
+fn background_writes_of_clients_that_are_gone_keep_nobody_out() {
+    let limits = Limits { bytes: 8 << 20, ..Limits::default() };
+    let background = Some("later".into());
+    let config = ExportConfig { limits, background, background_write: true, ..ExportConfig::default() };
+    let Some((server, shared)) = held("left", config) else { return };
+    let path = server.dir.join("s");
+    let clients = std::thread::spawn(move || {
+        for _ in 0..100 {
+            let mut client = UnixStream::connect(&path).unwrap();
+            if client.read_exact(&mut [0; 18]).is_err() {
+                continue;
+            }
+            client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x05later").unwrap();
+            if client.read_exact(&mut [0; 10]).is_ok() {
+                let _ = client.write_all(&[request(WRITE, 1, 0, 120 << 10), vec![7; 120 << 10]].concat());
+            }
+        }
+    });
+    until(&shared, |shared| shared.hurried);
+    answer(&shared, usize::MAX);
+    clients.join().unwrap();
     let mut client = server.connect();
     open(&mut client);
     assert!(is_read(&mut client, 0, 4096));

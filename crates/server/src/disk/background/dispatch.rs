@@ -107,6 +107,12 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.hurry_writes(&awaited);
     }
 
+    /// Makes all background writes foreground work.
+    pub(in crate::disk) fn hurry_all_writes(&mut self) {
+        let all: Vec<Awaited> = self.requests.background_at_work().collect();
+        self.hurry_writes(&all);
+    }
+
     fn hurry_writes(&mut self, awaited: &[Awaited]) {
         let now = self.core_time;
         if !awaited.is_empty()

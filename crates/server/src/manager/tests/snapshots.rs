@@ -401,3 +401,19 @@ fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
     }
     panic!("idle time does not copy it");
 }
+
+/// Otherwise a write over the whole disk would have all of its old blocks read as foreground work at once, and each
+/// block that comes would look through all of them.
+#[test]
+fn a_long_write_has_few_blocks_copied_at_a_time() {
+    let (mut rig, ..) = served();
+    let whole = range(0, (rig.now.len() / SECTOR) as u64);
+    rig.write(whole);
+    let mut most = 0;
+    while rig.outstanding() > 0 {
+        most = most.max(rig.volume.core().promoted_pending());
+        rig.step();
+    }
+    // A block in which a track ends is two requests.
+    assert!((1..=128).contains(&most), "{most} requests were to be read at once");
+}

@@ -1,0 +1,130 @@
+//! The tasks of all disks as those who follow the events see them: asked for once for all followers.
+
+use super::api::{Disks, ask};
+use crate::manager::status::TaskStatus;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// The least time between two looks at the tasks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The tasks of each disk. A task that has not changed is the same as in the snapshot before.
+type Snapshot = BTreeMap<String, Vec<Arc<TaskStatus>>>;
+
+/// The last snapshot, and when it was made.
+#[derive(Debug, Default)]
+struct Look {
+    at: Option<Instant>,
+    tasks: Arc<Snapshot>,
+}
+
+/// The tasks of all disks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskFeed(Arc<Mutex<Look>>);
+
+impl TaskFeed {
+    /// Returns the present tasks. Those of a disk that does not answer are as they were.
+    async fn look(&self, disks: &Disks) -> Arc<Snapshot> {
+        let mut look = self.0.lock().await;
+        if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
+            let mut tasks = Snapshot::new();
+            for (name, disk) in disks.iter() {
+                let before = look.tasks.get(name).map(Vec::as_slice).unwrap_or_default();
+                let now = match ask(disk, |manager, _| manager.tasks()).await {
+                    Ok(now) => kept(before, now),
+                    Err(_) => before.to_vec(),
+                };
+                tasks.insert(name.clone(), now);
+            }
+            (look.at, look.tasks) = (Some(Instant::now()), Arc::new(tasks));
+        }
+        Arc::clone(&look.tasks)
+    }
+
+    /// Begins to follow: the first changes are all tasks.
+    pub fn follow(&self, disks: Disks) -> Follower {
+        Follower { feed: self.clone(), disks, known: BTreeMap::new() }
+    }
+}
+
+/// Returns the tasks of now, each that has not changed as it was kept.
+fn kept(before: &[Arc<TaskStatus>], now: Vec<TaskStatus>) -> Vec<Arc<TaskStatus>> {
+    let before: BTreeMap<u64, &Arc<TaskStatus>> = before.iter().map(|task| (task.id, task)).collect();
+    let same = |task: &TaskStatus| {
+        before.get(&task.id).filter(|known| ****known == *task).map(|known| Arc::clone(known))
+    };
+    now.into_iter().map(|task| same(&task).unwrap_or_else(|| Arc::new(task))).collect()
+}
+
+/// One who follows.
+#[derive(Debug)]
+pub(super) struct Follower {
+    feed: TaskFeed,
+    disks: Disks,
+    known: BTreeMap<(String, u64), Arc<TaskStatus>>,
+}
+
+impl Follower {
+    /// Waits for the next look, and returns the tasks that have changed since the last call.
+    pub async fn changes(&mut self) -> Vec<Arc<TaskStatus>> {
+        if !self.known.is_empty() {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+        let now = self.feed.look(&self.disks).await;
+        let all = || now.iter().flat_map(|(name, tasks)| tasks.iter().map(move |task| (name, task)));
+        let is_new = |(name, task): &(&String, &Arc<TaskStatus>)| {
+            self.known.get(&((*name).clone(), task.id)).is_none_or(|known| !Arc::ptr_eq(known, task))
+        };
+        let changed = all().filter(is_new).map(|(_, task)| Arc::clone(task)).collect();
+        self.known = all().map(|(name, task)| ((name.clone(), task.id), Arc::clone(task))).collect();
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::spec::{TaskKind, TaskSpec};
+    use crate::manager::table::TaskState;
+
+    fn status(id: u64) -> TaskStatus {
+        TaskStatus {
+            id,
+            disk: "d0".into(),
+            kind: TaskKind::Scrub,
+            state: TaskState::Running,
+            reason: None,
+            priority: 20,
+            created_unix_s: 0.0,
+            changed_unix_s: 0.0,
+            deadline_unix_s: None,
+            misses_deadline: false,
+            done: 0,
+            blocks: 10,
+            bytes: 0,
+            rate_bytes_per_s: None,
+            eta_s: None,
+            free_bytes: 0,
+            idle_bytes: 0,
+            harm: Default::default(),
+            bad_lbns: Vec::new(),
+            bad_more: 0,
+            checksums: None,
+            differences: None,
+            spec: TaskSpec::new(TaskKind::Scrub),
+        }
+    }
+
+    #[test]
+    fn a_task_that_has_not_changed_is_the_same_for_all_followers() {
+        let before: Vec<_> = [status(1), status(2)].map(Arc::new).into();
+        let changed = TaskStatus { done: 7, ..status(2) };
+        let now = kept(&before, vec![status(1), changed.clone(), status(3)]);
+        assert!(Arc::ptr_eq(&now[0], &before[0]));
+        assert!(!Arc::ptr_eq(&now[1], &before[1]) && *now[1] == changed);
+        assert_eq!(now[2].id, 3);
+    }
+}

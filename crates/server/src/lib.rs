@@ -42,7 +42,7 @@ pub use exporter::{Exporter, Kernel};
 pub use learnt::{Learnt, LearntSaver, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener, unlisted};
-pub use mailbox::{Gone, Mailbox, Stop};
+pub use mailbox::{Gone, Mailbox, NotQueued, Stop};
 pub use notify::{Moment, notify};
 pub use recording::{FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed, ThreadedFile};
 pub use running::Running;

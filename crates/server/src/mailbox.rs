@@ -4,13 +4,13 @@ use crate::export::ExportUpdate;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 use thiserror::Error;
 use units::Instant;
 
-/// The most calls that may wait; beyond them the sender waits.
+/// The most calls that may wait; beyond them [`Mailbox::send`] waits.
 const MOST_CALLS: usize = 256;
 
 pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
@@ -19,6 +19,17 @@ pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the disk's server has ended")]
 pub struct Gone;
+
+/// The reason why a call was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NotQueued {
+    /// The server has ended.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    /// The queue is full.
+    #[error("{MOST_CALLS} calls wait for the disk, which does not answer")]
+    Full,
+}
 
 /// A sender of calls to the thread that serves a device: they run there between two events, with the device and the
 /// time.
@@ -43,13 +54,25 @@ impl<D> fmt::Debug for Mailbox<D> {
 }
 
 impl<D> Mailbox<D> {
-    /// Queues `call` and does not wait for it.
+    /// Queues `call` and does not wait for it, only for room in the queue.
     ///
     /// # Errors
     /// The server has ended.
     pub fn send(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), Gone> {
         self.calls.send(Box::new(call)).map_err(|_| Gone)?;
         self.waker.waker.wake().map_err(|_| Gone)
+    }
+
+    /// Queues `call` if there is room.
+    ///
+    /// # Errors
+    /// The server has ended, or it has not answered for so long that the queue is full.
+    pub fn offer(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), NotQueued> {
+        self.calls.try_send(Box::new(call)).map_err(|error| match error {
+            TrySendError::Full(_) => NotQueued::Full,
+            TrySendError::Disconnected(_) => Gone.into(),
+        })?;
+        Ok(self.waker.waker.wake().map_err(|_| Gone)?)
     }
 
     /// Queues `call` and waits for its answer.

@@ -3,7 +3,7 @@
 
 use crate::disk::{Disk, DiskStatus};
 use crate::files::{FileWorkers, JournalError, OpenError, Places, ReplySink};
-use crate::mailbox::{Gone, Mailbox};
+use crate::mailbox::{Gone, Mailbox, NotQueued};
 use crate::manager::file_request::{FileReply, FileRequest};
 use crate::manager::spec::DiskFacts;
 use crate::manager::{ManagerConfig, TaskManager};
@@ -52,9 +52,10 @@ pub enum RuntimeError {
 pub struct Handle {
     facts: Arc<DiskFacts>,
     places: Places,
-    post: Arc<dyn Fn(ManagerCall) -> Result<(), Gone> + Send + Sync>,
-    status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
-    probe: Arc<dyn Fn(ProbeAnswer) -> Result<(), Gone> + Send + Sync>,
+    post: Arc<dyn Fn(ManagerCall) -> Result<(), NotQueued> + Send + Sync>,
+    wait: Arc<dyn Fn(ManagerCall) -> Result<(), Gone> + Send + Sync>,
+    status: Arc<dyn Fn(Ask) -> Result<(), NotQueued> + Send + Sync>,
+    probe: Arc<dyn Fn(ProbeAnswer) -> Result<(), NotQueued> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Handle {
@@ -77,16 +78,31 @@ impl Handle {
     /// Queues a call of the task manager without waiting.
     ///
     /// # Errors
-    /// The disk's server has ended.
-    pub fn post(&self, call: ManagerCall) -> Result<(), Gone> {
+    /// The disk's server has ended, or does not answer.
+    pub fn post(&self, call: ManagerCall) -> Result<(), NotQueued> {
         (self.post)(call)
+    }
+
+    /// Closes a client session without waiting. If the disk does not answer, a thread waits until it does.
+    pub(crate) fn close_client_session(&self, id: u64) {
+        let close = move || -> ManagerCall {
+            Box::new(move |manager, sessions| manager.close_client_session(sessions, id))
+        };
+        // A disk that has ended has closed its client sessions.
+        if self.post(close()) == Err(NotQueued::Full) {
+            let wait = Arc::clone(&self.wait);
+            let waiting = Builder::new().name("closing".into()).spawn(move || wait(close()).is_ok());
+            if let Err(error) = waiting {
+                tracing::error!(%error, session = id, "a session of a disk that does not answer stays open: no thread");
+            }
+        }
     }
 
     /// Asks for the disk's status; `callback` is called with it on the disk's thread.
     ///
     /// # Errors
-    /// The disk's server has ended.
-    pub fn status(&self, callback: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), Gone> {
+    /// The disk's server has ended, or does not answer.
+    pub fn status(&self, callback: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), NotQueued> {
         (self.status)(Box::new(callback))
     }
 
@@ -94,8 +110,8 @@ impl Handle {
     /// disk is probed.
     ///
     /// # Errors
-    /// The disk's server has ended.
-    pub fn probe(&self, callback: impl FnOnce(bool) + Send + 'static) -> Result<(), Gone> {
+    /// The disk's server has ended, or does not answer.
+    pub fn probe(&self, callback: impl FnOnce(bool) + Send + 'static) -> Result<(), NotQueued> {
         (self.probe)(Box::new(callback))
     }
 }
@@ -215,18 +231,21 @@ impl RuntimeBuilder {
             });
         });
         let _ = replies.set(sink);
-        let call_mailbox = mailbox.clone();
-        let post = move |call: ManagerCall| {
-            call_mailbox.send(move |disk: &mut Disk<D, TaskManager>, now| {
+        let managed = move |call: ManagerCall| {
+            move |disk: &mut Disk<D, TaskManager>, now| {
                 disk.call(now, |manager, sessions| {
                     manager.set_now(now, unix_ms());
                     call(manager, sessions);
                 });
-            })
+            }
         };
+        let call_mailbox = mailbox.clone();
+        let post = move |call| call_mailbox.offer(managed(call));
+        let wait_mailbox = mailbox.clone();
+        let wait = move |call| wait_mailbox.send(managed(call));
         let status_mailbox = mailbox.clone();
         let status = move |callback: Ask| {
-            status_mailbox.send(move |disk: &mut Disk<D, TaskManager>, now| {
+            status_mailbox.offer(move |disk: &mut Disk<D, TaskManager>, now| {
                 // The status says for how long requests have waited until now.
                 disk.advance(now);
                 callback(disk.status());
@@ -234,10 +253,10 @@ impl RuntimeBuilder {
         };
         let probe_mailbox = mailbox.clone();
         let probe = move |callback: ProbeAnswer| {
-            probe_mailbox.send(move |disk: &mut Disk<D, TaskManager>, _| callback(disk.ask_for_probe()))
+            probe_mailbox.offer(move |disk: &mut Disk<D, TaskManager>, _| callback(disk.ask_for_probe()))
         };
-        let (post, status, probe) = (Arc::new(post), Arc::new(status), Arc::new(probe));
-        let handle = Handle { facts, places, post, status, probe };
+        let (post, wait, status, probe) = (Arc::new(post), Arc::new(wait), Arc::new(status), Arc::new(probe));
+        let handle = Handle { facts, places, post, wait, status, probe };
         let thread = Builder::new().name("tasks".into()).spawn(move || {
             let mut workers = workers;
             let submit = move |file_request| {

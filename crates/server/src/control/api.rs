@@ -32,6 +32,8 @@ use tokio::sync::oneshot;
 const MOST_BODY: usize = 64 << 10;
 /// The longest wait for a disk to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest wait of `/metrics`, half of the time that Prometheus waits by default.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that follows the events and takes none for this time is hung up on.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -129,8 +131,10 @@ pub(crate) async fn ask<T: Send + 'static>(
 ) -> ApiResult<T> {
     let (tell, answer) = oneshot::channel();
     let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
-        // The client may be gone by now.
-        let _ = tell.send(call(manager, sessions));
+        // A call that was answered with an error meanwhile changes nothing.
+        if !tell.is_closed() {
+            let _ = tell.send(call(manager, sessions));
+        }
     };
     disk.post(Box::new(call)).map_err(|_| Refusal::gone())?;
     wait(answer).await
@@ -369,12 +373,24 @@ impl futures_core::Stream for EventStream {
 }
 
 async fn all_metrics(State(disks): State<Disks>) -> ApiResult<Response> {
-    let mut all = Vec::new();
-    for (name, disk) in disks.iter() {
-        let (tasks, outcomes) = ask(disk, |manager, _| (manager.tasks(), manager.outcomes())).await?;
-        all.push(DiskMetrics { disk: name.clone(), status: disk_status(disk).await?, tasks, outcomes });
+    let asked = |(name, disk): (&String, &Handle)| {
+        (name.clone(), tokio::spawn(tokio::time::timeout(METRICS_TIMEOUT, disk_metrics(disk.clone()))))
+    };
+    let asked: Vec<_> = disks.iter().map(asked).collect();
+    let (mut all, mut silent) = (Vec::new(), Vec::new());
+    for (name, answer) in asked {
+        match answer.await {
+            Ok(Ok(Ok(metrics))) => all.push(metrics),
+            _ => silent.push(name),
+        }
     }
-    let text = metrics::encode(&all);
+    let text = metrics::encode(&all, &silent);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+async fn disk_metrics(disk: Handle) -> ApiResult<DiskMetrics> {
+    let (tasks, outcomes) = ask(&disk, |manager, _| (manager.tasks(), manager.outcomes())).await?;
+    let status = disk_status(&disk).await?;
+    Ok(DiskMetrics { disk: disk.facts().name.clone(), status, tasks, outcomes })
 }

@@ -23,10 +23,10 @@ pub(crate) struct DiskMetrics {
     pub outcomes: Vec<(TaskKind, Outcome)>,
 }
 
-/// Encodes all disks as text.
-pub(crate) fn encode(disks: &[DiskMetrics]) -> String {
+/// Encodes all disks as text, of those that do not answer only that.
+pub(crate) fn encode(disks: &[DiskMetrics], silent: &[String]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
-    registry.register_collector(Box::new(MetricsSnapshot(disks.to_vec())));
+    registry.register_collector(Box::new(MetricsSnapshot { disks: disks.to_vec(), silent: silent.to_vec() }));
     let mut out = String::new();
     // Writing to a string does not fail.
     let encoded = text::encode(&mut out, &registry);
@@ -36,7 +36,11 @@ pub(crate) fn encode(disks: &[DiskMetrics]) -> String {
 }
 
 #[derive(Debug)]
-struct MetricsSnapshot(Vec<DiskMetrics>);
+struct MetricsSnapshot {
+    disks: Vec<DiskMetrics>,
+    /// The names of the disks that do not answer.
+    silent: Vec<String>,
+}
 
 /// A metric: its name, its description, and the function that reads it.
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
@@ -48,6 +52,11 @@ type Labels<'a> = Vec<(&'static str, String)>;
 impl Collector for MetricsSnapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &DiskMetrics| vec![("disk", one.disk.clone())];
+        let answer = self.disks.iter().map(|one| (disk(one), 1.0));
+        let none = self.silent.iter().map(|name| (vec![("disk", name.clone())], 0.0));
+        let answers: Vec<(Labels<'_>, f64)> = answer.chain(none).collect();
+        let help = "Whether the disk answers; if not, its other metrics are missing";
+        family(&mut to, "disk_answers", help, MetricType::Gauge, &answers)?;
         let counters: [Metric<DiskStatus, u64>; 11] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
@@ -69,7 +78,7 @@ impl Collector for MetricsSnapshot {
         ];
         for (name, help, value) in counters {
             let values: Vec<(Labels<'_>, f64)> =
-                self.0.iter().map(|one| (disk(one), value(&one.status) as f64)).collect();
+                self.disks.iter().map(|one| (disk(one), value(&one.status) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
         let gauges: [Metric<DiskStatus, f64>; 6] = [
@@ -92,20 +101,20 @@ impl Collector for MetricsSnapshot {
         ];
         for (name, help, value) in gauges {
             let values: Vec<(Labels<'_>, f64)> =
-                self.0.iter().map(|one| (disk(one), value(&one.status))).collect();
+                self.disks.iter().map(|one| (disk(one), value(&one.status))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
         let bounds: Vec<(Labels<'_>, f64)> =
-            self.0.iter().filter_map(|one| Some((disk(one), one.status.harm_bound?))).collect();
+            self.disks.iter().filter_map(|one| Some((disk(one), one.status.harm_bound?))).collect();
         let help = "The bound on the harm of idle work and detours together";
         family(&mut to, "harm_bound_ratio", help, MetricType::Gauge, &bounds)?;
         let probed: Vec<(Labels<'_>, f64)> =
-            self.0.iter().filter_map(|one| Some((disk(one), one.status.probe.as_ref()?.share))).collect();
+            self.disks.iter().filter_map(|one| Some((disk(one), one.status.probe.as_ref()?.share))).collect();
         let help = "The part of the measurements of its probe that is done, if it is probed while it serves";
         family(&mut to, "probe_done_ratio", help, MetricType::Gauge, &probed)?;
         self.measured(&mut to)?;
         let values: Vec<(Labels<'_>, f64)> =
-            self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
+            self.disks.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
         let (name, help) =
             ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
@@ -167,7 +176,7 @@ impl MetricsSnapshot {
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
         let (mut responses, mut shares) = (Vec::new(), Vec::new());
-        for (one, measured) in self.0.iter().filter_map(|one| Some((one, one.status.measured?))) {
+        for (one, measured) in self.disks.iter().filter_map(|one| Some((one, one.status.measured?))) {
             let label = |name, value: &str| vec![("disk", one.disk.clone()), (name, value.to_owned())];
             for (kind, arm) in [("on", measured.on), ("plain", measured.plain), ("through", measured.through)]
             {
@@ -244,7 +253,7 @@ impl MetricsSnapshot {
                 let background = one.status.background_requests.as_ref()?;
                 Some((vec![("disk", one.disk.clone())], value(background)))
             };
-            let values: Vec<(Labels<'_>, f64)> = self.0.iter().filter_map(of).collect();
+            let values: Vec<(Labels<'_>, f64)> = self.disks.iter().filter_map(of).collect();
             family(to, name, help, kind, &values)?;
         }
         Ok(())
@@ -261,12 +270,13 @@ impl MetricsSnapshot {
             });
             labelled.collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(each).collect()
+        self.disks.iter().flat_map(each).collect()
     }
 
     /// Returns a value for each kind of task of each disk, where there is one.
     fn kinds(&self, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<(Labels<'static>, f64)> {
-        let all = self.0.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
+        let all =
+            self.disks.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
         let labelled = all.filter_map(|(one, kind, outcome)| {
             Some((vec![("disk", one.disk.clone()), ("kind", kind.to_string())], value(outcome)?))
         });
@@ -334,7 +344,7 @@ mod tests {
     fn metrics_show_when_a_disk_contradicts_its_profile_and_when_it_follows_it_again() {
         let encoded = |mistrusted| {
             let status = DiskStatus { mistrusted, ..DiskStatus::default() };
-            encode(&[DiskMetrics { disk: "d0".to_owned(), status, ..DiskMetrics::default() }])
+            encode(&[DiskMetrics { disk: "d0".to_owned(), status, ..DiskMetrics::default() }], &[])
         };
         for (mistrusted, value) in [(true, "1.0"), (false, "0.0")] {
             let line = format!("freeblock_mistrusted{{disk=\"d0\"}} {value}");
@@ -350,7 +360,7 @@ mod tests {
             last_success_unix_ms: Some(1_700_000_000_250),
         };
         let outcomes = vec![(TaskKind::Scrub, outcome), (TaskKind::Backup, Outcome::default())];
-        let text = encode(&[DiskMetrics { disk: "d0".to_owned(), outcomes, ..DiskMetrics::default() }]);
+        let text = encode(&[DiskMetrics { disk: "d0".to_owned(), outcomes, ..DiskMetrics::default() }], &[]);
         let lines: Vec<&str> =
             text.lines().filter(|line| line.contains("kind=") && !line.starts_with('#')).collect();
         assert_eq!(

@@ -107,9 +107,7 @@ struct OpenSession {
 
 impl Drop for OpenSession {
     fn drop(&mut self) {
-        let id = self.id;
-        // If the disk has ended, it has closed the session.
-        let _ = self.disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, id)));
+        self.disk.close_client_session(self.id);
     }
 }
 

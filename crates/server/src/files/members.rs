@@ -34,9 +34,7 @@ struct Member {
 impl Drop for Member {
     fn drop(&mut self) {
         for id in self.client_sessions {
-            // A disk that has ended has closed its client sessions.
-            let _ =
-                self.disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, id)));
+            self.disk.close_client_session(id);
         }
     }
 }
@@ -289,8 +287,7 @@ fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
     match open() {
         Ok(second) => Ok([first, second]),
         Err(why) => {
-            let _ =
-                disk.post(Box::new(move |manager, sessions| manager.close_client_session(sessions, first)));
+            disk.close_client_session(first);
             Err(why)
         }
     }

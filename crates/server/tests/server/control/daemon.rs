@@ -25,29 +25,37 @@ pub struct Daemon {
     thread: Option<JoinHandle<Disk<Emulated, TaskManager>>>,
 }
 
-/// Starts a daemon; the error says why tests are impossible here: a kernel without io_uring.
-pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
+/// Makes an empty directory.
+fn directory(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
-    again(directory, roles)
+    directory
+}
+
+/// Starts a daemon; the error says why tests are impossible here: a kernel without io_uring.
+pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
+    again(directory(name), roles)
+}
+
+/// Starts a daemon whose disk has this name.
+pub fn of_disk(name: &str, disk: &str) -> Result<Daemon, String> {
+    within(directory(name), disk, Roles::default(), Places::default())
 }
 
 /// Starts a daemon with directories, named from its own, in which tasks may access files.
 pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, String> {
-    let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = directory(name);
     let targets = targets.iter().map(|target| directory.join(target)).collect();
-    within(directory, roles, Places::new(Some(targets)))
+    within(directory, "data", roles, Places::new(Some(targets)))
 }
 
 /// Starts a daemon over an existing directory.
 pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
-    within(directory, roles, Places::default())
+    within(directory, "data", roles, Places::default())
 }
 
-fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, String> {
+fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Result<Daemon, String> {
     let text = include_str!("../../../../drive/tests/data/small.toml");
     let profile = model::Profile::from_toml(text, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -58,7 +66,7 @@ fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, St
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(&bytes);
     let drive = Emulated::new(&profile, Default::default(), 1, file.unwrap()).unwrap();
     let facts = DiskFacts {
-        name: "data".into(),
+        name: disk.into(),
         capacity: model.layout().capacity(),
         sector_bytes: model.sector_bytes(),
         own: vec![bytes],

@@ -5,6 +5,7 @@ pub(crate) mod daemon;
 mod restores;
 mod rights;
 mod sessions;
+mod silent;
 mod snapshots;
 
 use crate::support;

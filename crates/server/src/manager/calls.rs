@@ -5,7 +5,6 @@ use super::owner::Owner;
 use super::spec::{self, SpecError, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
-use crate::tasks::job::Stage;
 use scheduler::Sessions;
 
 impl TaskManager {
@@ -100,10 +99,7 @@ impl TaskManager {
         self.not_over(id)?;
         self.with(sessions, id, |live, cx| {
             live.paused = true;
-            live.job.pause(cx, true);
-            if matches!(live.permit, PermitState::Has { .. }) {
-                live.permit = PermitState::Waits;
-            }
+            live.stand(cx);
         });
         self.settle(sessions, id);
         Ok(self.state(id, TaskState::Paused, None))
@@ -119,13 +115,9 @@ impl TaskManager {
         self.with(sessions, id, |live, cx| {
             live.paused = false;
             live.pace.forget();
-            if matches!(live.permit, PermitState::Waits) {
-                return;
-            }
-            live.job.pause(cx, false);
-            if matches!(live.job.stage(), Stage::Waiting(_)) {
-                live.retry_at = None;
-                live.job.retry(cx);
+            live.retry_at = live.retry_at.map(|_| cx.now);
+            if !matches!(live.permit, PermitState::Waits) {
+                live.go_on(cx);
             }
         });
         self.take_permit(sessions, id);

@@ -47,20 +47,47 @@ pub(super) enum PermitState {
     /// It has none and waits, suspended.
     Waits,
     Has {
-        /// Given back when the task pauses or ends.
+        /// Given back when the task pauses, is blocked, or ends.
         _permit: Reservation,
     },
+}
+
+impl Live {
+    /// Has the job go on. If it was blocked, it tries again.
+    pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
+        self.job.pause(cx, false);
+        if matches!(self.job.stage(), Stage::Waiting(_)) {
+            self.retry_at = None;
+            self.job.retry(cx);
+        }
+    }
+
+    /// Has the job stand still, and gives its permit back.
+    pub(super) fn stand(&mut self, cx: &mut Context<'_>) {
+        self.job.pause(cx, true);
+        if matches!(self.permit, PermitState::Has { .. }) {
+            self.permit = PermitState::Waits;
+        }
+    }
+
+    /// Returns whether it may try again what it could not do, if there is such.
+    fn may_try(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now)
+    }
 }
 
 impl TaskManager {
     /// Lets a queued task run, if a permit is free.
     pub(super) fn take_permit(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let now = self.now;
         let waits =
-            self.live.get(&id).is_some_and(|live| !live.paused && matches!(live.permit, PermitState::Waits));
-        if waits && let Some(permit) = self.config.permits.take() {
+            |live: &Live| !live.paused && live.may_try(now) && matches!(live.permit, PermitState::Waits);
+        if self.live.get(&id).is_some_and(waits)
+            && let Some(permit) = self.config.permits.take()
+        {
             self.with(sessions, id, |live, cx| {
                 live.permit = PermitState::Has { _permit: permit };
-                live.job.pause(cx, false);
+                live.go_on(cx);
             });
             self.settle(sessions, id);
         }
@@ -183,12 +210,16 @@ impl TaskManager {
 
     /// Updates the table from the job.
     pub(super) fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let now = self.now;
         let Some(live) = self.live.get_mut(&id) else { return };
-        let (stage, paused, now) = (live.job.stage(), live.paused, self.now);
-        match &stage {
-            Stage::Waiting(_) => drop(live.retry_at.get_or_insert(now + RETRY_AFTER)),
-            _ => live.retry_at = None,
+        let (stage, paused) = (live.job.stage(), live.paused);
+        let blocked = matches!(stage, Stage::Waiting(_));
+        live.retry_at = live.retry_at.filter(|_| blocked).or(blocked.then_some(now + RETRY_AFTER));
+        if blocked && matches!(live.permit, PermitState::Has { .. }) {
+            // Another task runs meanwhile.
+            self.with(sessions, id, Live::stand);
         }
+        let Some(live) = self.live.get(&id) else { return };
         match stage {
             Stage::Done => {
                 self.save(id, true);
@@ -202,7 +233,7 @@ impl TaskManager {
                 self.set_stuck(id, &stage);
                 self.state(id, TaskState::Paused, None);
             }
-            _ if matches!(live.permit, PermitState::Waits) => {
+            _ if matches!(live.permit, PermitState::Waits) && live.may_try(now) => {
                 let most = self.config.permits.most();
                 let why = format!(
                     "it waits for its turn: {most} scrubs and comparisons run at a time (tasks_at_once)"

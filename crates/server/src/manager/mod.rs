@@ -33,7 +33,7 @@ pub(crate) use client_session::MOST_ASKED_BYTES;
 use device::Answer;
 use ending::Ending;
 use file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
-use live::{Live, RETRY_AFTER};
+use live::{Live, PermitState, RETRY_AFTER};
 use owner::Owner;
 use permits::Permits;
 use scheduler::{Harm, SessionOwners, Sessions};
@@ -399,8 +399,10 @@ impl TaskManager {
             self.with(sessions, id, |live, cx| {
                 live.pace.see(cx.now, bytes);
                 live.job.tick(cx);
-                let stuck = matches!(live.job.stage(), Stage::Waiting(_)) && !live.paused;
-                if stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
+                // One that needs a permit tries again when it has one.
+                let may = !live.paused && !matches!(live.permit, PermitState::Waits);
+                let stuck = matches!(live.job.stage(), Stage::Waiting(_));
+                if may && stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
                     live.retry_at = Some(cx.now + RETRY_AFTER);
                     live.job.retry(cx);
                 }

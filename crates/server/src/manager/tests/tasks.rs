@@ -7,6 +7,7 @@ use super::rig::{Rig, SECTOR, range};
 use crate::manager::ManagerError;
 use crate::manager::budget::Budget;
 use crate::manager::file_request::FileQueue;
+use crate::manager::permits::Permits;
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::TaskState;
 use sim::Cure;
@@ -124,6 +125,36 @@ fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
     assert_eq!(rig.run(second), TaskState::Done);
     assert_eq!(rig.task(first).done, done);
     assert_eq!(rig.run(first), TaskState::Done);
+}
+
+/// The comparison has no other disks here, so it is blocked from its beginning.
+#[test]
+fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
+    let mut rig = Rig::new();
+    let permits = Permits::at_most(1);
+    rig.call(|manager, _| manager.set_permits(permits.clone()));
+    let members = vec!["tiny".into(), "other".into()];
+    let id = rig.start(TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) });
+    let state = |rig: &Rig| (rig.task(id).state, rig.task(id).reason.unwrap_or_default());
+    let blocked = (TaskState::Paused, "the other disks are not served yet".to_owned());
+    let why = "it waits for its turn: 1 scrubs and comparisons run at a time (tasks_at_once)";
+    let queued = (TaskState::Queued, why.to_owned());
+    assert_eq!(state(&rig), blocked);
+    let of_another = permits.take().expect("it has kept its permit");
+    rig.run_for(super::super::live::RETRY_AFTER + Duration::from_secs(1));
+    assert_eq!(state(&rig), queued);
+    drop(of_another);
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(state(&rig), blocked, "it has tried again");
+    // On request it tries at once, if it may run.
+    let of_another = permits.take().expect("it has kept its permit");
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    assert_eq!(state(&rig), queued);
+    drop(of_another);
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    assert_eq!(state(&rig), blocked);
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! a client gets a part of it as long as the same amount is left for others. A request that gets nothing there is split
 //! into pieces within its client's reserve, so that no client waits for memory that another holds. The rest is for the
 //! one request whose bytes are being copied.
+//!
+//! Requests that can wait may hold memory for hours, so those of all clients together get half of the common part at
+//! most.
 
 use crate::client::Client;
 use nbd::Violation;
@@ -88,6 +91,9 @@ impl Shares {
         let (reserve, common) = (limits.reserve(), limits.common());
         let excess = |client: &Client| client.held().saturating_sub(reserve);
         let mut used = clients.values().map(excess).sum::<usize>() + others;
+        let can_wait = |client: &Client| if client.background { excess(client) } else { 0 };
+        let mut waiting = clients.values().map(can_wait).sum::<usize>();
+        let waiting_most = common / 2;
         let round = clients.range(self.round_start..).chain(clients.range(..self.round_start));
         let order: Vec<u64> = round.filter(|(_, client)| !client.gone).map(|(id, _)| *id).collect();
         let mut granted = true;
@@ -98,11 +104,15 @@ impl Shares {
                 let has = excess(client);
                 let more = (client.held() + wanted).saturating_sub(reserve) - has;
                 let fits = used + more <= common && (has == 0 || has + more <= common - used - more);
+                let fits = fits && (!client.background || more == 0 || waiting + more <= waiting_most);
                 let result = if fits { client.connection.grant() } else { client.connection.go_in_pieces() };
                 if let Err(violation) = result {
                     verdicts.push((*id, Verdict::Violation(violation)));
                 }
                 used = used + excess(client) - has;
+                if client.background {
+                    waiting = waiting + excess(client) - has;
+                }
                 if fits {
                     self.round_start = id + 1;
                     granted = true;
@@ -185,6 +195,27 @@ mod tests {
 
     fn asked(clients: &BTreeMap<u64, Client>) -> Vec<usize> {
         clients.values().map(|client| client.connection.outstanding()).collect()
+    }
+
+    #[test]
+    fn requests_that_can_wait_leave_half_of_the_memory_to_those_that_cannot() {
+        let limits = Limits::default();
+        let mut clients = BTreeMap::new();
+        for id in 0..8 {
+            clients.insert(id, client(&limits, &reads(100, MIB)));
+            clients.get_mut(&id).unwrap().background = true;
+        }
+        share(&mut clients, &limits);
+        let waiting: usize =
+            clients.values().map(|client| client.held().saturating_sub(limits.reserve())).sum();
+        assert!(waiting <= limits.common() / 2, "{waiting} bytes");
+        clients.insert(8, client(&limits, &reads(32, MIB)));
+        share(&mut clients, &limits);
+        assert_eq!(asked(&clients)[8], 32);
+        // The part that is left over by the others is theirs again.
+        clients.retain(|id, _| *id == 7 || *id == 8);
+        share(&mut clients, &limits);
+        assert_eq!(asked(&clients), [64, 32]);
     }
 
     #[test]

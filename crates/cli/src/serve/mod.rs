@@ -231,7 +231,8 @@ fn tell(moment: Moment) {
 }
 
 fn terms(disk: &DiskConfig) -> BackgroundTerms {
-    BackgroundTerms { floor: disk.background_floor, memory: disk.background_memory }
+    let (floor, memory, write) = (disk.background_floor, disk.background_memory, disk.background_write);
+    BackgroundTerms { floor, memory, write }
 }
 
 fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -> Result<Served, Problem> {

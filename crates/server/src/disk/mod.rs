@@ -443,7 +443,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             request.state = State::Held;
             self.held.push(seq);
             if !urgent && let Some(background) = &mut self.apps.background {
-                background.hold(seq, request, self.core_time);
+                background.hold(seq, request.arrived, request.range.len(), self.core_time);
                 self.hurry_if_awaited(seq);
             }
             return;

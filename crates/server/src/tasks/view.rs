@@ -3,7 +3,8 @@
 //! The instant is that of [`View::begin`], and [`Copies`] keeps blocks before clients overwrite them. Clients' reads
 //! are background reads of the disk. When a block arrives that is kept by then, its bytes may be newer than the
 //! instant, so it is replaced by the kept one. Blocks with writes in flight at the instant may have their content
-//! before or after that; they are kept at once, so that all reads find the same, and reads wait until that is done.
+//! before or after that; they are kept first, so that all reads find the same. That is background work as the reads
+//! are, which wait for it.
 
 use super::copies::{Bad, Copies};
 use super::job::{Context, Job, Stage};
@@ -94,8 +95,10 @@ impl View {
 
     /// Has the unsteady blocks kept, and begins the reads that wait when all are.
     fn go_on(&mut self, cx: &mut Context<'_>) {
+        let hurried = self.waiting.keys().any(|id| self.reads.is_hurried(*id));
+        let copying = if hurried { Copying::Now } else { Copying::Later };
         for range in std::mem::take(&mut self.unsteady) {
-            match self.copies.hold(cx, range, Copying::Now) {
+            match self.copies.hold(cx, range, copying) {
                 Ok(true) => self.unsteady.push(range),
                 Ok(false) => {}
                 Err(why) => return self.fail(why),
@@ -103,7 +106,7 @@ impl View {
         }
         if self.is_complete() {
             for (id, asked) in std::mem::take(&mut self.waiting) {
-                self.reads.read(cx.sessions, id, asked, cx.now);
+                self.reads.read_held(cx.sessions, id, asked, cx.now);
             }
         }
     }
@@ -199,6 +202,7 @@ impl Job for View {
         match ask {
             Ask::Read => {
                 self.waiting.insert(id, Asked { client, range, arrived: cx.now });
+                self.reads.hold(id, cx.now, range.len(), cx.now);
                 self.go_on(cx);
             }
             Ask::Flush => self.reads.flushed(id, cx.now),
@@ -213,6 +217,7 @@ impl Job for View {
             std::mem::take(&mut self.waiting).into_iter().partition(|(_, asked)| asked.client == client);
         self.waiting = others;
         let its: BTreeMap<u64, Asked> = its;
+        its.keys().for_each(|id| self.reads.release(*id));
         let mut left = self.reads.leave(cx.sessions, client);
         left.extend(its.into_keys());
         left
@@ -242,8 +247,9 @@ impl Job for View {
     }
 
     fn do_due(&mut self, cx: &mut Context<'_>) {
-        // It has no writes that could be held.
-        self.reads.do_due(cx.sessions, cx.now);
+        if self.reads.do_due(cx.sessions, cx.now) {
+            self.go_on(cx);
+        }
     }
 
     fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
@@ -259,6 +265,7 @@ impl Job for View {
         let why = self.failed.as_deref().unwrap_or("it was removed, or its time is over");
         let failure = || Failure::Ended(format!("the snapshot {name} has ended: {why}"));
         for id in std::mem::take(&mut self.waiting).into_keys() {
+            self.reads.release(id);
             self.reads.refuse(id, failure(), cx.now);
         }
         self.reads.close(cx.sessions, failure, cx.now);
@@ -269,7 +276,8 @@ impl Job for View {
         match &self.failed {
             Some(why) => Stage::Failed(why.clone()),
             None if self.ended => Stage::Done,
-            None if self.is_complete() => Stage::Running,
+            // It is served, and its reads wait until it is complete.
+            None if self.opened && self.claimed => Stage::Running,
             None => Stage::Opening,
         }
     }

@@ -1,6 +1,5 @@
 //! The least service of background requests while the foreground leaves no time for them.
 
-use super::super::requests::RequestSeq;
 use super::Background;
 use scheduler::Sessions;
 use std::fmt;
@@ -64,7 +63,7 @@ impl Debt {
 enum Oldest {
     Read(u64),
     Write(TaskId),
-    Held(RequestSeq),
+    Held(u64),
 }
 
 impl Background {
@@ -92,7 +91,7 @@ impl Background {
         again.into_iter().chain(self.first_due().map(|(_, at)| at)).chain(self.memory.due()).min()
     }
 
-    /// Does the work that is due. Returns whether held writes are to be tried again.
+    /// Does the work that is due. Returns whether held requests are to be tried again.
     pub fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         if self.due().is_none_or(|at| at > now) {
             return false;
@@ -109,7 +108,7 @@ impl Background {
         let write = self.writes.iter().find(|(_, write)| !write.served);
         let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.sectors_left()));
         let held = self.held.iter().find(|(_, held)| !held.served);
-        let held = held.map(|(seq, held)| (held.arrived, Oldest::Held(*seq), held.sectors));
+        let held = held.map(|(id, held)| (held.arrived, Oldest::Held(*id), held.sectors));
         let all = read.into_iter().chain(write).chain(held);
         let (arrived, oldest, left) = all.min_by_key(|(arrived, ..)| *arrived)?;
         let at = match floor {
@@ -119,7 +118,7 @@ impl Background {
         Some((oldest, at))
     }
 
-    /// Makes the requests foreground work that are due by `now`. Returns whether there are writes among them that are
+    /// Makes the requests foreground work that are due by `now`. Returns whether there are some among them that are
     /// held.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let mut copies = false;
@@ -134,7 +133,7 @@ impl Background {
                     (write.served, write.promote_at) = (true, Some(now));
                     write.sectors_left()
                 }),
-                Oldest::Held(seq) => self.held.get_mut(&seq).map(|held| {
+                Oldest::Held(id) => self.held.get_mut(&id).map(|held| {
                     (held.served, copies) = (true, true);
                     held.sectors
                 }),

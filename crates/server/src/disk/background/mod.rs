@@ -39,12 +39,15 @@ pub struct BackgroundTerms {
     pub floor: Option<Floor>,
     /// The most memory for blocks that are read before they are asked for.
     pub memory: Bytes,
+    /// Whether clients may write. Then a flush goes to the device even before the first write: a daemon that was killed
+    /// may have acknowledged writes that no flush has covered.
+    pub write: bool,
 }
 
-/// No floor, and 256 MiB.
+/// No floor, 256 MiB, and no writes.
 impl Default for BackgroundTerms {
     fn default() -> Self {
-        Self { floor: None, memory: Bytes::new(256 << 20) }
+        Self { floor: None, memory: Bytes::new(256 << 20), write: false }
     }
 }
 
@@ -106,9 +109,10 @@ pub(in crate::disk) struct Written {
     pub bad: Option<Lbn>,
 }
 
-/// A write that is held until the blocks under it are copied, which is background work, too.
+/// A request that is held until blocks are copied, which is background work, too: a write until those under it are, or
+/// a read of a snapshot until those are to which writes were in flight at its instant.
 #[derive(Clone, Copy, Debug)]
-struct HeldWrite {
+struct Held {
     arrived: Instant,
     sectors: Sectors,
     /// Whether a request of the foreground or a task waits for it: then the copying is foreground work.
@@ -139,8 +143,9 @@ pub(crate) struct Background {
     /// The session of writes, and the writes by their tasks, whose numbers grow.
     writer: Option<SessionId>,
     writes: BTreeMap<TaskId, Write>,
-    /// The writes that wait for copies.
-    held: BTreeMap<RequestSeq, HeldWrite>,
+    /// The requests that wait for copies: writes of a disk by their order of arrival, or reads of a snapshot by the
+    /// caller's number.
+    held: BTreeMap<u64, Held>,
     written: VecDeque<Written>,
     /// Whether there has been a write or a discard.
     changed: bool,
@@ -176,7 +181,7 @@ impl Background {
             writes: BTreeMap::new(),
             held: BTreeMap::new(),
             written: VecDeque::new(),
-            changed: false,
+            changed: terms.write,
             write_times: Meter::new(),
             written_bytes: 0,
             reads: BTreeMap::new(),
@@ -245,23 +250,32 @@ impl Background {
         Ok(())
     }
 
-    /// Records that a write is held until the blocks under it are copied.
-    pub(in crate::disk) fn hold(&mut self, seq: RequestSeq, request: &Request, now: Instant) {
-        if !self.held.contains_key(&seq) {
+    /// Records that a request is held until blocks are copied.
+    pub fn hold(&mut self, id: u64, arrived: Instant, sectors: Sectors, now: Instant) {
+        if !self.held.contains_key(&id) {
             self.begin_debt(now);
-            let (arrived, sectors) = (request.arrived, request.range.len());
-            self.held.insert(seq, HeldWrite { arrived, sectors, hurried: false, served: false });
+            self.held.insert(id, Held { arrived, sectors, hurried: false, served: false });
         }
     }
 
-    /// Records that a write is not held any more.
-    pub(in crate::disk) fn release(&mut self, seq: RequestSeq) {
-        self.held.remove(&seq);
+    /// Records that a request is not held any more.
+    pub fn release(&mut self, id: u64) {
+        self.held.remove(&id);
     }
 
-    /// Returns whether the blocks under a held write are copied as foreground work.
-    pub(in crate::disk) fn is_hurried(&self, seq: RequestSeq) -> bool {
-        self.held.get(&seq).is_some_and(|held| held.hurried || held.served)
+    /// Returns whether the blocks for a held request are copied as foreground work.
+    pub fn is_hurried(&self, id: u64) -> bool {
+        self.held.get(&id).is_some_and(|held| held.hurried || held.served)
+    }
+
+    /// Registers a read that was held.
+    pub fn read_held(&mut self, sessions: &mut dyn Sessions, id: u64, asked: Asked, now: Instant) {
+        self.read(sessions, id, asked, now);
+        let served = self.held.remove(&id).is_some_and(|held| held.served);
+        if let Some(read) = self.reads.get_mut(&id).filter(|_| served) {
+            (read.served, read.promote_at) = (true, Some(now));
+            self.promote_again(sessions, now);
+        }
     }
 
     /// Takes a written block.
@@ -423,7 +437,9 @@ impl Background {
     /// Registers a range that a client will read, without an answer.
     pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange, now: Instant) {
         self.memory.declare(client, range);
-        self.memory.step(sessions, now);
+        if !self.suspended {
+            self.memory.step(sessions, now);
+        }
     }
 
     /// Returns the parts of a range that a read gets from memory, in order.

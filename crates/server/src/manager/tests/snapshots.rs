@@ -5,11 +5,12 @@ use super::rig::{Rig, SECTOR, range};
 use super::tasks::access;
 use crate::DiskHooks;
 use crate::disk::{Floor, PromotedStatus};
-use crate::manager::ManagerError;
+use crate::manager::file_request::{FileQueue, FileReply, FileResult};
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::TaskState;
+use crate::manager::{ManagerError, TaskManager};
 use device::{Answer, Ask, BackgroundRequest, Failure};
-use scheduler::{SessionCall, SessionError, Sessions};
+use scheduler::{BlockSet, SessionCall, SessionError, Sessions};
 use sim::Cure;
 use std::collections::BTreeMap;
 use units::{Bytes, Duration, Lbn, LbnRange, SessionId};
@@ -358,6 +359,27 @@ fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counte
     assert_eq!(rig.call(|manager, _| DiskHooks::due(manager)), None);
 }
 
+#[test]
+fn nothing_is_read_ahead_of_a_snapshots_reader_while_the_snapshot_is_paused() {
+    let (mut rig, id, then) = served();
+    rig.call(|manager, s| manager.pause(s, id)).unwrap();
+    let mut reader = SnapshotReader::default();
+    (0..8).for_each(|at| reader.ask(&mut rig, id, range(at * 32, 32)));
+    for _ in 0..500 {
+        rig.step();
+    }
+    let memory = |rig: &mut Rig| {
+        rig.call(|manager, _| manager.snapshot_requests(manager.now)).remove(0).requests.memory
+    };
+    assert_eq!((reader.waiting.len(), memory(&mut rig).held_bytes), (8, 0));
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    reader.drain(&mut rig, &then);
+    for _ in 0..500 {
+        rig.step();
+    }
+    assert!(memory(&mut rig).held_bytes > 0, "it goes on after that");
+}
+
 /// Counts the promotions.
 struct Counting<'a> {
     sessions: &'a mut dyn Sessions,
@@ -373,6 +395,46 @@ impl Sessions for Counting<'_> {
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.to_come(session)
     }
+}
+
+/// Blocks with writes in flight at the instant are copied as background work, because no request of the foreground waits
+/// for them; a floor of the snapshot's readers makes the copies foreground work when a reader's request is due.
+#[test]
+fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_floor() {
+    let mut rig = Rig::new();
+    let wait = Duration::from_millis(1_700);
+    rig.call(|manager, _| manager.set_floor(Floor::Within(wait)));
+    rig.call(|manager, _| (0..6).for_each(|i| manager.writing(range(100 + i * 300, 20))));
+    rig.hangs = vec![FileQueue::Kept(1)];
+    let id = rig.start(nightly());
+    let blocks = BlockSet::empty((rig.now.len() / SECTOR / 8) as u64);
+    let opened = FileReply { queue: FileQueue::Kept(id), result: FileResult::Opened(Box::new(blocks)) };
+    let now = rig.volume.now();
+    let promoted = |rig: &mut Rig, call: &mut dyn FnMut(&mut TaskManager, &mut dyn Sessions)| {
+        rig.call(|manager, sessions| {
+            let mut counting = Counting { sessions, promoted: 0 };
+            call(manager, &mut counting);
+            counting.promoted
+        })
+    };
+    let mut opened = Some(opened);
+    let begun = promoted(&mut rig, &mut |manager, sessions| {
+        manager.file_done(sessions, opened.take().unwrap(), now);
+    });
+    assert_eq!(begun, 0, "the copies are foreground work");
+    until_it_is(TaskState::Running, &mut rig, id);
+    let now = rig.volume.now();
+    rig.call(|manager, _| manager.set_time(now));
+    SnapshotReader::default().ask(&mut rig, id, range(0, 64));
+    let requests = rig.call(|manager, _| manager.snapshot_requests(now + wait)).remove(0).requests;
+    assert_eq!((requests.waiting, requests.oldest_wait_us), (1, 1_700_000.0));
+    let due = |at| {
+        move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
+            manager.do_due(sessions, at);
+        }
+    };
+    assert_eq!(promoted(&mut rig, &mut due(now)), 0);
+    assert!(promoted(&mut rig, &mut due(now + wait)) > 0, "the reader waits for the copies without bound");
 }
 
 /// The block under a write that can wait is copied as background work, and at once when the write cannot wait any more.

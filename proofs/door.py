@@ -37,12 +37,10 @@ def load(seconds, rate, first, disk, start):
         running = False
 
     signal.signal(signal.SIGTERM, stop)
-    poll = select.poll()
     offset = time.time_ns() - time.monotonic_ns()
     at = start
-    poll.register(handle.aio_get_fd(), 0)
 
-    def answered(at, buffer):
+    def answered(at):
         def done(error):
             if error.value:
                 print(f"{name}: a request failed: {error.value}", file=sys.stderr)
@@ -58,22 +56,19 @@ def load(seconds, rate, first, disk, start):
             block = chance.randrange(blocks)
             if chance.random() * 100 < writes:
                 block = max(block, first // BYTES)
-                handle.aio_pwrite(zeroes, block * BYTES, answered(at, buffer))
+                handle.aio_pwrite(zeroes, block * BYTES, answered(at))
             else:
-                handle.aio_pread(buffer, block * BYTES, answered(at, buffer))
+                handle.aio_pread(buffer, block * BYTES, answered(at))
             at += int(chance.expovariate(rate) * 1e9)
             continue
         direction = handle.aio_get_direction()
-        events = (select.POLLIN if direction & nbd.AIO_DIRECTION_READ else 0) | (
-            select.POLLOUT if direction & nbd.AIO_DIRECTION_WRITE else 0
-        )
-        poll.modify(handle.aio_get_fd(), events)
-        found = poll.poll(max(wait / 1e6, 0.001))
-        for _, event in found:
-            if event & (select.POLLIN | select.POLLHUP) and direction & nbd.AIO_DIRECTION_READ:
-                handle.aio_notify_read()
-            elif event & select.POLLOUT and direction & nbd.AIO_DIRECTION_WRITE:
-                handle.aio_notify_write()
+        wanted = [[handle.aio_get_fd()] if direction & one else [] for one in (nbd.AIO_DIRECTION_READ, nbd.AIO_DIRECTION_WRITE)]
+        # Not poll, which waits for whole milliseconds.
+        readable, writable, _ = select.select(*wanted, [], wait / 1e9)
+        if readable:
+            handle.aio_notify_read()
+        elif writable:
+            handle.aio_notify_write()
     times.close()
 
 

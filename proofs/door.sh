@@ -131,7 +131,10 @@ at() {
   for _ in $(seq 3000); do [ -e "$FILES/$2.fuse/nbd" ] && return; sleep 0.01; done
   fail "nbdfuse does not start"
 }
-away() { for _ in $(seq 400); do umount "$FILES/$1.fuse" 2>/dev/null && return; sleep 0.05; done; }
+away() {
+  for _ in $(seq 2400); do umount "$FILES/$1.fuse" 2>/dev/null && return; sleep 0.05; done
+  fail "$FILES/$1.fuse is still in use"
+}
 mounted() {
   at "$1" "$2"
   losetup --find --show --read-only "$FILES/$2.fuse/nbd" >"$FILES/$2.loop"

@@ -4,7 +4,7 @@ use crate::asked::{Asked, Load};
 use crate::{DemoError, block};
 use model::DriveModel;
 use page::Rings;
-use scheduler::{Config, Core, Record, Request};
+use scheduler::{AnyCore, Config, Record, Request};
 use sim::{Background, Inside, Observer, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Observer for Seen {
         self.done.push((request, arrived, at));
     }
 
-    fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks.push(record);
     }
 }

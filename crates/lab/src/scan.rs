@@ -5,7 +5,7 @@
 
 use crate::LabError;
 use model::DriveModel;
-use scheduler::{Config, Core, Parameter, Priority, Record, Request, SessionError, Sessions};
+use scheduler::{AnyCore, Config, Core, Parameter, Priority, Record, Request, SessionError};
 use sim::{Background, HeadNanos, Inside, Observer, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -337,7 +337,7 @@ struct Done {
 }
 
 impl ScanApp {
-    fn start(core: &mut Core, percent: u64) -> Result<Self, SessionError> {
+    fn start(core: &mut dyn AnyCore, percent: u64) -> Result<Self, SessionError> {
         let sector = core.drive().sector_bytes();
         let block = Sectors::new(BLOCK.get() / sector.get());
         let session = core.open(Priority::default())?;
@@ -360,7 +360,7 @@ impl ScanApp {
     }
 
     /// Ends the scan at `at` and starts the next.
-    fn finish(&mut self, core: &mut Core, at: Instant) -> Result<Done, SessionError> {
+    fn finish(&mut self, core: &mut dyn AnyCore, at: Instant) -> Result<Done, SessionError> {
         if core.task_undelivered(self.task) > 0 {
             core.abort(self.task)?;
         }
@@ -384,7 +384,7 @@ impl Observer for ScanApp {
         }
     }
 
-    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, at: Instant) {
         self.blocks += 1;
         self.bytes += record.range.len().bytes(self.sector).get();
         if self.blocks == self.nearly {

@@ -10,7 +10,7 @@ use pyo3::types::PyTuple;
 use scheduler::policy::PolicyName;
 use scheduler::{
     Action, Buffers, CommandId, Config, HeadWork, IdleTime, Outcome, OutsideConfig, Parameter, Priority,
-    Purpose, Ready, Request, Sessions, Wanted, Whose,
+    Purpose, Ready, Request, Wanted, Whose,
 };
 use sim::{PlacedCore, PlacedWork};
 use std::collections::BTreeMap;
@@ -190,8 +190,11 @@ impl Core {
         }
         let make = if outside { PlacedCore::outside } else { PlacedCore::in_drive };
         let mut core = make(Arc::clone(&drive.model), config).map_err(refused)?;
-        if let Some(policy) = own {
-            core.set_policy(Box::new(policy));
+        if let Some(policy) = own.map(Box::new) {
+            match &mut core {
+                PlacedCore::In(core) => core.set_policy(policy),
+                PlacedCore::Outside(core) => core.set_policy(policy),
+            }
         }
         Ok(Self { core, trouble, now: Instant::ZERO, commands: BTreeMap::new() })
     }

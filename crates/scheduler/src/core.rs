@@ -9,9 +9,9 @@ mod in_drive;
 mod outside;
 mod under_way;
 mod watch;
+mod wrapper;
 
 pub use action::{Access, Action, HeadWork, Purpose, Whose};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use outside::{
     AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism,
@@ -23,9 +23,9 @@ use crate::foreground::{Pending, Request, follows};
 use crate::idle::{Harm, Idle, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::Planner;
-use crate::policy::{AnyPolicy, ForeignPolicy};
+use crate::policy::AnyPolicy;
 use crate::predictor::Mimic;
-use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError, Sessions};
+use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError};
 use action::Event;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -35,6 +35,8 @@ use model::{DriveModel, Position};
 use thiserror::Error;
 use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 use watch::DriveWatch;
+pub use wrapper::AnyCore;
+use wrapper::wraps_engine;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
@@ -89,7 +91,7 @@ pub struct PlannerStats {
 
 /// The engine of both cores, [`InDrive`] and [`OutsideDrive`]: the waiting requests, the sessions and their blocks, the planner
 /// and the estimates. Each core has its own methods for requests, completions and polls. It dereferences to the engine for the
-/// session calls ([`Sessions`]) and the queries below, which both have.
+/// queries below, which both have; the engine is changed by the calls of its core alone.
 #[derive(Clone, Debug)]
 pub struct Core {
     /// Whether the core is in the drive: work in idle time can then end at any instant.
@@ -149,17 +151,6 @@ impl Core {
             now: Instant::ZERO,
             drive,
         })
-    }
-
-    /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
-    pub fn set_policy(&mut self, policy: Box<dyn ForeignPolicy>) {
-        self.policy = AnyPolicy::Foreign(policy);
-    }
-
-    /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy. Returns
-    /// the previous one. Without a mimic, SMTF is its base policy.
-    pub fn set_mimic(&mut self, mimic: Option<Box<dyn Mimic>>) -> Option<Box<dyn Mimic>> {
-        core::mem::replace(&mut self.watch.mimic, mimic)
     }
 
     /// Returns the mimic that SMTF queries; as `dyn Any` it is the type that was set.
@@ -347,9 +338,7 @@ impl Core {
     pub fn wanted_memory_bytes(&self) -> usize {
         self.background.memory_bytes()
     }
-}
 
-impl Sessions for Core {
     fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
         let nothing = |()| 0;
         match call {
@@ -390,9 +379,5 @@ impl Sessions for Core {
                 Ok(left + self.withdraw(|record| record.session == session))
             }
         }
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.undelivered(session).ok_or(SessionError::NoSession(session))
     }
 }

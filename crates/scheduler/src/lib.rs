@@ -33,9 +33,9 @@ mod trust;
 mod watched;
 
 pub use crate::core::{
-    Access, Action, AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId,
-    Config, Conservatism, Core, ErrorRecord, HeadWork, InDrive, Interval, Neighbours, Outcome, OutsideConfig,
-    OutsideDrive, Overheads, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
+    Access, Action, AdoptError, AnyCore, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command,
+    CommandId, Config, Conservatism, Core, ErrorRecord, HeadWork, InDrive, Interval, Neighbours, Outcome,
+    OutsideConfig, OutsideDrive, Overheads, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
 };
 pub use background::{Bad, Buffers, Part, Ready};
 pub use block_set::BlockSet;

@@ -7,8 +7,8 @@ use crate::statistics::{Ended, Statistics};
 use drive::Served;
 use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, HeadWork, IdleTimeError, InDrive, Parameter, PlannerStats, Priority, Record,
-    Request, SessionError, Sessions, SubmitError,
+    Action, AnyCore, Config, Harm, HeadWork, IdleTimeError, InDrive, Parameter, PlannerStats, Priority,
+    Record, Request, SessionError, SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ pub trait Observer {
     }
 
     /// A background block is delivered. An application may register, abort or close in `core`.
-    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, at: Instant) {
         let _ = (core, record, at);
     }
 }
@@ -159,7 +159,7 @@ pub struct Inside<S> {
 
 /// Registers the background work at instant zero.
 pub(crate) fn begin_scan(
-    core: &mut Core,
+    core: &mut dyn AnyCore,
     background: Background,
 ) -> Result<Option<ScanProgress>, SetupError> {
     let Background::Scan { block } = background else { return Ok(None) };

@@ -1,9 +1,6 @@
 //! A core in the drive or outside, for hosts that have either.
 
-use scheduler::{
-    Action, Buffers, Command, Config, Core, HeadWork, IdleTimeError, InDrive, OutsideDrive, Request,
-    SubmitError,
-};
+use scheduler::{Action, AnyCore, Buffers, Command, Config, HeadWork, IdleTimeError, InDrive, OutsideDrive};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use units::Instant;
@@ -67,17 +64,6 @@ impl PlacedCore {
         }
     }
 
-    /// Accepts a foreground request.
-    ///
-    /// # Errors
-    /// As [`InDrive::submit`].
-    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        match self {
-            Self::In(core) => core.submit(now, request),
-            Self::Outside(core) => core.submit(now, request),
-        }
-    }
-
     /// Returns the next action; `buffers` is asked before a background block is written.
     pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<PlacedWork>> {
         match self {
@@ -85,28 +71,12 @@ impl PlacedCore {
             Self::Outside(core) => core.poll_with(now, buffers).map(|action| action.map(PlacedWork::Command)),
         }
     }
-
-    /// Returns the number of waiting foreground requests, promoted ones included, without those under way.
-    pub fn pending(&self) -> usize {
-        match self {
-            Self::In(core) => core.pending(),
-            Self::Outside(core) => core.pending(),
-        }
-    }
-
-    /// Returns the instant of the next poll if no event occurs before.
-    pub fn wake_at(&self) -> Option<Instant> {
-        match self {
-            Self::In(core) => core.wake_at(),
-            Self::Outside(core) => core.wake_at(),
-        }
-    }
 }
 
 impl Deref for PlacedCore {
-    type Target = Core;
+    type Target = dyn AnyCore;
 
-    fn deref(&self) -> &Core {
+    fn deref(&self) -> &Self::Target {
         match self {
             Self::In(core) => core,
             Self::Outside(core) => core,
@@ -115,7 +85,7 @@ impl Deref for PlacedCore {
 }
 
 impl DerefMut for PlacedCore {
-    fn deref_mut(&mut self) -> &mut Core {
+    fn deref_mut(&mut self) -> &mut Self::Target {
         match self {
             Self::In(core) => core,
             Self::Outside(core) => core,

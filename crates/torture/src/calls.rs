@@ -7,9 +7,7 @@ use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use crate::scenario::Setup;
 use crate::step::Step;
-use scheduler::{
-    Core, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions, Sharing, SubmitError,
-};
+use scheduler::{AnyCore, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sharing, SubmitError};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
 
@@ -34,7 +32,7 @@ pub(crate) trait Calls {
     fn setup(&self) -> &Setup;
     fn capacity(&self) -> u64;
     fn clients(&self) -> &Clients;
-    fn both(&mut self) -> (&mut Core, &mut Clients);
+    fn both(&mut self) -> (&mut dyn AnyCore, &mut Clients);
     /// Returns the time, and the place in the order of events.
     fn clock(&self) -> (Instant, u64);
     /// Adds an event and returns its place in their order.

@@ -1,7 +1,7 @@
 //! The clients' view of their sessions and tasks: the naive model for the checks of every record and every count.
 
 use crate::failure::{Broken, Check, hold};
-use scheduler::{Core, Parameter, Priority, Record, Sessions};
+use scheduler::{AnyCore, Core, Parameter, Priority, Record};
 use std::collections::BTreeMap;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
@@ -310,7 +310,7 @@ impl Clients {
     }
 
     /// Opens the sessions again after a restart and registers the missing blocks.
-    pub fn restart(&mut self, core: &mut Core, now: Instant, sequence: u64) -> Result<(), Broken> {
+    pub fn restart(&mut self, core: &mut dyn AnyCore, now: Instant, sequence: u64) -> Result<(), Broken> {
         let old_sessions = std::mem::take(&mut self.sessions);
         let old_tasks = std::mem::take(&mut self.tasks);
         (self.ended, self.closed, self.numbers) = Default::default();
@@ -367,7 +367,7 @@ pub(crate) struct NewTask {
 }
 
 impl NewTask {
-    pub fn register(&self, core: &mut Core) -> Result<TaskId, scheduler::SessionError> {
+    pub fn register(&self, core: &mut dyn AnyCore) -> Result<TaskId, scheduler::SessionError> {
         let block = Sectors::new(self.block);
         match self.op {
             Op::Read => core.read(self.session, self.range, block, self.parameter),

@@ -5,9 +5,8 @@ use crate::dice::mix;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::step::AtHand;
-use scheduler::{Action, Buffers, Command, Core, HeadWork, Request, SubmitError, Wanted};
+use scheduler::{Action, AnyCore, Buffers, Command, HeadWork, InDrive, OutsideDrive, Wanted};
 use std::fmt::Debug;
-use std::ops::DerefMut;
 use units::Instant;
 
 /// The buffers of a host while the next access is chosen.
@@ -19,41 +18,28 @@ struct Desk<'a> {
     broken: Option<Broken>,
 }
 
-/// The methods that both cores have beside those of their engine.
-pub(crate) trait Door: DerefMut<Target = Core> + Debug {
+/// A core, and the work that it gives for a poll.
+pub(crate) trait Door: AnyCore + Debug {
     type Work: Debug;
 
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
     fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Self::Work>>;
-    fn wake_at(&self) -> Option<Instant>;
-    fn pending(&self) -> usize;
 }
 
-macro_rules! door {
-    ($core:ident, $work:ty) => {
-        impl Door for scheduler::$core {
-            type Work = $work;
+impl Door for InDrive {
+    type Work = HeadWork;
 
-            fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-                self.submit(now, request)
-            }
-
-            fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<$work>> {
-                self.poll_with(now, buffers)
-            }
-
-            fn wake_at(&self) -> Option<Instant> {
-                self.wake_at()
-            }
-
-            fn pending(&self) -> usize {
-                self.pending()
-            }
-        }
-    };
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<HeadWork>> {
+        self.poll_with(now, buffers)
+    }
 }
-door!(InDrive, HeadWork);
-door!(OutsideDrive, Command);
+
+impl Door for OutsideDrive {
+    type Work = Command;
+
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
+        self.poll_with(now, buffers)
+    }
+}
 
 /// A core's next action, and the buffers that it was given for it.
 type Polled<W> = (Option<Action<W>>, Vec<Held>);

@@ -5,7 +5,7 @@ use crate::clients::{Clients, range};
 use crate::desk::Door;
 use crate::failure::{Broken, Check, hold};
 use scheduler::{
-    Core, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
+    AnyCore, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
     SubmitError,
 };
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) fn refuse(core: &mut impl Door, clients: &Clients, now: Instant, kind
             };
             answered(kind, core.submit(now, Request { id, op, range }), wanted)
         }
-        None => refuse_session(&mut **core, clients, size, kind),
+        None => refuse_session(core, clients, size, kind),
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn refuse_session(
 }
 
 /// Opens sessions until one is refused, and closes them again.
-fn too_many_sessions(core: &mut Core, clients: &Clients) -> Result<(), Broken> {
+fn too_many_sessions(core: &mut dyn AnyCore, clients: &Clients) -> Result<(), Broken> {
     let mut opened = Vec::new();
     let refused = loop {
         match core.open(Priority::default()) {

@@ -19,7 +19,7 @@ use crate::troubles::Troubles;
 use crate::twin::{Alone, Before, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Harm, HeadWork, InDrive, Request};
+use scheduler::{Action, AnyCore, Config, Harm, HeadWork, InDrive, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -344,7 +344,7 @@ impl Calls for World {
         &self.clients
     }
 
-    fn both(&mut self) -> (&mut Core, &mut Clients) {
+    fn both(&mut self) -> (&mut dyn AnyCore, &mut Clients) {
         (&mut self.core, &mut self.clients)
     }
 

@@ -3,7 +3,7 @@
 use crate::miner_support::{Draw, Host, bytes, generator};
 use lab_apps::miner::*;
 use proptest::prelude::*;
-use scheduler::{Core, Parameter, Record};
+use scheduler::{AnyCore, Parameter, Record};
 use std::collections::BTreeMap;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
@@ -432,7 +432,7 @@ fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
     let mut host = Host::small(3, 2);
     let table = host.table();
     let plan = Plan::new(some_queries());
-    let refuse = |core: &mut Core, table, plan, says: &str| {
+    let refuse = |core: &mut dyn AnyCore, table, plan, says: &str| {
         let error = Miner::start(core, table, plan).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };

@@ -8,7 +8,7 @@ use lab_apps::cache::{
 };
 use model::DriveModel;
 use scheduler::{
-    Buffers, Config, IdleTimeError, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,
+    Buffers, Config, IdleTimeError, Parameter, Pending, Predictor, Priority, Request, SessionError,
     SubmitError,
 };
 use sim::PlacedCore;

@@ -8,7 +8,7 @@ use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Config, Core, Harm, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError, Sessions,
+    Config, AnyCore, Harm, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError,
 };
 use sim::{Background, HeadNanos, Inside, Nothing, Observer, Outside, Report, black_box};
 use std::collections::VecDeque;
@@ -329,7 +329,7 @@ impl Running {
         either!(self, run => run.advance_to(end, observer).map_err(failed))
     }
 
-    fn core_mut(&mut self) -> &mut Core {
+    fn core_mut(&mut self) -> &mut dyn AnyCore {
         either!(self, run => run.core_mut())
     }
 
@@ -375,7 +375,7 @@ struct EndlessScan {
 }
 
 impl EndlessScan {
-    fn start(core: &mut Core, drive: &DriveModel, block: Bytes) -> Result<Self, LabError> {
+    fn start(core: &mut dyn AnyCore, drive: &DriveModel, block: Bytes) -> Result<Self, LabError> {
         let block = Sectors::new(block.get() / drive.sector_bytes().get());
         let session = core.open(Priority::default()).map_err(failed)?;
         let wanted = drive.layout().capacity();
@@ -387,7 +387,7 @@ impl EndlessScan {
 }
 
 impl Observer for EndlessScan {
-    fn delivered(&mut self, core: &mut Core, record: Record, now: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, now: Instant) {
         self.bytes += record.range.len().bytes(self.sector).get();
         self.had.push_back((now, record.range));
         self.wanted = Sectors::new(self.wanted.get().saturating_sub(record.range.len().get()));

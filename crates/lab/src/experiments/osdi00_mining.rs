@@ -10,7 +10,7 @@ use lab_apps::miner::{
     PageNumber, Plan, Queries, Query, Statistic, Table, TableConfig, TableGenerator, TableId,
 };
 use model::DriveModel;
-use scheduler::{Core, Record};
+use scheduler::{AnyCore, Record};
 use sim::Observer;
 use std::sync::{Arc, Mutex, PoisonError};
 use units::{Instant, Lbn};
@@ -101,7 +101,7 @@ struct Mining {
 }
 
 impl Observer for Mining {
-    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         if let Err(error) = self.medium.read(record.range, &mut self.buffer) {
             // The table lies on the drive, so its pages exist.
             debug_assert!(false, "{error}");

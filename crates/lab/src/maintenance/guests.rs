@@ -6,7 +6,7 @@ use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
 use lab_apps::cache::Cache;
 use lab_apps::miner::Miner;
-use scheduler::{Application, Buffers, Core, Record, SessionOwners, Sessions, Wanted};
+use scheduler::{AnyCore, Application, Buffers, Record, SessionOwners, Sessions, Wanted};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Instant, Lbn};
@@ -75,7 +75,7 @@ impl Guests {
     /// Starts an application by calls that will be its own.
     pub fn start<E>(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn AnyCore,
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
@@ -95,7 +95,7 @@ impl Guests {
     /// Lets an application make calls.
     pub fn call<R>(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn AnyCore,
         id: GuestId,
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
@@ -106,7 +106,7 @@ impl Guests {
     /// Passes a record to its owner.
     pub fn done(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn AnyCore,
         record: &Record,
         bytes: &[u8],
         size: Bytes,

@@ -151,7 +151,7 @@ impl MaintenanceHost {
         start: impl FnOnce(&mut dyn Sessions, Instant) -> Result<Guest, E>,
     ) -> Result<GuestId, LabError> {
         let now = self.now;
-        let id = self.guests.start(&mut self.core, |sessions| start(sessions, now)).map_err(failed)?;
+        let id = self.guests.start(&mut *self.core, |sessions| start(sessions, now)).map_err(failed)?;
         self.drain()?;
         Ok(id)
     }
@@ -277,7 +277,7 @@ impl MaintenanceHost {
                         && self.completed.1.iter().any(|range| range.overlaps(record.range));
                     let bytes = if record.op == Op::Read { size.get() as usize } else { 0 };
                     let bytes = zeros(&mut self.zeros, bytes);
-                    self.guests.done(&mut self.core, &record, bytes, size, with_foreground, self.now);
+                    self.guests.done(&mut *self.core, &record, bytes, size, with_foreground, self.now);
                 }
             }
         }
@@ -322,7 +322,7 @@ impl MaintenanceHost {
             Some(Way::Noted(noted)) => runs = noted.borrow_mut().pop_front().unwrap_or(runs),
             Some(Way::Cached(guest)) => {
                 let now = self.now;
-                let call = self.guests.call(&mut self.core, guest, |guest, _| match guest {
+                let call = self.guests.call(&mut *self.core, guest, |guest, _| match guest {
                     Guest::Cache(cache) if op.is_write() => Some(cache.write(range, Vec::new(), now)),
                     Guest::Cache(cache) => Some(cache.read(range, now)),
                     _ => None,
@@ -357,7 +357,7 @@ impl MaintenanceHost {
         loop {
             let bytes = zeros(&mut self.zeros, at.len().bytes(sector).get() as usize);
             let mut begun = None;
-            self.guests.call(&mut self.core, guest, |guest, sessions| {
+            self.guests.call(&mut *self.core, guest, |guest, sessions| {
                 if let Guest::Reorganizer(reorganizer) = guest {
                     begun = Some(if op.is_write() {
                         reorganizer.begin_write(sessions, at, bytes)
@@ -466,7 +466,7 @@ impl MaintenanceHost {
             }
             RequestOwner::Cache(guest, request) => {
                 let now = self.now;
-                let done = self.guests.call(&mut self.core, guest, |guest, _| match guest {
+                let done = self.guests.call(&mut *self.core, guest, |guest, _| match guest {
                     Guest::Cache(cache) => {
                         // The bytes written are those in the cache at execution: none, since it has no contents.
                         let asked = match request.op {
@@ -486,7 +486,7 @@ impl MaintenanceHost {
     fn end(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
         if let AccessKind::Access(guest, access) = job.kind {
-            self.guests.call(&mut self.core, guest, |guest, sessions| {
+            self.guests.call(&mut *self.core, guest, |guest, sessions| {
                 if let Guest::Reorganizer(reorganizer) = guest {
                     reorganizer.end(sessions, access);
                 }
@@ -505,7 +505,7 @@ impl MaintenanceHost {
             let guest = *guest;
             loop {
                 let now = self.now;
-                let action = self.guests.call(&mut self.core, guest, |guest, sessions| match guest {
+                let action = self.guests.call(&mut *self.core, guest, |guest, sessions| match guest {
                     Guest::Cache(cache) => cache.poll(sessions, &NoHead, now),
                     _ => None,
                 });

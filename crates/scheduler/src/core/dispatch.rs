@@ -1,7 +1,7 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
 use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, revolution};
-use super::{Access, Core, Purpose, Sessions as _, Sharing};
+use super::{Access, Core, Purpose, Sharing};
 use crate::background::{Buffers, Focus, WalkStart};
 use crate::foreground::{Pending, Request};
 use crate::idle::Range;
@@ -48,7 +48,7 @@ impl Core {
     pub(super) fn promote_again(&mut self) {
         for (session, range) in self.background.take_urgent() {
             // A session that has been closed since then wants nothing.
-            let _ = self.promote(session, range);
+            let _ = self.promote_blocks(session, range);
         }
     }
 

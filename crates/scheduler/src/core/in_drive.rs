@@ -2,15 +2,13 @@
 
 use super::action::Event;
 use super::under_way::{Job, JobWork, UnderWay};
-use super::{Access, Action, Config, Core, HeadWork, SubmitError, Whose};
+use super::{Access, Action, Config, Core, HeadWork, SubmitError, Whose, wraps_engine};
 use crate::background::{Bad, Buffers, Ready};
 use crate::foreground::Request;
 use crate::idle::IdleTimeError;
-use crate::sessions::{SessionCall, SessionError, Sessions};
 use alloc::sync::Arc;
-use core::ops::{Deref, DerefMut};
 use model::DriveModel;
-use units::{Instant, SessionId};
+use units::Instant;
 
 /// The scheduler in the drive: it knows the drive exactly and moves its head (OSDI'00).
 ///
@@ -60,29 +58,7 @@ pub struct InDrive {
     retry: Option<Job>,
 }
 
-impl Deref for InDrive {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl Sessions for InDrive {
-    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
-        self.core.call(call)
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
-    }
-}
-
-impl DerefMut for InDrive {
-    fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
-    }
-}
+wraps_engine!(InDrive);
 
 impl InDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.

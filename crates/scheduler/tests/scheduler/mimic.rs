@@ -2,8 +2,8 @@
 
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
-    Access, Action, Caution, Command, Config, Core, HeadWork, IdleTime, InDrive, Last, Mimic, Observed,
-    Outcome, OutsideConfig, OutsideDrive, Parameter, Priority, Purpose, Request, Sessions,
+    Access, Action, Caution, Command, Config, HeadWork, IdleTime, InDrive, Last, Mimic, Observed, Outcome,
+    OutsideConfig, OutsideDrive, Parameter, Priority, Purpose, Request, Sessions,
 };
 use model::{DriveModel, builtin};
 use std::any::Any;
@@ -74,8 +74,8 @@ fn execute(core: &mut InDrive, now: Instant) -> Option<(Instant, Vec<Access>)> {
     None
 }
 
-fn seen(core: &mut Core) -> Vec<Observed> {
-    let mimic: Box<dyn Any> = core.set_mimic(None).unwrap();
+fn seen(mimic: Option<Box<dyn Mimic>>) -> Vec<Observed> {
+    let mimic: Box<dyn Any> = mimic.unwrap();
     mimic.downcast::<Recorder>().unwrap().seen
 }
 
@@ -103,7 +103,7 @@ fn it_gets_the_predecessor_and_the_time_of_each_request() {
     let pause = Duration::from_millis(3);
     submit(&mut core, now + pause, 4, Op::Read, 700);
     let (end, _) = execute(&mut core, now + pause).unwrap();
-    let seen = seen(&mut core);
+    let seen = seen(core.set_mimic(None));
     // The access before the first is unknown. Then the furthest request goes, because the mimic calls it the nearest.
     let order: Vec<(u64, u64)> = seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get())).collect();
     assert_eq!(order, [(107, 2), (90_007, 3), (50_007, 4)]);
@@ -128,7 +128,11 @@ fn failed_and_lost_requests_teach_nothing() {
     core.lost(now);
     while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
     core.completed(core.busy_until().unwrap());
-    assert_eq!(seen(&mut core), [], "the second failed, the third was lost and what came before it with it");
+    assert_eq!(
+        seen(core.set_mimic(None)),
+        [],
+        "the second failed, the third was lost and what came before it with it"
+    );
 }
 
 #[test]
@@ -143,7 +147,7 @@ fn in_idle_time_it_gets_its_reads() {
     assert!(accesses.iter().all(|a| a.op == Op::Read && a.purpose == (Purpose::Idle { useful: 0 })));
     assert_eq!(core.poll(end), None, "nobody else is told of it");
     assert_eq!(core.wake_at(), None, "nothing more is wanted");
-    let seen = seen(&mut core);
+    let seen = seen(core.set_mimic(None));
     assert_eq!((seen[0].request.range, seen[0].time), (range(77_000), end.since(wake)));
     assert_eq!(seen[0].pause, wake.since(now));
 }
@@ -233,7 +237,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     submit_outside(&mut core, at(20_000), 4, Op::Read, 700);
     let fourth = sent(&mut core, at(20_000));
     core.command_done(at(26_000), fourth[0].id, Outcome::Done);
-    let seen = seen(&mut core);
+    let seen = seen(core.set_mimic(None));
     let us = |time: Duration| time.as_nanos() / 1_000;
     let short: Vec<_> =
         seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get(), us(s.pause), us(s.time))).collect();
@@ -253,7 +257,7 @@ fn outside_failed_and_lost_commands_teach_nothing() {
     core.lost(at(60_000));
     let again = sent(&mut core, at(60_000));
     core.command_done(at(70_000), again[0].id, Outcome::Done);
-    assert_eq!(seen(&mut core), []);
+    assert_eq!(seen(core.set_mimic(None)), []);
 }
 
 #[test]
@@ -293,7 +297,7 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
         .unwrap();
     assert_eq!(sent(&mut core, later(20)), []);
     assert_eq!(sent(&mut core, later(45)), []);
-    let seen = seen(&mut core);
+    let seen = seen(core.set_mimic(None));
     let asked: Vec<u64> = seen.iter().map(|s| s.request.range.start().get()).collect();
     assert_eq!(asked, [77_000, 0]);
 }

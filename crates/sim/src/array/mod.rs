@@ -16,7 +16,7 @@ use crate::trust::Trust;
 use drive::{Drive, Served};
 use model::DriveModel;
 use port::Port;
-use scheduler::{Config, Core, OutsideDrive, Record, Request, SubmitError};
+use scheduler::{AnyCore, Config, OutsideDrive, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, CacheOps, Instant, RequestId, Sectors};
@@ -162,7 +162,7 @@ impl<O: Observer> Observer for OfDrive<'_, O> {
         self.finished.push(*done);
     }
 
-    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, at: Instant) {
         self.observer.delivered(core, record, at);
     }
 }

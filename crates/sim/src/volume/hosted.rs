@@ -1,6 +1,6 @@
 //! Applications in a volume, their sessions, and their buffers.
 
-use scheduler::{Application, Buffers, Core, Given, Record, SessionOwners, Sessions, Wanted, Watched};
+use scheduler::{AnyCore, Application, Buffers, Given, Record, SessionOwners, Sessions, Wanted, Watched};
 use std::any::Any;
 use std::marker::PhantomData;
 use units::{Bytes, Instant};
@@ -61,7 +61,7 @@ impl Apps {
     /// Lets an application make calls.
     pub fn call<T: Application + Any, R>(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn AnyCore,
         place: Place<T>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
@@ -73,7 +73,7 @@ impl Apps {
     }
 
     /// Passes a record to the application that opened its session.
-    pub fn done(&mut self, core: &mut Core, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
+    pub fn done(&mut self, core: &mut dyn AnyCore, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
         let Self { apps, stirred, owners } = self;
         let Some(index) = owners.owner(record.session) else { return };
         let Some((app, tally)) = apps.get_mut(index) else { return };

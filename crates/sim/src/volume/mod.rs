@@ -226,7 +226,7 @@ impl Volume {
         place: Place<T>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        self.apps.call(&mut self.core, place, call)
+        self.apps.call(&mut *self.core, place, call)
     }
 
     /// Submits a foreground read now. Its [`Completion`] has the bytes.
@@ -450,7 +450,7 @@ impl Volume {
         let Record { op, range, bad, .. } = *record;
         let bytes = if op == Op::Read && bad.is_none() { self.read(range)? } else { Vec::new() };
         let size: Bytes = range.len().bytes(self.drive.sector_bytes());
-        self.apps.done(&mut self.core, record, &bytes, size, self.now);
+        self.apps.done(&mut *self.core, record, &bytes, size, self.now);
         Ok(())
     }
 

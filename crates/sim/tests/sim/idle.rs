@@ -2,7 +2,7 @@
 
 use freeblock_sim::{Background, Inside, Nothing, Observer};
 use model::{DriveModel, builtin};
-use scheduler::{Config, Core, IdleTime, Parameter, Priority, Record, Sessions};
+use scheduler::{AnyCore, Config, IdleTime, Parameter, Priority, Record};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 use workload::{Arrival, Issuer, Random, RandomConfig};
@@ -28,7 +28,7 @@ struct Scan {
 const BLOCK: Sectors = Sectors::new(256);
 
 impl Scan {
-    fn start(core: &mut Core, drive: &DriveModel) -> Self {
+    fn start(core: &mut dyn AnyCore, drive: &DriveModel) -> Self {
         let session = core.open(Priority::default()).unwrap();
         let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
         core.read(session, whole, BLOCK, Parameter::default()).unwrap();
@@ -37,7 +37,7 @@ impl Scan {
 }
 
 impl Observer for Scan {
-    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
     }

@@ -5,7 +5,7 @@ use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
 use scheduler::policy::{AgeWeight, PolicyName, SeekWeight, SweepWeight};
-use scheduler::{Config, Core, Parameter, Priority, Record, Request, SearchBudget, Sessions};
+use scheduler::{AnyCore, Config, Parameter, Priority, Record, Request, SearchBudget, Sessions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, RequestId, Sectors, TaskId};
@@ -113,7 +113,7 @@ impl Observer for Log {
         self.completions.push((request.id, arrived, at));
     }
 
-    fn delivered(&mut self, _: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, at: Instant) {
         self.records.push((record, at));
     }
 }

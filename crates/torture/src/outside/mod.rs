@@ -31,7 +31,7 @@ use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
 use readings::Readings;
-use scheduler::{Action, Caution, Config, Core, OutsideDrive, Request};
+use scheduler::{Action, AnyCore, Caution, Config, Core, OutsideDrive, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
@@ -403,7 +403,7 @@ impl Calls for Front {
         &self.clients
     }
 
-    fn both(&mut self) -> (&mut Core, &mut Clients) {
+    fn both(&mut self) -> (&mut dyn AnyCore, &mut Clients) {
         (&mut self.core, &mut self.clients)
     }
 

@@ -2,15 +2,13 @@
 
 use super::{Command, CommandId, Outcome, Outside};
 use crate::background::{Buffers, Ready};
-use crate::core::{Action, Config, Core, SubmitError};
+use crate::core::{Action, Config, Core, SubmitError, wraps_engine};
 use crate::foreground::Request;
 use crate::idle::IdleTimeError;
-use crate::sessions::{SessionCall, SessionError, Sessions};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::ops::{Deref, DerefMut};
 use model::DriveModel;
-use units::{Instant, SessionId};
+use units::Instant;
 
 /// The scheduler outside the drive: it sends commands and learns from their completions (FAST'02).
 ///
@@ -46,29 +44,7 @@ pub struct OutsideDrive {
     pub(super) adopting: Option<Box<(Arc<DriveModel>, Config)>>,
 }
 
-impl Deref for OutsideDrive {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl Sessions for OutsideDrive {
-    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
-        self.core.call(call)
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
-    }
-}
-
-impl DerefMut for OutsideDrive {
-    fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
-    }
-}
+wraps_engine!(OutsideDrive);
 
 impl OutsideDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.

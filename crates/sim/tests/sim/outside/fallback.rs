@@ -10,7 +10,7 @@ use drive::{
 use freeblock_sim::{Background, Observer, Outside, black_box};
 use model::{DriveModel, Profile};
 use scheduler::{
-    Caution, Config, Core, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Sessions,
+    AnyCore, Caution, Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Sessions,
 };
 use std::sync::Arc;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
@@ -96,7 +96,7 @@ impl Scan {
 }
 
 impl Observer for Scan {
-    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
     }

@@ -5,7 +5,7 @@ use super::surprises::{ALL, Surprise};
 use freeblock_sim::{Background, Nothing, Observer, Outside};
 use model::DriveModel;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Caution, Config, Core, IdleTime, Parameter, Priority, Record, Sessions};
+use scheduler::{AnyCore, Caution, Config, IdleTime, Parameter, Priority, Record, Sessions};
 use std::fmt;
 use std::sync::Arc;
 use testing::interval::{self, upper_end};
@@ -110,7 +110,7 @@ impl Scan {
 }
 
 impl Observer for Scan {
-    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
     }

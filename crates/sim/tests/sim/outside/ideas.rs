@@ -4,7 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Inside, Nothing, Observer, Outside, Report, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, Core, Neighbours, OutsideConfig, Parameter, Priority, Record, Request, Sessions};
+use scheduler::{AnyCore, Config, Neighbours, OutsideConfig, Parameter, Priority, Record, Request, Sessions};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
@@ -129,7 +129,7 @@ struct AcrossTracks<'a> {
 }
 
 impl Observer for AcrossTracks<'_> {
-    fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, _: Instant) {
         self.all += 1;
         self.across += u32::from(self.known.layout().pieces(record.range).count() > 1);
     }
@@ -208,7 +208,7 @@ impl Observer for Writes {
         (self.read, self.ended) = (false, at);
     }
 
-    fn delivered(&mut self, _: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, at: Instant) {
         if record.op.is_write() {
             self.all += 1;
             self.after_a_read += u32::from(self.read);

@@ -61,7 +61,7 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
                 core.abort_range(session, lbns(block + 1, of - 1)).unwrap();
             }
         }
-        let to_come = |core: &Core| wanted.map_or(0, |_| core.to_come(session).unwrap());
+        let to_come = |core: &Core| wanted.map_or(0, |_| core.undelivered(session).unwrap());
         let before = to_come(core);
         run.advance(REQUESTS, &mut Nothing).unwrap();
         let had = before - to_come(run.core());

@@ -6,7 +6,7 @@ use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Config, Conservatism, Core, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Request,
+    AnyCore, Config, Conservatism, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record, Request,
     Sessions,
 };
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Observer for Scan {
         self.heard = at;
     }
 
-    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, at: Instant) {
         self.heard = at;
         let layout = core.drive().layout();
         let end = |range: LbnRange| layout.locate(Lbn::new(range.end().get() - 1)).unwrap().track;
@@ -180,7 +180,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
 struct Read(Vec<Lbn>);
 
 impl Observer for Read {
-    fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, _: Instant) {
         self.0.push(record.range.start());
     }
 }

@@ -1,0 +1,95 @@
+//! The calls that both cores have.
+
+use super::{Core, SubmitError};
+use crate::foreground::Request;
+use crate::sessions::Sessions;
+use core::ops::Deref;
+use units::Instant;
+
+/// The calls that both cores have, [`InDrive`](crate::InDrive) and [`OutsideDrive`](crate::OutsideDrive), for code that is given
+/// either: those of sessions, the queries of the engine, and these. What a core gives back for a poll differs.
+///
+/// ```
+/// use freeblock_scheduler::{AnyCore, Priority};
+/// fn open_two(core: &mut dyn AnyCore) -> bool {
+///     core.open(Priority::default()).is_ok() && core.open(Priority::default()).is_ok() && core.promoted_pending() == 0
+/// }
+/// ```
+/// The engine of a core cannot be replaced by another:
+/// ```compile_fail
+/// use freeblock_scheduler::{Core, InDrive};
+/// fn swap(one: &mut InDrive, other: &mut InDrive) {
+///     std::mem::swap::<Core>(one, other);
+/// }
+/// ```
+pub trait AnyCore: Sessions + Deref<Target = Core> {
+    /// Accepts a foreground request.
+    ///
+    /// # Errors
+    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
+
+    /// Returns the number of waiting foreground requests, promoted ones included, without those under way.
+    fn pending(&self) -> usize;
+
+    /// Returns the instant of the next poll if no event occurs before.
+    fn wake_at(&self) -> Option<Instant>;
+}
+
+/// Gives a core the calls that both have. The engine is given out for reading only, so that no host can swap those of two
+/// cores.
+macro_rules! wraps_engine {
+    ($core:ident) => {
+        impl core::ops::Deref for $core {
+            type Target = Core;
+
+            fn deref(&self) -> &Core {
+                &self.core
+            }
+        }
+
+        impl crate::sessions::Sessions for $core {
+            fn call(
+                &mut self,
+                call: crate::sessions::SessionCall,
+            ) -> Result<u64, crate::sessions::SessionError> {
+                self.core.call(call)
+            }
+
+            fn to_come(&self, session: units::SessionId) -> Result<u64, crate::sessions::SessionError> {
+                self.core.undelivered(session).ok_or(crate::sessions::SessionError::NoSession(session))
+            }
+        }
+
+        impl crate::core::AnyCore for $core {
+            fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+                self.submit(now, request)
+            }
+
+            fn pending(&self) -> usize {
+                self.pending()
+            }
+
+            fn wake_at(&self) -> Option<Instant> {
+                self.wake_at()
+            }
+        }
+
+        impl $core {
+            /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
+            pub fn set_policy(&mut self, policy: alloc::boxed::Box<dyn crate::policy::ForeignPolicy>) {
+                self.core.policy = crate::policy::AnyPolicy::Foreign(policy);
+            }
+
+            /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy.
+            /// Returns the previous one. Without a mimic, SMTF is its base policy.
+            pub fn set_mimic(
+                &mut self,
+                mimic: Option<alloc::boxed::Box<dyn crate::predictor::Mimic>>,
+            ) -> Option<alloc::boxed::Box<dyn crate::predictor::Mimic>> {
+                core::mem::replace(&mut self.core.watch.mimic, mimic)
+            }
+        }
+    };
+}
+pub(super) use wraps_engine;

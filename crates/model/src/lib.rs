@@ -28,7 +28,7 @@ pub mod wong;
 
 pub use drive_model::{DriveModel, MOST_CYLINDERS, Position};
 pub use error::ProfileError;
-pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef};
+pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef, Window};
 pub use profile::Profile;
 pub use profile_file::ReadError;
 pub use seek::SeekProfile;

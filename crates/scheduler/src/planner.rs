@@ -16,7 +16,7 @@ pub(crate) use terms::Terms;
 use crate::background::Background;
 use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
 use alloc::vec::Vec;
-use model::{DriveModel, Position, TrackRef};
+use model::{DriveModel, Position, TrackRef, Window};
 use units::{Arc, Cylinder, Duration, FULL_REVOLUTION, Instant, Op, TrackIndex};
 
 /// The rotational latency of the next foreground access, to be used by a detour.
@@ -51,6 +51,17 @@ pub struct Stop {
     pub first: u32,
     /// The number of sectors; past the track's end they continue at its start.
     pub count: u32,
+}
+
+impl Stop {
+    pub(crate) fn new(track: &TrackRef<'_>, op: Op, Window { first, count }: Window) -> Self {
+        Self { track: track.index(), op, first, count }
+    }
+
+    /// Returns the sectors.
+    pub(crate) fn window(&self) -> Window {
+        Window { first: self.first, count: self.count }
+    }
 }
 
 /// The maximum of stops in a detour: two tracks, each on both sides of its end.
@@ -153,8 +164,13 @@ pub(crate) enum Reach {
     Merged,
 }
 
-/// An item in a window: its begin or end in the order of passing, and its sectors.
-type Passing = (u32, u32);
+/// An item in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct WindowItem {
+    /// Its begin or end in the order of passing.
+    at: u32,
+    sectors: u32,
+}
 
 /// Scratch and constants of the search for one drive.
 #[derive(Clone, Debug)]
@@ -162,8 +178,8 @@ pub(crate) struct Planner {
     dent: Dent,
     /// Sectors on the drive's densest track.
     densest: u64,
-    on_source: Vec<Passing>,
-    on_destination: Vec<Passing>,
+    on_source: Vec<WindowItem>,
+    on_destination: Vec<WindowItem>,
     tracks: Vec<TrackIndex>,
 }
 
@@ -369,13 +385,14 @@ impl Search<'_> {
         let revolution_before = last_revolution(self.drive, Instant::ZERO, deadline);
         self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
-        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, op, by_end: bool| {
+        let list = |items: &mut Vec<WindowItem>, track: &TrackRef<'_>, window, op, by_end: bool| {
             items.clear();
             self.background.items(track, window, op, |_, _, item, passing| {
-                items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
+                let at = if by_end { passing + item.sectors } else { passing };
+                items.push(WindowItem { at, sectors: item.sectors });
             });
             items.sort_unstable();
-            items.iter().map(|i| u64::from(i.1)).sum::<u64>()
+            items.iter().map(|item| u64::from(item.sectors)).sum::<u64>()
         };
         let gain = list(on_source, source, first, ops.0, true);
         let mut remaining = list(on_destination, &there, second, ops.1, false);
@@ -383,18 +400,18 @@ impl Search<'_> {
             return;
         }
         // Leave after each item of the source track.
-        let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.0));
+        let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.first));
         let (mut gained, mut lost, mut found) = (0, 0, None);
-        for &(end, sectors) in on_source.iter() {
+        for &WindowItem { at: end, sectors } in on_source.iter() {
             gained += u64::from(sectors);
-            let read = to_first + track.arc(first.0, end);
+            let read = to_first + track.arc(first.first, end);
             let arrive = at + rpm.time_within(read) + crossing;
             if arrive > deadline {
                 break;
             }
             let window = destination.passing(rpm, arrive.max(revolution_before), deadline);
-            let missed = second.1.saturating_sub(window.1);
-            while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
+            let missed = second.count.saturating_sub(window.count);
+            while let Some(&WindowItem { sectors, .. }) = on_destination.get(lost).filter(|i| i.at < missed) {
                 remaining -= u64::from(sectors);
                 lost += 1;
             }
@@ -406,8 +423,8 @@ impl Search<'_> {
         if let Some((end, window)) = found {
             self.tally.best.merged = false;
             self.tally.best.stops = [
-                Some(Stop { track: source.index(), op: ops.0, first: first.0, count: end }),
-                Some(Stop { track: there.index(), op: ops.1, first: window.0, count: window.1 }),
+                Some(Stop { track: source.index(), op: ops.0, first: first.first, count: end }),
+                Some(Stop::new(&there, ops.1, window)),
                 None,
                 None,
             ];
@@ -547,16 +564,19 @@ impl SearchTally {
             return;
         }
         let from = last_revolution(drive, from, until);
-        let (first, count) = track.track().passing(drive.rpm(), from, until);
-        if u64::from(count) * self.depth <= self.best.score {
+        let window = track.track().passing(drive.rpm(), from, until);
+        if u64::from(window.count) * self.depth <= self.best.score {
             self.spend(1);
             return;
         }
         self.spend(LOOKUPS_PER_TRACK);
-        let score = background.score(track, (first, count), op);
+        let score = background.score(track, window, op);
         if score > self.best.score {
-            let stop = Stop { track: track.index(), op, first, count };
-            self.best = Detour { score, stops: [Some(stop), None, None, None], merged: false };
+            self.best = Detour {
+                score,
+                stops: [Some(Stop::new(track, op, window)), None, None, None],
+                merged: false,
+            };
             self.sharpen(drive);
         }
     }

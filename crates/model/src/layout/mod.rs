@@ -74,18 +74,18 @@ impl Track {
     }
 
     /// Returns the sectors that pass whole between two instants less than a revolution apart, in the order in which
-    /// they pass: `(first, count)`; beyond the track's last sector counting continues at 0.
+    /// they pass.
     ///
     /// ```
-    /// use freeblock_model::layout::Track;
+    /// use freeblock_model::layout::{Track, Window};
     /// use freeblock_model::units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
     /// let track = Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO };
     /// let rpm = Rpm::new(6_000).unwrap(); // 10 ms a revolution, 0.1 ms a sector
     /// let at = |us| Instant::ZERO + Duration::from_micros(us);
-    /// assert_eq!(track.passing(rpm, at(950), at(1_400)), (10, 4));
+    /// assert_eq!(track.passing(rpm, at(950), at(1_400)), Window { first: 10, count: 4 });
     /// ```
     #[inline]
-    pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> (u32, u32) {
+    pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> Window {
         let n = u64::from(self.sectors);
         let begin = self.angle.until(rpm.earliest_angle(from)).parts();
         // The nanosecond that ends at `until` belongs to the window with its last part.
@@ -94,8 +94,17 @@ impl Track {
         let first = (begin * n).div_ceil(FULL_REVOLUTION);
         let last = ((end + 1) * n).div_ceil(FULL_REVOLUTION) - 1;
         let count = last.saturating_sub(first).min(n);
-        (if first >= n { (first - n) as u32 } else { first as u32 }, count as u32)
+        Window { first: if first >= n { (first - n) as u32 } else { first as u32 }, count: count as u32 }
     }
+}
+
+/// Consecutive sectors of a track, in the order in which they pass under the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The first sector.
+    pub first: u32,
+    /// The number of sectors; past the track's end they continue at its start.
+    pub count: u32,
 }
 
 /// Consecutive LBNs on consecutive sectors of one track.
@@ -120,6 +129,13 @@ pub struct Piece {
     pub lbn: Lbn,
     /// The number of sectors.
     pub len: u32,
+}
+
+impl Piece {
+    /// Returns its sectors.
+    pub const fn window(&self) -> Window {
+        Window { first: self.sector, count: self.len }
+    }
 }
 
 /// A run of remapped LBNs.

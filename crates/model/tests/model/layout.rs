@@ -1,6 +1,6 @@
 //! The layout's consistency: both directions, the extents and the pieces must agree.
 
-use freeblock_model::{DriveModel, Layout, Location, Profile, Track};
+use freeblock_model::{DriveModel, Layout, Location, Profile, Track, Window};
 use std::collections::BTreeMap;
 use units::{Angle, Arc, FULL_REVOLUTION, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
@@ -191,7 +191,7 @@ mod random {
             let rpm = Rpm::new(rpm).unwrap();
             let width = width.min(rpm.revolution().as_nanos() - 1);
             let (start, end) = (Instant::from_nanos(from), Instant::from_nanos(from + width));
-            let (first, count) = track.passing(rpm, start, end);
+            let Window { first, count } = track.passing(rpm, start, end);
             // Naive: for every sector, the time of its next pass, to the exact part of a revolution.
             let span = end.since(start);
             let mut whole: Vec<(u64, u32)> = (0..n).filter_map(|s| {

@@ -9,7 +9,7 @@ use crate::task::{Item, Took};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{DriveModel, Layout, TrackRef};
+use model::{DriveModel, Layout, TrackRef, Window};
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
 /// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
@@ -63,7 +63,7 @@ impl Background {
         &mut self,
         drive: &DriveModel,
         track: TrackIndex,
-        window: (u32, u32),
+        window: Window,
         sure: bool,
     ) -> Option<Taken> {
         self.look(Focus::All);
@@ -88,7 +88,7 @@ impl Background {
     }
 
     /// Completes wanted reads inside a written window.
-    pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
+    pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: Window, sure: bool) {
         if !self.has(Op::Read) {
             return;
         }
@@ -374,11 +374,11 @@ mod tests {
             let (work, none) = ((across(track), Sectors::new(8)), Parameter::default());
             background.register(layout, session, Op::Read, work, none).unwrap();
         }
-        let end = |track: TrackIndex| (layout.track(track).sectors - 4, 4);
+        let end = |track: TrackIndex| Window { first: layout.track(track).sectors - 4, count: 4 };
         assert!(background.take_reads(&drive, first, end(first), false).is_some());
         assert!(background.take_reads(&drive, third, end(third), false).is_none(), "the room is taken");
         for piece in layout.pieces(across(third)) {
-            assert!(background.take_reads(&drive, piece.track, (piece.sector, piece.len), true).is_some());
+            assert!(background.take_reads(&drive, piece.track, piece.window(), true).is_some());
         }
         let mut delivered = Vec::new();
         background.deliver(&[], |record| delivered.push(record.range));
@@ -406,7 +406,7 @@ mod tests {
         let (track, sectors) = (at.track, layout.track(at.track).sectors);
         let take = |background: &mut Background| {
             let mut runs = Vec::new();
-            let window = (at.sector, sectors);
+            let window = Window { first: at.sector, count: sectors };
             background
                 .take_writes(&drive, track, window, &mut crate::Ready, |passing, n| runs.push((passing, n)));
             runs

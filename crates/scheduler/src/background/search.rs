@@ -6,7 +6,7 @@ use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, barren};
 use crate::lottery::Lottery;
 use crate::task::Item;
 use alloc::vec::Vec;
-use model::{Extent, Layout, TrackRef};
+use model::{Extent, Layout, TrackRef, Window};
 use units::{Lbn, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 /// Which sessions a search looks at.
@@ -172,9 +172,9 @@ impl Background {
         }
     }
 
-    /// Returns the number of wanted sectors among `count` that pass from `first` on.
+    /// Returns the number of wanted sectors in a window.
     #[inline]
-    pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
+    pub fn score(&self, track: &TrackRef<'_>, Window { first, count }: Window, op: Op) -> u64 {
         let most = self.most_partials_each;
         let sectors = track.track().sectors;
         let mut sum = 0;
@@ -189,23 +189,23 @@ impl Background {
         sum
     }
 
-    /// Calls `each` with the wanted items among `count` sectors that pass from `first` on: the share's place, the task's
-    /// slot, the item, and its place in the order of passing.
+    /// Calls `each` with the wanted items in a window: the share's place, the task's slot, the item, and its place
+    /// in the order of passing.
     pub fn items(
         &self,
         track: &TrackRef<'_>,
-        (first, count): (u32, u32),
+        window: Window,
         op: Op,
         each: impl FnMut(usize, u32, Item, u32),
     ) {
-        self.items_within(track, (first, count), (op, self.most_partials_each), each);
+        self.items_within(track, window, (op, self.most_partials_each), each);
     }
 
     /// Calls `each` like [`items`](Self::items), with space for `most` half-read blocks per session.
     pub(super) fn items_within(
         &self,
         track: &TrackRef<'_>,
-        (first, count): (u32, u32),
+        Window { first, count }: Window,
         (op, most): (Op, usize),
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {

@@ -12,7 +12,7 @@ use super::{Background, Buffers, FoundItem};
 use crate::sessions::Wanted;
 use crate::task::Item;
 use alloc::vec::Vec;
-use model::{DriveModel, Layout};
+use model::{DriveModel, Layout, Window};
 use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 impl Background {
@@ -22,7 +22,7 @@ impl Background {
         &mut self,
         drive: &DriveModel,
         track: TrackIndex,
-        window: (u32, u32),
+        window: Window,
         buffers: &mut dyn Buffers,
         mut each: impl FnMut(u32, u32),
     ) {
@@ -64,7 +64,8 @@ impl Background {
         written.sort_unstable();
         for (passing, sectors) in written {
             each(passing, sectors);
-            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
+            let first = (window.first + passing) % on_track;
+            self.serve_reads(&track, Window { first, count: sectors }, false);
         }
         self.forget_bounds(&track);
     }
@@ -142,7 +143,7 @@ impl Background {
         }
         for piece in layout.pieces(range) {
             let track = layout.track_ref(piece.track);
-            self.serve_reads(&track, (piece.sector, piece.len), true);
+            self.serve_reads(&track, piece.window(), true);
             self.forget_bounds(&track);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::sessions::Record;
 use core::convert::Infallible;
+use model::Window;
 use units::{Instant, Lbn, Op, RequestId, SessionId, TrackIndex};
 
 /// The next action of the host, or an event for it.
@@ -98,4 +99,11 @@ pub struct Access {
     pub not_before: Instant,
     /// The purpose.
     pub purpose: Purpose,
+}
+
+impl Access {
+    /// Returns the sectors.
+    pub(super) fn window(&self) -> Window {
+        Window { first: self.sector, count: self.sectors }
+    }
 }

@@ -9,7 +9,7 @@ use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
 use crate::policy::{Policy, View};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use model::{Position, TrackRef};
+use model::{Position, TrackRef, Window};
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
 /// The maximum of plans for one gap if the buffers of the chosen blocks are refused.
@@ -121,7 +121,7 @@ impl Core {
                     if self.background.is_idle() {
                         break;
                     }
-                    self.background.take_reads(&self.drive, piece.track, (piece.sector, piece.len), true);
+                    self.background.take_reads(&self.drive, piece.track, piece.window(), true);
                 }
             }
         }
@@ -257,7 +257,7 @@ impl Core {
         for access in &self.accesses[begun..] {
             let track = self.drive.layout().track(access.track);
             let ready = at + self.drive.move_time(from, track.into(), access.op);
-            at = pass(&self.drive, &track, ready.max(access.not_before), (access.sector, access.sectors)).1;
+            at = pass(&self.drive, &track, ready.max(access.not_before), access.window()).1;
             (from, source) = (track.into(), Some(access.track));
         }
         self.background.look(Focus::All);
@@ -267,7 +267,7 @@ impl Core {
         }
         let track = self.drive.layout().track(first.track);
         let ready = gap.at + self.drive.move_time(gap.from, track.into(), first.op);
-        let passes = pass(&self.drive, &track, ready.max(first.not_before), (first.sector, first.sectors)).0;
+        let passes = pass(&self.drive, &track, ready.max(first.not_before), first.window()).0;
         let before = Gap { destination: first.track, op: first.op, deadline: passes, ..*gap };
         let planned = self.accesses.len() - begun;
         if let Some(detour) = self.search(&before, Reach::Near, self.config.budget, None) {
@@ -282,7 +282,7 @@ impl Core {
     /// Takes the wanted blocks at the stops of a detour.
     fn visit_stops(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
         for stop in detour.stops.into_iter().flatten() {
-            let window = (stop.first, stop.count);
+            let window = stop.window();
             let begun = self.accesses.len();
             if stop.op.is_write() {
                 self.visit_to_write(at, stop.track, window, buffers, |useful| Purpose::Background { useful });
@@ -334,14 +334,14 @@ impl Core {
         &mut self,
         not_before: Instant,
         track: TrackIndex,
-        window: (u32, u32),
+        window: Window,
         purpose: impl Fn(u32) -> Purpose,
     ) {
         let Some(taken) = self.background.take_reads(&self.drive, track, window, false) else { return };
         let sectors = self.drive.layout().track(track).sectors;
         self.accesses.push(Access {
             track,
-            sector: (window.0 + taken.begin) % sectors,
+            sector: (window.first + taken.begin) % sectors,
             sectors: taken.end - taken.begin,
             op: Op::Read,
             not_before,
@@ -354,7 +354,7 @@ impl Core {
         &mut self,
         not_before: Instant,
         track: TrackIndex,
-        window: (u32, u32),
+        window: Window,
         buffers: &mut dyn Buffers,
         purpose: impl Fn(u32) -> Purpose,
     ) {
@@ -363,7 +363,7 @@ impl Core {
         self.background.take_writes(&self.drive, track, window, buffers, |passing, sectors| {
             accesses.push(Access {
                 track,
-                sector: (window.0 + passing) % on_track,
+                sector: (window.first + passing) % on_track,
                 sectors,
                 op: Op::Write,
                 not_before,
@@ -418,17 +418,15 @@ impl Core {
     /// passes whole, so that the block under the head on arrival passes whole at the end, and no second visit is needed. If
     /// that block is the only one, the window starts half a revolution later: otherwise the head, waking after whole
     /// revolutions, would always meet it there.
-    pub(super) fn whole_revolution(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
+    pub(super) fn whole_revolution(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> Window {
         let sectors = track.track().sectors;
-        let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + revolution(&self.drive));
+        let window = track.track().passing(self.drive.rpm(), ready, ready + revolution(&self.drive));
         let mut begin = None;
-        self.background.items(track, (first, count), op, |_, _, _, passing| {
+        self.background.items(track, window, op, |_, _, _, passing| {
             begin = Some(begin.map_or(passing, |begin: u32| begin.min(passing)));
         });
-        match begin {
-            Some(begin) => ((first + begin) % sectors, sectors),
-            None => ((first + sectors / 2) % sectors, sectors),
-        }
+        let begin = begin.unwrap_or(sectors / 2);
+        Window { first: (window.first + begin) % sectors, count: sectors }
     }
 
     /// Takes one revolution's work on a track, of the first kind that it has.
@@ -460,7 +458,7 @@ impl Core {
             let mut at = ready;
             let mut times = Vec::with_capacity(self.accesses.len());
             for access in &self.accesses {
-                let (begin, end) = pass(&drive, &there, at, (access.sector, access.sectors));
+                let (begin, end) = pass(&drive, &there, at, access.window());
                 times.push((begin, end));
                 at = end;
             }

@@ -240,7 +240,7 @@ impl InDrive {
             last.map_or(0, |a| (a.sector + track.sectors - first.sector) % track.sectors + a.sectors)
         } else {
             let (begin, _) = visit.times[0];
-            let passed = if now > begin { track.passing(core.drive.rpm(), begin, now).1 } else { 0 };
+            let passed = if now > begin { track.passing(core.drive.rpm(), begin, now).count } else { 0 };
             let done = passed.min(first.sectors);
             match core.accesses.first_mut() {
                 Some(access) if done > 0 => access.sectors = done,

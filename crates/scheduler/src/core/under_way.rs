@@ -2,7 +2,7 @@
 
 use crate::foreground::Pending;
 use alloc::vec::Vec;
-use model::{DriveModel, Piece, Position, Track};
+use model::{DriveModel, Piece, Position, Track, Window};
 use units::{Arc as Rotation, Duration, FULL_REVOLUTION, Instant, LbnRange, Op, RequestId, TrackIndex};
 
 /// The work that the host carries out.
@@ -173,16 +173,16 @@ fn end_over(
     at
 }
 
-/// Returns when `sectors` sectors from `sector` on begin and end to pass, for a head on their track from `from` on.
+/// Returns when the sectors of a window begin and end to pass, for a head on their track from `from` on.
 pub(super) fn pass(
     drive: &DriveModel,
     track: &Track,
     from: Instant,
-    (sector, sectors): (u32, u32),
+    Window { first, count }: Window,
 ) -> (Instant, Instant) {
     let rpm = drive.rpm();
-    let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
-    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)))
+    let wait = rpm.earliest_angle(from).until(track.sector_angle(first));
+    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(first, count)))
 }
 
 /// Returns the time of a revolution, rounded up.

@@ -4,10 +4,10 @@
 //! together with the foreground request, by a lower first LBN and a larger count.
 
 use super::terms::{Neighbour, Terms};
-use super::{Detour, Gap, MOST_STOPS, Passing, Search, Stop, last_revolution};
+use super::{Detour, Gap, MOST_STOPS, Search, Stop, WindowItem, last_revolution};
 use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::vec::Vec;
-use model::{Position, TrackRef};
+use model::{Position, TrackRef, Window};
 use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};
 
 /// The stops of a detour.
@@ -58,12 +58,12 @@ impl Search<'_> {
         let behind = last.filter(|at| at.track == source.index());
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
         let from = last_revolution(self.drive, begin, until);
-        let (first, count) = source.track().passing(self.drive.rpm(), from, until);
+        let window = source.track().passing(self.drive.rpm(), from, until);
         // Two windows, ahead of the last command and behind it: the forbidden sectors are cut off at either end.
         let (mut begin, mut end, mut seen) = (from, until, 0);
         let rpm = self.drive.rpm();
         let track = source.track();
-        straight_parts(source, (first, count), |(sector, sectors)| {
+        straight_parts(source, window, |Window { first: sector, count: sectors }| {
             let backward = lbn_of(source, sector).is_some_and(|first| first < last_end);
             let touching = seen == 0 && behind == Some(sector);
             if !allows(backward, touching) {
@@ -100,14 +100,14 @@ impl Search<'_> {
             return;
         }
         let arrive = last_revolution(self.drive, arrive, until);
-        let (first, count) = track.track().passing(self.drive.rpm(), arrive, until);
-        if u64::from(count) * self.tally.depth <= self.tally.best.score {
+        let window = track.track().passing(self.drive.rpm(), arrive, until);
+        if u64::from(window.count) * self.tally.depth <= self.tally.best.score {
             return;
         }
         self.tally.spend(LOOKUPS_PER_TRACK);
         let allows =
             |backward| (terms.allows)(Neighbour { first: work, second: op, backward, touching: false });
-        let (stops, merged) = self.before_foreground(&track, work, (first, count), (op, lbn), terms, allows);
+        let (stops, merged) = self.before_foreground(&track, work, window, (op, lbn), terms, allows);
         let score = self.score_of(&stops, merged);
         self.consider_stops(score, stops, merged);
     }
@@ -118,12 +118,12 @@ impl Search<'_> {
         &self,
         track: &TrackRef<'_>,
         work: Op,
-        window: Passing,
+        window: Window,
         (op, lbn): (Op, Lbn),
         terms: &Terms<'_>,
         allows: impl Fn(bool) -> bool,
     ) -> (Stops, bool) {
-        let mut parts = [(0, 0); 2];
+        let mut parts = [Window::default(); 2];
         let mut found = 0;
         straight_parts(track, window, |part| {
             if found < 2 {
@@ -131,10 +131,10 @@ impl Search<'_> {
             }
             found += 1;
         });
-        let stop = |(first, count): Passing| Stop { track: track.index(), op: work, first, count };
-        let backward = |part: Passing| lbn_of(track, part.0).is_some_and(|first| first > lbn);
+        let stop = |window| Stop::new(track, work, window);
+        let backward = |part: Window| lbn_of(track, part.first).is_some_and(|first| first > lbn);
         // An LBN between may lie on a spare sector elsewhere: then there are two commands.
-        let adjoins = |(first, count): Passing| {
+        let adjoins = |Window { first, count }: Window| {
             let sectors = track.track().sectors;
             let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));
             last.is_some_and(|last| last + Sectors::new(1) == lbn)
@@ -146,8 +146,8 @@ impl Search<'_> {
             (1, [part, _]) if work == op && adjoins(part) => ([Some(stop(part)), None, None, None], true),
             (1, [part, _]) if allows(backward(part)) => {
                 let cut = if work == op { terms.skipped(self.drive, track, across(op)) } else { 0 };
-                match part.1.checked_sub(cut).filter(|n| *n > 0) {
-                    Some(left) => ([Some(stop((part.0, left))), None, None, None], false),
+                match part.count.checked_sub(cut).filter(|n| *n > 0) {
+                    Some(count) => ([Some(stop(Window { count, ..part })), None, None, None], false),
                     None => (none, false),
                 }
             }
@@ -182,15 +182,17 @@ impl Search<'_> {
         &self,
         track: &TrackRef<'_>,
         across: Neighbour,
-        [first, second]: [Passing; 2],
+        [first, second]: [Window; 2],
         merged: bool,
     ) -> Option<Stops> {
         let work = across.first;
         let skipped = self.terms?.skipped(self.drive, track, across);
-        let stop = |(first, count): Passing| Some(Stop { track: track.index(), op: work, first, count });
+        let stop = |window| Some(Stop::new(track, work, window));
         let shorter = |count: u32| count.checked_sub(skipped).filter(|left| *left > 0);
-        let later = shorter(second.1).map(|left| [stop(first), stop((second.0 + skipped, left)), None, None]);
-        let sooner = shorter(first.1).map(|left| [stop((first.0, left)), stop(second), None, None]);
+        let later = shorter(second.count)
+            .map(|count| [stop(first), stop(Window { first: second.first + skipped, count }), None, None]);
+        let sooner =
+            shorter(first.count).map(|count| [stop(Window { count, ..first }), stop(second), None, None]);
         let score = |stops: &Stops| self.score_of(stops, merged);
         later.into_iter().chain(sooner).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
     }
@@ -203,13 +205,10 @@ impl Search<'_> {
             .map(|(i, stop)| {
                 let track = layout.track_ref(stop.track);
                 match stop.op {
-                    Op::Read => self.background.score(&track, (stop.first, stop.count), stop.op),
+                    Op::Read => self.background.score(&track, stop.window(), stop.op),
                     Op::Write => {
                         let to_end = merged && i + 1 == last;
-                        self.background
-                            .longest_write(&track, (stop.first, stop.count), (to_end, true))
-                            .1
-                            .into()
+                        self.background.longest_write(&track, stop.window(), (to_end, true)).sectors.into()
                     }
                 }
             })
@@ -256,35 +255,36 @@ impl Search<'_> {
         // Without neighbours there, only sectors before the request on this side of the track's end.
         let backward =
             (terms.allows)(Neighbour { first: work, second: work, backward: true, touching: false });
-        let near = if backward { second.1 } else { second.1.min(sector) };
-        if u64::from(first.1.min(near) + second.1) * self.tally.depth <= self.tally.best.score {
+        let near = if backward { second.count } else { second.count.min(sector) };
+        if u64::from(first.count.min(near) + second.count) * self.tally.depth <= self.tally.best.score {
             return;
         }
         self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let super::Planner { on_source, on_destination, .. } = &mut *self.planner;
-        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, by_end: bool| {
+        let list = |items: &mut Vec<WindowItem>, track: &TrackRef<'_>, window, by_end: bool| {
             items.clear();
             self.background.items(track, window, work, |_, _, item, passing| {
-                items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
+                let at = if by_end { passing + item.sectors } else { passing };
+                items.push(WindowItem { at, sectors: item.sectors });
             });
             items.sort_unstable();
         };
         list(on_source, source, first, true);
         list(on_destination, &there, second, false);
-        let far = second.1 - near;
-        on_destination.retain(|item| item.0 >= far);
-        let mut remaining: u64 = on_destination.iter().map(|item| u64::from(item.1)).sum();
-        let to_first = rpm.earliest_angle(window.0).until(track.sector_angle(first.0));
+        let far = second.count - near;
+        on_destination.retain(|item| item.at >= far);
+        let mut remaining: u64 = on_destination.iter().map(|item| u64::from(item.sectors)).sum();
+        let to_first = rpm.earliest_angle(window.0).until(track.sector_angle(first.first));
         let (mut gained, mut lost, mut found) = (0, 0, None);
-        for &(end, sectors) in on_source.iter() {
+        for &WindowItem { at: end, sectors } in on_source.iter() {
             gained += u64::from(sectors);
-            let arrive = window.0 + rpm.time_within(to_first + track.arc(first.0, end)) + crossing;
+            let arrive = window.0 + rpm.time_within(to_first + track.arc(first.first, end)) + crossing;
             if arrive >= deadline {
                 break;
             }
             let window = destination.passing(rpm, arrive.max(revolution_before), deadline);
-            let missed = second.1.saturating_sub(window.1);
-            while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
+            let missed = second.count.saturating_sub(window.count);
+            while let Some(&WindowItem { sectors, .. }) = on_destination.get(lost).filter(|i| i.at < missed) {
                 remaining -= u64::from(sectors);
                 lost += 1;
             }
@@ -293,10 +293,11 @@ impl Search<'_> {
             }
         }
         let Some((_, end, mut left)) = found else { return };
-        if !backward && left.1 > sector {
-            left = ((left.0 + (left.1 - sector)) % destination.sectors, sector);
+        if !backward && left.count > sector {
+            let first = (left.first + (left.count - sector)) % destination.sectors;
+            left = Window { first, count: sector };
         }
-        let (_, at_source) = self.best_parts_of(source, work, (first.0, end), terms);
+        let (_, at_source) = self.best_parts_of(source, work, Window { count: end, ..first }, terms);
         let allows = |b| if work == op { b && backward } else { before(b) };
         let (behind, merged) = self.before_foreground(&there, work, left, (op, lbn), terms, allows);
         let stops = [at_source[0], at_source[1], behind[0], behind[1]];
@@ -322,7 +323,7 @@ impl Search<'_> {
             return;
         }
         let from = last_revolution(self.drive, arrive, deadline);
-        let (_, count) = track.track().passing(self.drive.rpm(), from, deadline);
+        let Window { count, .. } = track.track().passing(self.drive.rpm(), from, deadline);
         // Backward from the request while the LBNs are consecutive, on this side of the track's end.
         let (mut begin, mut next) = (sector, None);
         for extent in track.extents().take_while(|e| e.sector <= sector) {
@@ -396,7 +397,7 @@ impl Search<'_> {
     ) -> (u64, [Option<Stop>; 2]) {
         let from = last_revolution(self.drive, from, until);
         let window = track.track().passing(self.drive.rpm(), from, until);
-        if u64::from(window.1) * self.tally.depth <= self.tally.best.score {
+        if u64::from(window.count) * self.tally.depth <= self.tally.best.score {
             self.tally.spend(1);
             return (0, [None; 2]);
         }
@@ -409,17 +410,17 @@ impl Search<'_> {
         &self,
         track: &TrackRef<'_>,
         op: Op,
-        window: Passing,
+        window: Window,
         terms: &Terms<'_>,
     ) -> (u64, [Option<Stop>; 2]) {
         let mut best = (0, [None; 2]);
-        let mut parts: [Passing; 2] = [(0, 0); 2];
+        let mut parts = [Window::default(); 2];
         let mut found = 0;
         let score = |part| match op {
             Op::Read => self.background.score(track, part, op),
-            Op::Write => self.background.longest_write(track, part, (false, true)).1.into(),
+            Op::Write => self.background.longest_write(track, part, (false, true)).sectors.into(),
         };
-        let stop = |(first, count): Passing| Some(Stop { track: track.index(), op, first, count });
+        let stop = |window| Some(Stop::new(track, op, window));
         let mut both = 0;
         straight_parts(track, window, |part| {
             let this = score(part);
@@ -452,12 +453,12 @@ fn lbn_of(track: &TrackRef<'_>, sector: u32) -> Option<Lbn> {
     Some(extent.lbn + Sectors::new(u64::from(sector - extent.sector)))
 }
 
-/// Returns the parts of a window with consecutive LBNs, in the order of passing: `(first sector, sectors)`. A slipped sector
-/// between two LBNs is passed over.
+/// Returns the parts of a window with consecutive LBNs, in the order of passing. A slipped sector between two LBNs is
+/// passed over.
 pub(crate) fn straight_parts(
     track: &TrackRef<'_>,
-    (first, count): (u32, u32),
-    mut each: impl FnMut(Passing),
+    Window { first, count }: Window,
+    mut each: impl FnMut(Window),
 ) {
     let sectors = track.track().sectors;
     let end = first + count;
@@ -473,14 +474,14 @@ pub(crate) fn straight_parts(
                 Some((start, _, next)) if next == lbn(begin) => Some((start, past, lbn(past))),
                 before => {
                     if let Some((start, past, _)) = before {
-                        each((start, past - start));
+                        each(Window { first: start, count: past - start });
                     }
                     Some((begin, past, lbn(past)))
                 }
             };
         }
         if let Some((start, past, _)) = run {
-            each((start, past - start));
+            each(Window { first: start, count: past - start });
         }
     };
     segment(first, end.min(sectors));

@@ -4,7 +4,7 @@ use super::*;
 use crate::sessions::{Parameter, Priority, Record};
 use alloc::collections::{BTreeMap, BTreeSet};
 use model::random_profile::{Size, random_profile};
-use model::{Layout, Location, Track};
+use model::{Layout, Location, Track, Window};
 use proptest::prelude::*;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
@@ -51,7 +51,7 @@ impl World {
                     }
                 }
             }
-            self.background.take_reads(&self.drive, part.track, (part.sector, part.len), true);
+            self.background.take_reads(&self.drive, part.track, part.window(), true);
         }
         self.wanted.retain(|&(a, b), got| (got.len() as u64) < b - a);
         self.background.deliver(&[], |_: Record| {});
@@ -252,7 +252,7 @@ proptest! {
             // The head moves to a track, the next gap is planned, and then everything is returned: all blocks are wanted as
             // before.
             let sectors = drive.layout().track(destination).sectors;
-            background.take_reads(drive, destination, (0, sectors), false);
+            background.take_reads(drive, destination, Window { first: 0, count: sectors }, false);
             planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
             background.cut(drive.layout(), sectors, 0, 0);
             let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));

@@ -15,7 +15,7 @@ use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use model::{DriveModel, Position};
+use model::{DriveModel, Position, Window};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
@@ -358,10 +358,11 @@ impl Core {
     /// Returns the wanted sectors of a stop that one command can read.
     pub(super) fn wanted_at(&self, stop: &Stop, merged: bool) -> u64 {
         let track = self.drive.layout().track_ref(stop.track);
-        let window = (stop.first, stop.count);
         match stop.op {
-            Op::Read => self.background.score(&track, window, stop.op),
-            Op::Write => self.background.longest_write(&track, window, (merged, true)).0.1.into(),
+            Op::Read => self.background.score(&track, stop.window(), stop.op),
+            Op::Write => {
+                self.background.longest_write(&track, stop.window(), (merged, true)).window.count.into()
+            }
         }
     }
 
@@ -507,7 +508,7 @@ impl Core {
         self.background.take_for(tag);
         let lbns = |first: u32, count: u32| range_of(&drive, &Stop { first, count, ..*stop });
         if stop.op == Op::Read {
-            let taken = self.background.take_reads(&drive, stop.track, (stop.first, stop.count), false)?;
+            let taken = self.background.take_reads(&drive, stop.track, stop.window(), false)?;
             // A merged command continues to the request.
             let end = if merged { stop.count } else { taken.end };
             let range = lbns(stop.first + taken.begin, end - taken.begin);
@@ -516,19 +517,22 @@ impl Core {
             }
             return range.map(|range| (range, taken.useful));
         }
-        let (window, _) = self.background.longest_write(&track, (stop.first, stop.count), (merged, true));
-        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let window = self.background.longest_write(&track, stop.window(), (merged, true)).window;
+        let mut runs: Vec<Window> = Vec::new();
         self.background.take_writes(&drive, stop.track, window, buffers, |passing, sectors| {
-            match runs.last_mut().filter(|run| run.0 + run.1 == passing) {
-                Some(run) => run.1 += sectors,
-                None => runs.push((passing, sectors)),
+            match runs.last_mut().filter(|run| run.first + run.count == passing) {
+                Some(run) => run.count += sectors,
+                None => runs.push(Window { first: passing, count: sectors }),
             }
         });
         // A refused buffer leaves a hole, which one command cannot leave out.
         let holes = runs.len() > 1;
-        let run =
-            if merged { runs.pop().filter(|run| run.0 + run.1 == window.1) } else { runs.first().copied() };
-        let Some(range) = run.and_then(|run| lbns(window.0 + run.0, run.1)) else {
+        let run = if merged {
+            runs.pop().filter(|run| run.first + run.count == window.count)
+        } else {
+            runs.first().copied()
+        };
+        let Some(range) = run.and_then(|run| lbns(window.first + run.first, run.count)) else {
             self.background.give_back(layout, tag, false, |_| true);
             return None;
         };

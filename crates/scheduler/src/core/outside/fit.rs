@@ -8,8 +8,8 @@ use super::Outside;
 use super::forecast::Forecast;
 use super::record::HeadPath;
 use crate::planner::{Detour, MOST_STOPS, Stop};
-use model::DriveModel;
 use model::layout::Location;
+use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors};
 
 /// The maximum of rounds; each shortens a command or leaves one out.
@@ -150,7 +150,7 @@ impl Outside {
             let (at, arrive, by) = late.unwrap_or((last, Instant::ZERO, revolution));
             let Some(stop) = &mut detour.stops[at.min(last)] else { return None };
             let track = drive.layout().track(stop.track);
-            let (next, _) = track.passing(drive.rpm(), arrive, arrive + revolution);
+            let Window { first: next, .. } = track.passing(drive.rpm(), arrive, arrive + revolution);
             let gone = (next + track.sectors - stop.first) % track.sectors;
             let passed = drive.rpm().arc_in(by).parts() * u64::from(track.sectors) / FULL_REVOLUTION + 2;
             let passed = u32::try_from(passed).unwrap_or(u32::MAX);
@@ -213,7 +213,7 @@ mod tests {
         let all = Stop { track, op: Op::Read, first: 0, count: 1 };
         let mut arrive = Instant::ZERO;
         outside.walk(drive, &[(Op::Read, range_of(drive, &all)?)], |foreseen| arrive = foreseen.arrive);
-        let (first, _) = of.passing(drive.rpm(), arrive, arrive + Duration::from_millis(1));
+        let Window { first, .. } = of.passing(drive.rpm(), arrive, arrive + Duration::from_millis(1));
         Some(Stop { first, count: 30, ..all })
             .filter(|stop| first + 30 < of.sectors && range_of(drive, stop).is_some())
     }

@@ -19,8 +19,8 @@ use crate::planner::{Stop, straight_parts};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use model::Position;
 use model::layout::Location;
+use model::{Position, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors, TrackIndex};
 
 /// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
@@ -342,28 +342,28 @@ impl Core {
         // A short command takes at most half a revolution.
         let window = there.track().passing(rpm, earliest, earliest + revolution(&drive) / 2);
         self.background.look(Focus::All);
-        let mut chosen: Option<(u32, u32)> = None;
-        straight_parts(&there, window, |(first, count)| {
+        let mut chosen: Option<Window> = None;
+        straight_parts(&there, window, |part| {
             if chosen.is_some() {
                 return;
             }
             let mut next: Option<(u32, u32)> = None;
-            self.background.items(&there, (first, count), Op::Read, |_, _, item, passing| {
+            self.background.items(&there, part, Op::Read, |_, _, item, passing| {
                 if next.is_none_or(|(begin, _)| passing < begin) {
                     next = Some((passing, item.sectors));
                 }
             });
             let Some((begin, least)) = next else { return };
-            let first = (first + begin) % sectors;
-            let start = pass(&drive, there.track(), earliest, (first, least)).0;
+            let first = (part.first + begin) % sectors;
+            let start = pass(&drive, there.track(), earliest, Window { first, count: least }).0;
             let waited = rpm.arc_in(start.saturating_since(outside.decided)).parts();
             let as_long = u64::from(sectors) * waited / FULL_REVOLUTION;
             let as_long = u32::try_from(as_long).unwrap_or(u32::MAX);
-            chosen = Some((first, as_long.max(least).min(count - begin)));
+            chosen = Some(Window { first, count: as_long.max(least).min(part.count - begin) });
         });
         let Some(window) = chosen else { return false };
         // The drive may take it for a sequence and read ahead: no request waits for that yet.
-        let stop = Stop { track, first: window.0, count: window.1, op: Op::Read };
+        let stop = Stop::new(&there, Op::Read, window);
         let neighbour = range_of(&drive, &stop).and_then(|range| outside.neighbour(&drive, Op::Read, range));
         let tried = match outside.config.neighbours {
             Neighbours::Always => Neighbours::Always,
@@ -440,17 +440,17 @@ impl Core {
     }
 
     /// Returns the window of idle work on a track: the run of LBNs with the most wanted sectors.
-    pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
+    pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> Window {
         let there = self.drive.layout().track_ref(track);
-        let mut best = ((0, 0), 0);
-        straight_parts(&there, (0, there.track().sectors), |part| {
+        let mut best = (Window::default(), 0);
+        straight_parts(&there, Window { first: 0, count: there.track().sectors }, |part| {
             let all = self.background.score(&there, part, op);
             let run = match op {
                 Op::Read => part,
-                Op::Write => self.background.longest_write(&there, part, (false, false)).0,
+                Op::Write => self.background.longest_write(&there, part, (false, false)).window,
             };
             // Blocks with holes take several commands, which is better than none.
-            let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
+            let (part, score) = if run.count > 0 { (run, all + 1) } else { (part, all.min(1)) };
             let score = if all > 0 { score } else { 0 };
             if score > best.1 {
                 best = (part, score);

@@ -20,8 +20,8 @@ use crate::core::{Core, Purpose, Sharing};
 use crate::idle::IdleTime;
 use crate::planner::{Stop, straight_parts};
 use alloc::sync::Arc;
-use model::DriveModel;
 use model::layout::Location;
+use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed
@@ -422,8 +422,8 @@ impl Core {
         outside.streams.tries += u64::from(place.fresh);
         outside.streams.found += u64::from(place.fresh && found.is_some());
         let (track, window) = found?;
-        let end =
-            drive.layout().lbn_at(Location { track, sector: window.0 + window.1 - 1 })? + Sectors::new(1);
+        let end = drive.layout().lbn_at(Location { track, sector: window.first + window.count - 1 })?
+            + Sectors::new(1);
         let passes = LbnRange::new(place.lbn, end.since(place.lbn));
         let passed = outside.passed_at(&drive, place.passed, passes);
         let due = passed + PASSES_LATE_MAX;
@@ -457,7 +457,7 @@ impl Core {
     }
 
     /// Returns the wanted sectors from `from` on, as many as pass in the time of a command, and their track.
-    fn find_stream(&self, from: Lbn) -> Option<(TrackIndex, (u32, u32))> {
+    fn find_stream(&self, from: Lbn) -> Option<(TrackIndex, Window)> {
         let layout = self.drive.layout();
         let mut at = from;
         // The rest of this track and the beginning of the next one.
@@ -468,18 +468,19 @@ impl Core {
             let skip = (on_track / SKIP_REVOLUTION_PART).max(1);
             let count = u64::from(on_track) * self.drive.rpm().arc_in(COMMAND_TIME).parts() / FULL_REVOLUTION;
             let count = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, on_track);
-            let mut rest: Option<(u32, u32)> = None;
-            straight_parts(&there, (place.sector, on_track - place.sector), |part| {
+            let mut rest: Option<Window> = None;
+            let behind = Window { first: place.sector, count: on_track - place.sector };
+            straight_parts(&there, behind, |part| {
                 rest = rest.or(Some(part));
             });
-            let (first, left) = rest.filter(|rest| rest.0 == place.sector)?;
-            if let Some(window) = self.next_in_stream(place.track, (first, left), (skip, count)) {
+            let rest = rest.filter(|rest| rest.first == place.sector)?;
+            if let Some(window) = self.next_in_stream(place.track, rest, (skip, count)) {
                 return Some((place.track, window));
             }
-            if left > skip {
+            if rest.count > skip {
                 return None;
             }
-            at += Sectors::new(u64::from(left));
+            at += Sectors::new(u64::from(rest.count));
         }
         None
     }
@@ -489,13 +490,13 @@ impl Core {
         &mut self,
         outside: &Outside,
         track: TrackIndex,
-        window: (u32, u32),
+        window: Window,
         tag: u64,
     ) -> Option<(LbnRange, u32)> {
         let drive = Arc::clone(&self.drive);
         self.background.look(Focus::All);
         let taken = self.background.take_reads(&drive, track, window, false)?;
-        let (first, count) = (window.0 + taken.begin, taken.end - taken.begin);
+        let (first, count) = (window.first + taken.begin, taken.end - taken.begin);
         let Some(range) = range_of(&drive, &Stop { track, first, count, op: Op::Read }) else {
             self.background.give_back(drive.layout(), tag, true, |_| true);
             return None;
@@ -508,13 +509,13 @@ impl Core {
     fn next_in_stream(
         &self,
         track: TrackIndex,
-        (first, left): (u32, u32),
+        Window { first, count: left }: Window,
         (skip, count): (u32, u32),
-    ) -> Option<(u32, u32)> {
+    ) -> Option<Window> {
         let there = self.drive.layout().track_ref(track);
         let looked_at = |most: u32| {
             let mut next: Option<(u32, u32)> = None;
-            self.background.items(&there, (first, most), Op::Read, |_, _, item, passing| {
+            self.background.items(&there, Window { first, count: most }, Op::Read, |_, _, item, passing| {
                 if next.is_none_or(|(begin, _)| passing < begin) {
                     next = Some((passing, item.sectors));
                 }
@@ -523,7 +524,7 @@ impl Core {
         };
         let next = looked_at(count.min(left)).or_else(|| looked_at(left));
         let (begin, least) = next.filter(|(begin, _)| *begin <= skip)?;
-        Some((first + begin, count.max(least).min(left - begin)))
+        Some(Window { first: first + begin, count: count.max(least).min(left - begin) })
     }
 
     /// Records a finished command of a stream.
@@ -564,7 +565,8 @@ mod tests {
             let at = layout.locate(range.start()).unwrap();
             let track = layout.track(at.track);
             // A head that is on the track a microsecond before the first sector passes.
-            let (begin, _) = pass(&drive, &track, Instant::ZERO + revolution(&drive), (at.sector, 1));
+            let one = Window { first: at.sector, count: 1 };
+            let (begin, _) = pass(&drive, &track, Instant::ZERO + revolution(&drive), one);
             let early = begin.checked_sub(Duration::from_micros(1)).unwrap();
             let end = plain_end(&drive, Position::from(track), early, Op::Read, &[range]);
             let before = layout.locate(Lbn::new(start.saturating_sub(1))).unwrap();

@@ -12,6 +12,18 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
+impl Table {
+    /// Exports the names and types of the columns.
+    pub fn schema(&self) -> Schema {
+        Schema::of(self)
+    }
+
+    /// Exports the table as a stream of one batch. It keeps the columns alive, and copies none of them.
+    pub fn stream(&self) -> Stream {
+        Stream::of(self.clone())
+    }
+}
+
 /// The flag of a field that may lack values: `ARROW_FLAG_NULLABLE`.
 const NULLABLE: i64 = 2;
 
@@ -80,7 +92,7 @@ struct StreamOwns {
 }
 
 impl Schema {
-    pub(crate) fn of(table: &Table) -> Self {
+    fn of(table: &Table) -> Self {
         let children = table.columns.iter().map(Self::of_column).map(Box::new).map(Box::into_raw).collect();
         Self::new(c"+s", 0, None, children, null_mut())
     }
@@ -254,7 +266,7 @@ impl Drop for Array {
 }
 
 impl Stream {
-    pub(crate) fn of(table: Table) -> Self {
+    fn of(table: Table) -> Self {
         let owns = Box::new(StreamOwns { table, given: false });
         Self {
             get_schema: Some(get_schema),

@@ -1,6 +1,5 @@
 //! Tables and their columns.
 
-use crate::export::{Schema, Stream};
 use std::collections::HashSet;
 use std::ffi::{CString, NulError};
 use std::sync::Arc;
@@ -241,15 +240,5 @@ impl Table {
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
-    }
-
-    /// Exports the names and types of the columns.
-    pub fn schema(&self) -> Schema {
-        Schema::of(self)
-    }
-
-    /// Exports the table as a stream of one batch. It keeps the columns alive, and copies none of them.
-    pub fn stream(&self) -> Stream {
-        Stream::of(self.clone())
     }
 }

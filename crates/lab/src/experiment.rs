@@ -1,9 +1,8 @@
 //! Experiments, and their outcomes.
 
-use crate::{Claim, Figure, Lab};
+use crate::{Claim, Figure, Lab, LabError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use thiserror::Error;
 
 /// A paper that is reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,24 +82,4 @@ pub struct Outcome {
     pub claims: Vec<Claim>,
     /// Notes for the reader: assumptions, reasons why a claim does not hold.
     pub notes: Vec<String>,
-}
-
-/// An experiment that cannot be run.
-#[derive(Debug, Error)]
-#[error("{doing}: {source}")]
-pub struct LabError {
-    /// The action that failed.
-    pub doing: String,
-    /// The cause.
-    pub source: Box<dyn std::error::Error + Send + Sync>,
-}
-
-impl LabError {
-    /// Makes the error of an action with its cause.
-    pub fn new(
-        doing: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self { doing: doing.into(), source: source.into() }
-    }
 }

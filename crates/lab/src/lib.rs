@@ -17,6 +17,8 @@
 mod cache;
 mod claim;
 mod duel;
+mod error;
+mod escape;
 mod experiment;
 mod figure;
 mod followed;
@@ -38,7 +40,8 @@ mod smtf;
 pub mod store;
 
 pub use claim::{Band, Claim, Measure, Spread};
-pub use experiment::{Experiment, LabError, Outcome, Paper};
+pub use error::LabError;
+pub use experiment::{Experiment, Outcome, Paper};
 pub use figure::{Axis, Bar, Figure, Kind, Line, Point};
 pub use lab::{Lab, Progress, Size, spread};
 

@@ -1,5 +1,6 @@
 //! All outcomes on one page: HTML without scripts that refers to nothing outside itself.
 
+use crate::escape::escape;
 use crate::numbers::{Numbers, numbers};
 use crate::plot::{self, PlotError};
 use crate::{Claim, Experiment, Figure, Kind, Outcome};
@@ -200,24 +201,6 @@ fn prose(text: &str) -> String {
         }
     }
     prose
-}
-
-/// Escapes text for use between tags or in an attribute. Characters that control a terminal or are not allowed in HTML
-/// are replaced.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() && c != '\n' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

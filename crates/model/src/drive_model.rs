@@ -1,7 +1,7 @@
 //! The drive model: a profile prepared for the queries of the scheduler and the simulated drive.
 
 use crate::error::ProfileError;
-use crate::layout::{Layout, Track};
+use crate::layout::{Layout, MOST_CYLINDERS, Track};
 use crate::profile::{FORMAT, Profile};
 use crate::seek::SeekProfile;
 use alloc::format;
@@ -9,9 +9,6 @@ use alloc::string::String;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
-
-/// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
-pub const MOST_CYLINDERS: u32 = 1 << 22;
 
 /// The longest head switch or settle accepted, ms.
 const LONGEST_MS: f64 = 1_000.0;

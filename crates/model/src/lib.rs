@@ -26,9 +26,9 @@ mod seek;
 mod unknown;
 pub mod wong;
 
-pub use drive_model::{DriveModel, MOST_CYLINDERS, Position};
+pub use drive_model::{DriveModel, Position};
 pub use error::ProfileError;
-pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef, Window};
+pub use layout::{Extent, Layout, Location, MOST_CYLINDERS, Piece, Track, TrackRef, Window};
 pub use profile::Profile;
 pub use profile_file::ReadError;
 pub use seek::SeekProfile;

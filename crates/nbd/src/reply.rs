@@ -2,7 +2,7 @@
 
 use crate::error::Errno;
 use crate::export::MOST_NAME_BYTES;
-use crate::request::{Command, Request};
+use crate::request::{Command, Request, extents_max};
 use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 
 /// The number by which `base:allocation` goes on a connection.
@@ -158,12 +158,6 @@ fn fitting(extents: &[Piece], length: u32, most: usize) -> Vec<Piece> {
     }
     fitting.truncate(most);
     fitting
-}
-
-/// Returns the most extents in a reply about this number of bytes: the client asks again for the rest. They take at
-/// most 128 KiB, and are at most one more than the sectors of 512 bytes.
-pub(crate) fn extents_max(length: u32) -> usize {
-    (length as usize / 512 + 1).min(1 << 14)
 }
 
 /// Writes that a request has failed, and at which byte.

@@ -74,9 +74,7 @@ impl Request {
         match self.command {
             Command::Read | Command::Write => self.length as usize,
             Command::WriteZeroes { .. } | Command::Cache => self.length.min(PIECE_BYTES_MAX) as usize,
-            Command::BlockStatus { .. } => {
-                8 * crate::reply::extents_max(self.length) * self.contexts.count().max(1)
-            }
+            Command::BlockStatus { .. } => 8 * extents_max(self.length) * self.contexts.count().max(1),
             Command::Flush | Command::Trim => 0,
         }
     }
@@ -192,4 +190,10 @@ impl Header {
         }
         Ok(asked)
     }
+}
+
+/// Returns the most extents in a reply about this number of bytes: the client asks again for the rest. They take at
+/// most 128 KiB, and are at most one more than the sectors of 512 bytes.
+pub(crate) fn extents_max(length: u32) -> usize {
+    (length as usize / 512 + 1).min(1 << 14)
 }

@@ -1,18 +1,16 @@
 //! A host with the core inside the drive, on the true mechanics.
 
-use crate::direct::{CacheReport, without_transfer};
+use crate::cache_report::{CacheReport, without_transfer};
 use crate::head::Head;
+use crate::observer::{Finished, Observer, SetupError};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
-use drive::Served;
 use model::DriveModel;
 use scheduler::{
-    Action, AnyCore, Config, Harm, HeadWork, IdleTimeError, InDrive, Parameter, PlannerStats, Priority,
-    Record, Request, SessionError, SubmitError,
+    Action, AnyCore, Config, Harm, HeadWork, InDrive, Parameter, PlannerStats, Priority, Request,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, RequestId, Sectors};
 use workload::{ClosedTask, Issued, Issuer, Source};
 
@@ -27,89 +25,6 @@ pub enum Background {
         block: Sectors,
     },
 }
-
-/// The reason why a run cannot begin or continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SetupError {
-    /// The core refused the background work.
-    #[error("the background cannot start: {0}")]
-    Background(#[from] SessionError),
-    /// The configuration of the core is invalid.
-    #[error(transparent)]
-    Config(#[from] IdleTimeError),
-    /// A foreground request is invalid for the drive.
-    #[error("the foreground cannot go on: {0}")]
-    Foreground(#[from] SubmitError),
-    /// The drive refuses a command of the core.
-    #[error("the drive refuses a command: {0}")]
-    Drive(#[from] drive::CommandError),
-}
-
-/// A completed request with the parts of its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
-    /// The request.
-    pub request: Request,
-    /// The instant of its arrival at the host.
-    pub arrived: Instant,
-    /// The instant at which its service began. Until then it waited in the host or in the drive's queue.
-    pub started: Instant,
-    /// The instant of its completion.
-    pub at: Instant,
-    /// The way in which the drive served it; `None` in a drive without a buffer, and if the device does not report it.
-    pub served: Option<Served>,
-    /// Moves of the arm for it. Those for a write that was acknowledged from the buffer follow its completion, and so does
-    /// their latency.
-    pub seek: Duration,
-    /// The unused rotational latency.
-    pub rotation: Duration,
-    /// The time in which its sectors passed under the head; zero if it was served from the buffer.
-    pub transfer: Duration,
-}
-
-impl Finished {
-    /// Returns a request of which only these instants are known.
-    pub fn of(request: Request, arrived: Instant, started: Instant, at: Instant) -> Self {
-        let none = Duration::ZERO;
-        Self { request, arrived, started, at, served: None, seek: none, rotation: none, transfer: none }
-    }
-}
-
-/// Callbacks for the events of a run.
-pub trait Observer {
-    /// A foreground request has arrived.
-    fn arrived(&mut self, request: Request, at: Instant) {
-        let _ = (request, at);
-    }
-
-    /// A foreground request that arrived at `arrived` is done at `at`.
-    fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
-        let _ = (request, arrived, at);
-    }
-
-    /// A foreground request is done; called after [`completed`](Self::completed), with the parts of the request's time.
-    fn finished(&mut self, done: &Finished) {
-        let _ = done;
-    }
-
-    /// A command that an [`Array`](crate::Array) sent to one of its drives is done. `request` is the array's request that needed
-    /// it, and `done` has the drive's addresses. [`completed`](Self::completed) and [`finished`](Self::finished) report the requests
-    /// of the load, with addresses of the array.
-    fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {
-        let _ = (drive, request, done);
-    }
-
-    /// A background block is delivered. An application may register, abort or close in `core`.
-    fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, at: Instant) {
-        let _ = (core, record, at);
-    }
-}
-
-/// An observer that does nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Nothing;
-
-impl Observer for Nothing {}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {

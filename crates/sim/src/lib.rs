@@ -8,9 +8,11 @@
 //! a clock; a run jumps from event to event, and the same set-up gives the same result.
 
 mod array;
+mod cache_report;
 mod direct;
 mod head;
 mod inside;
+mod observer;
 mod outside;
 mod placed;
 mod report;
@@ -24,8 +26,10 @@ pub use array::{
     Array, ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, Drives, Member, MirrorReads, Part, Step, UNIT_MAX,
     UnknownLayout,
 };
-pub use direct::{CacheCommands, CacheReport, Direct, Done};
-pub use inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
+pub use cache_report::{CacheCommands, CacheReport};
+pub use direct::{Direct, Done};
+pub use inside::{Background, Inside};
+pub use observer::{Finished, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
 pub use placed::{PlacedCore, PlacedWork};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport};

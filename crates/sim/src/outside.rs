@@ -1,7 +1,8 @@
 //! A host with the core outside the drive: it sends commands and receives completions (FAST'02).
 
-use crate::direct::{CacheReport, without_transfer};
-use crate::inside::{Background, Finished, InFlight, Observer, SetupError, begin_scan};
+use crate::cache_report::{CacheReport, without_transfer};
+use crate::inside::{Background, InFlight, begin_scan};
+use crate::observer::{Observer, SetupError, explained};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
 use crate::trust::Trust;
@@ -580,20 +581,6 @@ impl<S: Source> Outside<S> {
     pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
         &mut self.foreground
     }
-}
-
-/// Returns a completed request with the parts of its command's time, as far as the device reports them.
-pub(crate) fn explained(
-    request: Request,
-    arrived: Instant,
-    at: Instant,
-    breakdown: Option<Breakdown>,
-) -> Finished {
-    let Some(Breakdown { served, began, seek, latency, transfer, .. }) = breakdown else {
-        return Finished::of(request, arrived, arrived, at);
-    };
-    let started = began.max(arrived);
-    Finished { request, arrived, started, at, served: Some(served), seek, rotation: latency, transfer }
 }
 
 impl Spent {

@@ -1,6 +1,6 @@
 //! The foreground's results interval by interval.
 
-use crate::inside::{Finished, Observer};
+use crate::observer::{Finished, Observer};
 use crate::report::ForegroundReport;
 use crate::statistics::{Ended, Statistics};
 use drive::Served;

@@ -1,8 +1,8 @@
 //! Arrivals in bursts: an interrupted Poisson process.
 
 use crate::error::ConfigError;
-use crate::issue::later;
 use crate::random::Stream;
+use crate::request::later;
 use units::{Duration, Instant};
 
 /// Poisson arrivals while a burst lasts, none in the silence after it; both last exponentially distributed times.

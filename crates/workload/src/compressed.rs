@@ -1,9 +1,11 @@
 //! A trace in compressed time that preserves dependencies between requests.
 
 use crate::error::ConfigError;
-use crate::issue::{ClosedTask, Issued, later, within};
+use crate::issue::within;
+use crate::request::Script;
+use crate::request::{ClosedTask, Issued, later};
 use crate::request::{Request, Source};
-use crate::script::{Script, served_at_once};
+use crate::script::served_at_once;
 use std::collections::BTreeMap;
 use units::{CacheOps, Duration, Instant, LbnRange};
 

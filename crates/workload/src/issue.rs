@@ -4,11 +4,10 @@ use crate::bursts::Bursts;
 use crate::error::ConfigError;
 use crate::on_off::OnOff;
 use crate::random::Stream;
-use crate::request::{Request, Source};
+use crate::request::{ClosedTask, Issued, Request, Source, later};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt;
-use units::{CacheOps, Duration, Instant};
+use units::{Duration, Instant};
 
 /// The think time: the pause between the completion of a task's request and the issue of its next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,41 +86,6 @@ impl Arrival {
     pub const fn oltp(tasks: u32) -> Self {
         Self::Closed(Closed { tasks, think: Think::Constant(Duration::from_millis(30)) })
     }
-}
-
-/// A task of a closed loop, counted from 0. Open arrivals have no tasks: their requests all have task 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClosedTask(u32);
-
-impl ClosedTask {
-    /// Wraps the number.
-    pub const fn new(n: u32) -> Self {
-        Self(n)
-    }
-
-    /// Returns the number.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for ClosedTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "task {}", self.0)
-    }
-}
-
-/// A request and the time of its issue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Issued {
-    /// The time of the issue.
-    pub at: Instant,
-    /// The task; pass it to `complete` at the completion.
-    pub task: ClosedTask,
-    /// The request.
-    pub request: Request,
-    /// The orders for the drive's cache that came with it.
-    pub cache: CacheOps,
 }
 
 /// The foreground as a state machine: a [`Source`] of requests and the times at which they are issued.
@@ -369,7 +333,7 @@ impl ClosedTimes {
         Ok(Self {
             think,
             stream,
-            ready: (0..tasks).map(|task| Reverse((start, u64::from(task), ClosedTask(task)))).collect(),
+            ready: (0..tasks).map(|task| Reverse((start, u64::from(task), ClosedTask::new(task)))).collect(),
             known: u64::from(tasks),
             recorded: vec![Duration::ZERO; pauses],
         })
@@ -378,7 +342,7 @@ impl ClosedTimes {
     #[inline]
     fn take(&mut self, think: Option<Duration>) -> Option<ClosedTask> {
         let Reverse((_, _, task)) = self.ready.pop()?;
-        if let Some(pause) = self.recorded.get_mut(task.0 as usize) {
+        if let Some(pause) = self.recorded.get_mut(task.get() as usize) {
             *pause = think.unwrap_or(Duration::ZERO);
         }
         Some(task)
@@ -390,17 +354,11 @@ impl ClosedTimes {
             Think::None => Duration::ZERO,
             Think::Constant(pause) => pause,
             Think::Exponential(mean) => self.stream.exponential_time(mean),
-            Think::Recorded => self.recorded.get(task.0 as usize).copied().unwrap_or(Duration::ZERO),
+            Think::Recorded => self.recorded.get(task.get() as usize).copied().unwrap_or(Duration::ZERO),
         };
         self.ready.push(Reverse((later(now, pause), self.known, task)));
         self.known += 1;
     }
-}
-
-/// Returns `at + pause`, or the largest instant.
-#[inline]
-pub(crate) fn later(at: Instant, pause: Duration) -> Instant {
-    Instant::from_nanos(at.as_nanos().saturating_add(pause.as_nanos()))
 }
 
 #[inline]

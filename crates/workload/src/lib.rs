@@ -58,13 +58,12 @@ mod utilisation;
 
 pub use compressed::Compressed;
 pub use error::ConfigError;
-pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
+pub use issue::{Arrival, Closed, Issuer, Think};
 pub use mixture::{Extent, Mixed, Mixture, MixtureError};
 pub use oltp::{Oltp, OltpConfig};
 pub use random::Share;
 pub use replay::{Devices, Fit, Replay, ReplayAccount, ReplayError, Streamed, StreamedConfig};
-pub use request::{Limited, Recorded, Request, Source};
-pub use script::Script;
+pub use request::{ClosedTask, Issued, Limited, Recorded, Request, Script, Source};
 pub use synthetic::{Synthetic, SyntheticConfig};
 pub use uniform::{Random, RandomConfig};
 pub use utilisation::{Calibration, CalibrationError, Measured, Pattern, Utilisation};

@@ -1,8 +1,8 @@
 //! Arrivals that are switched on and off: a Poisson process in periods of constant length.
 
 use crate::error::ConfigError;
-use crate::issue::later;
 use crate::random::Stream;
+use crate::request::later;
 use units::{Duration, Instant};
 
 /// Poisson arrivals while the load is on, none while it is off; both last constant times, beginning with "on".

@@ -1,6 +1,6 @@
 //! Requests and their sources.
 
-use crate::script::Script;
+use std::fmt;
 use units::{CacheOps, Duration, Instant, LbnRange, Op};
 
 /// One request of the foreground, without its timing.
@@ -10,6 +10,72 @@ pub struct Request {
     pub op: Op,
     /// Its sectors; none only for a flush alone, of a source that has [`cache_ops`](Source::cache_ops).
     pub range: LbnRange,
+}
+
+/// A task of a closed loop, counted from 0. Open arrivals have no tasks: their requests all have task 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClosedTask(u32);
+
+impl ClosedTask {
+    /// Wraps the number.
+    pub const fn new(n: u32) -> Self {
+        Self(n)
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClosedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {}", self.0)
+    }
+}
+
+/// A request and the time of its issue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The time of the issue.
+    pub at: Instant,
+    /// The task; pass it to `complete` at the completion.
+    pub task: ClosedTask,
+    /// The request.
+    pub request: Request,
+    /// The orders for the drive's cache that came with it.
+    pub cache: CacheOps,
+}
+
+/// A load that determines the times of its requests itself, because they wait for each other: a transaction's second
+/// read for its first, a page's reader for another that already reads it.
+///
+/// An [`Issuer`](crate::Issuer) with [`Arrival::Scripted`](crate::Arrival::Scripted) passes the host's calls on. Each
+/// task has one request at the drive at most. The requests may depend on the order of completions, as with any real
+/// program: so they may differ between two policies, but never between two runs of the same.
+pub trait Script {
+    /// Begins at this instant; called once, before anything else.
+    fn start(&mut self, at: Instant);
+
+    /// Returns when to call [`issue`](Self::issue) next; `None` while all tasks wait for completions, and after the
+    /// end.
+    fn due(&self) -> Option<Instant>;
+
+    /// Advances to `now`; returns the next request that has come by then. An event that was due may need no request, so
+    /// there may be none; call it until there is none.
+    fn issue(&mut self, now: Instant) -> Option<Issued>;
+
+    /// Records that the request of `task` completed at `now`.
+    fn complete(&mut self, task: ClosedTask, now: Instant);
+
+    /// Returns whether nothing more will come, whatever completes.
+    fn is_done(&self) -> bool;
+}
+
+/// Returns `at + pause`, or the largest instant.
+#[inline]
+pub(crate) fn later(at: Instant, pause: Duration) -> Instant {
+    Instant::from_nanos(at.as_nanos().saturating_add(pause.as_nanos()))
 }
 
 /// A sequence of requests: generated, or read from a trace.

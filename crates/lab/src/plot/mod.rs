@@ -9,6 +9,7 @@ mod marks;
 mod rows;
 mod sheet;
 
+use crate::escape::escape;
 use crate::{Figure, Kind};
 use plotters::backend::SVGBackend;
 use plotters::drawing::IntoDrawingArea;
@@ -41,7 +42,7 @@ pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
 fn element(body: &str, figure: &Figure, attributes: &str) -> String {
     let (width, height) = size(figure);
     let scale = sheet::DRAWING_SCALE;
-    let title = crate::report::escape(&figure.title);
+    let title = escape(&figure.title);
     format!(
         "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\">\n<title>{title}</title>\n{body}",
         width * scale,

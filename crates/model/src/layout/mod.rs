@@ -32,6 +32,9 @@ const SPAN_GROUP: u32 = 64;
 /// surfaces of their own need more, and only files that describe no real drive need millions.
 const SPANS_MAX: u64 = 1 << 24;
 
+/// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
+pub const MOST_CYLINDERS: u32 = 1 << 22;
+
 /// A sector's place on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {

@@ -1,7 +1,7 @@
 //! The order of LBNs over the tracks of a zone: sections of repeating runs of tracks.
 
+use super::MOST_CYLINDERS;
 use super::runs::RunIndex;
-use crate::drive_model::MOST_CYLINDERS;
 use crate::error::ProfileError;
 use crate::profile::{Course, LayoutSpec, Order, Pattern, Revolutions, SectorsPerTrack, Zone};
 use alloc::borrow::ToOwned;

@@ -7,8 +7,10 @@ pub use map::{
     ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, MirrorReads, Part, Step, UNIT_MAX, UnknownLayout,
 };
 
-use crate::direct::{CacheReport, Direct, without_transfer};
-use crate::inside::{Background, Finished, Inside, Nothing, Observer, SetupError};
+use crate::cache_report::{CacheReport, without_transfer};
+use crate::direct::Direct;
+use crate::inside::{Background, Inside};
+use crate::observer::{Finished, Nothing, Observer, SetupError};
 use crate::outside::Outside;
 use crate::report::Report;
 use crate::statistics::{Ended, Statistics};

@@ -3,10 +3,11 @@
 use super::volume::{Access, Volume};
 use super::{Operation, Phase, Postmark, PostmarkConfig, Step};
 use crate::error::ConfigError;
-use crate::issue::later;
 use crate::pages::{Evict, PagePool};
+use crate::request::Script;
+use crate::request::later;
 use crate::request::{Request, Source};
-use crate::script::{Script, served_at_once};
+use crate::script::served_at_once;
 use crate::{ClosedTask, Issued};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, Sectors};

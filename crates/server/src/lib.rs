@@ -40,7 +40,7 @@ pub use disk::{
 pub use export::{ExportConfig, ExportUpdate, ServeError, Tally, Ublk};
 pub use exporter::{Exporter, Kernel};
 pub use learnt::{Learnt, LearntSaver, SAVE_EVERY};
-pub use limits::Limits;
+pub use limits::{Limits, raise_descriptor_limit};
 pub use listen::{Address, ListenError, Listener, unlisted};
 pub use mailbox::{Gone, Mailbox, NotQueued, Stop};
 pub use notify::{Moment, notify};

@@ -10,6 +10,7 @@
 
 use crate::client::Client;
 use nbd::Violation;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use units::{Duration, Instant};
 
@@ -44,6 +45,15 @@ impl Default for Limits {
             drain: Duration::from_millis(10_000),
         }
     }
+}
+
+/// Raises the soft limit of open descriptors to the hard one: each client needs one, and a shell gives a daemon 1024.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn raise_descriptor_limit() -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
 }
 
 impl Limits {

@@ -64,6 +64,9 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         tracing::warn!("{error}");
     }
     check_handed_over(&config)?;
+    if let Err(error) = server::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files is not raised: few clients may come");
+    }
     if let Some(state) = &config.state {
         server::files::private_directory(state).map_err(|e| {
             let problem = Problem::failed(format!("{}: {e}", state.display()));

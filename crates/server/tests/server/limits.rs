@@ -205,3 +205,15 @@ fn clients_that_hold_memory_idle_keep_no_other_waiting() {
     drop(late);
     assert_eq!(server.end().requests, 5);
 }
+
+#[test]
+fn a_daemon_may_open_as_many_files_as_the_hard_limit_says() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if !testing::in_own_process("limits::a_daemon_may_open_as_many_files_as_the_hard_limit_says") {
+        return;
+    }
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).unwrap();
+    server::raise_descriptor_limit().unwrap();
+    assert_eq!(getrlimit(Resource::Nofile).current, limit.maximum);
+}

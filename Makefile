@@ -71,7 +71,7 @@ proofs-long: rust cc clients guest debian fuzz-check ## the proofs with other pe
 	@$(call proof,md,serve)
 	@export SWITCHES=$(TARGET)/release/examples/switches; $(call proof,switches,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
-	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
+	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); } && { $(call proof,unit,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi
 	@$(CARGO) test --release --locked --package freeblock-server --test server -- crash::
 	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums

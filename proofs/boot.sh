@@ -11,18 +11,7 @@ need mkfs.ext4 e2fsprogs
 
 guest_parts
 system=$WORK/system
-debian_root "$system"
-kernel=$(basename "$(echo "$GUEST"/boot/vmlinuz-*)")
-kernel=${kernel#vmlinuz-}
-modules=$(find "$GUEST" -type d -path "*/lib/modules/$kernel" | head -1)
-mkdir -p "$system/lib/modules/$kernel/kernel/drivers"
-cp "$modules"/modules.builtin* "$modules/modules.order" "$system/lib/modules/$kernel/"
-cp -r "$modules/kernel/drivers/block" "$system/lib/modules/$kernel/kernel/drivers/"
-chroot "$system" depmod "$kernel" >>"$WORK/log" 2>&1
-mkdir "$system/check"
-strip --strip-debug -o "$WORK/freeblock" "$FREEBLOCK"
-FREEBLOCK=$WORK/freeblock package "$system/check" >>"$WORK/log"
-unshare --mount sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" sh -c "dpkg -i /check/*.deb"' sh "$system" >>"$WORK/log" 2>&1 || fail "the package is not installed"
+debian_guest "$system"
 
 sed -n '/^```fstab$/,/^```$/p' "$PROOFS/../docs/SERVE.md" | grep -v '^```' >"$system/check/fstab"
 [ "$(grep -c nbd0 "$system/check/fstab")" = 1 ] || fail "docs/SERVE.md has no line for /etc/fstab"
@@ -37,10 +26,7 @@ sed -n '/^```ini$/,/^```$/p' "$PROOFS/../docs/SERVE.md" | grep -v '^```' | sed '
   >"$system/etc/systemd/system/freeblock.service.d/override.conf"
 [ "$(grep -c '=dev-disk-by\\x2did-virtio\\x2dDATA.device$' "$system/etc/systemd/system/freeblock.service.d/override.conf")" = 2 ] ||
   fail "docs/SERVE.md has no drop-in that waits for the disk"
-mkdir -p "$system/var/log/journal" "$system/srv/data" "$system/etc/systemd/system.conf.d"
-echo guest >"$system/etc/hostname"
-# The emulator is slow, and no other user of the machine knows that.
-printf '[Manager]\nDefaultTimeoutStartSec=900s\nDefaultTimeoutStopSec=600s\n' >"$system/etc/systemd/system.conf.d/slow.conf"
+mkdir -p "$system/srv/data"
 cat >"$system/check/check" <<'CHECK'
 #!/bin/bash
 say() { echo "GUEST: $*" >/dev/ttyS0; }
@@ -88,35 +74,9 @@ else
   systemctl --no-block poweroff
 fi
 CHECK
-chmod +x "$system/check/check"
-cat >"$system/etc/systemd/system/check.service" <<'UNIT'
-[Unit]
-After=multi-user.target remote-fs.target srv-data.mount
-[Service]
-Type=oneshot
-TimeoutStartSec=infinity
-ExecStart=/check/check
-[Install]
-WantedBy=default.target
-UNIT
-mkdir -p "$system/etc/systemd/system/default.target.wants"
-ln -s /etc/systemd/system/check.service "$system/etc/systemd/system/default.target.wants/"
-mkfs.ext4 -q -F -d "$system" "$WORK/system.img" 1500M >>"$WORK/log" 2>&1
-rm -rf "$system"
-truncate -s 512M "$WORK/data.img"
-
-root_begin crc32c_generic crc16 mbcache jbd2 ext4 virtio_blk
-mkdir "$root/system"
-root_end <<'INIT'
-for try in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vda ] && break; sleep 1; done
-mount -t ext4 /dev/vda /system || die "mount the system"
-umount /proc /sys /dev
-exec switch_root /system /sbin/init
-INIT
-DISKS="-m 1024 -nic none -drive file=$WORK/system.img,format=raw,if=none,id=system -device virtio-blk-pci,drive=system
-  -drive file=$WORK/data.img,format=raw,if=none,id=data -device virtio-blk-pci,drive=data,serial=DATA"
+debian_image "$system"
 for number in 1 2; do
-  boot "$number" $DISKS
+  boot "$number" $disks
   for _ in $(seq 1200); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done
   case $number in 1) says 1 rebooting || not 1 "the guest does not get to its reboot" ;; esac
   kill -0 "$guest" 2>/dev/null && not "$number" "the guest does not end"

@@ -29,7 +29,7 @@ use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The mode of opening a file.
@@ -254,13 +254,10 @@ impl File for Real {
 
 impl Files for Machine {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let mut options = private();
-        options.read(true).write(how != How::Read).create(how == How::Make);
-        let made = how == How::Make && !path.exists();
-        let file = open_regular(&mut options, path)?;
-        if made {
-            sync_directory(path)?;
-        }
+        let file = match how {
+            How::Make => make_regular(path)?,
+            How::Read | How::Write => open_regular(private().read(true).write(how == How::Write), path)?,
+        };
         Ok(Box::new(Real(file)))
     }
 
@@ -281,7 +278,7 @@ impl Files for Machine {
     }
 
     fn is_same(&self, a: &Path, b: &Path) -> bool {
-        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        use std::os::unix::fs::FileTypeExt;
         let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) else { return false };
         let devices =
             a.file_type().is_block_device() && b.file_type().is_block_device() && a.rdev() == b.rdev();
@@ -346,6 +343,25 @@ pub fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs
     Ok(file)
 }
 
+/// Opens a regular file for reading and writing, as [`open_regular`], or creates it durably. A file that root creates
+/// belongs to the owner of its directory: the daemon of that user has to read it.
+pub(crate) fn make_regular(path: &Path) -> io::Result<fs::File> {
+    let mut options = private();
+    options.read(true).write(true);
+    match open_regular(options.clone().create_new(true), path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_regular(&mut options, path),
+        made => {
+            let made = made?;
+            if rustix::process::geteuid().is_root() {
+                let owner = fs::metadata(directory_of(path))?;
+                std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()))?;
+            }
+            sync_directory(path)?;
+            Ok(made)
+        }
+    }
+}
+
 /// Creates a directory for such files, with its missing parents.
 ///
 /// # Errors
@@ -369,8 +385,11 @@ pub fn own_directory(path: &Path) -> io::Result<()> {
 
 /// Syncs a directory: otherwise a power cut may undo creating, renaming or removing a file.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(directory)?.sync_all()
+    fs::File::open(directory_of(path))?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns a journal with one record of these bytes, for `crates/hostile`.

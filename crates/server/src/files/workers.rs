@@ -3,7 +3,7 @@
 use super::journal::{self, Journal, JournalError};
 use super::places::Places;
 use super::worker::FileWorker;
-use super::{Files, Machine, open_regular, own_directory, private};
+use super::{Files, Machine, make_regular, own_directory};
 use crate::manager::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::runtime::Peers;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub enum OpenError {
 /// Locks a state directory for this process.
 pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     let place = state.join("lock");
-    let file = open_regular(private().write(true).create(true).truncate(false), &place);
+    let file = make_regular(&place);
     let file = file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -7,12 +7,12 @@ use super::rig::STATE;
 use crate::files::journal;
 use crate::files::workers::{OpenError, lock};
 use crate::files::{File, Files, How, Machine};
-use crate::repair::{self, Report};
+use crate::repair::{self, Choice, Report};
 use crate::state::faults::{Share, all_faults, damaged};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,31 @@ fn all(file: &mut dyn File) -> Vec<u8> {
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_at(0, &mut bytes).unwrap();
     bytes
+}
+
+/// Root repairs the directory of a daemon that runs as another user.
+#[test]
+fn all_files_that_a_repair_by_root_makes_are_the_daemons() {
+    if !testing::needs("root", rustix::process::geteuid().is_root()) {
+        return;
+    }
+    let (rig, _, _) = paused_restore();
+    let directory = DamageDirectory::new("owner");
+    let names = directory.fill(&rig.files);
+    let mut journal = fs::read(directory.0.join("tasks.journal")).unwrap();
+    journal[100] ^= 1;
+    fs::write(directory.0.join("tasks.journal"), journal).unwrap();
+    for path in names.iter().map(|name| directory.0.join(name)).chain([directory.0.clone()]) {
+        chown(path, Some(54_321), Some(54_322)).unwrap();
+    }
+    repair::inspect(&directory.0).unwrap();
+    let choice = Choice { give_up: true, ..Choice::default() };
+    repair::mend(&directory.0, &choice, 1_700_000_000).unwrap();
+    for entry in fs::read_dir(&directory.0).unwrap() {
+        let entry = entry.unwrap();
+        let found = entry.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid()), (54_321, 54_322), "{:?}", entry.file_name());
+    }
 }
 
 /// The other kinds of files that may have the name.

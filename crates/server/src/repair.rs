@@ -14,6 +14,7 @@ use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
 use crate::tasks::needed_files;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -140,6 +141,32 @@ pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
             && ["lock", "tasks.journal", "tasks.journal.end", "damaged", "learnt"].into_iter().any(has)
     };
     Ok(names.into_iter().map(|name| state.join(name)).filter(of_a_disk).collect())
+}
+
+/// Returns the state directories that no disk of these names uses although tasks or clients of it depend on them, with the
+/// reason.
+pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
+    let mut unused = Vec::new();
+    for place in disks(state).unwrap_or_default() {
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if names.contains(&*name) {
+            continue;
+        }
+        let why = match journal::read(&Machine::default(), &place) {
+            Ok(Journal { damage: Some(damage), .. }) => damage.why,
+            Ok(Journal { table, .. }) => {
+                let live = table.iter().filter(|(_, entry)| !entry.state.is_over()).map(|(id, _)| id);
+                match (live.collect::<Vec<_>>().as_slice(), table.closed()) {
+                    ([], None) => continue,
+                    ([], Some(_)) => "the disk is closed to clients".to_owned(),
+                    (ids, _) => format!("tasks {ids:?} are not over"),
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        unused.push((place, format!("{why}; give the disk its name {name} again, or remove the directory")));
+    }
+    unused
 }
 
 /// Reads all of a disk's state directory, and changes nothing.
@@ -312,6 +339,11 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
     Some(FileReport { name: name.into(), sound, standing })
 }
 
+/// Returns the number of the task that a file is named after.
+fn task_of(name: &str) -> Option<u64> {
+    name.strip_prefix("task-")?.split('.').next()?.parse().ok()
+}
+
 /// Reads a whole file and checks its content.
 fn checked(
     files: &dyn Files,
@@ -362,6 +394,13 @@ pub(crate) fn mend_with(
     if damage.as_ref().is_some_and(|damage| !damage.numbered) {
         // There was never more than one task a second.
         next.has_used(unix_s);
+        // The clock may be wrong.
+        files
+            .list(state)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| task_of(name))
+            .for_each(|id| next.has_used(id));
         done.push(format!(
             "new tasks are numbered from {}, because it is not known which were used",
             next.next_id()

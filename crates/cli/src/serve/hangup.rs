@@ -7,7 +7,7 @@ use std::io;
 pub(super) struct Hangups(SigSet);
 
 impl Hangups {
-    /// Blocks the signal. Threads inherit that, so call it before the first of them is started.
+    /// Blocks the signal, and the one of files that grow beyond a limit. Threads inherit that, so call it before the first of them is started.
     ///
     /// # Errors
     /// The system's error.
@@ -15,6 +15,10 @@ impl Hangups {
         let mut set = SigSet::empty();
         set.add(Signal::SIGHUP);
         set.thread_block()?;
+        // A file at the limit of its size is an error of its write, not the end of the daemon.
+        let mut limits = SigSet::empty();
+        limits.add(Signal::SIGXFSZ);
+        limits.thread_block()?;
         Ok(Self(set))
     }
 

@@ -5,6 +5,13 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+/// Returns the path of a disk without a serial number; of a file with its inode, because another may take its name.
+pub(super) fn place(path: &Path) -> Option<String> {
+    let (path, found) = (std::path::absolute(path).ok()?, std::fs::metadata(path).ok()?);
+    let place = path.display();
+    Some(if found.is_file() { format!("{place} (inode {})", found.ino()) } else { place.to_string() })
+}
+
 /// Returns the world-wide name or the serial number of a disk; `None` for a file, and for a device that has neither.
 pub(super) fn own_number(device: &Path) -> Option<String> {
     let metadata = fs::metadata(device).ok().filter(|m| m.file_type().is_block_device())?;

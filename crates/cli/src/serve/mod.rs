@@ -85,6 +85,12 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let memory = Budget::of(config.comparison_memory);
     let mut running = Vec::<Served>::new();
     let among = Among { places: places.clone(), peers: Peers::default(), permits, memory };
+    if let Some(state) = &config.state {
+        let names = config.disks.iter().map(|disk| disk.name.as_str()).collect();
+        for (place, why) in server::repair::unused(state, &names) {
+            tracing::error!(state = %place.display(), why, "no disk of the configuration has this name");
+        }
+    }
     for disk in &config.disks {
         match start(disk, &config, &among, console) {
             Ok(served) => running.push(served),
@@ -209,10 +215,11 @@ fn runtime(
         own: vec![disk.device.path().to_owned()],
         read_only: disk.read_only,
     };
-    let device = match &disk.device {
+    let number = match &disk.device {
         DeviceSpec::Raw(path) => identity::own_number(path),
-        _ => None,
+        DeviceSpec::Emulated { .. } => None,
     };
+    let device = number.or_else(|| identity::place(disk.device.path()));
     let seed = random_seed().map_err(Problem::failed)?;
     let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
     let (permits, memory) = (among.permits.clone(), among.memory.clone());

@@ -10,7 +10,7 @@
 //! later, because clients have written meanwhile. `freeblock repair` removes the file.
 
 use super::{Files, How, is_listed, read_whole, write_all};
-use crate::manager::table::{Closed, Event, Table};
+use crate::manager::table::{Closed, DiskShape, Event, Table};
 use crate::state::{LogKind, Scan};
 use apps::snapshot::VolumeId;
 use std::io;
@@ -37,7 +37,7 @@ pub enum JournalError {
         /// The version found.
         found: String,
     },
-    /// The disk has another serial number than before.
+    /// The disk has another serial number, place or size than before.
     #[error(
         "the tasks in {place} are of the disk {before}, and this is {now}; name the disk by /dev/disk/by-id/..., or give this \
          one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
@@ -45,9 +45,9 @@ pub enum JournalError {
     OtherDisk {
         /// The state directory.
         place: String,
-        /// The serial number in the journal.
+        /// The serial number or place in the journal, or the size.
         before: String,
-        /// The serial number of the disk.
+        /// The same of the disk.
         now: String,
     },
 }
@@ -61,6 +61,10 @@ pub(crate) fn journal_path(state: &Path) -> PathBuf {
 pub(crate) fn marker_path(state: &Path) -> PathBuf {
     state.join("damaged")
 }
+
+/// The name of the file that locks a state directory. It is empty until there is a journal: without other files of tasks
+/// only it tells a new directory from one whose journal was removed.
+pub(crate) const LOCK: &str = "lock";
 
 /// The most bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.
 const MARKER_BYTES_MAX: u64 = 64 << 10;
@@ -236,7 +240,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     let there = matches!(read, Ok(Some(_)));
     let damage = match read {
         Ok(Some(_)) => None,
-        Ok(None) => leftover(files, state).map(|name| Damaged {
+        Ok(None) => leftover(files, state).or_else(|| had_journal(files, state)).map(|name| Damaged {
             why: format!("{}: it is gone, and {name} is there", path.display()),
             closed: Some(Closed::All),
             numbered: false,
@@ -267,6 +271,12 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
         (damage, _) => damage,
     };
     Ok(Journal { table, damage })
+}
+
+/// Returns the lock's name if it says that there was a journal.
+fn had_journal(files: &dyn Files, state: &Path) -> Option<String> {
+    let len = files.open(&state.join(LOCK), How::Read).and_then(|mut file| file.len());
+    len.is_ok_and(|len| len > 0).then(|| format!("a {LOCK} that says so"))
 }
 
 /// Returns another file of a task, which cannot exist without a journal.
@@ -315,6 +325,6 @@ pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()>
 }
 
 /// Returns the first event of a journal for a disk.
-pub(crate) fn first(volume: VolumeId, device: Option<String>) -> Event {
-    Event::Disk { volume: format!("{:032x}", volume.0), device }
+pub(crate) fn first(volume: VolumeId, device: Option<String>, shape: DiskShape) -> Event {
+    Event::Disk { volume: format!("{:032x}", volume.0), device, shape: Some(shape) }
 }

@@ -24,7 +24,7 @@ pub(crate) use sums::SUMS_END;
 pub use workers::{FileWorkers, OpenError, ReplySink};
 
 use crate::manager::file_request::FileResult;
-use places::{identity, is_denied};
+use places::{denied, identity, is_denied};
 use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::Errno;
 use std::fs;
@@ -68,6 +68,9 @@ pub(crate) trait File: Send {
     fn is_device(&mut self) -> io::Result<bool>;
     /// Returns which file it is, under any of its names.
     fn identity(&mut self) -> io::Result<Identity>;
+    /// Keeps other users from what will be written to a regular file: closes it to them with `force`, and refuses
+    /// without that a file that is open to them. Another user's file is refused.
+    fn keep_from_others(&mut self, force: bool) -> io::Result<()>;
     /// Locks it until it is closed; the error is of the kind `ResourceBusy` if another lock is in the way.
     fn lock(&mut self, lock: Lock) -> io::Result<()>;
 }
@@ -232,6 +235,21 @@ impl File for Real {
 
     fn identity(&mut self) -> io::Result<Identity> {
         Ok(identity(&fstat(&self.0)?))
+    }
+
+    fn keep_from_others(&mut self, force: bool) -> io::Result<()> {
+        let found = self.0.metadata()?;
+        if !found.is_file() {
+            return Ok(());
+        }
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(denied("it belongs to another user; name a new file"));
+        }
+        match found.permissions().mode() & 0o077 {
+            0 => Ok(()),
+            _ if force => self.0.set_permissions(fs::Permissions::from_mode(0o600)),
+            _ => Err(denied("it is there, and other users have rights to it; name a new file, or say force")),
+        }
     }
 
     fn lock(&mut self, lock: Lock) -> io::Result<()> {

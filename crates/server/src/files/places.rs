@@ -45,7 +45,7 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-fn denied(why: impl Into<String>) -> io::Error {
+pub(super) fn denied(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, Denied(why.into()))
 }
 
@@ -108,7 +108,13 @@ impl Places {
 
     /// Forbids this file or device to tasks, under any of its names.
     pub fn keep(&self, own: impl IntoIterator<Item = PathBuf>) {
-        self.change(|rules| rules.own.extend(own));
+        self.change(|rules| {
+            for path in own {
+                if !rules.own.contains(&path) {
+                    rules.own.push(path);
+                }
+            }
+        });
     }
 
     fn change(&self, what: impl FnOnce(&mut Rules)) {

@@ -36,6 +36,11 @@ impl FileSink {
         &self.full
     }
 
+    /// Returns the place of the next byte.
+    pub fn place(&self) -> u64 {
+        self.at
+    }
+
     /// Returns the file.
     pub fn file(&mut self) -> &mut dyn File {
         &mut *self.file
@@ -54,6 +59,12 @@ pub(crate) fn no_room(error: &io::Error) -> bool {
 
 impl Sink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        // Bytes behind a hole would look like a complete file.
+        let len = self.file.len().map_err(|e| e.to_string())?;
+        if len != self.at {
+            let at = self.at;
+            return Err(format!("it has {len} bytes, and {at} were written: another program has changed it"));
+        }
         match self.file.write_at(self.at, bytes) {
             Ok(n) => {
                 self.at = self.at.saturating_add(n as u64);

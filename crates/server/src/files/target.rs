@@ -48,6 +48,10 @@ pub(super) trait Durable: Send {
     fn full(&mut self) -> String;
     /// Returns its file.
     fn file(&mut self) -> &mut dyn File;
+    /// Returns the length that its file has to have at the end, if that is known.
+    fn written(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 impl Durable for ImageWriter<FileSink> {
@@ -73,6 +77,10 @@ impl Durable for ImageWriter<FileSink> {
 
     fn file(&mut self) -> &mut dyn File {
         self.sink_mut().file()
+    }
+
+    fn written(&mut self) -> Option<u64> {
+        Some(self.sink_mut().place())
     }
 }
 
@@ -320,6 +328,19 @@ impl OpenImage {
 
     /// Reports that all is in the file of this name.
     fn in_place(&mut self) -> FileResult {
+        // Another program may have cut it.
+        let written = self.output.written();
+        match self.output.file().len() {
+            Ok(len) if written.is_some_and(|written| len != written) => {
+                return FileResult::Refused(format!(
+                    "{}: it has {len} bytes, and {} were written: another program has changed it; make a new backup",
+                    self.place,
+                    written.unwrap_or_default()
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => return self.lose(error.to_string()),
+        }
         let is_here = self.output.file().identity().and_then(|file| {
             let named = self.files.identity_of(&self.path)?;
             Ok(named == Some(file))
@@ -355,7 +376,13 @@ impl OpenImage {
 /// Opens the target for this task alone. One that others have open when the task begins is somebody else's.
 fn claim(files: &dyn Files, target: &ImageTarget) -> Result<Box<dyn File>, FileResult> {
     let how = if target.fresh { How::Make } else { How::Write };
-    files.claim(&target.path, how, Lock::Alone).map_err(|error| {
+    let claimed = files.claim(&target.path, how, Lock::Alone).and_then(|mut file| {
+        if target.fresh {
+            file.keep_from_others(target.force)?;
+        }
+        Ok(file)
+    });
+    claimed.map_err(|error| {
         let place = target.path.display().to_string();
         match error.kind() == io::ErrorKind::ResourceBusy && target.fresh {
             true => FileResult::Refused(format!("{place}: {error}")),

@@ -1,6 +1,6 @@
 //! A thread for every queue with file operations.
 
-use super::journal::{self, Journal, JournalError};
+use super::journal::{self, Journal, JournalError, LOCK, journal_path};
 use super::places::Places;
 use super::worker::FileWorker;
 use super::{Files, Machine, make_regular, own_directory};
@@ -9,9 +9,13 @@ use crate::runtime::Peers;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// The receiver of replies, called on the queue's thread: it has to pass them to the task manager, on the disk's.
@@ -24,12 +28,20 @@ pub struct FileWorkers {
     state: PathBuf,
     files: Arc<dyn Files>,
     replies: ReplySink,
-    queues: BTreeMap<FileQueue, (Sender<FileOp>, std::thread::JoinHandle<()>)>,
-    ended: Vec<std::thread::JoinHandle<()>>,
+    queues: BTreeMap<FileQueue, (Sender<FileOp>, JoinHandle<()>)>,
+    ended: Vec<(FileQueue, JoinHandle<()>)>,
+    /// Whether no write of a client waits any more for a block to be kept.
+    ending: Arc<AtomicBool>,
+    /// The time that targets have at the end.
+    target_wait: Duration,
     peers: Peers,
-    /// Keeps other processes out of the directory.
-    _lock: fs::File,
+    /// Keeps other processes out of the directory, and says that there is a journal.
+    lock: fs::File,
 }
+
+/// The most time at the end of the daemon for the operations on targets: one that hangs must not keep the daemon from
+/// ending, and a task goes on without the blocks that were on their way.
+const TARGET_WAIT: Duration = Duration::from_secs(10);
 
 /// The reason why a state directory cannot be used.
 #[derive(Debug, Error)]
@@ -47,7 +59,7 @@ pub enum OpenError {
 
 /// Locks a state directory for this process.
 pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
-    let place = state.join("lock");
+    let place = state.join(LOCK);
     let file = make_regular(&place);
     let file = file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))?;
     match file.try_lock() {
@@ -75,9 +87,26 @@ impl FileWorkers {
         let lock = lock(state)?;
         let files: Arc<dyn Files> = Arc::new(Machine::default());
         let journal = journal::open(&*files, state)?;
-        let (state, queues, ended) = (state.into(), BTreeMap::new(), Vec::new());
-        let peers = Peers::default();
-        Ok((Self { state, files, replies, queues, ended, peers, _lock: lock }, journal))
+        let workers = Self {
+            state: state.into(),
+            files,
+            replies,
+            queues: BTreeMap::new(),
+            ended: Vec::new(),
+            ending: Arc::default(),
+            target_wait: TARGET_WAIT,
+            peers: Peers::default(),
+            lock,
+        };
+        workers.note_journal();
+        Ok((workers, journal))
+    }
+
+    /// Records in the lock that there is a journal, if that is so. It is done at the next start where it fails.
+    fn note_journal(&self) {
+        if journal_path(&self.state).exists() {
+            let _ = self.lock.write_all_at(b"\n", 0).and_then(|()| self.lock.sync_data());
+        }
     }
 
     /// Limits the files that users name to these places. To be called before the first request.
@@ -103,9 +132,13 @@ impl FileWorkers {
                 let worker = FileWorker::new(queue, Arc::clone(&self.files), self.state.clone());
                 let mut worker = worker.among(self.peers.clone());
                 let replies = Arc::clone(&self.replies);
+                let ending = Arc::clone(&self.ending);
                 let name = format!("{queue:?}");
                 let thread = std::thread::Builder::new().name(name).spawn(move || {
                     while let Ok(op) = file_requests.recv() {
+                        if ending.load(Ordering::Acquire) && matches!(op, FileOp::Keep { .. }) {
+                            continue;
+                        }
                         if let Some(result) = worker.execute(op) {
                             replies(FileReply { queue, result });
                         }
@@ -117,20 +150,128 @@ impl FileWorkers {
         // A thread that is gone has panicked; its operations stay undone, and unreported.
         let _ = sender.send(op);
         if ends && let Some((_, thread)) = self.queues.remove(&queue) {
-            self.ended.retain(|thread| !thread.is_finished());
-            self.ended.push(thread);
+            self.ended.retain(|(_, thread)| !thread.is_finished());
+            self.ended.push((queue, thread));
         }
         Ok(())
     }
 }
 
-/// Waits until all operations are executed.
+/// Waits until all operations on the state directory and the checksum store are executed, and for a bounded time for
+/// those on targets. Blocks are not kept any more for writes that will not go.
 impl Drop for FileWorkers {
     fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
         let queues = std::mem::take(&mut self.queues);
-        let threads = queues.into_values().map(|(_, thread)| thread);
-        for thread in threads.chain(std::mem::take(&mut self.ended)) {
+        let threads = queues.into_iter().map(|(queue, (_, thread))| (queue, thread));
+        let all = threads.chain(std::mem::take(&mut self.ended));
+        let (targets, others): (Vec<_>, Vec<_>) =
+            all.partition(|(queue, _)| matches!(queue, FileQueue::Target(_)));
+        for (_, thread) in others {
             let _ = thread.join();
         }
+        self.note_journal();
+        let until = Instant::now() + self.target_wait;
+        for (queue, thread) in targets {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            } else {
+                tracing::warn!(state = %self.state.display(), ?queue, "a target does not answer: its file is left as it is");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::file_request::FileResult;
+    use apps::backup::image::{Header, OPEN};
+    use apps::snapshot::{Shape, SnapshotId, VolumeId};
+    use std::sync::Mutex;
+    use units::{Lbn, Sectors};
+
+    /// Returns workers in a new directory, one queue of which hangs with its first report, until the sender is used or
+    /// dropped; and the queues and names of the reports.
+    fn hanging(test: &str, hangs: FileQueue) -> (FileWorkers, Sender<()>, Arc<Mutex<Vec<FileReply>>>) {
+        let state = std::env::temp_dir().join(format!("freeblock-workers-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state);
+        let (release, held) = channel::<()>();
+        let (held, told) = (Mutex::new(held), Arc::<Mutex<Vec<FileReply>>>::default());
+        let replies = Arc::clone(&told);
+        let sink: ReplySink = Arc::new(move |reply: FileReply| {
+            if reply.queue == hangs {
+                let _ = held.lock().unwrap().recv();
+            }
+            replies.lock().unwrap().push(reply);
+        });
+        let (workers, _) = FileWorkers::new(&state, sink).unwrap();
+        (workers, release, told)
+    }
+
+    #[test]
+    fn a_target_that_hangs_does_not_keep_the_daemon_from_ending() {
+        let (mut workers, release, told) = hanging("target", FileQueue::Target(1));
+        workers.target_wait = Duration::ZERO;
+        let op = FileOp::Discard { path: workers.state.join("none"), image: 1, replica: false };
+        workers.submit(FileRequest { queue: FileQueue::Target(1), op }).unwrap();
+        let op = FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
+        workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
+        let state = workers.state.clone();
+        drop(workers);
+        let journaled =
+            |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
+        assert!(told.lock().unwrap().iter().all(journaled) && told.lock().unwrap().len() == 1);
+        drop(release);
+        fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn a_directory_from_which_only_the_journal_was_removed_is_not_new() {
+        let state = std::env::temp_dir().join(format!("freeblock-workers-gone-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state);
+        let open = || FileWorkers::new(&state, Arc::new(drop)).unwrap();
+        for begun in [false, true] {
+            let (mut workers, journal) = open();
+            assert!(journal.damage.is_none());
+            if begun {
+                let op =
+                    FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
+                workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
+            }
+        }
+        fs::remove_file(state.join("tasks.journal")).unwrap();
+        fs::remove_file(state.join("tasks.journal.end")).unwrap();
+        let damage = open().1.damage.unwrap();
+        assert!(damage.why.contains("it is gone, and a lock that says so is there"), "{}", damage.why);
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn no_block_is_kept_for_a_write_that_does_not_go_any_more() {
+        let queue = FileQueue::Kept(1);
+        let (mut workers, release, told) = hanging("kept", queue);
+        let shape = Shape { volume: VolumeId(1), first: Lbn::ZERO, block: Sectors::new(8), blocks: 10 };
+        let header =
+            Header { image: 1, shape, snapshot: SnapshotId(1), base: None, sector_bytes: 512, chunks: OPEN };
+        let op = FileOp::OpenKept { header, most: 1 << 20, begun: false };
+        workers.submit(FileRequest { queue, op }).unwrap();
+        for mark in 0..3 {
+            let op = FileOp::Keep { mark, block: mark, bytes: vec![0; 4_096], bad: Vec::new() };
+            workers.submit(FileRequest { queue, op }).unwrap();
+        }
+        let (ending, state) = (Arc::clone(&workers.ending), workers.state.clone());
+        let end = std::thread::spawn(move || drop(workers));
+        while !ending.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        drop(release);
+        end.join().unwrap();
+        let opened = |reply: &FileReply| matches!(reply.result, FileResult::Opened(_));
+        assert!(told.lock().unwrap().iter().all(opened) && told.lock().unwrap().len() == 1);
+        fs::remove_dir_all(state).unwrap();
     }
 }

@@ -41,7 +41,7 @@ use spec::{DiskFacts, SpecError, TaskKind};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::DiskSums;
-use table::{Closed, Figures, Table, TaskState};
+use table::{Closed, DiskShape, Figures, Table, TaskState};
 use thiserror::Error;
 use tracing::error;
 use units::{Duration, Instant, LbnRange};
@@ -73,7 +73,8 @@ pub struct ManagerConfig {
     pub background: BackgroundTerms,
     /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
-    /// The serial number of the device, if it has one: tasks do not move to another disk.
+    /// The serial number of the device; the path of one without, and of a file, which begins with `/`: tasks do not
+    /// move to another disk.
     pub device: Option<String>,
     /// The permits for scrubs and comparisons, which disks share.
     pub permits: Permits,
@@ -173,6 +174,20 @@ impl std::fmt::Debug for TaskManager {
     }
 }
 
+/// Returns the disk of a table and this one, in words, if the table is not of this one. A disk may get another place or
+/// size as long as nothing depends on it, but never another serial number.
+fn other_disk(table: &Table, now: Option<&str>, shape: DiskShape) -> Option<(String, String)> {
+    let is_serial = |device: &str| !device.starts_with('/');
+    let known = |device: Option<&str>| device.unwrap_or("without a serial number").to_owned();
+    let serials = [table.device(), now].into_iter().flatten().filter(|device| is_serial(device)).count() == 2;
+    if table.device().is_some_and(|before| Some(before) != now) && (serials || table.needs_its_disk()) {
+        return Some((known(table.device()), known(now)));
+    }
+    let before = table.shape().filter(|before| *before != shape && table.needs_its_disk())?;
+    let sized = |shape: DiskShape| format!("of {} sectors of {} bytes", shape.sectors, shape.sector_bytes);
+    Some((sized(before), sized(shape)))
+}
+
 impl TaskManager {
     /// Opens a task manager with the tasks of its journal. If the journal is damaged, shows its tasks and runs none.
     ///
@@ -180,15 +195,14 @@ impl TaskManager {
     /// The journal is of another disk.
     pub fn open(config: ManagerConfig, journal: Journal) -> Result<Self, JournalError> {
         let Journal { mut table, damage } = journal;
-        if let (Some(before), Some(now)) = (table.device(), &config.device)
-            && before != now
-        {
-            let (place, before, now) = (config.disk.name.clone(), before.to_owned(), now.clone());
-            return Err(JournalError::OtherDisk { place, before, now });
+        let (capacity, sector_bytes) = (config.disk.capacity.get(), config.disk.sector_bytes.get());
+        let shape = DiskShape { sectors: capacity, sector_bytes };
+        if let Some((before, now)) = other_disk(&table, config.device.as_deref(), shape) {
+            return Err(JournalError::OtherDisk { place: config.disk.name.clone(), before, now });
         }
         let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
         let device = config.device.clone().or_else(|| table.device().map(str::to_owned));
-        let noted = table.apply(journal::first(volume, device));
+        let noted = table.apply(journal::first(volume, device, shape));
         debug_assert!(noted, "a disk is noted anew each time");
         let outcomes = Outcome::of_each(&table);
         let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();

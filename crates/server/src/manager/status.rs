@@ -157,7 +157,12 @@ impl TaskManager {
                 self.trouble()
             } else {
                 let stuck = live.filter(|live| live.paused).and_then(|live| live.stuck.as_ref());
-                entry.reason.as_ref().or(stuck).or_else(|| self.left.get(&id)).cloned()
+                // Only until the target has answered.
+                let unremoved = || {
+                    let to = self.discarding.get(&id).and(entry.spec.to.as_ref())?.display();
+                    Some(format!("{to}: it does not answer, and what was written is still there"))
+                };
+                entry.reason.as_ref().or(stuck).or_else(|| self.left.get(&id)).cloned().or_else(unremoved)
             },
             priority: entry.spec.priority,
             created_unix_s: entry.created as f64 / 1e3,

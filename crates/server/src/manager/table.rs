@@ -154,10 +154,22 @@ pub(crate) enum Event {
     Sums { store: Option<SumStore> },
     /// Numbers up to this one are used.
     Used { id: u64 },
-    /// The disk: its volume in hexadecimal digits, and its serial number, if it has one.
-    Disk { volume: String, device: Option<String> },
+    /// The disk: its volume in hexadecimal digits, its serial number or place, and its shape.
+    Disk {
+        volume: String,
+        device: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shape: Option<DiskShape>,
+    },
     /// Places stay closed after a task that did not end well.
     Closed { closed: Option<Closed> },
+}
+
+/// The size of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DiskShape {
+    pub sectors: u64,
+    pub sector_bytes: u64,
 }
 
 /// The accesses that are closed to clients.
@@ -179,6 +191,7 @@ pub(crate) struct Table {
     sums: Option<SumStore>,
     volume: Option<VolumeId>,
     device: Option<String>,
+    shape: Option<DiskShape>,
     closed: Option<Closed>,
 }
 
@@ -197,9 +210,19 @@ impl Table {
         self.volume
     }
 
-    /// Returns the serial number of the disk.
+    /// Returns the serial number or the place of the disk.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
+    }
+
+    /// Returns the size of the disk.
+    pub fn shape(&self) -> Option<DiskShape> {
+        self.shape
+    }
+
+    /// Returns whether it matters which disk it is: a task is not over, or places stay closed.
+    pub fn needs_its_disk(&self) -> bool {
+        self.closed.is_some() || self.entries.values().any(|entry| !entry.state.is_over())
     }
 
     /// Returns the accesses that stay closed after a task that did not end well.
@@ -273,8 +296,10 @@ impl Table {
             }
             Event::Sums { store } => self.sums = store,
             Event::Used { id } => self.has_used(id),
-            Event::Disk { volume, device } => match u128::from_str_radix(&volume, 16) {
-                Ok(volume) => (self.volume, self.device) = (Some(VolumeId(volume)), device),
+            Event::Disk { volume, device, shape } => match u128::from_str_radix(&volume, 16) {
+                Ok(volume) => {
+                    (self.volume, self.device, self.shape) = (Some(VolumeId(volume)), device, shape)
+                }
                 Err(_) => return false,
             },
             Event::Closed { closed } => self.closed = closed,
@@ -286,7 +311,8 @@ impl Table {
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let Some(volume) = self.volume {
-            events.push(Event::Disk { volume: format!("{:032x}", volume.0), device: self.device.clone() });
+            let (device, shape) = (self.device.clone(), self.shape);
+            events.push(Event::Disk { volume: format!("{:032x}", volume.0), device, shape });
         }
         for (&id, entry) in &self.entries {
             let TaskEntry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();

@@ -13,7 +13,11 @@ use crate::manager::table::MOST_BAD;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
-use units::{Instant, Lbn, LbnRange, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
+
+/// The most time between two checks of the state directory's answers: the loop of a disk ticks once a second, and a
+/// longer pause means that the daemon was stopped.
+const CHECK_MAX: Duration = Duration::from_secs(2);
 
 /// The most blocks that are read for one held write at a time; it asks for more as these are kept.
 const MOST_AHEAD: usize = 64;
@@ -48,8 +52,10 @@ pub(crate) struct Copies {
     safe: BlockSet,
     /// Blocks requested to be kept: background reads of them are too new.
     kept: BlockSet,
-    /// The times of the requests to keep blocks that are not durable yet.
-    keeping: VecDeque<Instant>,
+    /// For each request to keep a block that is not durable yet, the time since, as far as the daemon ran.
+    keeping: VecDeque<Duration>,
+    /// The time of the last check.
+    checked: Instant,
     pub bad: Bad,
 }
 
@@ -65,6 +71,7 @@ impl Copies {
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
             keeping: VecDeque::new(),
+            checked: cx.now,
             bad,
         }
     }
@@ -165,16 +172,20 @@ impl Copies {
         bytes.resize(self.header.block_bytes(), 0);
         self.bad.note(self.header.shape.home(block), &bad);
         self.kept.insert(block);
-        self.keeping.push_back(cx.now);
+        self.keeping.push_back(Duration::ZERO);
         cx.kept(FileOp::Keep { mark: block, block, bytes, bad });
         Ok(Some(block))
     }
 
     /// # Errors
     /// The state directory has not answered in time: writes must not wait longer.
-    pub fn check_time(&self, now: Instant) -> Result<(), String> {
+    pub fn check_time(&mut self, now: Instant) -> Result<(), String> {
+        // While the daemon is stopped, no answer is taken.
+        let ran = now.saturating_since(self.checked).min(CHECK_MAX);
+        self.checked = now;
+        self.keeping.iter_mut().for_each(|since| *since += ran);
         match self.keeping.front() {
-            Some(at) if *at + FILE_TIMEOUT <= now => Err(format!(
+            Some(since) if *since >= FILE_TIMEOUT => Err(format!(
                 "what clients overwrite could not be kept: the state directory has not answered for {:.0} s; put it on \
                  another device, never on this disk itself, and begin anew",
                 FILE_TIMEOUT.as_secs_f64()

@@ -5,13 +5,13 @@
 use super::images::backup;
 use super::log::Log as Lines;
 use super::memory::MemoryFiles;
-use super::rig::{Rig, SECTOR, STATE, range};
+use super::rig::{self, Rig, SECTOR, STATE, range};
 use super::tasks::busy;
 use crate::disk::Fence;
 use crate::files::journal::{self, Journal};
-use crate::manager::ManagerError;
 use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::{Closed, TaskState};
+use crate::manager::table::{Closed, Table, TaskState};
+use crate::manager::{ManagerError, TaskManager};
 use crate::repair::{self, Choice, Report, mend_with};
 use crate::state::faults::{FileFault, Share, all_faults, inject};
 use crate::state::{Log, LogKind, Scan};
@@ -434,6 +434,13 @@ fn repair_applies_only_the_choices_given() {
     let told = mend(&lost, give_up).unwrap();
     assert_eq!((told.used, told.closed), (1_700_000_000, Some(Closed::All)));
     assert_eq!(read(&lost).table.next_id(), 1_700_000_001);
+    // The clock is at its beginning.
+    lost.put("/state/task-77.map", b"something");
+    lost.delete(JOURNAL);
+    lost.delete(END);
+    let told =
+        mend_with(&lost, Path::new(STATE), &Choice { give_up: true, ..Choice::default() }, 3, 9).unwrap();
+    assert_eq!(told.used, 77);
 
     // A repair that is killed at any point leaves a directory that still counts as damaged, or is mended.
     let mut calls = 0;
@@ -663,4 +670,43 @@ fn a_reorganisation_with_a_damaged_memory_stops_and_keeps_its_places() {
     let mut rig = rig.again(files);
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.now.len() / SECTOR > 2_400);
+}
+
+#[test]
+fn tasks_do_not_move_to_another_disk() {
+    let (rig, ..) = paused_restore();
+    let with = |table: &Table, device: Option<&str>, sectors: u64| {
+        let mut config = rig::manager_config(&rig.drive, 1 << 30, 7);
+        config.device = device.map(str::to_owned);
+        config.disk.capacity = units::Sectors::new(sectors);
+        TaskManager::open(config, Journal { table: table.clone(), damage: None })
+            .map(|manager| manager.table.clone())
+            .map_err(|error| error.to_string())
+    };
+    let size = rig.drive.layout().capacity().get();
+    let live = read(&rig.files).table;
+    let idle = Rig::new();
+    let idle = read(&idle.files).table;
+    let (file, serial) = ("/disk.img (inode 7)", "SERIAL-1");
+    for (before, now, sectors, moves, grows) in [
+        (None, Some(file), size, true, true),
+        (Some(file), Some(file), size, true, true),
+        (Some(file), Some("/disk.img (inode 8)"), size, false, true),
+        (Some(file), Some(serial), size, false, true),
+        (Some(file), Some(file), size + 8, false, true),
+        (Some(serial), Some(serial), size, true, true),
+        (Some(serial), Some(serial), size + 8, false, true),
+        (Some(serial), None, size, false, true),
+        (Some(serial), Some("/dev/sda"), size, false, true),
+        (Some(serial), Some("SERIAL-2"), size, false, false),
+    ] {
+        for (table, may) in [(&live, moves), (&idle, grows)] {
+            let table = with(table, before, size).unwrap();
+            let opened = with(&table, now, sectors);
+            assert_eq!(opened.is_ok(), may, "{before:?} {now:?} {sectors}: {opened:?}");
+            if let Err(why) = opened {
+                assert!(why.starts_with("the tasks in tiny are of the disk "), "{why}");
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use super::damage::{kept, paused_restore, reorganisation, summed};
-use super::rig::STATE;
+use super::rig::{Rig, STATE};
 use crate::files::journal;
 use crate::files::workers::{OpenError, lock};
 use crate::files::{File, Files, How, Machine};
@@ -53,6 +53,23 @@ fn all(file: &mut dyn File) -> Vec<u8> {
     let mut bytes = vec![0; file.len().unwrap() as usize];
     file.read_at(0, &mut bytes).unwrap();
     bytes
+}
+
+#[test]
+fn a_directory_with_tasks_of_a_disk_that_has_another_name_now_is_named() {
+    let directory = DamageDirectory::new("names");
+    let (rig, id, _) = paused_restore();
+    for (name, files) in [("renamed", &rig.files), ("idle", &Rig::new().files), ("served", &rig.files)] {
+        let within = DamageDirectory(directory.0.join(name));
+        fs::create_dir(&within.0).unwrap();
+        within.fill(files);
+        std::mem::forget(within);
+    }
+    let unused = repair::unused(&directory.0, &["served"].into());
+    let ids = [id - 1, id];
+    let why =
+        format!("tasks {ids:?} are not over; give the disk its name renamed again, or remove the directory");
+    assert_eq!(unused, [(directory.0.join("renamed"), why)]);
 }
 
 /// Root repairs the directory of a daemon that runs as another user.

@@ -581,3 +581,25 @@ fn no_task_that_writes_to_the_disk_begins_on_one_that_is_read_only() {
     let id = rig.start(backup());
     assert_eq!(rig.run(id), TaskState::Done);
 }
+
+/// A daemon that was stopped takes no answers meanwhile: the state directory has not failed.
+#[test]
+fn a_backup_outlives_a_stop_of_the_daemon() {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    while rig.task(id).state != TaskState::Running {
+        rig.step();
+    }
+    rig.hangs = vec![FileQueue::Kept(id)];
+    rig.write(range(4_980, 8));
+    rig.run_for(Duration::from_secs(1));
+    let (later, harm) = (rig.volume.now() + Duration::from_secs(60), rig.volume.core().harm());
+    rig.call(|manager, s| manager.tick(s, later, 1_000_000, harm));
+    assert_eq!(rig.task(id).state, TaskState::Running, "{:?}", rig.task(id));
+    rig.hangs.clear();
+    rig.serve();
+    assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+    rig.settle();
+    assert!(restored(&rig) == then && rig.now != then);
+}

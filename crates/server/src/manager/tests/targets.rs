@@ -4,12 +4,15 @@ use super::images::{backup, replica, restored, restored_from};
 use super::memory::MemoryFiles;
 use super::rig::{Rig, SECTOR, range};
 use crate::files::worker::FileWorker;
+use crate::files::{Files, How, Machine};
 use crate::manager::ManagerError;
 use crate::manager::file_request::{FileOp, FileQueue, FileResult, ImageTarget};
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::TaskState;
 use apps::backup::image::{self, Header};
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Duration;
 use workload::random::Stream;
@@ -167,6 +170,43 @@ fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
 }
 
 #[test]
+fn an_image_that_another_program_has_cut_fails() {
+    let mut rig = Rig::new();
+    rig.pace = 1;
+    let id = rig.start(backup());
+    while rig.task(id).done == 0 {
+        rig.step();
+    }
+    let mut file = Files::open(&rig.files, Path::new(IMAGE), How::Write).unwrap();
+    file.set_len(100).unwrap();
+    rig.pace = usize::MAX;
+    while !rig.task(id).state.is_over() {
+        rig.step();
+    }
+    assert_eq!(rig.task(id).state, TaskState::Failed);
+    let reason = rig.task(id).reason.unwrap();
+    assert!(
+        reason.starts_with("/backups/image: ") && reason.contains("blocks of this backup were in it"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_cancelled_task_whose_target_does_not_answer_says_so() {
+    let (mut rig, id) = paused(backup(), true);
+    rig.hangs = vec![FileQueue::Target(id)];
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    let reason = rig.task(id).reason.unwrap();
+    assert!(
+        reason.starts_with("/backups/image: it does not answer, and what was written is still there"),
+        "{reason}"
+    );
+    rig.hangs.clear();
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!((rig.task(id).reason, rig.files.get(IMAGE)), (None, None));
+}
+
+#[test]
 fn a_replica_goes_on_only_with_the_file_that_has_its_blocks() {
     type Change = fn(&MemoryFiles, Vec<u8>);
     let changes: [(bool, Change); 4] = [
@@ -296,6 +336,46 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.medium() == then);
+}
+
+/// Other users could read in it what only the daemon's user may.
+#[test]
+fn an_image_goes_to_no_file_that_other_users_can_read() {
+    let directory = std::env::temp_dir().join(format!("freeblock-targets-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (rig, _) = two_images();
+    let header = header_of(&rig, "/backups/a");
+    for replica in [false, true] {
+        for (mode, force, opens) in
+            [(0o644, false, false), (0o660, false, false), (0o644, true, true), (0o600, false, true)]
+        {
+            let path = directory.join(format!("{replica}-{mode:o}-{force}"));
+            fs::write(&path, b"").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let target = ImageTarget {
+                path: path.clone(),
+                header,
+                replica,
+                fresh: true,
+                force,
+                since: Vec::new(),
+                saved: Vec::new(),
+                capacity: (rig.now.len() / SECTOR) as u64,
+                own: Vec::new(),
+            };
+            let mut worker =
+                FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
+            let told = worker.execute(FileOp::Open(Box::new(target)));
+            match told {
+                Some(FileResult::Opened(_)) => assert!(opens, "{path:?}"),
+                Some(FileResult::Refused(why)) => assert!(!opens && why.contains("other users"), "{why}"),
+                told => panic!("{told:?}"),
+            }
+            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o077;
+            assert_eq!(mode == 0, opens, "{path:?}");
+        }
+    }
+    fs::remove_dir_all(&directory).unwrap();
 }
 
 fn header_of(rig: &Rig, path: &str) -> Header {

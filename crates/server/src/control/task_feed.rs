@@ -2,6 +2,7 @@
 
 use super::api::{Disks, ask};
 use crate::manager::status::TaskStatus;
+use crate::runtime::Handle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +32,17 @@ impl TaskFeed {
         let mut look = self.0.lock().await;
         if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
             let mut tasks = Snapshot::new();
-            for (name, disk) in disks.iter() {
+            // All are asked at once: one that does not answer delays the others once.
+            let look_at = |disk: &Handle| {
+                let disk = disk.clone();
+                tokio::spawn(async move { ask(&disk, |manager, _| manager.tasks()).await })
+            };
+            let asked: Vec<_> = disks.iter().map(|(name, disk)| (name, look_at(disk))).collect();
+            for (name, answer) in asked {
                 let before = look.tasks.get(name).map(Vec::as_slice).unwrap_or_default();
-                let now = match ask(disk, |manager, _| manager.tasks()).await {
-                    Ok(now) => kept(before, now),
-                    Err(_) => before.to_vec(),
+                let now = match answer.await {
+                    Ok(Ok(now)) => kept(before, now),
+                    _ => before.to_vec(),
                 };
                 tasks.insert(name.clone(), now);
             }

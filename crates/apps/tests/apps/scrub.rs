@@ -382,7 +382,9 @@ proptest! {
         }
         store.flush().unwrap();
         let mut file = store.into_file();
-        prop_assert_eq!(file.len(), 5 * PAGE_BYTES);
+        // The header, the pages, and the two slots of the sequence.
+        let pages = 4;
+        prop_assert_eq!(file.len(), (1 + pages + 2) * PAGE_BYTES);
         let at = at.index(file.len());
         file[at] ^= 1 << bit;
         let opened = StoredChecksums::open(plan, StoreLimits::default(), file);
@@ -397,8 +399,9 @@ proptest! {
                 prop_assert_eq!(store.known(block).sum, sum);
             }
             let damaged: Vec<String> = store.damaged().map(|d| d.to_string()).collect();
-            prop_assert_eq!(damaged.len(), 1);
-            prop_assert!(damaged[0].contains(&format!("page {page} ")), "{}", damaged[0]);
+            // One of the slots is enough, and no sum is in them.
+            prop_assert_eq!(damaged.len(), usize::from(page <= pages as u64));
+            prop_assert!(damaged.iter().all(|damage| damage.contains(&format!("page {page} "))), "{damaged:?}");
         }
     }
 

@@ -7,9 +7,7 @@ use crate::{
 use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{
-    Config, AnyCore, Harm, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError,
-};
+use scheduler::{AnyCore, Config, Harm, IdleTime, OutsideConfig, Parameter, Priority, Record, SessionError};
 use sim::{Background, HeadNanos, Inside, Nothing, Observer, Outside, Report, black_box};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use units::Instant;
 
 /// The scheduler in the drive: it knows the drive exactly and moves its head (OSDI'00).
 ///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the
+/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`](crate::Sessions)) for the
 /// background, [`completed`](Self::completed) when an `Execute` is done; all but the session calls take the time. One door out:
 /// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
 /// [`HeadWork::Execute`] is under way. The core reads no clock, and its lottery is seeded: the same calls give the same actions.

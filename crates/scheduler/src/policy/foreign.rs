@@ -37,7 +37,7 @@ impl fmt::Debug for Choice<'_> {
     }
 }
 
-/// A rule of a program's own that chooses the next foreground request, for [`Core::set_policy`](crate::Core::set_policy).
+/// A rule of a program's own that chooses the next foreground request, for [`OutsideDrive::set_policy`](crate::OutsideDrive::set_policy).
 ///
 /// ```
 /// use freeblock_scheduler::policy::{Choice, ForeignPolicy};

@@ -12,7 +12,7 @@ use units::Instant;
 
 /// The scheduler outside the drive: it sends commands and learns from their completions (FAST'02).
 ///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the
+/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`](crate::Sessions)) for the
 /// background, [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door out:
 /// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most
 /// [`OutsideConfig::at_drive`](crate::OutsideConfig::at_drive) commands are at the drive, or

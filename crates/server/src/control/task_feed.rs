@@ -53,7 +53,7 @@ impl TaskFeed {
 
     /// Begins to follow: the first changes are all tasks.
     pub fn follow(&self, disks: Disks) -> Follower {
-        Follower { feed: self.clone(), disks, known: BTreeMap::new() }
+        Follower { feed: self.clone(), disks, known: BTreeMap::new(), begun: false }
     }
 }
 
@@ -72,12 +72,14 @@ pub(super) struct Follower {
     feed: TaskFeed,
     disks: Disks,
     known: BTreeMap<(String, u64), Arc<TaskStatus>>,
+    /// Whether it has looked once.
+    begun: bool,
 }
 
 impl Follower {
     /// Waits for the next look, and returns the tasks that have changed since the last call.
     pub async fn changes(&mut self) -> Vec<Arc<TaskStatus>> {
-        if !self.known.is_empty() {
+        if std::mem::replace(&mut self.begun, true) {
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
         let now = self.feed.look(&self.disks).await;
@@ -123,6 +125,18 @@ mod tests {
             differences: None,
             spec: TaskSpec::new(TaskKind::Scrub),
         }
+    }
+
+    /// There may be no task for hours.
+    #[test]
+    fn a_follower_of_no_task_waits_between_two_looks() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut follower = TaskFeed::default().follow(Disks::default());
+        runtime.block_on(async {
+            assert!(follower.changes().await.is_empty(), "the first look is at once");
+            let second = tokio::time::timeout(LOOK_INTERVAL / 10, follower.changes()).await;
+            assert!(second.is_err(), "the second one came at once, too");
+        });
     }
 
     #[test]

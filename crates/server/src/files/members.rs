@@ -7,7 +7,7 @@ use crate::runtime::{Handle, Peers};
 use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
 use scheduler::{Priority, Sessions};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
@@ -279,8 +279,15 @@ fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
             waker.1.notify_one();
         });
         let priority = Priority::default().get();
-        let answer =
-            ask(disk, move |manager, sessions| manager.open_client_session(sessions, priority, ring))?;
+        let (tell, answer) = sync_channel(1);
+        let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
+            let opened = manager.open_client_session(sessions, priority, ring);
+            // The worker may have given up; then nobody would close the session.
+            if let Err(SendError(Ok(id))) = tell.send(opened) {
+                manager.close_client_session(sessions, id);
+            }
+        };
+        disk.post(Box::new(call)).map_err(|_| gone(disk))?;
         wait(disk, &answer)?.map_err(|error| format!("{}: {error}", disk.facts().name))
     };
     let first = open()?;

@@ -183,14 +183,18 @@ impl Machine {
     }
 }
 
-struct Real(pub fs::File);
+struct Real {
+    file: fs::File,
+    /// Whether it was created as it was opened.
+    created: bool,
+}
 
 impl File for Real {
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         use std::os::unix::fs::FileExt;
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match self.0.read_at(rest, at.saturating_add(done as u64)) {
+            match self.file.read_at(rest, at.saturating_add(done as u64)) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -203,7 +207,7 @@ impl File for Real {
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<usize> {
         use std::os::unix::fs::FileExt;
         loop {
-            match self.0.write_at(bytes, at) {
+            match self.file.write_at(bytes, at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }
@@ -211,21 +215,21 @@ impl File for Real {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn len(&mut self) -> io::Result<u64> {
         // A device's metadata gives the length zero.
-        io::Seek::seek(&mut self.0, io::SeekFrom::End(0))
+        io::Seek::seek(&mut self.file, io::SeekFrom::End(0))
     }
 
     fn is_device(&mut self) -> io::Result<bool> {
         use std::os::unix::fs::FileTypeExt;
-        let kind = self.0.metadata()?.file_type();
+        let kind = self.file.metadata()?.file_type();
         match kind.is_block_device() {
             true => Ok(true),
             false if kind.is_file() => Ok(false),
@@ -234,12 +238,13 @@ impl File for Real {
     }
 
     fn identity(&mut self) -> io::Result<Identity> {
-        Ok(identity(&fstat(&self.0)?))
+        Ok(identity(&fstat(&self.file)?))
     }
 
     fn keep_from_others(&mut self, force: bool) -> io::Result<()> {
-        let found = self.0.metadata()?;
-        if !found.is_file() {
+        let found = self.file.metadata()?;
+        // Some file systems show another owner and other rights of each file.
+        if !found.is_file() || self.created {
             return Ok(());
         }
         if found.uid() != rustix::process::geteuid().as_raw() {
@@ -247,7 +252,10 @@ impl File for Real {
         }
         match found.permissions().mode() & 0o077 {
             0 => Ok(()),
-            _ if force => self.0.set_permissions(fs::Permissions::from_mode(0o600)),
+            _ if force => {
+                let closed = self.file.set_permissions(fs::Permissions::from_mode(0o600));
+                closed.map_err(|error| denied(format!("its rights are not taken from other users: {error}")))
+            }
             _ => Err(denied("it is there, and other users have rights to it; name a new file, or say force")),
         }
     }
@@ -261,7 +269,7 @@ impl File for Real {
             Lock::Alone => FlockOperation::NonBlockingLockExclusive,
             Lock::Shared => FlockOperation::NonBlockingLockShared,
         };
-        match flock(&self.0, operation) {
+        match flock(&self.file, operation) {
             Err(Errno::WOULDBLOCK) => Err(held()),
             // Some network file systems have no locks.
             Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::BADF) => Ok(()),
@@ -276,7 +284,7 @@ impl Files for Machine {
             How::Make => make_regular(path)?,
             How::Read | How::Write => open_regular(private().read(true).write(how == How::Write), path)?,
         };
-        Ok(Box::new(Real(file)))
+        Ok(Box::new(Real { file, created: false }))
     }
 
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
@@ -371,8 +379,10 @@ pub(crate) fn make_regular(path: &Path) -> io::Result<fs::File> {
         made => {
             let made = made?;
             if rustix::process::geteuid().is_root() {
-                let owner = fs::metadata(directory_of(path))?;
-                std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()))?;
+                let (owner, own) = (fs::metadata(directory_of(path))?, made.metadata()?);
+                if (owner.uid(), owner.gid()) != (own.uid(), own.gid()) {
+                    std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()))?;
+                }
             }
             sync_directory(path)?;
             Ok(made)

@@ -162,11 +162,11 @@ impl Places {
         let leaf = rules.leaf(path, beneath)?;
         rules.outside_state(&leaf.parent)?;
         for _ in 0..LOOKUPS_MAX {
-            let Some(file) = leaf.open(how)? else { continue };
+            let Some((file, created)) = leaf.open(how)? else { continue };
             let stat = fstat(&file)?;
             plain(&stat, how)?;
             rules.is_not_own(&identity(&stat))?;
-            return Ok(Box::new(Real(file.into())));
+            return Ok(Box::new(Real { file: file.into(), created }));
         }
         Err(denied("it is put there and taken away again and again"))
     }
@@ -402,11 +402,11 @@ impl Leaf {
         statat(&self.parent, &self.name, follow)
     }
 
-    /// Opens the file; `None` if it has changed meanwhile.
-    fn open(&self, how: How) -> io::Result<Option<OwnedFd>> {
+    /// Opens the file, and returns whether it was created; `None` if it has changed meanwhile.
+    fn open(&self, how: How) -> io::Result<Option<(OwnedFd, bool)>> {
         let found = match self.stat() {
             Ok(stat) => stat,
-            Err(Errno::NOENT) if how == How::Make => return self.make(),
+            Err(Errno::NOENT) if how == How::Make => return Ok(self.make()?.map(|file| (file, true))),
             Err(error) => return Err(error.into()),
         };
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
@@ -434,7 +434,7 @@ impl Leaf {
             Err(error) => return Err(error.into()),
         };
         let same = identity(&fstat(&file)?) == identity(&found);
-        Ok(same.then_some(file))
+        Ok(same.then_some((file, false)))
     }
 
     /// Creates the file; `None` if it exists by now.

@@ -132,8 +132,12 @@ impl TaskManager {
     /// say so, and must not stop the disk for ever. Without them a restarted task fails, and a removal needs no space.
     /// The writes go when it is done. Ranges that a restarted task would overwrite stay blocked: newer bytes would be
     /// lost there.
-    pub(super) fn end_without_journal(&mut self) {
-        for ending in self.ending.iter_mut().filter(|ending| matches!(ending.holds, Holds::Reads)) {
+    pub(super) fn end_without_journal(&mut self, least_age: Duration) {
+        let now = self.now;
+        let is_due = |ending: &&mut Ending| {
+            matches!(ending.holds, Holds::Reads) && now.saturating_since(ending.since) >= least_age
+        };
+        for ending in self.ending.iter_mut().filter(is_due) {
             let (kept, later) = std::mem::take(&mut ending.later)
                 .into_iter()
                 .partition(|file_request| file_request.queue == FileQueue::Kept(ending.id));
@@ -165,7 +169,7 @@ impl TaskManager {
             error!(disk, task = ending.id, "the state directory does not answer: {MAY_GO_ON}");
         }
         if self.ending.iter().any(|ending| age(ending) >= REMOVE_AFTER) {
-            self.end_without_journal();
+            self.end_without_journal(REMOVE_AFTER);
         }
     }
 

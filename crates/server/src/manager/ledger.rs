@@ -107,7 +107,7 @@ impl TaskManager {
             due.into_iter().map(|(_, id)| id).collect()
         };
         if let Some(why) = self.trouble.clone() {
-            self.end_without_journal();
+            self.end_without_journal(Duration::ZERO);
             for id in created {
                 self.end(sessions, id, TaskState::Failed, Some(why.clone()));
             }

@@ -174,10 +174,14 @@ impl std::fmt::Debug for TaskManager {
     }
 }
 
+/// Returns whether the name of a device is a serial number, and not a path.
+fn is_serial(device: &str) -> bool {
+    !device.starts_with('/')
+}
+
 /// Returns the disk of a table and this one, in words, if the table is not of this one. A disk may get another place or
 /// size as long as nothing depends on it, but never another serial number.
 fn other_disk(table: &Table, now: Option<&str>, shape: DiskShape) -> Option<(String, String)> {
-    let is_serial = |device: &str| !device.starts_with('/');
     let known = |device: Option<&str>| device.unwrap_or("without a serial number").to_owned();
     let serials = [table.device(), now].into_iter().flatten().filter(|device| is_serial(device)).count() == 2;
     if table.device().is_some_and(|before| Some(before) != now) && (serials || table.needs_its_disk()) {
@@ -201,7 +205,10 @@ impl TaskManager {
             return Err(JournalError::OtherDisk { place: config.disk.name.clone(), before, now });
         }
         let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
-        let device = config.device.clone().or_else(|| table.device().map(str::to_owned));
+        // A serial number that is not seen this time is kept.
+        let known = table.device().filter(|known| is_serial(known));
+        let seen = config.device.as_deref().filter(|now| known.is_none() || is_serial(now));
+        let device = seen.or(table.device()).map(str::to_owned);
         let noted = table.apply(journal::first(volume, device, shape));
         debug_assert!(noted, "a disk is noted anew each time");
         let outcomes = Outcome::of_each(&table);

@@ -339,30 +339,36 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
     for one in &running {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
-    let mut ended = Vec::new();
-    for Served { running, runtime, learnt, probing } in running {
-        let name = running.name().to_owned();
-        let result = running
-            .join()
-            .map(|(tally, mut disk)| {
-                if let Some(runtime) = runtime {
-                    runtime.close(&mut disk, units::Instant::ZERO);
-                }
-                if let Some(learnt) = learnt {
-                    learnt.close(&disk);
-                }
-                if let Some(probing) = probing {
-                    probing.close(&mut disk);
-                }
-                if let Err(error) = disk.end_recording() {
-                    tracing::error!(disk = name, %error, "the recording is cut off");
-                }
-                (tally, disk.status())
-            })
-            .map_err(|e| Problem::failed(format!("{name}: {e}")));
-        ended.push((name, result));
-    }
-    ended
+    // At the same time: each may wait for a target that does not answer.
+    std::thread::scope(|scope| {
+        let ending: Vec<_> = running.into_iter().map(|one| scope.spawn(move || end_one(one))).collect();
+        let ended = ending.into_iter().map(std::thread::ScopedJoinHandle::join);
+        ended.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Waits for the end of a server, and saves what its disk has.
+fn end_one(Served { running, runtime, learnt, probing }: Served) -> Ended {
+    let name = running.name().to_owned();
+    let result = running
+        .join()
+        .map(|(tally, mut disk)| {
+            if let Some(runtime) = runtime {
+                runtime.close(&mut disk, units::Instant::ZERO);
+            }
+            if let Some(learnt) = learnt {
+                learnt.close(&disk);
+            }
+            if let Some(probing) = probing {
+                probing.close(&mut disk);
+            }
+            if let Err(error) = disk.end_recording() {
+                tracing::error!(disk = name, %error, "the recording is cut off");
+            }
+            (tally, disk.status())
+        })
+        .map_err(|e| Problem::failed(format!("{name}: {e}")));
+    (name, result)
 }
 
 #[derive(Serialize)]

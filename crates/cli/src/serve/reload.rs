@@ -49,6 +49,14 @@ impl Reload {
         self.places.keep(new.own.iter().cloned());
         for (name, mailbox) in &self.disks {
             let Some(disk) = new.disks.iter().find(|disk| disk.name == *name) else { continue };
+            if !is_reached_as_before(&self.config, disk) {
+                warn!(
+                    disk = name,
+                    "limits and encryption are left as they were, because `listen` has changed and is read at the start only: \
+                     restart the daemon"
+                );
+                continue;
+            }
             // If the server of a disk has ended, the daemon ends, too.
             let _ = mailbox.update(ExportUpdate { limits: new.limits, tls: disk.tls.clone() });
         }
@@ -56,6 +64,11 @@ impl Reload {
             "the configuration is read again: limits, roles, targets, certificates and the log's level are as it says"
         );
     }
+}
+
+/// Returns whether a disk's addresses are those at which it is served: its encryption is right for these alone.
+fn is_reached_as_before(served: &Config, disk: &DiskConfig) -> bool {
+    served.disks.iter().any(|old| old.name == disk.name && old.listen == disk.listen)
 }
 
 /// Returns the options that differ and are read only at the start.
@@ -127,6 +140,14 @@ mod tests {
         let both = config("", other);
         assert_eq!(fixed(&old, &both), ["disk b: it is new"]);
         assert_eq!(fixed(&both, &old), ["disk b: it is gone"]);
+    }
+
+    #[test]
+    fn a_disk_with_other_addresses_keeps_the_encryption_of_those_at_which_it_is_served() {
+        let served = config("", "");
+        assert!(is_reached_as_before(&served, &config("", "policy = \"fcfs\"\n").disks[0]));
+        let text = "[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/t\"]\n";
+        assert!(!is_reached_as_before(&served, &Config::from_toml(text, "f.toml").unwrap().disks[0]));
     }
 
     /// Without this, a new option of a disk could change without a message.

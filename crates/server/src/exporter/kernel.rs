@@ -133,7 +133,9 @@ impl<D: Device> Exporter<D> {
         active: &ActiveRequest,
         result: Result<Vec<u8>, Failure>,
     ) {
-        if let Err(failure) = &result {
+        if let Err(failure) = &result
+            && self.lines.trouble(self.clock.now())
+        {
             warn!(%failure, offset = active.request.offset, "a request of the kernel failed");
         }
         self.answer_kernel(tag, result.map_err(|failure| blame(&failure)));

@@ -157,8 +157,8 @@ impl FileWorkers {
     }
 }
 
-/// Waits until all operations on the state directory and the checksum store are executed, and for a bounded time for
-/// those on targets. Blocks are not kept any more for writes that will not go.
+/// Waits until all operations on the state directory are executed, and for a bounded time for those on targets and the
+/// checksum store, which users have named. Blocks are not kept any more for writes that will not go.
 impl Drop for FileWorkers {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
@@ -166,7 +166,7 @@ impl Drop for FileWorkers {
         let threads = queues.into_iter().map(|(queue, (_, thread))| (queue, thread));
         let all = threads.chain(std::mem::take(&mut self.ended));
         let (targets, others): (Vec<_>, Vec<_>) =
-            all.partition(|(queue, _)| matches!(queue, FileQueue::Target(_)));
+            all.partition(|(queue, _)| matches!(queue, FileQueue::Target(_) | FileQueue::Sums));
         for (_, thread) in others {
             let _ = thread.join();
         }
@@ -214,19 +214,25 @@ mod tests {
 
     #[test]
     fn a_target_that_hangs_does_not_keep_the_daemon_from_ending() {
-        let (mut workers, release, told) = hanging("target", FileQueue::Target(1));
-        workers.target_wait = Duration::ZERO;
-        let op = FileOp::Discard { path: workers.state.join("none"), image: 1, replica: false };
-        workers.submit(FileRequest { queue: FileQueue::Target(1), op }).unwrap();
-        let op = FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
-        workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
-        let state = workers.state.clone();
-        drop(workers);
-        let journaled =
-            |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
-        assert!(told.lock().unwrap().iter().all(journaled) && told.lock().unwrap().len() == 1);
-        drop(release);
-        fs::remove_dir_all(state).unwrap();
+        for hangs in [FileQueue::Target(1), FileQueue::Sums] {
+            let (mut workers, release, told) = hanging("target", hangs);
+            workers.target_wait = Duration::ZERO;
+            let op = match hangs {
+                FileQueue::Sums => FileOp::Forget(Vec::new()),
+                _ => FileOp::Discard { path: workers.state.join("none"), image: 1, replica: false },
+            };
+            workers.submit(FileRequest { queue: hangs, op }).unwrap();
+            let op =
+                FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
+            workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
+            let state = workers.state.clone();
+            drop(workers);
+            let journaled =
+                |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
+            assert!(told.lock().unwrap().iter().all(journaled) && told.lock().unwrap().len() == 1);
+            drop(release);
+            fs::remove_dir_all(state).unwrap();
+        }
     }
 
     #[test]

@@ -302,7 +302,11 @@ impl ClientSession {
             return part.is_some();
         }
         let bytes = sectors.saturating_add(block.len().get()).saturating_mul(self.sector);
-        if asked < MOST_ASKED && bytes <= MOST_ASKED_BYTES && !writing.asked.contains_key(&start) {
+        if asked < MOST_ASKED
+            && bytes <= MOST_ASKED_BYTES
+            && self.out.len() < MOST_WRITTEN
+            && !writing.asked.contains_key(&start)
+        {
             writing.asked.insert(start, self.now);
             let range = Range { start, sectors: block.len().get() };
             let parameter = writing.parameter;

@@ -151,10 +151,16 @@ impl TaskManager {
     /// Records that the blocks that a task kept are removed, or why not: then the writes go none the less.
     pub(super) fn removed_kept(&mut self, id: u64, failed: Option<String>) {
         let held = |ending: &&mut Ending| ending.id == id && matches!(ending.holds, Holds::Reads);
-        let Some(ending) = self.ending.iter_mut().find(held) else { return };
-        ending.holds = Holds::Nothing;
-        if let Some(why) = failed {
-            error!(disk = self.config.disk.name, task = id, why, "{MAY_GO_ON}");
+        let (ending, disk) = (self.ending.iter_mut().find(held), &self.config.disk.name);
+        match (&ending, failed) {
+            (Some(_), Some(why)) => error!(disk, task = id, why, "{MAY_GO_ON}"),
+            (None, Some(why)) => {
+                error!(disk, task = id, why, "the blocks that an ended task kept are not removed")
+            }
+            (_, None) => {}
+        }
+        if let Some(ending) = ending {
+            ending.holds = Holds::Nothing;
         }
     }
 

@@ -525,7 +525,14 @@ impl TaskManager {
     /// Records that all writes done when the flush was wanted are durable, or why not.
     pub fn flushed(&mut self, sessions: &mut dyn Sessions, result: &Result<(), String>) {
         for id in std::mem::take(&mut self.flushing) {
-            self.with(sessions, id, |live, cx| live.job.flushed(cx, result.clone()));
+            let opening = self.with(sessions, id, |live, cx| {
+                live.job.flushed(cx, result.clone());
+                matches!(live.job.stage(), Stage::Opening)
+            });
+            if opening == Some(true) {
+                // It may have waited for the flush to begin.
+                self.save(id, false);
+            }
             self.settle(sessions, id);
         }
     }

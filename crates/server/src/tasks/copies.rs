@@ -19,8 +19,31 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 /// longer pause means that the daemon was stopped.
 const CHECK_MAX: Duration = Duration::from_secs(2);
 
-/// The most blocks that are read for one held write at a time; it asks for more as these are kept.
+/// The most blocks that are read for one held write at a time, and as many may be on their way to the kept file.
 const MOST_AHEAD: usize = 64;
+/// The most bytes in these, if they are more than one.
+const MOST_AHEAD_BYTES: u64 = 4 << 20;
+
+/// The flush at the instant of a copy: what was acknowledged before it may be lost with the power until then, and the
+/// copy would be of no instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InstantFlush {
+    #[default]
+    Wanted,
+    InFlight,
+    Done,
+}
+
+impl InstantFlush {
+    /// Returns whether to ask for it now, and records that it was asked for.
+    pub fn wants(&mut self) -> bool {
+        let wants = *self == Self::Wanted;
+        if wants {
+            *self = Self::InFlight;
+        }
+        wants
+    }
+}
 
 /// The bad sectors that a task has found.
 #[derive(Default)]
@@ -136,9 +159,16 @@ impl Copies {
         if !self.needs(range) {
             return Ok(false);
         }
+        let block_bytes = (self.header.block_bytes() as u64).max(1);
+        // The next report asks again.
+        let ahead = usize::try_from(MOST_AHEAD_BYTES / block_bytes).unwrap_or(MOST_AHEAD);
+        let ahead = ahead.clamp(1, MOST_AHEAD);
+        if self.keeping.len() >= ahead {
+            return Ok(true);
+        }
         let (first, end) = self.blocks_of(range);
         let waiting = (first..end).filter(|block| !self.safe.contains(*block) && !self.kept.contains(*block));
-        for block in waiting.take(MOST_AHEAD) {
+        for block in waiting.take(ahead) {
             let place = self.range(block);
             match self.priority_reader.ask(cx, block, place, copying) {
                 Ok(()) | Err(SessionError::TooManyTasks { .. }) => {}

@@ -5,7 +5,7 @@
 //! full or unreachable delays no client.
 
 use super::backup_output::{BackupOutput, InPlaceProvider};
-use super::copies::{Bad, Copies};
+use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Job, Stage};
 use super::priority_reader::Copying;
 use crate::manager::file_request::{FileOp, FileResult, ImageTarget};
@@ -28,6 +28,7 @@ pub(crate) struct Snapshot {
     known: bool,
     /// Whether the journal says that the target is this task's: before that nothing is written to it.
     claimed: bool,
+    flush: InstantFlush,
     backup: Option<Backup<InPlaceProvider, BackupOutput>>,
     /// Blocks are safe that are kept, or in the target and in the journal.
     copies: Copies,
@@ -68,6 +69,7 @@ impl Snapshot {
             opened: (None, None),
             known: false,
             claimed,
+            flush: InstantFlush::default(),
             backup: None,
             copies,
             durable: BlockSet::empty(blocks),
@@ -316,6 +318,18 @@ impl Job for Snapshot {
         })
     }
 
+    fn wants_flush(&mut self) -> bool {
+        let open = self.opened.0.is_some() && self.opened.1.is_some();
+        open && !self.claimed && self.flush.wants()
+    }
+
+    fn flushed(&mut self, _: &mut Context<'_>, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.flush = InstantFlush::Done,
+            Err(why) => self.fail(format!("the disk cannot be flushed: {why}")),
+        }
+    }
+
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
         self.paused = paused;
         self.flow(cx);
@@ -378,7 +392,8 @@ impl Job for Snapshot {
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
         // Before both files are open less is known than before; once the target is claimed, both must exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
-        if !self.known || !std::mem::take(&mut self.unsaved) {
+        let is_claim = !self.claimed;
+        if !self.known || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved) {
             return None;
         }
         self.journaling.push_back(std::mem::take(&mut self.synced));

@@ -6,7 +6,7 @@
 //! before or after that; they are kept first, so that all reads find the same. That is background work as the reads
 //! are, which wait for it.
 
-use super::copies::{Bad, Copies};
+use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Job, Stage};
 use super::priority_reader::Copying;
 use crate::disk::{Asked, Background, BackgroundStatus};
@@ -15,7 +15,7 @@ use crate::manager::table::Figures;
 use apps::backup::image::Header;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 
 /// A block of a read that waits for the kept ones in it.
@@ -34,6 +34,9 @@ pub(crate) struct SnapshotTerms {
     pub keep_bytes_max: u64,
 }
 
+/// The most kept blocks that are read at a time.
+const MOST_READING_KEPT: usize = 16;
+
 /// A snapshot at work.
 pub(crate) struct View {
     header: Header,
@@ -49,6 +52,10 @@ pub(crate) struct View {
     opened: bool,
     /// Whether the journal says that the instant has passed: then the kept file must exist after a restart.
     claimed: bool,
+    flush: InstantFlush,
+    /// The kept blocks that are being read for late reads, and those that are to be: the marks and the blocks.
+    reading_kept: usize,
+    to_read: VecDeque<(u64, u64)>,
     ended: bool,
     failed: Option<String>,
     /// Whether figures have changed since they were saved.
@@ -79,6 +86,9 @@ impl View {
             unsteady: cx.sums.in_flight(),
             opened: false,
             claimed,
+            flush: InstantFlush::default(),
+            reading_kept: 0,
+            to_read: VecDeque::new(),
             ended: false,
             failed: None,
             unsaved: true,
@@ -126,8 +136,17 @@ impl View {
         // The sector that is bad now is in a block that is kept.
         let record = Record { bad: None, ..*record };
         self.late.insert(self.marks, Late { record, bytes, left: kept.len() });
-        for block in kept {
-            cx.kept(FileOp::ReadKept { mark: self.marks, block });
+        self.to_read.extend(kept.into_iter().map(|block| (self.marks, block)));
+        self.read_kept(cx);
+    }
+
+    /// Has kept blocks read, a few at a time: the blocks that writes wait for go through the same queue.
+    fn read_kept(&mut self, cx: &mut Context<'_>) {
+        while self.reading_kept < MOST_READING_KEPT
+            && let Some((mark, block)) = self.to_read.pop_front()
+        {
+            self.reading_kept += 1;
+            cx.kept(FileOp::ReadKept { mark, block });
         }
     }
 
@@ -173,7 +192,11 @@ impl Job for View {
                     self.go_on(cx);
                 }
             }
-            FileResult::KeptBlock { mark, block, bytes, bad } => self.replace(cx, mark, block, &bytes, &bad),
+            FileResult::KeptBlock { mark, block, bytes, bad } => {
+                self.reading_kept = self.reading_kept.saturating_sub(1);
+                self.read_kept(cx);
+                self.replace(cx, mark, block, &bytes, &bad);
+            }
             FileResult::Refused(why) | FileResult::Trouble(why) => self.fail(why),
             _ => {}
         }
@@ -242,6 +265,17 @@ impl Job for View {
         self.go_on(cx);
     }
 
+    fn wants_flush(&mut self) -> bool {
+        self.opened && !self.claimed && self.flush.wants()
+    }
+
+    fn flushed(&mut self, _: &mut Context<'_>, result: Result<(), String>) {
+        match result {
+            Ok(()) => self.flush = InstantFlush::Done,
+            Err(why) => self.fail(format!("the disk cannot be flushed: {why}")),
+        }
+    }
+
     fn due(&self) -> Option<Instant> {
         self.reads.due()
     }
@@ -284,7 +318,9 @@ impl Job for View {
 
     /// The blocks that are done are those that are kept.
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if !self.opened || !std::mem::take(&mut self.unsaved) {
+        let is_claim = !self.claimed;
+        if !self.opened || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved)
+        {
             return None;
         }
         let (done, blocks) = (self.copies.kept().len(), self.header.shape.blocks);

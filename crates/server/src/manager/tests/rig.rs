@@ -155,6 +155,11 @@ impl Rig {
         self.volume.app(self.manager).unwrap().task(id).unwrap()
     }
 
+    /// Returns the number of file operations of a queue that wait.
+    pub fn waiting_for(&self, queue: FileQueue) -> usize {
+        self.file_requests.iter().filter(|file_request| file_request.queue == queue).count()
+    }
+
     /// Executes file operations and retries held writes, as long as there is progress.
     pub fn serve(&mut self) {
         for _ in 0..self.pace {

@@ -1,5 +1,6 @@
 //! Snapshots that clients read on a busy drive.
 
+use super::images::{backup, restored};
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::access;
@@ -478,4 +479,45 @@ fn a_long_write_has_few_blocks_copied_at_a_time() {
     }
     // A block in which a track ends is two requests.
     assert!((1..=128).contains(&most), "{most} requests were to be read at once");
+}
+
+/// A write that was acknowledged before the instant is in the copy, although the drive had it in its cache only.
+#[test]
+fn the_power_cut_after_an_instant_takes_nothing_of_it() {
+    for kind in [TaskKind::Snapshot, TaskKind::Backup] {
+        for pace in [1, 4, usize::MAX] {
+            let mut rig = Rig::new();
+            (rig.caches, rig.pace) = (true, pace);
+            rig.write(range(4_000, 64));
+            while rig.outstanding() > 0 {
+                rig.step();
+            }
+            let then = rig.now.clone();
+            let id = rig.start(if kind == TaskKind::Snapshot { nightly() } else { backup() });
+            while rig.task(id).blocks == 0 {
+                rig.step();
+            }
+            let mut rig = rig.crash(Some(&mut Stream::new(5, "power")));
+            rig.pace = usize::MAX;
+            if kind == TaskKind::Snapshot {
+                SnapshotReader::default().all(&mut rig, id, &then);
+            } else {
+                assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+                assert!(restored(&rig) == then, "at pace {pace}");
+            }
+        }
+    }
+}
+
+/// Blocks on their way to a kept file that does not answer are in memory.
+#[test]
+fn no_more_blocks_are_read_for_writes_than_the_state_directory_takes() {
+    let (mut rig, id, _) = served();
+    rig.hangs = vec![FileQueue::Kept(id)];
+    rig.write(range(0, (rig.now.len() / SECTOR) as u64));
+    for _ in 0..2_000 {
+        rig.step();
+    }
+    let waiting = rig.waiting_for(FileQueue::Kept(id));
+    assert!((64..=128).contains(&waiting), "{waiting} blocks wait");
 }

@@ -374,7 +374,7 @@ impl<D: Device> Exporter<D> {
                 }
             }
         } else if self.others > self.limits.common() {
-            // What clients that are gone have left keeps all others out, so it waits no longer.
+            // Writes that clients have left behind keep all others out: they wait no longer.
             self.disk.hurry(now);
         }
         let writes = |client: &&Client| {

@@ -7,7 +7,7 @@ use core::ops::Deref;
 use units::Instant;
 
 /// The calls that both cores have, [`InDrive`](crate::InDrive) and [`OutsideDrive`](crate::OutsideDrive), for code that is given
-/// either: those of sessions, the queries of the engine, and these. What a core gives back for a poll differs.
+/// either: those of sessions, the queries of the engine, and these. The two cores return different actions for a poll.
 ///
 /// ```
 /// use freeblock_scheduler::{AnyCore, Priority};

@@ -527,7 +527,7 @@ impl TaskManager {
         for id in std::mem::take(&mut self.flushing) {
             let opening = self.with(sessions, id, |live, cx| {
                 live.job.flushed(cx, result.clone());
-                matches!(live.job.stage(), Stage::Opening)
+                live.job.stage() == Stage::Opening
             });
             if opening == Some(true) {
                 // It may have waited for the flush to begin.

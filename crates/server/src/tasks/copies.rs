@@ -43,6 +43,16 @@ impl InstantFlush {
         }
         wants
     }
+
+    /// Takes the result.
+    ///
+    /// # Errors
+    /// The disk cannot be flushed: the copy fails.
+    pub fn flushed(&mut self, result: Result<(), String>) -> Result<(), String> {
+        result.map_err(|why| format!("the disk cannot be flushed: {why}"))?;
+        *self = Self::Done;
+        Ok(())
+    }
 }
 
 /// The bad sectors that a task has found.

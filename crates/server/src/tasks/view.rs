@@ -270,9 +270,8 @@ impl Job for View {
     }
 
     fn flushed(&mut self, _: &mut Context<'_>, result: Result<(), String>) {
-        match result {
-            Ok(()) => self.flush = InstantFlush::Done,
-            Err(why) => self.fail(format!("the disk cannot be flushed: {why}")),
+        if let Err(why) = self.flush.flushed(result) {
+            self.fail(why);
         }
     }
 

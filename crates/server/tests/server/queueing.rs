@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use units::{Bytes, Duration, Instant, LbnRange};
 
 /// A call that has come to a disk.
@@ -296,6 +297,25 @@ fn clients_that_choose_no_export_keep_nobody_out() {
     server.end();
 }
 
+/// Starts clients of an export that write 120 KiB, one after the other, and leave without waiting for the answer.
+fn write_and_leave(server: &Server<Held>, export: &'static str, clients: usize) -> JoinHandle<()> {
+    let path = server.dir.join("s");
+    // Connections of which the server accepts none wait in the system, and then the next one would wait.
+    std::thread::spawn(move || {
+        let name = [&(export.len() as u32).to_be_bytes()[..], export.as_bytes()].concat();
+        for _ in 0..clients {
+            let mut client = UnixStream::connect(&path).unwrap();
+            if client.read_exact(&mut [0; 18]).is_err() {
+                continue;
+            }
+            client.write_all(&[&b"\0\0\0\x03IHAVEOPT\0\0\0\x01"[..], &name].concat()).unwrap();
+            if client.read_exact(&mut [0; 10]).is_ok() {
+                let _ = client.write_all(&[request(WRITE, 1, 0, 120 << 10), vec![7; 120 << 10]].concat());
+            }
+        }
+    })
+}
+
 /// Each leaves the bytes of a write at the disk, which is busy with other things. No more come in than have room.
 #[test]
 fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
@@ -306,21 +326,7 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
     let Some((server, shared)) = held("churn", ExportConfig { limits, ..ExportConfig::default() }) else {
         return;
     };
-    let path = server.dir.join("s");
-    // Connections of which the server accepts none wait in the system, and then the next one would wait.
-    let clients = std::thread::spawn(move || {
-        for _ in 0..1_000 {
-            let mut client = UnixStream::connect(&path).unwrap();
-            if client.read_exact(&mut [0; 18]).is_err() {
-                continue;
-            }
-            client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-            if client.read_exact(&mut [0; 10]).is_ok() {
-                let write = [request(WRITE, 1, 0, 120 << 10), vec![7; 120 << 10]].concat();
-                let _ = client.write_all(&write);
-            }
-        }
-    });
+    let clients = write_and_leave(&server, "", 1_000);
     let at_disk = |shared: &Shared| shared.asked.iter().map(|(_, bytes, _)| *bytes).sum::<u64>();
     // The disk answers one request at a time, whenever nothing more comes.
     while !clients.is_finished() {
@@ -347,19 +353,7 @@ fn background_writes_of_clients_that_are_gone_keep_nobody_out() {
     let background = Some("later".into());
     let config = ExportConfig { limits, background, background_write: true, ..ExportConfig::default() };
     let Some((server, shared)) = held("left", config) else { return };
-    let path = server.dir.join("s");
-    let clients = std::thread::spawn(move || {
-        for _ in 0..100 {
-            let mut client = UnixStream::connect(&path).unwrap();
-            if client.read_exact(&mut [0; 18]).is_err() {
-                continue;
-            }
-            client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x05later").unwrap();
-            if client.read_exact(&mut [0; 10]).is_ok() {
-                let _ = client.write_all(&[request(WRITE, 1, 0, 120 << 10), vec![7; 120 << 10]].concat());
-            }
-        }
-    });
+    let clients = write_and_leave(&server, "later", 100);
     until(&shared, |shared| shared.hurried);
     answer(&shared, usize::MAX);
     clients.join().unwrap();

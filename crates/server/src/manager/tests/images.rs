@@ -92,9 +92,9 @@ fn a_backup_of_an_idle_disk_takes_as_long_as_a_scrub() {
     }
 }
 
-/// All blocks have been read, and the last block that a client overwrites is still on its way to the kept file.
-#[test]
-fn a_backup_ends_after_its_last_block_is_kept() {
+/// Returns a disk with a running backup, a block of which is on its way to a kept file that hangs, and the bytes of the
+/// instant.
+fn keeping() -> (Rig, u64, Vec<u8>) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
     let id = rig.start(backup());
@@ -103,6 +103,13 @@ fn a_backup_ends_after_its_last_block_is_kept() {
     }
     rig.hangs = vec![FileQueue::Kept(id)];
     rig.write(range(4_980, 8));
+    (rig, id, then)
+}
+
+/// All blocks have been read, and the last block that a client overwrites is still on its way to the kept file.
+#[test]
+fn a_backup_ends_after_its_last_block_is_kept() {
+    let (mut rig, id, then) = keeping();
     rig.run_for(Duration::from_secs(10));
     assert_eq!(rig.task(id).state, TaskState::Running, "{:?}", rig.task(id));
     rig.hangs.clear();
@@ -585,14 +592,7 @@ fn no_task_that_writes_to_the_disk_begins_on_one_that_is_read_only() {
 /// A daemon that was stopped takes no answers meanwhile: the state directory has not failed.
 #[test]
 fn a_backup_outlives_a_stop_of_the_daemon() {
-    let mut rig = Rig::new();
-    let then = rig.now.clone();
-    let id = rig.start(backup());
-    while rig.task(id).state != TaskState::Running {
-        rig.step();
-    }
-    rig.hangs = vec![FileQueue::Kept(id)];
-    rig.write(range(4_980, 8));
+    let (mut rig, id, then) = keeping();
     rig.run_for(Duration::from_secs(1));
     let (later, harm) = (rig.volume.now() + Duration::from_secs(60), rig.volume.core().harm());
     rig.call(|manager, s| manager.tick(s, later, 1_000_000, harm));

@@ -10,6 +10,7 @@ mod images;
 mod log;
 pub(crate) mod memory;
 mod moves;
+mod repair;
 mod rig;
 mod snapshots;
 mod sums;

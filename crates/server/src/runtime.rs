@@ -116,6 +116,20 @@ impl Handle {
     }
 }
 
+#[cfg(test)]
+impl Handle {
+    /// Returns a handle that passes calls to a test and can do nothing else.
+    pub(crate) fn of_calls(facts: DiskFacts, pass: impl Fn(ManagerCall) + Send + Sync + 'static) -> Self {
+        let post = Arc::new(move |call| {
+            pass(call);
+            Ok(())
+        });
+        let (facts, places) = (Arc::new(facts), Places::default());
+        let (status, probe) = (Arc::new(|_| Err(Gone.into())), Arc::new(|_| Err(Gone.into())));
+        Self { facts, places, post, wait: Arc::new(|_| Err(Gone)), status, probe }
+    }
+}
+
 /// All disks of a daemon by their names, for tasks that read several of them.
 #[derive(Clone, Debug, Default)]
 pub struct Peers(Arc<OnceLock<BTreeMap<String, Handle>>>);

@@ -165,7 +165,7 @@ impl Admission {
 
     /// Returns the peer of a connection, and a slot if there is one. The role is decided and the slot is given at one
     /// instant, so that new roles apply to the connection, or [`set_roles`](Self::set_roles) sees it.
-    fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
+    pub fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
         self.with(|inside| {
             let peer = Peer::of(stream, &inside.roles, self.own);
             let slot = self.slot(inside, *peer.as_ref().unwrap_or(&Peer::unknown()));

@@ -4,7 +4,7 @@ use super::accept::Slot;
 use super::api::{Disks, ask, find};
 use super::limited_log::LimitedLog;
 use super::reply::Refusal;
-use crate::manager::MOST_ASKED_BYTES;
+use crate::manager::{MOST_ASKED_BYTES, ManagerError};
 use crate::runtime::Handle;
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
@@ -67,13 +67,8 @@ pub(crate) async fn open(
                 .into(),
         });
     }
-    let wake = Arc::new(Notify::new());
-    let waker = Arc::clone(&wake);
-    let notify = Box::new(move || waker.notify_one());
-    let id = ask(&disk, move |manager, sessions| manager.open_client_session(sessions, priority, notify))
-        .await??;
     // From here on the session is closed when this value is dropped, whatever happens.
-    let open = OpenSession { disk, id, wake, log, slot };
+    let open = OpenSession::begin(disk, priority, log, slot).await?;
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
         match upgrade.await {
@@ -122,6 +117,19 @@ enum Ended {
 }
 
 impl OpenSession {
+    /// Opens a session at the task manager. The value that closes it is made there, so that the session also ends if
+    /// the client is gone before it gets the number.
+    async fn begin(disk: Handle, priority: u8, log: LimitedLog, slot: Arc<Slot>) -> Result<Self, Refusal> {
+        let wake = Arc::new(Notify::new());
+        let (waker, opened_at) = (Arc::clone(&wake), disk.clone());
+        let notify = Box::new(move || waker.notify_one());
+        let session = ask(&disk, move |manager, sessions| {
+            let id = manager.open_client_session(sessions, priority, notify)?;
+            Ok::<_, ManagerError>(Self { disk: opened_at, id, wake, log, slot })
+        });
+        Ok(session.await??)
+    }
+
     /// Writes a log line about the session, or counts it as suppressed.
     fn write(&self, line: impl FnOnce(&str, u64)) {
         self.log.write(|| line(&self.disk.facts().name, self.id));
@@ -271,5 +279,59 @@ async fn read_calls(
                 Err(error) => return Ended::Broken(error),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ConnectionLimits;
+    use crate::control::accept::Admission;
+    use crate::control::roles::Roles;
+    use crate::manager::tests::{manager_config, rig::Rig};
+    use crate::runtime::ManagerCall;
+    use std::sync::Mutex;
+
+    /// Carries out the calls that wait, and those that they make.
+    fn carry_out(calls: &Mutex<Vec<ManagerCall>>, rig: &mut Rig) {
+        loop {
+            let waiting = std::mem::take(&mut *calls.lock().unwrap());
+            if waiting.is_empty() {
+                return;
+            }
+            waiting.into_iter().for_each(|call| rig.call(call));
+        }
+    }
+
+    /// The number of a session is on its way to a client that is gone: no other call can close it.
+    #[test]
+    fn a_session_whose_client_is_gone_before_it_has_the_number_is_closed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut rig, calls) = (Rig::new(), Arc::new(Mutex::new(Vec::new())));
+            let queue = Arc::clone(&calls);
+            let disk = Handle::of_calls(manager_config().disk, move |call| queue.lock().unwrap().push(call));
+            let (socket, _client) = tokio::net::UnixStream::pair().unwrap();
+            let own = socket.peer_cred().unwrap().uid();
+            let admission = Arc::new(Admission::new(Roles::default(), own, ConnectionLimits::default()));
+            for is_kept in [true, false] {
+                let slot = Arc::new(admission.admit(&socket).1.unwrap());
+                let opening = OpenSession::begin(disk.clone(), 20, LimitedLog::new(), slot);
+                let mut opening = Box::pin(opening);
+                tokio::select! {
+                    biased;
+                    _ = &mut opening => panic!("the disk has not answered"),
+                    () = std::future::ready(()) => {}
+                }
+                carry_out(&calls, &mut rig);
+                assert_eq!(rig.call(|manager, _| manager.client_sessions()), 1);
+                match is_kept {
+                    true => drop(opening.await),
+                    false => drop(opening),
+                }
+                carry_out(&calls, &mut rig);
+                assert_eq!(rig.call(|manager, _| manager.client_sessions()), 0, "kept: {is_kept}");
+            }
+        });
     }
 }

@@ -11,13 +11,13 @@ mod log;
 pub(crate) mod memory;
 mod moves;
 mod repair;
-mod rig;
+pub(crate) mod rig;
 mod snapshots;
 mod sums;
 mod targets;
 mod tasks;
 
 /// Returns the configuration of a small disk.
-pub(super) fn manager_config() -> super::ManagerConfig {
+pub(crate) fn manager_config() -> super::ManagerConfig {
     rig::manager_config(&rig::drive(), 1 << 20, 7)
 }

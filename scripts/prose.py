@@ -3,7 +3,8 @@
 
 Two shares are printed a place (crate or document): sentences that begin without a subject of their own ("What the drive ...",
 "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
-either share of all sentences is above it; with --list the sentences themselves are printed.
+either share of all sentences is above it; with --list the sentences themselves are printed. With --words N the exit code is 1
+too if docs/ has more words, as `wc -w` counts them, without the page that a command generates.
 """
 
 import argparse
@@ -102,20 +103,43 @@ def toml_blocks(text: str):
 
 BLOCKS = {".rs": rust_blocks, ".md": markdown_blocks, ".toml": toml_blocks}
 
+# A command writes it, and its length is that of the experiments.
+GENERATED = "docs/REPRODUCTION.md"
+LONGEST_SHOWN = 5
+
 
 def place(path: str) -> str:
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] == "crates" else path
 
 
+def tracked(paths: list[str]) -> list[str]:
+    """Returns the files below the paths that git tracks, or would."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", *paths]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+    return sorted({name for name in names if name and pathlib.Path(name).is_file()})
+
+
+def too_long(words_max: int) -> bool:
+    """Returns whether docs/ has more words, and then names the count, the limit and the longest documents."""
+    documents = [name for name in tracked(["docs"]) if name.endswith(".md") and name != GENERATED]
+    counts = {name: len(pathlib.Path(name).read_text(encoding="utf-8").split()) for name in documents}
+    count = sum(counts.values())
+    if count > words_max:
+        longest = sorted(counts, key=lambda name: -counts[name])[:LONGEST_SHOWN]
+        names = ", ".join(f"{name} {counts[name]}" for name in longest)
+        print(f"docs: {count} words without {GENERATED}, more than {words_max}: cut what no reader needs. The longest: {names}", file=sys.stderr)
+    return count > words_max
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max", type=float, metavar="PERCENT", help="fail if a share is above this")
+    parser.add_argument("--words", type=int, metavar="N", help="fail if docs/ has more words")
     parser.add_argument("--list", action="store_true", help="print the sentences")
     parser.add_argument("paths", nargs="*", help="files or directories that git tracks [default: all]")
     args = parser.parse_args()
-    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *args.paths], check=True, capture_output=True, text=True).stdout.split("\n")
-    files = sorted({f for f in tracked if f.endswith(tuple(BLOCKS)) and pathlib.Path(f).is_file()})
+    files = [name for name in tracked(args.paths) if name.endswith(tuple(BLOCKS))]
     places: dict[str, list[int]] = {}
     for name in files:
         text = pathlib.Path(name).read_text(encoding="utf-8")
@@ -139,7 +163,10 @@ def main() -> int:
                 print(f"{name:34} {count:9} {headless / count:9.2%} {private / count:9.2%}")
     shares = [n / max(total[0], 1) * 100 for n in total[1:]]
     print(f"{'all':34} {total[0]:9} {shares[0]:8.2f}% {shares[1]:8.2f}%")
-    return int(args.max is not None and max(shares) > args.max)
+    failed = args.max is not None and max(shares) > args.max
+    if args.words is not None and too_long(args.words):
+        failed = True
+    return int(failed)
 
 
 if __name__ == "__main__":

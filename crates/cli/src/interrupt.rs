@@ -12,6 +12,11 @@ pub(crate) fn leave_to_caller() {
     CALLED.store(true, Ordering::SeqCst);
 }
 
+/// Returns whether signals are the calling program's.
+pub(crate) fn is_left_to_caller() -> bool {
+    CALLED.load(Ordering::SeqCst)
+}
+
 /// Sets whether commands that look for Ctrl-C find it, for a calling program that has received it.
 pub(crate) fn set(came: bool) {
     CAME.store(came, Ordering::SeqCst);
@@ -25,7 +30,7 @@ pub(crate) fn watch(last_words: impl Fn() + Send + 'static) {
 
 /// Catches Ctrl-C for a command that waits for another event: the first signal calls `first`.
 pub(crate) fn watch_and(first: impl Fn() + Send + 'static, last_words: impl Fn() + Send + 'static) {
-    if CALLED.load(Ordering::SeqCst) {
+    if is_left_to_caller() {
         return;
     }
     let _ = ctrlc::set_handler(move || {

@@ -273,18 +273,18 @@ impl RuntimeBuilder {
         let handle = Handle { facts, places, post, wait, status, probe };
         let thread = Builder::new().name("tasks".into()).spawn(move || {
             let mut workers = workers;
-            let submit = move |file_request| {
-                if let Err(error) = workers.submit(file_request) {
-                    tracing::error!(%error, "a file operation of a task cannot be executed: no thread");
-                }
-            };
-            run(submit, &file_requests, std::time::Instant::now, || {
-                let tick = move |disk: &mut Disk<D, TaskManager>, now| {
-                    let harm = disk.core().harm();
-                    disk.call(now, |manager, sessions| manager.tick(sessions, now, unix_ms(), harm));
-                };
-                let _ = mailbox.send(tick);
-            });
+            run(
+                move |file_request| workers.submit(file_request),
+                &file_requests,
+                std::time::Instant::now,
+                || {
+                    let tick = move |disk: &mut Disk<D, TaskManager>, now| {
+                        let harm = disk.core().harm();
+                        disk.call(now, |manager, sessions| manager.tick(sessions, now, unix_ms(), harm));
+                    };
+                    let _ = mailbox.send(tick);
+                },
+            );
         })?;
         Ok(Runtime { thread, handle })
     }

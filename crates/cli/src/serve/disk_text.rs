@@ -148,7 +148,7 @@ impl DiskText {
         }
         let background_ublk =
             self.background_ublk.as_ref().map(number).transpose()?.map(|number| number as u32);
-        let background_memory = background_memory.unwrap_or(server::BackgroundTerms::default().memory);
+        let background_memory = background_memory.unwrap_or(server::BackgroundTerms::default().memory.most());
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
             places: self.places(place),

@@ -4,6 +4,7 @@ pub(crate) mod args;
 mod background;
 mod config;
 mod disk_text;
+mod ending;
 mod hangup;
 mod identity;
 mod learnt;
@@ -24,6 +25,7 @@ use args::ServeArgs;
 pub(crate) use config::MOST_UBLK;
 use config::{Config, DiskConfig};
 use device::Device;
+use ending::Ending;
 use hangup::Hangups;
 use names::DeviceSpec;
 use open::ServedDisk;
@@ -39,8 +41,8 @@ use server::manager::spec::DiskFacts;
 use server::runtime::{Peers, Runtime, RuntimeBuilder, RuntimeError, random_seed};
 use server::web::{PageContent, Web, WebConfig};
 use server::{
-    Address, BackgroundTerms, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, Running, ServeError,
-    Tally, Tls, Ublk,
+    Address, BackgroundTerms, DiskStatus, ExportConfig, LearntSaver, Listener, Moment, ReadAheadBudget,
+    Running, ServeError, Tally, Tls, Ublk,
 };
 use std::fmt::Write;
 use std::sync::Arc;
@@ -84,6 +86,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let permits = config.tasks_at_once.map_or_else(Permits::default, Permits::at_most);
     let memory = Budget::of(config.comparison_memory);
     let mut running = Vec::<Served>::new();
+    let ending = Ending::default();
+    ending.set_drain(config.limits.drain);
     let among = Among { places: places.clone(), peers: Peers::default(), permits, memory };
     if let Some(state) = &config.state {
         let names = config.disks.iter().map(|disk| disk.name.as_str()).collect();
@@ -98,7 +102,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
                 // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
                 // would be lost.
                 stop(&running);
-                end(running);
+                end(running, &ending);
                 return Err(problem);
             }
         }
@@ -108,7 +112,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
             stop(&running);
-            end(running);
+            end(running, &ending);
             return Err(problem);
         }
     };
@@ -119,7 +123,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         Ok(web) => web,
         Err(problem) => {
             stop(&running);
-            end(running);
+            end(running, &ending);
             return Err(problem);
         }
     };
@@ -132,17 +136,20 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         disks: mailboxes.collect(),
         control: control.as_ref().map(Arc::downgrade).unwrap_or_default(),
         places,
+        ending: ending.clone(),
         lines,
         config,
     };
     if let Err(error) = hangups.each(move || reload.again()) {
         tracing::warn!(%error, "no thread for SIGHUP: the configuration is read at the start only");
     }
+    let at_end = ending.clone();
     let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     tell(Moment::Ready);
     interrupt::watch_and(
         move || {
             tell(Moment::Stopping);
+            at_end.begin();
             for stop in &stoppers {
                 // The server may have ended by itself.
                 let _ = stop.stop();
@@ -150,7 +157,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         },
         || {},
     );
-    let ended = end(running);
+    let ended = end(running, &ending);
     drop(control);
     drop(web);
     said(ended, args.json)
@@ -204,6 +211,7 @@ fn runtime(
     disk: &DiskConfig,
     config: &Config,
     among: &Among,
+    background: BackgroundTerms,
     opened: &mut ServedDisk,
 ) -> Result<Option<RuntimeBuilder>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
@@ -221,8 +229,8 @@ fn runtime(
     };
     let device = number.or_else(|| identity::place(disk.device.path()));
     let seed = random_seed().map_err(Problem::failed)?;
-    let (keep_bytes_max, background) = (config.keep_bytes_max, terms(disk));
-    let (permits, memory) = (among.permits.clone(), among.memory.clone());
+    let (permits, memory, keep_bytes_max) =
+        (among.permits.clone(), among.memory.clone(), config.keep_bytes_max);
     let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, device, permits, memory };
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
     runtime.map(|runtime| Some(runtime.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
@@ -241,8 +249,8 @@ fn tell(moment: Moment) {
 }
 
 fn terms(disk: &DiskConfig) -> BackgroundTerms {
-    let (floor, memory, write) = (disk.background_floor, disk.background_memory, disk.background_write);
-    BackgroundTerms { floor, memory, write }
+    let memory = ReadAheadBudget::of(disk.background_memory);
+    BackgroundTerms { floor: disk.background_floor, memory, write: disk.background_write }
 }
 
 fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -> Result<Served, Problem> {
@@ -271,8 +279,9 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         background_write: disk.background_write,
         background_ublk: disk.background_ublk.map(|number| node(number, true)),
     };
+    let terms = terms(disk);
     if disk.background.is_some() {
-        opened.take_background_requests(terms(disk));
+        opened.take_background_requests(terms.clone());
     }
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // Record from the first input of the core; its earlier knowledge is in the recording's setup.
@@ -280,7 +289,7 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
-    let runtime = runtime(disk, config, among, &mut opened)?;
+    let runtime = runtime(disk, config, among, terms, &mut opened)?;
     let running = Running::start(&disk.name, opened, export, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {
@@ -318,7 +327,7 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         Err(problem) => {
             let served = Served { running, runtime: None, learnt: None, probing: None };
             stop(std::slice::from_ref(&served));
-            end(vec![served]);
+            end(vec![served], &Ending::default());
             Err(problem)
         }
     }
@@ -335,27 +344,32 @@ fn stop(running: &[Served]) {
 type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 
 /// Waits for the end of all servers; the first one to end ends the others.
-fn end(running: Vec<Served>) -> Vec<Ended> {
+fn end(running: Vec<Served>, ending: &Ending) -> Vec<Ended> {
     for one in &running {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
     // At the same time: each may wait for a target that does not answer.
     std::thread::scope(|scope| {
-        let ending: Vec<_> = running.into_iter().map(|one| scope.spawn(move || end_one(one))).collect();
-        let ended = ending.into_iter().map(std::thread::ScopedJoinHandle::join);
+        let all: Vec<_> = running.into_iter().map(|one| scope.spawn(move || end_one(one, ending))).collect();
+        let ended = all.into_iter().map(std::thread::ScopedJoinHandle::join);
         ended.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
 }
 
 /// Waits for the end of a server, and saves what its disk has.
-fn end_one(Served { running, runtime, learnt, probing }: Served) -> Ended {
+fn end_one(Served { running, runtime, learnt, probing }: Served, ending: &Ending) -> Ended {
     let name = running.name().to_owned();
+    ending.waits_for(&name, "the disk, its clients, or the kernel's data of its block device");
     let result = running
         .join()
         .map(|(tally, mut disk)| {
+            // One that has ended by itself ends the others.
+            ending.begin();
             if let Some(runtime) = runtime {
+                ending.waits_for(&name, "the files of its tasks");
                 runtime.close(&mut disk, units::Instant::ZERO);
             }
+            ending.waits_for(&name, "the files of what is learnt, probed or recorded");
             if let Some(learnt) = learnt {
                 learnt.close(&disk);
             }
@@ -368,6 +382,7 @@ fn end_one(Served { running, runtime, learnt, probing }: Served) -> Ended {
             (tally, disk.status())
         })
         .map_err(|e| Problem::failed(format!("{name}: {e}")));
+    ending.has_ended(&name);
     (name, result)
 }
 

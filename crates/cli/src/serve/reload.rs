@@ -3,6 +3,7 @@
 
 use super::args::ServeArgs;
 use super::config::{Config, DiskConfig};
+use super::ending::Ending;
 use super::open::ServedDisk;
 use crate::emulate::Lines;
 use server::control::Control;
@@ -20,6 +21,7 @@ pub(super) struct Reload {
     pub(super) disks: Vec<(String, Mailbox<ServedDisk>)>,
     pub(super) control: Weak<Control>,
     pub(super) places: Places,
+    pub(super) ending: Ending,
     pub(super) lines: Lines,
 }
 
@@ -45,8 +47,16 @@ impl Reload {
         if let Some(control) = self.control.upgrade() {
             control.set_roles(new.control_roles.clone());
         }
+        self.ending.set_drain(new.limits.drain);
         self.places.set_targets(new.targets.clone());
         self.places.keep(new.own.iter().cloned());
+        for (_, mailbox) in &self.disks {
+            let places = self.places.clone();
+            // A disk that does not answer has no tasks that go on.
+            let _ = mailbox.offer(move |disk, now| {
+                disk.call(now, |manager, _| manager.warn_of_tasks_outside(&places));
+            });
+        }
         for (name, mailbox) in &self.disks {
             let Some(disk) = new.disks.iter().find(|disk| disk.name == *name) else { continue };
             if !is_reached_as_before(&self.config, disk) {

@@ -180,6 +180,27 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
+/// `RLIMIT_FSIZE`: the kernel sends SIGXFSZ, which ends a process that does not expect it.
+#[test]
+fn a_file_at_the_limit_of_its_size_stops_its_task_and_not_the_daemon() {
+    if !crate::serve::has("prlimit") {
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-fsize-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let Some(daemon) = Daemon::start(&directory) else { return };
+    let id = daemon.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &id, "--fsize=65536"]).status().unwrap();
+    assert!(limited.success());
+    let image = directory.join("image").display().to_string();
+    let backup = daemon.run(&["backup", &image, "--wait"]);
+    let said = String::from_utf8_lossy(&[backup.stdout, backup.stderr].concat()).into_owned();
+    assert!(said.contains("File too large"), "{said}");
+    assert!(daemon.says(&["scrub", "--wait"]).starts_with("scrub 2 of d0 is done\n"));
+    drop(daemon);
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
 /// A snapshot over NBD: the daemon is killed, clients overwrite the disk, and the snapshot stays what it was.
 #[test]
 fn a_snapshot_is_an_export_of_one_instant_through_kill_9() {

@@ -15,7 +15,7 @@ mod traffic;
 
 pub use apps::{DiskHooks, Fence, NoApp, Spare};
 pub use background::{
-    BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, SnapshotRequests,
+    BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, ReadAheadBudget, SnapshotRequests,
 };
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use readings::{Reading, ReadingFailure, ReadingResult, ReadingTimes};

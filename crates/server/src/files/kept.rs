@@ -7,17 +7,21 @@
 
 use super::source::no_room;
 use super::{Files, How, put_aside};
+use crate::manager::budget::{Budget, Reservation};
 use crate::state::{Broken, Damage, Log, LogKind, Scan, end_path};
 use apps::backup::image::Header;
 use scheduler::BlockSet;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use units::Bytes;
 
 /// The kept blocks of a task.
 pub(crate) struct KeptBlocks {
     log: Log,
-    most: u64,
+    /// The room that it shares with the other copies of the disk, and its part.
+    room: Budget,
+    part: Reservation,
     files: Arc<dyn Files>,
     path: PathBuf,
     header: Header,
@@ -96,7 +100,7 @@ impl KeptBlocks {
         shared: &Arc<dyn Files>,
         path: &Path,
         header: Header,
-        most: u64,
+        room: Budget,
         begun: bool,
     ) -> Result<(Self, BlockSet), String> {
         let files = &**shared;
@@ -120,8 +124,8 @@ impl KeptBlocks {
             }
         };
         let log = log.map_err(|error| format!("{}: {error}", path.display()))?;
-        let files = Arc::clone(shared);
-        Ok((Self { log, most, files, path: path.into(), header, places }, present))
+        let (files, part) = (Arc::clone(shared), room.take_again(Bytes::new(log.bytes())));
+        Ok((Self { log, room, part, files, path: path.into(), header, places }, present))
     }
 
     /// Reads a block back.
@@ -145,16 +149,17 @@ impl KeptBlocks {
 
     /// Keeps a block, durably.
     pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<(), String> {
-        let size = self.log.bytes().saturating_add(bytes.len() as u64);
-        if size > self.most {
+        let record = KeptBlock::encode(block, bytes, bad);
+        if !self.room.add_or_release(&mut self.part, Bytes::new(Log::record_bytes(record.len()))) {
             return Err(format!(
-                "more than {} bytes of the disk as it was had to be kept, the bound `keep` of the configuration; \
-                 raise it, or give a copy's target more room, and begin anew",
-                self.most
+                "more than {} bytes of the disk as it was had to be kept for all its copies and snapshots together, the \
+                 bound `keep` of the configuration; raise it, have fewer of them at a time, or give a copy's target more \
+                 room, and begin anew",
+                self.room.most().get()
             ));
         }
         let at = self.log.bytes();
-        let appended = self.log.append(&KeptBlock::encode(block, bytes, bad), &[]);
+        let appended = self.log.append(&record, &[]);
         if appended.is_ok() {
             self.places.entry(block).or_insert(at);
         }

@@ -18,9 +18,10 @@ pub(crate) const SUMS_END: &str = "sums.end";
 /// The number in the end of a store that learns no more of the disk's writes. No store has forgotten sums this often.
 const LEFT: u64 = u64::MAX;
 
-/// Records in the end of the disk's checksum store, if there is one, that the store is given up. That needs no space.
-pub(super) fn leave(files: &dyn Files, state: &Path) -> io::Result<()> {
-    End::last(files, &state.join(SUMS_END), LEFT)
+/// Records in the end of the disk's checksum store that the store is given up, if the end is of the store of this number.
+/// That needs no space.
+pub(super) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<()> {
+    End::last(files, &state.join(SUMS_END), id, LEFT)
 }
 
 /// A file as the store uses it.

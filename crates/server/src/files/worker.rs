@@ -88,9 +88,9 @@ impl FileWorker {
             FileOp::Put { block, bytes, bad } => self.target()?.put(block, &bytes, &bad),
             FileOp::Sync { mark } => self.target()?.sync(mark),
             FileOp::Finish => self.target()?.finish(),
-            FileOp::OpenKept { header, most, begun } => {
+            FileOp::OpenKept { header, room, begun } => {
                 let path = kept_path(&self.state, self.id());
-                Some(match KeptBlocks::open(&self.files, &path, header, most, begun) {
+                Some(match KeptBlocks::open(&self.files, &path, header, room, begun) {
                     Ok((kept, present)) => {
                         self.opened = OpenFiles::Kept(kept);
                         FileResult::Opened(Box::new(present))
@@ -154,8 +154,8 @@ impl FileWorker {
                 }
                 Some(result)
             }
-            FileOp::LeaveSums => {
-                let failed = super::sums::leave(&*self.files, &self.state).err();
+            FileOp::LeaveSums(id) => {
+                let failed = super::sums::leave(&*self.files, &self.state, id).err();
                 Some(FileResult::SumsLeft(failed.map(|error| error.to_string())))
             }
             FileOp::Forget(ranges) => Some(self.sums(|sums| sums.forget(&ranges))),
@@ -197,7 +197,8 @@ impl FileWorker {
                 }))
             }
             FileOp::End => {
-                self.opened = OpenFiles::Nothing;
+                // The blocks that were kept count until they are removed.
+                let _closed_last = std::mem::replace(&mut self.opened, OpenFiles::Nothing);
                 let FileQueue::Kept(id) = self.queue else { return None };
                 let removed = Log::remove(&*self.files, &kept_path(&self.state, id));
                 Some(FileResult::Removed(removed.err().map(|error| error.to_string())))

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -32,16 +32,21 @@ pub struct FileWorkers {
     ended: Vec<(FileQueue, JoinHandle<()>)>,
     /// Whether no write of a client waits any more for a block to be kept.
     ending: Arc<AtomicBool>,
-    /// The time that targets have at the end.
-    target_wait: Duration,
+    /// The time that its threads have at the end.
+    end_wait: Duration,
+    /// The bytes in the stack of each.
+    stack_bytes: usize,
     peers: Peers,
     /// Keeps other processes out of the directory, and says that there is a journal.
     lock: fs::File,
 }
 
-/// The most time at the end of the daemon for the operations on targets: one that hangs must not keep the daemon from
-/// ending, and a task goes on without the blocks that were on their way.
-const TARGET_WAIT: Duration = Duration::from_secs(10);
+/// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
+/// task goes on without the blocks that were on their way. Nothing was acknowledged that is not durable.
+const END_WAIT: Duration = Duration::from_secs(10);
+
+/// The bytes in the stack of a thread, as the standard library's.
+const STACK_BYTES: usize = 2 << 20;
 
 /// The reason why a state directory cannot be used.
 #[derive(Debug, Error)]
@@ -94,7 +99,8 @@ impl FileWorkers {
             queues: BTreeMap::new(),
             ended: Vec::new(),
             ending: Arc::default(),
-            target_wait: TARGET_WAIT,
+            end_wait: END_WAIT,
+            stack_bytes: STACK_BYTES,
             peers: Peers::default(),
             lock,
         };
@@ -119,11 +125,8 @@ impl FileWorkers {
         self.peers = peers;
     }
 
-    /// Passes a request to its queue.
-    ///
-    /// # Errors
-    /// The system gives no thread for it.
-    pub fn submit(&mut self, FileRequest { queue, op }: FileRequest) -> io::Result<()> {
+    /// Passes a request to its queue. If the system gives no thread for the queue, the reply says so.
+    pub fn submit(&mut self, FileRequest { queue, op }: FileRequest) {
         let ends = matches!(op, FileOp::End);
         let (sender, _) = match self.queues.entry(queue) {
             std::collections::btree_map::Entry::Occupied(at) => at.into_mut(),
@@ -134,7 +137,8 @@ impl FileWorkers {
                 let replies = Arc::clone(&self.replies);
                 let ending = Arc::clone(&self.ending);
                 let name = format!("{queue:?}");
-                let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let thread = Builder::new().name(name).stack_size(self.stack_bytes);
+                let thread = thread.spawn(move || {
                     while let Ok(op) = file_requests.recv() {
                         if ending.load(Ordering::Acquire) && matches!(op, FileOp::Keep { .. }) {
                             continue;
@@ -143,8 +147,18 @@ impl FileWorkers {
                             replies(FileReply { queue, result });
                         }
                     }
-                })?;
-                at.insert((sender, thread))
+                });
+                match thread {
+                    Ok(thread) => at.insert((sender, thread)),
+                    Err(error) => {
+                        let why = format!("the system gives no thread for its files: {error}; begin anew");
+                        tracing::error!(state = %self.state.display(), ?queue, why);
+                        if let Some(result) = op.refused(queue, why) {
+                            (self.replies)(FileReply { queue, result });
+                        }
+                        return;
+                    }
+                }
             }
         };
         // A thread that is gone has panicked; its operations stay undone, and unreported.
@@ -153,34 +167,34 @@ impl FileWorkers {
             self.ended.retain(|(_, thread)| !thread.is_finished());
             self.ended.push((queue, thread));
         }
-        Ok(())
     }
 }
 
-/// Waits until all operations on the state directory are executed, and for a bounded time for those on targets and the
-/// checksum store, which users have named. Blocks are not kept any more for writes that will not go.
+/// Waits for a bounded time until all operations are executed. Blocks are not kept any more for writes that will not go.
 impl Drop for FileWorkers {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
         let queues = std::mem::take(&mut self.queues);
         let threads = queues.into_iter().map(|(queue, (_, thread))| (queue, thread));
-        let all = threads.chain(std::mem::take(&mut self.ended));
-        let (targets, others): (Vec<_>, Vec<_>) =
-            all.partition(|(queue, _)| matches!(queue, FileQueue::Target(_) | FileQueue::Sums));
-        for (_, thread) in others {
-            let _ = thread.join();
-        }
-        self.note_journal();
-        let until = Instant::now() + self.target_wait;
-        for (queue, thread) in targets {
+        let until = Instant::now() + self.end_wait;
+        let mut journal_answers = true;
+        for (queue, thread) in threads.chain(std::mem::take(&mut self.ended)) {
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if thread.is_finished() {
                 let _ = thread.join();
             } else {
-                tracing::warn!(state = %self.state.display(), ?queue, "a target does not answer: its file is left as it is");
+                journal_answers &= queue != FileQueue::Journal;
+                tracing::error!(
+                    state = %self.state.display(),
+                    ?queue,
+                    "the files of this queue do not answer: they are left as they are"
+                );
             }
+        }
+        if journal_answers {
+            self.note_journal();
         }
     }
 }
@@ -188,6 +202,7 @@ impl Drop for FileWorkers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manager::budget::Budget;
     use crate::manager::file_request::FileResult;
     use apps::backup::image::{Header, OPEN};
     use apps::snapshot::{Shape, SnapshotId, VolumeId};
@@ -213,26 +228,55 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_hangs_does_not_keep_the_daemon_from_ending() {
-        for hangs in [FileQueue::Target(1), FileQueue::Sums] {
-            let (mut workers, release, told) = hanging("target", hangs);
-            workers.target_wait = Duration::ZERO;
+    fn files_that_hang_do_not_keep_the_daemon_from_ending() {
+        let journal = |seq| FileRequest {
+            queue: FileQueue::Journal,
+            op: FileOp::Journal { seq, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() },
+        };
+        for hangs in [FileQueue::Target(1), FileQueue::Sums, FileQueue::Kept(1), FileQueue::Journal] {
+            let (mut workers, release, told) = hanging("hanging", hangs);
+            workers.end_wait = Duration::ZERO;
             let op = match hangs {
                 FileQueue::Sums => FileOp::Forget(Vec::new()),
+                FileQueue::Kept(_) => FileOp::End,
                 _ => FileOp::Discard { path: workers.state.join("none"), image: 1, replica: false },
             };
-            workers.submit(FileRequest { queue: hangs, op }).unwrap();
-            let op =
-                FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
-            workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
+            match hangs {
+                FileQueue::Journal => workers.submit(journal(6)),
+                _ => workers.submit(FileRequest { queue: hangs, op }),
+            }
+            workers.submit(journal(7));
+            if hangs != FileQueue::Journal {
+                while told.lock().unwrap().is_empty() {
+                    std::thread::yield_now();
+                }
+            }
             let state = workers.state.clone();
             drop(workers);
             let journaled =
                 |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
-            assert!(told.lock().unwrap().iter().all(journaled) && told.lock().unwrap().len() == 1);
-            drop(release);
+            let told = told.lock().unwrap();
+            assert!(told.iter().all(journaled) && told.len() == usize::from(hangs != FileQueue::Journal));
+            // Those that go on afterwards find no directory.
             fs::remove_dir_all(state).unwrap();
+            drop((told, release));
         }
+    }
+
+    #[test]
+    fn an_operation_without_a_thread_is_refused_with_the_reason() {
+        let queue = FileQueue::Target(1);
+        let (mut workers, _release, told) = hanging("no-thread", FileQueue::Sums);
+        workers.stack_bytes = usize::MAX / 2;
+        let op = FileOp::Verify { images: Vec::new(), sector_bytes: 512, capacity: 1 };
+        workers.submit(FileRequest { queue, op });
+        match told.lock().unwrap().as_slice() {
+            [FileReply { queue: FileQueue::Target(1), result: FileResult::Refused(why) }] => {
+                assert!(why.starts_with("the system gives no thread for its files: "), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+        fs::remove_dir_all(workers.state.clone()).unwrap();
     }
 
     #[test]
@@ -246,7 +290,7 @@ mod tests {
             if begun {
                 let op =
                     FileOp::Journal { seq: 7, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
-                workers.submit(FileRequest { queue: FileQueue::Journal, op }).unwrap();
+                workers.submit(FileRequest { queue: FileQueue::Journal, op });
             }
         }
         fs::remove_file(state.join("tasks.journal")).unwrap();
@@ -263,11 +307,11 @@ mod tests {
         let shape = Shape { volume: VolumeId(1), first: Lbn::ZERO, block: Sectors::new(8), blocks: 10 };
         let header =
             Header { image: 1, shape, snapshot: SnapshotId(1), base: None, sector_bytes: 512, chunks: OPEN };
-        let op = FileOp::OpenKept { header, most: 1 << 20, begun: false };
-        workers.submit(FileRequest { queue, op }).unwrap();
+        let op = FileOp::OpenKept { header, room: Budget::default(), begun: false };
+        workers.submit(FileRequest { queue, op });
         for mark in 0..3 {
             let op = FileOp::Keep { mark, block: mark, bytes: vec![0; 4_096], bad: Vec::new() };
-            workers.submit(FileRequest { queue, op }).unwrap();
+            workers.submit(FileRequest { queue, op });
         }
         let (ending, state) = (Arc::clone(&workers.ending), workers.state.clone());
         let end = std::thread::spawn(move || drop(workers));

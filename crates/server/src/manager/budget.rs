@@ -1,10 +1,12 @@
-//! The memory of comparisons, over all disks of a daemon.
+//! Bytes that tasks share: the memory of comparisons, over all disks of a daemon, and the blocks that the copies of a disk
+//! keep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
-/// Bytes that all disks of a daemon share: the memory for sums of all comparisons that are not over.
+/// Bytes that tasks share: the memory for sums of all comparisons of a daemon that are not over, or what all backups,
+/// replicas and snapshots of a disk keep in its state directory.
 ///
 /// ```
 /// use server::manager::budget::Budget;
@@ -52,10 +54,22 @@ impl Budget {
         self.0.take(bytes.get())
     }
 
-    /// Takes these bytes for a comparison that was permitted before a restart, even if they are not left.
+    /// Takes these bytes for a task that had them before a restart, even if they are not left.
     pub(crate) fn take_again(&self, bytes: Bytes) -> Reservation {
         self.0.used.fetch_add(bytes.get(), Ordering::AcqRel);
         self.0.taken(bytes.get())
+    }
+
+    /// Adds these bytes to those that a task has. Returns whether they were left; if not, its bytes are given back in
+    /// the same moment, because it fails: tasks that ask at the same time do not all fail.
+    pub(crate) fn add_or_release(&self, to: &mut Reservation, bytes: Bytes) -> bool {
+        let (most, had) = (self.0.most, to.part);
+        let with_it = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= most);
+        let next = |used: u64| Some(with_it(used).unwrap_or(used.saturating_sub(had)));
+        let before = self.0.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let fits = before.is_ok_and(|used| with_it(used).is_some());
+        to.part = if fits { had.saturating_add(bytes.get()) } else { 0 };
+        fits
     }
 }
 

@@ -5,7 +5,9 @@ use super::owner::Owner;
 use super::spec::{self, SpecError, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
+use crate::files::Places;
 use scheduler::Sessions;
+use tracing::warn;
 
 impl TaskManager {
     /// Starts a task. Returns its number, and the journal entry after which it is durable.
@@ -89,6 +91,16 @@ impl TaskManager {
         }
         self.forget_old();
         Ok((id, seq))
+    }
+
+    /// Logs the tasks that are not over and name a file outside of `places`, which have become narrower: they go on.
+    pub fn warn_of_tasks_outside(&self, places: &Places) {
+        for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
+            if let Err(error) = places.check(&entry.spec) {
+                let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
+                warn!(disk, task = id, %kind, %error, "this task goes on outside of `targets`; cancel it to end it");
+            }
+        }
     }
 
     /// Pauses a task; returns the entry after which that is durable.

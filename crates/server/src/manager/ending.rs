@@ -8,7 +8,7 @@ use super::table::{Event, TaskState};
 use super::{FILE_TIMEOUT, MOST_LIVE, TaskManager, Waiter};
 use scheduler::Sessions;
 use tracing::{error, warn};
-use units::{Duration, Instant, LbnRange};
+use units::{Duration, LbnRange};
 
 /// The time after which the blocks that a task kept are removed, if the journal has not answered: some seconds before
 /// its writes go in any case.
@@ -20,7 +20,8 @@ const _: () = assert!(REMOVE_AFTER.as_nanos() < FILE_TIMEOUT.as_nanos());
 pub(super) struct Ending {
     id: u64,
     seq: u64,
-    since: Instant,
+    /// When it ended, in time that the daemon ran.
+    since: Duration,
     holds: Holds,
     /// File requests to send when it has.
     later: Vec<FileRequest>,
@@ -97,7 +98,7 @@ impl TaskManager {
             if later.iter().any(|file_request| matches!(file_request.op, FileOp::Discard { .. })) {
                 self.discarding.entry(id).or_default();
             }
-            self.ending.push(Ending { id, seq, since: self.now, holds, later });
+            self.ending.push(Ending { id, seq, since: self.ran, holds, later });
             self.let_go();
         }
         seq
@@ -133,10 +134,9 @@ impl TaskManager {
     /// The writes go when it is done. Ranges that a restarted task would overwrite stay blocked: newer bytes would be
     /// lost there.
     pub(super) fn end_without_journal(&mut self, least_age: Duration) {
-        let now = self.now;
-        let is_due = |ending: &&mut Ending| {
-            matches!(ending.holds, Holds::Reads) && now.saturating_since(ending.since) >= least_age
-        };
+        let ran = self.ran;
+        let is_due =
+            |ending: &&mut Ending| matches!(ending.holds, Holds::Reads) && ending.since + least_age <= ran;
         for ending in self.ending.iter_mut().filter(is_due) {
             let (kept, later) = std::mem::take(&mut ending.later)
                 .into_iter()
@@ -167,28 +167,25 @@ impl TaskManager {
     /// Stops waiting for files that do not answer: they must not block a write for ever.
     pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
         self.give_up_sums(sessions);
-        let (now, disk) = (self.now, &self.config.disk.name);
-        let age = |ending: &Ending| now.saturating_since(ending.since);
+        let (ran, disk) = (self.ran, &self.config.disk.name);
+        let is_old = |ending: &Ending, least: Duration| ending.since + least <= ran;
         let held = |ending: &&mut Ending| matches!(ending.holds, Holds::Reads);
-        for ending in self.ending.iter_mut().filter(held).filter(|ending| age(ending) >= FILE_TIMEOUT) {
+        for ending in self.ending.iter_mut().filter(held).filter(|ending| is_old(ending, FILE_TIMEOUT)) {
             ending.holds = Holds::Nothing;
             error!(disk, task = ending.id, "the state directory does not answer: {MAY_GO_ON}");
         }
-        if self.ending.iter().any(|ending| age(ending) >= REMOVE_AFTER) {
+        if self.ending.iter().any(|ending| is_old(ending, REMOVE_AFTER)) {
             self.end_without_journal(REMOVE_AFTER);
         }
     }
 
     /// Orders the removal of files that a daemon killed after the end of a task was recorded may have left.
     pub(super) fn sweep(&mut self) {
-        let over = self.table.iter().filter(|(_, entry)| entry.state.is_over());
-        let mut ended: Vec<(u64, u64)> = over.map(|(id, entry)| (entry.changed, id)).collect();
-        ended.sort_unstable();
-        // At most this number can have been over at a time.
-        let last = ended.into_iter().rev().take(MOST_LIVE);
+        // At most this number can have been ending at a time.
+        let last: Vec<u64> = self.table.over().map(|(id, _)| id).take(MOST_LIVE).collect();
         let live = self.table.iter().filter(|(_, entry)| !entry.state.is_over());
         let targets: Vec<_> = live.filter_map(|(_, entry)| entry.spec.to.clone()).collect();
-        for (_, id) in last {
+        for id in last {
             self.file_requests.push_back(FileRequest { queue: FileQueue::Kept(id), op: FileOp::End });
             let Some(entry) = self.table.get(id).filter(|entry| entry.state == TaskState::Cancelled) else {
                 continue;

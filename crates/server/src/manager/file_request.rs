@@ -3,6 +3,7 @@
 //! A task manager touches no file, because its disk's loop must not wait for one. Each request belongs to a queue: the
 //! operations of one queue are executed one after the other, and queues do not wait for each other.
 
+use crate::manager::budget::Budget;
 use crate::manager::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Prepared;
@@ -74,8 +75,8 @@ pub enum FileOp {
     OpenKept {
         /// The header of the image that they belong to.
         header: Header,
-        /// The most bytes.
-        most: u64,
+        /// The room for them, which the disk's copies share.
+        room: Budget,
         /// Whether they must be there, because the journal knows of them.
         begun: bool,
     },
@@ -147,9 +148,9 @@ pub enum FileOp {
     ForgetMoves,
     /// Open a checksum store: [`FileResult::SumsOpened`] or [`FileResult::SumsRefused`].
     OpenSums(Box<OpenSums>),
-    /// Record in the state directory that the checksum store is given up, durably: [`FileResult::SumsLeft`]. It belongs
+    /// Record in the state directory that the checksum store of this number is given up, durably: [`FileResult::SumsLeft`]. It belongs
     /// to the queue [`FileQueue::Journal`], because the store may not answer.
-    LeaveSums,
+    LeaveSums(u64),
     /// Forget the sums of blocks, from one up to another, durably: [`FileResult::Forgotten`] or
     /// [`FileResult::Trouble`].
     Forget(Vec<(u64, u64)>),
@@ -178,6 +179,22 @@ pub enum FileOp {
     /// The task is over: close its files, remove the blocks that it kept: [`FileResult::Removed`], of the queue
     /// [`FileQueue::Kept`].
     End,
+}
+
+impl FileOp {
+    /// Returns the reply if the operation cannot be executed at all: its task fails.
+    pub(crate) fn refused(self, queue: FileQueue, why: String) -> Option<FileResult> {
+        Some(match self {
+            Self::Journal { seq, .. } => FileResult::Journal { seq, failed: Some(why) },
+            Self::LeaveSums(_) => FileResult::SumsLeft(Some(why)),
+            Self::OpenSums(asked) => FileResult::SumsRefused { task: asked.task, why },
+            Self::Forget(_) | Self::Compare(_) | Self::Record(_) => FileResult::Trouble(why),
+            Self::Discard { .. } => FileResult::Discarded(Some(why)),
+            Self::End if matches!(queue, FileQueue::Kept(_)) => FileResult::Removed(Some(why)),
+            Self::End => return None,
+            _ => FileResult::Refused(why),
+        })
+    }
 }
 
 /// An image or a replica.

@@ -129,8 +129,8 @@ impl TaskManager {
             image: entry.image,
             figures: &entry.figures,
             saved: &entry.saved,
-            keep_bytes_max: self.config.keep_bytes_max,
-            background: self.config.background,
+            room: &self.kept,
+            background: &self.config.background,
         };
         let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
         let mut calls = self.owners.calls_of(Owner::Task(id), sessions);
@@ -143,6 +143,7 @@ impl TaskManager {
             sums: &mut self.sums,
             priority,
             now: self.now,
+            ran: self.ran,
             unix_ms: self.unix_ms,
         };
         let mut job = begin(&mut cx, &asked);
@@ -200,6 +201,7 @@ impl TaskManager {
             sums: &mut self.sums,
             priority: priority.unwrap_or_default(),
             now: self.now,
+            ran: self.ran,
             unix_ms: self.unix_ms,
         };
         let result = call(live, &mut cx);

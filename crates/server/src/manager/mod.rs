@@ -44,7 +44,7 @@ use sums::DiskSums;
 use table::{Closed, DiskShape, Figures, Table, TaskState};
 use thiserror::Error;
 use tracing::error;
-use units::{Duration, Instant, LbnRange};
+use units::{Bytes, Duration, Instant, LbnRange};
 
 /// The most tasks of a disk that are not over.
 pub const MOST_LIVE: usize = 64;
@@ -56,6 +56,9 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// The time after which a file that delays foreground writes is given up, together with its task or store: no write
 /// waits for ever.
 pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most time that counts between two ticks, which are half a second apart: a longer pause means that the daemon was
+/// stopped.
+const TICK_MAX: Duration = Duration::from_secs(2);
 /// A journal shorter than this is not compacted.
 const LEAST_COMPACTION: u64 = 64 << 10;
 
@@ -67,7 +70,7 @@ pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
 pub struct ManagerConfig {
     /// The disk.
     pub disk: DiskFacts,
-    /// The most bytes that a backup keeps in the state directory while its target takes nothing.
+    /// The most bytes that backups, replicas and snapshots keep in the state directory, together.
     pub keep_bytes_max: u64,
     /// The terms of the reads of snapshots.
     pub background: BackgroundTerms,
@@ -140,6 +143,9 @@ pub struct TaskManager {
     writers: usize,
     sums: DiskSums,
     now: Instant,
+    /// The last tick, and the time that the daemon ran until then.
+    ticked: Instant,
+    ran: Duration,
     unix_ms: u64,
     harm: Harm,
     /// Writes of sessions that wait until a backup has kept the block.
@@ -161,6 +167,8 @@ pub struct TaskManager {
     hushing: Vec<u64>,
     /// Whether clients' writes are in flight.
     changing: bool,
+    /// The room for the blocks that backups, replicas and snapshots keep.
+    kept: Budget,
     /// Answers to requests to snapshots.
     answers: VecDeque<Answer>,
 }
@@ -212,6 +220,7 @@ impl TaskManager {
         let noted = table.apply(journal::first(volume, device, shape));
         debug_assert!(noted, "a disk is noted anew each time");
         let outcomes = Outcome::of_each(&table);
+        let kept = Budget::of(Bytes::new(config.keep_bytes_max));
         let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();
         let mut manager = Self {
             dice: config.seed as u64 ^ (config.seed >> 64) as u64,
@@ -237,6 +246,8 @@ impl TaskManager {
             writers: 0,
             sums: DiskSums::default(),
             now: Instant::ZERO,
+            ticked: Instant::ZERO,
+            ran: Duration::ZERO,
             unix_ms: 0,
             harm: Harm::default(),
             ending: Vec::new(),
@@ -249,6 +260,7 @@ impl TaskManager {
             memory: BTreeMap::new(),
             hushing: Vec::new(),
             changing: false,
+            kept,
             answers: VecDeque::new(),
         };
         // A damaged journal is not written to.
@@ -261,7 +273,7 @@ impl TaskManager {
     /// Continues all tasks that are not over. Call it once, before any client can write to the disk: a block that a
     /// backup has still to read must not be overwritten unseen.
     pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
-        (self.now, self.unix_ms) = (now, unix_ms);
+        (self.now, self.ticked, self.unix_ms) = (now, now, unix_ms);
         if let Some(damage) = &self.damage {
             let (disk, why) = (&self.config.disk.name, &damage.why);
             error!(disk, why, "the tasks of this disk are stopped; `freeblock repair` shows what is known");
@@ -401,6 +413,8 @@ impl TaskManager {
     /// Does the work that is due; to be called about once a second. `harm` is the core's estimate.
     pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+        self.ran += now.saturating_since(self.ticked).min(TICK_MAX);
+        self.ticked = now;
         if self.trouble.is_some() {
             self.compact();
         }

@@ -14,7 +14,7 @@ use scheduler::{BlockSet, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use tracing::{error, info};
-use units::{Instant, LbnRange, Sectors};
+use units::{Duration, LbnRange, Sectors};
 
 /// Blocks of the store: the first, the one after the last.
 type StoreSpan = (u64, u64);
@@ -26,14 +26,15 @@ const MOST_FORGOTTEN: u64 = 1 << 20;
 /// A store that learns of the disk's writes.
 #[derive(Debug)]
 struct WatchedStore {
+    id: u64,
     block: Sectors,
     /// The blocks whose sums it may hold.
     maybe: BlockSet,
     /// The blocks that it is being requested to forget, and those of the next request.
     forgetting: Vec<StoreSpan>,
     next: Vec<StoreSpan>,
-    /// When that request was made.
-    since: Instant,
+    /// When that request was made, in time that the daemon ran.
+    since: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +43,8 @@ enum StoreState {
     None,
     Kept(WatchedStore),
     /// The store is dropped: writes wait until the journal says so, with that entry and the time since when, or the
-    /// store's end.
-    Leaving(u64, Instant),
+    /// store's end. The time is one that the daemon ran.
+    Leaving(u64, Duration),
 }
 
 /// The state of writes that a scrub with checksums needs.
@@ -148,7 +149,7 @@ impl DiskSums {
         }
     }
 
-    fn hold(&mut self, range: LbnRange, file_requests: &mut VecDeque<FileRequest>, now: Instant) -> bool {
+    fn hold(&mut self, range: LbnRange, file_requests: &mut VecDeque<FileRequest>, ran: Duration) -> bool {
         let kept = match &mut self.state {
             StoreState::None => return false,
             StoreState::Leaving(..) => return true,
@@ -165,16 +166,16 @@ impl DiskSums {
             at = rest;
         }
         kept.next.push((at, end));
-        kept.forget(file_requests, now);
+        kept.forget(file_requests, ran);
         true
     }
 }
 
 impl WatchedStore {
     /// Orders the store to forget the next blocks, many at a time: one sync serves many writes.
-    fn forget(&mut self, file_requests: &mut VecDeque<FileRequest>, now: Instant) {
+    fn forget(&mut self, file_requests: &mut VecDeque<FileRequest>, ran: Duration) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
-            (self.forgetting, self.since) = (Vec::new(), now);
+            (self.forgetting, self.since) = (Vec::new(), ran);
             let mut room = MOST_FORGOTTEN;
             while let Some((first, end)) = self.next.first_mut()
                 && room > 0
@@ -217,11 +218,12 @@ impl TaskManager {
         let block = Sectors::new(store.block.max(1));
         let blocks = self.config.disk.capacity.get().div_ceil(block.get());
         let kept = WatchedStore {
+            id: store.id,
             block,
             maybe: maybe(blocks),
             forgetting: Vec::new(),
             next: Vec::new(),
-            since: self.now,
+            since: self.ran,
         };
         self.sums.state = StoreState::Kept(kept);
     }
@@ -238,7 +240,7 @@ impl TaskManager {
 
     /// Returns whether a write has to wait for the store.
     pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
-        let held = self.sums.hold(range, &mut self.file_requests, self.now);
+        let held = self.sums.hold(range, &mut self.file_requests, self.ran);
         self.send_file_requests();
         held
     }
@@ -291,7 +293,7 @@ impl TaskManager {
                     for (first, end) in std::mem::take(&mut kept.forgetting) {
                         kept.maybe.remove_range(first, end);
                     }
-                    kept.forget(&mut self.file_requests, self.now);
+                    kept.forget(&mut self.file_requests, self.ran);
                 }
                 self.send_file_requests();
             }
@@ -346,7 +348,7 @@ impl TaskManager {
 
     /// Drops the store. Writes wait until the journal says so.
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
-        if matches!(self.sums.state, StoreState::Kept(_)) {
+        if let StoreState::Kept(WatchedStore { id, .. }) = self.sums.state {
             error!(disk = self.config.disk.name, why, "no checksums");
             // The entry may have been removed just now, for another store to begin.
             let seq = match self.table.sums() {
@@ -354,8 +356,9 @@ impl TaskManager {
                 None => self.seq,
             };
             self.sums.state =
-                if seq <= self.durable { StoreState::None } else { StoreState::Leaving(seq, self.now) };
-            self.file_requests.push_back(FileRequest { queue: FileQueue::Journal, op: FileOp::LeaveSums });
+                if seq <= self.durable { StoreState::None } else { StoreState::Leaving(seq, self.ran) };
+            self.file_requests
+                .push_back(FileRequest { queue: FileQueue::Journal, op: FileOp::LeaveSums(id) });
             self.send_file_requests();
         }
         if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
@@ -378,7 +381,7 @@ impl TaskManager {
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
             StoreState::Kept(kept)
-                if !kept.forgetting.is_empty() && kept.since + FILE_TIMEOUT <= self.now =>
+                if !kept.forgetting.is_empty() && kept.since + FILE_TIMEOUT <= self.ran =>
             {
                 let (place, s) =
                     (self.table.sums().map(|s| s.path.display().to_string()), FILE_TIMEOUT.as_secs_f64());
@@ -389,7 +392,7 @@ impl TaskManager {
                 );
                 self.leave_sums(sessions, &why);
             }
-            StoreState::Leaving(_, since) if *since + FILE_TIMEOUT <= self.now => {
+            StoreState::Leaving(_, since) if *since + FILE_TIMEOUT <= self.ran => {
                 error!(
                     disk = self.config.disk.name,
                     "the state directory does not answer: after a restart the \

@@ -186,6 +186,8 @@ pub enum Closed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     entries: BTreeMap<u64, TaskEntry>,
+    /// Those that are over, in the order of their ends: the clock may have been set meanwhile.
+    over: Vec<u64>,
     /// The highest number used.
     used: u64,
     sums: Option<SumStore>,
@@ -239,6 +241,11 @@ impl Table {
         self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 
+    /// Returns the tasks that are over, the last one that ended first.
+    pub fn over(&self) -> impl Iterator<Item = (u64, &TaskEntry)> {
+        self.over.iter().rev().filter_map(|id| Some((*id, self.entries.get(id)?)))
+    }
+
     /// Returns a number that no task has had.
     pub fn next_id(&self) -> u64 {
         self.used.saturating_add(1)
@@ -272,6 +279,7 @@ impl Table {
                 (entry.state, entry.reason, entry.changed) = (state, reason, at);
                 if state.is_over() {
                     entry.saved = Vec::new();
+                    self.over.push(id);
                 }
             }
             Event::Priority { id, priority } => match self.entries.get_mut(&id) {
@@ -293,6 +301,7 @@ impl Table {
                     return false;
                 }
                 self.entries.remove(&id);
+                self.over.retain(|other| *other != id);
             }
             Event::Sums { store } => self.sums = store,
             Event::Used { id } => self.has_used(id),
@@ -321,7 +330,13 @@ impl Table {
             if figures != Figures::default() || !saved.is_empty() {
                 events.push(Event::Progress { id, figures, saved });
             }
-            events.push(Event::State { id, state, reason, at: changed });
+            if !state.is_over() {
+                events.push(Event::State { id, state, reason, at: changed });
+            }
+        }
+        for (&id, entry) in self.over.iter().filter_map(|id| Some((id, self.entries.get(id)?))) {
+            let (state, reason, at) = (entry.state, entry.reason.clone(), entry.changed);
+            events.push(Event::State { id, state, reason, at });
         }
         if self.sums.is_some() {
             events.push(Event::Sums { store: self.sums.clone() });

@@ -142,11 +142,19 @@ impl End {
         Ok((end, mark.sequence))
     }
 
-    /// Puts a number into both slots of a file's end, durably, so that no other writer replaces both. An end that is
-    /// gone or damaged stays so.
-    pub fn last(files: &dyn Files, path: &Path, sequence: u64) -> io::Result<()> {
+    /// Puts a number into both slots of the end of the file of that `number`, durably, so that no other writer replaces
+    /// both. An end that is gone, damaged or of another file stays so.
+    pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<()> {
+        // It is opened before it is read: an end that takes its name meanwhile is not written to.
+        let file = match files.open(path, How::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
         let Ok(Some((mark, slot))) = read(files, path) else { return Ok(()) };
-        let mut end = Self::open(files, path, &mark, slot)?;
+        if mark.number != number {
+            return Ok(());
+        }
+        let mut end = Self { file, kind: mark.kind, number, slot: 1 - slot.min(1) };
         (0..2).try_for_each(|_| end.commit(sequence, 0, &[]))
     }
 

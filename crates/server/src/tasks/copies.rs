@@ -8,16 +8,13 @@
 use super::job::{Context, blocks_of};
 use super::priority_reader::{Copying, PriorityReader, ReadBlock};
 use crate::manager::FILE_TIMEOUT;
+use crate::manager::budget::Budget;
 use crate::manager::file_request::FileOp;
 use crate::manager::table::MOST_BAD;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
-use units::{Duration, Instant, Lbn, LbnRange, Sectors};
-
-/// The most time between two checks of the state directory's answers: the loop of a disk ticks once a second, and a
-/// longer pause means that the daemon was stopped.
-const CHECK_MAX: Duration = Duration::from_secs(2);
+use units::{Duration, Lbn, LbnRange, Sectors};
 
 /// The most blocks that are read for one held write at a time, and as many may be on their way to the kept file.
 const MOST_AHEAD: usize = 64;
@@ -85,17 +82,15 @@ pub(crate) struct Copies {
     safe: BlockSet,
     /// Blocks requested to be kept: background reads of them are too new.
     kept: BlockSet,
-    /// For each request to keep a block that is not durable yet, the time since, as far as the daemon ran.
+    /// For each request to keep a block that is not durable yet, when it was made, in time that the daemon ran.
     keeping: VecDeque<Duration>,
-    /// The time of the last check.
-    checked: Instant,
     pub bad: Bad,
 }
 
 impl Copies {
     /// Begins at the instant of the call, or continues if `begun`. The report is [`opened`](Self::opened).
-    pub fn begin(cx: &mut Context<'_>, header: Header, most: u64, begun: bool, bad: Bad) -> Self {
-        cx.kept(FileOp::OpenKept { header, most, begun });
+    pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, bad: Bad) -> Self {
+        cx.kept(FileOp::OpenKept { header, room, begun });
         let blocks = header.shape.blocks;
         Self {
             header,
@@ -104,7 +99,6 @@ impl Copies {
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
             keeping: VecDeque::new(),
-            checked: cx.now,
             bad,
         }
     }
@@ -212,20 +206,16 @@ impl Copies {
         bytes.resize(self.header.block_bytes(), 0);
         self.bad.note(self.header.shape.home(block), &bad);
         self.kept.insert(block);
-        self.keeping.push_back(Duration::ZERO);
+        self.keeping.push_back(cx.ran);
         cx.kept(FileOp::Keep { mark: block, block, bytes, bad });
         Ok(Some(block))
     }
 
     /// # Errors
     /// The state directory has not answered in time: writes must not wait longer.
-    pub fn check_time(&mut self, now: Instant) -> Result<(), String> {
-        // While the daemon is stopped, no answer is taken.
-        let ran = now.saturating_since(self.checked).min(CHECK_MAX);
-        self.checked = now;
-        self.keeping.iter_mut().for_each(|since| *since += ran);
+    pub fn check_time(&self, ran: Duration) -> Result<(), String> {
         match self.keeping.front() {
-            Some(since) if *since >= FILE_TIMEOUT => Err(format!(
+            Some(since) if *since + FILE_TIMEOUT <= ran => Err(format!(
                 "what clients overwrite could not be kept: the state directory has not answered for {:.0} s; put it on \
                  another device, never on this disk itself, and begin anew",
                 FILE_TIMEOUT.as_secs_f64()

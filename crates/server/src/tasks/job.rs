@@ -21,6 +21,8 @@ pub(crate) struct Context<'a> {
     pub sums: &'a mut DiskSums,
     pub priority: Priority,
     pub now: Instant,
+    /// The time that the daemon ran: while it is stopped, no answer of a file is taken.
+    pub ran: Duration,
     /// The time of day, in milliseconds since 1970.
     pub unix_ms: u64,
 }

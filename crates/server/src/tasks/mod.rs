@@ -20,6 +20,7 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
 }
 
 use crate::disk::{Background, BackgroundTerms};
+use crate::manager::budget::Budget;
 use crate::manager::file_request::ImageTarget;
 use crate::manager::spec::{TaskKind, What};
 use crate::manager::table::Figures;
@@ -35,8 +36,9 @@ pub(crate) struct Begin<'a> {
     pub image: u64,
     pub figures: &'a Figures,
     pub saved: &'a [u8],
-    pub keep_bytes_max: u64,
-    pub background: BackgroundTerms,
+    /// The room for blocks that copies keep.
+    pub room: &'a Budget,
+    pub background: &'a BackgroundTerms,
 }
 
 /// Begins or continues a task.
@@ -54,9 +56,9 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         }
         What::Snapshot { name, block, expires_unix_s } => {
             let (name, expires_unix_s) = (name.clone(), *expires_unix_s);
-            let terms = view::SnapshotTerms { name, expires_unix_s, keep_bytes_max: asked.keep_bytes_max };
+            let terms = view::SnapshotTerms { name, expires_unix_s, room: asked.room.clone() };
             let (sector, capacity) = (cx.disk.sector_bytes, cx.disk.capacity);
-            let reads = Background::new(asked.background, cx.priority, sector, capacity);
+            let reads = Background::new(asked.background.clone(), cx.priority, sector, capacity);
             Box::new(view::View::begin(cx, header(cx, asked, *block), terms, reads, asked.figures))
         }
         What::Reorganize { plan, block } => {
@@ -135,5 +137,5 @@ fn snapshot(
         capacity: cx.disk.capacity.get(),
         own: cx.disk.own.clone(),
     };
-    snapshot::Snapshot::begin(cx, target, asked.keep_bytes_max, asked.figures)
+    snapshot::Snapshot::begin(cx, target, asked.room.clone(), asked.figures)
 }

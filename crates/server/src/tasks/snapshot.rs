@@ -8,6 +8,7 @@ use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Job, Stage};
 use super::priority_reader::Copying;
+use crate::manager::budget::Budget;
 use crate::manager::file_request::{FileOp, FileResult, ImageTarget};
 use crate::manager::table::Figures;
 use apps::backup::image::Header;
@@ -58,10 +59,10 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Begins at the instant of the call, or continues after a restart.
-    pub fn begin(cx: &mut Context<'_>, target: ImageTarget, keep_most: u64, before: &Figures) -> Self {
+    pub fn begin(cx: &mut Context<'_>, target: ImageTarget, room: Budget, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
-        let copies = Copies::begin(cx, target.header, keep_most, claimed, bad);
+        let copies = Copies::begin(cx, target.header, room, claimed, bad);
         cx.target(FileOp::Open(Box::new(target.clone())));
         Self {
             saved: target.saved.clone(),
@@ -357,7 +358,7 @@ impl Job for Snapshot {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        if let Err(why) = self.copies.check_time(cx.now) {
+        if let Err(why) = self.copies.check_time(cx.ran) {
             return self.fail(why);
         }
         if self.trouble.is_none() {

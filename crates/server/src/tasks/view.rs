@@ -10,6 +10,7 @@ use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Job, Stage};
 use super::priority_reader::Copying;
 use crate::disk::{Asked, Background, BackgroundStatus};
+use crate::manager::budget::Budget;
 use crate::manager::file_request::{FileOp, FileResult};
 use crate::manager::table::Figures;
 use apps::backup::image::Header;
@@ -31,7 +32,7 @@ pub(crate) struct SnapshotTerms {
     pub name: String,
     /// When it ends, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
-    pub keep_bytes_max: u64,
+    pub room: Budget,
 }
 
 /// The most kept blocks that are read at a time.
@@ -56,6 +57,8 @@ pub(crate) struct View {
     /// The kept blocks that are being read for late reads, and those that are to be: the marks and the blocks.
     reading_kept: usize,
     to_read: VecDeque<(u64, u64)>,
+    /// When it ends. After the daemon's start the time of day does not matter: an operator may set the clock.
+    ends_at: Option<Instant>,
     ended: bool,
     failed: Option<String>,
     /// Whether figures have changed since they were saved.
@@ -73,10 +76,9 @@ impl View {
     ) -> Self {
         let claimed = before.blocks > 0;
         let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
-        let copies = Copies::begin(cx, header, terms.keep_bytes_max, claimed, bad);
+        let copies = Copies::begin(cx, header, terms.room.clone(), claimed, bad);
         Self {
             header,
-            terms,
             copies,
             reads,
             waiting: BTreeMap::new(),
@@ -89,6 +91,11 @@ impl View {
             flush: InstantFlush::default(),
             reading_kept: 0,
             to_read: VecDeque::new(),
+            ends_at: terms.expires_unix_s.map(|at| {
+                let left_ms = at.saturating_mul(1_000).saturating_sub(cx.unix_ms);
+                Instant::from_nanos(cx.now.as_nanos().saturating_add(left_ms.saturating_mul(1_000_000)))
+            }),
+            terms,
             ended: false,
             failed: None,
             unsaved: true,
@@ -258,10 +265,10 @@ impl Job for View {
     fn retry(&mut self, _: &mut Context<'_>) {}
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        if let Err(why) = self.copies.check_time(cx.now) {
+        if let Err(why) = self.copies.check_time(cx.ran) {
             return self.fail(why);
         }
-        self.ended |= self.terms.expires_unix_s.is_some_and(|at| cx.unix_ms / 1_000 >= at);
+        self.ended |= self.ends_at.is_some_and(|at| at <= cx.now);
         self.go_on(cx);
     }
 

@@ -84,7 +84,7 @@ impl Background {
     /// Returns when the floor next makes a request foreground work, or blocks of declarations are made.
     pub fn due(&self) -> Option<Instant> {
         if self.suspended {
-            return None;
+            return self.memory.trim_due();
         }
         let reads = self.reads.values().filter_map(|read| read.promote_at);
         let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
@@ -94,6 +94,10 @@ impl Background {
     /// Does the work that is due. Returns whether held requests are to be tried again.
     pub fn do_due(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         if self.due().is_none_or(|at| at > now) {
+            return false;
+        }
+        if self.suspended {
+            self.memory.trim(sessions, now);
             return false;
         }
         self.memory.step(sessions, now);

@@ -7,6 +7,8 @@ use super::MemoryStatus;
 use super::streams::Streams;
 use scheduler::{Parameter, Priority, Sessions};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The most blocks that a step makes or renews: about a tenth of a millisecond's work between two requests of the
@@ -18,6 +20,39 @@ const STEP_EVERY: Duration = Duration::from_millis(1);
 
 /// The most declarations that wait for their blocks to be made; then the oldest is dropped.
 const DECLARATIONS_MAX: usize = 1_024;
+
+/// The memory for blocks that are read ahead, which the background export of a disk and its snapshots share. Each of
+/// them that reads ahead may hold an equal share, and one that holds more when another begins drops the rest step by
+/// step.
+#[derive(Clone, Debug)]
+pub struct ReadAheadBudget {
+    most: Bytes,
+    held: Arc<AtomicU64>,
+    readers: Arc<AtomicU64>,
+}
+
+impl ReadAheadBudget {
+    /// Returns a budget of this size.
+    pub fn of(most: Bytes) -> Self {
+        Self { most, held: Arc::default(), readers: Arc::default() }
+    }
+
+    /// Returns its size.
+    pub fn most(&self) -> Bytes {
+        self.most
+    }
+
+    /// Returns the share of each that reads ahead.
+    fn share(&self) -> u64 {
+        self.most.get() / self.readers.load(Ordering::Acquire).max(1)
+    }
+
+    /// Returns the bytes that one that holds `mine` lacks to hold `wanted` more.
+    fn lacks(&self, mine: Bytes, wanted: u64) -> u64 {
+        let over = |held: u64, most: u64| held.saturating_add(wanted).saturating_sub(most);
+        over(mine.get(), self.share()).max(over(self.held.load(Ordering::Acquire), self.most.get()))
+    }
+}
 
 /// A declared range, or the rest of one, of which no block is made.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +83,9 @@ pub(super) struct ReadAheadMemory {
     sector: Bytes,
     block: Sectors,
     capacity: Sectors,
-    most: Bytes,
+    budget: ReadAheadBudget,
+    /// Whether it counts for the shares of the budget: from its first block until it has none.
+    counts: bool,
     priority: Priority,
     session: Option<SessionId>,
     /// Blocks by their first sector. No two overlap.
@@ -91,12 +128,20 @@ pub(super) fn cut(ranges: &mut Vec<LbnRange>, gone: LbnRange) {
 }
 
 impl ReadAheadMemory {
-    pub fn new(sector: Bytes, block: Sectors, capacity: Sectors, most: Bytes, priority: Priority) -> Self {
+    pub fn new(
+        sector: Bytes,
+        block: Sectors,
+        capacity: Sectors,
+        budget: ReadAheadBudget,
+        priority: Priority,
+    ) -> Self {
         Self {
             sector,
             block,
             capacity,
-            most,
+            streams: Streams::new(sector, Bytes::new(budget.most.get() / 2)),
+            budget,
+            counts: false,
             priority,
             session: None,
             blocks: BTreeMap::new(),
@@ -105,7 +150,6 @@ impl ReadAheadMemory {
             declared: VecDeque::new(),
             step_at: Instant::ZERO,
             held: Bytes::ZERO,
-            streams: Streams::new(sector, Bytes::new(most.get() / 2)),
             given: Bytes::ZERO,
             unread: Bytes::ZERO,
             #[cfg(test)]
@@ -124,7 +168,7 @@ impl ReadAheadMemory {
     pub fn status(&self) -> MemoryStatus {
         MemoryStatus {
             held_bytes: self.held.get(),
-            most_bytes: self.most.get(),
+            most_bytes: self.budget.share(),
             given_bytes: self.given.get(),
             unread_bytes: self.unread.get(),
         }
@@ -150,7 +194,8 @@ impl ReadAheadMemory {
     /// Takes a declaration; its blocks are made in [steps](Self::step). A range that is larger than the memory is cut,
     /// and a declaration whose blocks later ones would drop is forgotten.
     pub fn declare(&mut self, client: u64, range: LbnRange) {
-        let most = self.most.get() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
+        let most =
+            self.budget.share() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
         let end = range.start().get().saturating_add(range.len().get().min(most)).min(self.capacity.get());
         if end <= range.start().get() {
             return;
@@ -166,7 +211,20 @@ impl ReadAheadMemory {
 
     /// Returns when the next step is due.
     pub fn due(&self) -> Option<Instant> {
-        (!self.declared.is_empty()).then_some(self.step_at)
+        (!self.declared.is_empty()).then_some(self.step_at).or(self.trim_due())
+    }
+
+    /// Returns when blocks beyond its share are due to be dropped, if there are such.
+    pub fn trim_due(&self) -> Option<Instant> {
+        (self.held.get() > self.budget.share()).then_some(self.step_at)
+    }
+
+    /// Drops blocks beyond its share, if that is due.
+    pub fn trim(&mut self, sessions: &mut dyn Sessions, now: Instant) {
+        if self.trim_due().is_some_and(|at| at <= now) {
+            self.step_at = now + STEP_EVERY;
+            self.make_room(sessions, 0, LbnRange::new(Lbn::ZERO, Sectors::ZERO));
+        }
     }
 
     /// Makes blocks of what was declared, at most [`STEP_BLOCKS_MAX`], if a step is due.
@@ -174,6 +232,7 @@ impl ReadAheadMemory {
         if self.due().is_none_or(|at| at > now) {
             return;
         }
+        self.trim(sessions, now);
         self.step_at = now + STEP_EVERY;
         let mut left = STEP_BLOCKS_MAX;
         while left > 0
@@ -206,6 +265,7 @@ impl ReadAheadMemory {
     /// Registers the parts of a range that are not here, and drops the least recently declared blocks to make room for
     /// them.
     fn make(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
+        self.set_counts(true);
         self.renew(range);
         let parts = self.uncovered(range);
         let wanted: u64 = parts.iter().map(|part| part.len().bytes(self.sector).get()).sum();
@@ -229,8 +289,8 @@ impl ReadAheadMemory {
 
     /// Cuts a range down to the room that there is.
     fn fitting(&self, part: LbnRange) -> Option<LbnRange> {
-        let room = self.most.get().saturating_sub(self.held.get()) / self.sector.get().max(1);
-        let len = part.len().get().min(room);
+        let lacking = self.budget.lacks(self.held, part.len().bytes(self.sector).get());
+        let len = part.len().get().saturating_sub(lacking.div_ceil(self.sector.get().max(1)));
         (len > 0).then(|| LbnRange::new(part.start(), Sectors::new(len)))
     }
 
@@ -245,7 +305,9 @@ impl ReadAheadMemory {
             let (left, readers) = (vec![range], Vec::new());
             self.blocks.insert(start, Block { range, client, seq, bytes: None, left, readers });
             self.order.insert(seq, start);
-            self.held = Bytes::new(self.held.get() + range.len().bytes(self.sector).get());
+            let bytes = range.len().bytes(self.sector).get();
+            self.held = Bytes::new(self.held.get() + bytes);
+            self.budget.held.fetch_add(bytes, Ordering::AcqRel);
             start = range.end();
         }
     }
@@ -268,7 +330,8 @@ impl ReadAheadMemory {
     /// Drops the least recently declared blocks until there is room, except those of `but`, which are the most recent
     /// ones. Those that reads wait for become the most recent ones instead, a bounded number of them.
     fn make_room(&mut self, sessions: &mut dyn Sessions, wanted: u64, but: LbnRange) {
-        let mut over = self.held.get().saturating_add(wanted).saturating_sub(self.most.get());
+        let step = STEP_BLOCKS_MAX * self.block.bytes(self.sector).get();
+        let mut over = self.budget.lacks(self.held, wanted).min(step);
         let mut passed = 0;
         while over > 0 && passed <= STEP_BLOCKS_MAX {
             let Some((_, &start)) = self.order.first_key_value() else { return };
@@ -301,8 +364,19 @@ impl ReadAheadMemory {
     fn remove(&mut self, start: Lbn) -> Option<Block> {
         let block = self.blocks.remove(&start)?;
         self.order.remove(&block.seq);
-        self.held = Bytes::new(self.held.get().saturating_sub(block.range.len().bytes(self.sector).get()));
+        let bytes = block.range.len().bytes(self.sector).get();
+        self.held = Bytes::new(self.held.get().saturating_sub(bytes));
+        self.budget.held.fetch_sub(bytes, Ordering::AcqRel);
+        self.set_counts(!self.blocks.is_empty() || !self.declared.is_empty());
         Some(block)
+    }
+
+    fn set_counts(&mut self, counts: bool) {
+        match (std::mem::replace(&mut self.counts, counts), counts) {
+            (false, true) => _ = self.budget.readers.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.budget.readers.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
     }
 
     /// Gives out the parts of a read that are here, and has the read wait for blocks that are registered. Returns the
@@ -391,12 +465,20 @@ impl ReadAheadMemory {
             |block: &&Block| block.client == client && block.bytes.is_none() && block.readers.is_empty();
         let starts: Vec<Lbn> = self.blocks.values().filter(gone).map(|block| block.range.start()).collect();
         starts.into_iter().for_each(|start| self.forget(sessions, start));
+        self.set_counts(!self.blocks.is_empty() || !self.declared.is_empty());
     }
 
     /// Returns the parts of a range that are in memory, in order.
     pub fn parts(&self, range: LbnRange) -> Vec<LbnRange> {
         let here = self.over(range).filter(|block| block.bytes.is_some());
         here.flat_map(|block| &block.left).filter_map(|part| part.intersection(range)).collect()
+    }
+}
+
+impl Drop for ReadAheadMemory {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.held.get(), Ordering::AcqRel);
+        self.set_counts(false);
     }
 }
 
@@ -430,9 +512,12 @@ mod tests {
 
     /// Returns a memory of 256 MiB on a large disk.
     fn memory() -> ReadAheadMemory {
+        sharing(&ReadAheadBudget::of(Bytes::new(256 << 20)))
+    }
+
+    fn sharing(budget: &ReadAheadBudget) -> ReadAheadMemory {
         let (sector, block) = (Bytes::new(512), Sectors::new(BLOCK));
-        let (capacity, most) = (Sectors::new(1 << 33), Bytes::new(256 << 20));
-        ReadAheadMemory::new(sector, block, capacity, most, Priority::default())
+        ReadAheadMemory::new(sector, block, Sectors::new(1 << 33), budget.clone(), Priority::default())
     }
 
     fn at(ms: u64) -> Instant {
@@ -467,7 +552,7 @@ mod tests {
             bound(&memory, &sessions, steps);
         }
         assert!(steps <= 2 + blocks / STEP_BLOCKS_MAX, "{steps} steps");
-        assert_eq!(memory.held, memory.most);
+        assert_eq!(memory.held, memory.budget.most);
         // Now all blocks are there: the same declaration again, and another one.
         for start in [1 << 24, 0] {
             (memory.touched, sessions.calls) = (0, 0);
@@ -500,9 +585,42 @@ mod tests {
         assert_eq!(memory.take(7, read, |_, _| {}), []);
         memory.declare(1, LbnRange::new(Lbn::new(1 << 24), Sectors::new(5 * BLOCK)));
         memory.step(&mut sessions, memory.step_at);
-        assert_eq!(memory.held, memory.most);
+        assert_eq!(memory.held, memory.budget.most);
         let there = |start: u64| memory.blocks.contains_key(&Lbn::new(start));
         assert!(there(0) && there(2 * BLOCK) && there(1 << 24));
         assert!(!there(3 * BLOCK) && !there(7 * BLOCK) && there(8 * BLOCK));
+    }
+
+    #[test]
+    fn those_that_share_a_budget_never_hold_more_together_and_come_to_equal_shares() {
+        let budget = ReadAheadBudget::of(Bytes::new(256 << 20));
+        let mut all: Vec<ReadAheadMemory> = (0..3).map(|_| sharing(&budget)).collect();
+        let mut sessions = Counting::default();
+        for (nth, share) in [(0, 256 << 20), (1, 128 << 20), (2, (256 << 20) / 3)] {
+            all[nth].declare(1, declared(0));
+            let mut rounds = 0;
+            // Each goes on where it is due, and declares what was dropped.
+            while let Some(due) = all.iter().filter_map(ReadAheadMemory::due).min() {
+                rounds += 1;
+                assert!(rounds < 10_000, "the shares are never equal");
+                for memory in &mut all {
+                    let before = memory.touched;
+                    memory.step(&mut sessions, due);
+                    assert!(memory.touched <= before + 3 * STEP_BLOCKS_MAX);
+                }
+                let held: u64 = all.iter().map(|memory| memory.held.get()).sum();
+                assert!(held <= 256 << 20, "{held} bytes");
+                if all[nth].due().is_none() && all[nth].held.get() + (BLOCK * 512) < share {
+                    all[nth].declare(1, declared(0));
+                }
+            }
+            for memory in &all[..=nth] {
+                assert!(memory.held.get().abs_diff(share) <= BLOCK * 512, "{:?} of {share}", memory.held);
+            }
+        }
+        // One that ends, and one whose client leaves, count no more.
+        all.pop();
+        all[1].leave(&mut sessions, 1, &[]);
+        assert_eq!((all[1].held, budget.share()), (Bytes::ZERO, 256 << 20));
     }
 }

@@ -16,6 +16,7 @@ mod streams;
 
 use floor::Debt;
 pub use floor::Floor;
+pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
 pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
 
@@ -32,13 +33,14 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId}
 const BLOCK_BYTES: u64 = 16 << 10;
 
 /// The terms of a disk's background requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct BackgroundTerms {
     /// The least service that requests get even if the foreground leaves no time. `None`: they wait as long as that
     /// lasts.
     pub floor: Option<Floor>,
-    /// The most memory for blocks that are read before they are asked for.
-    pub memory: Bytes,
+    /// The memory for blocks that are read before they are asked for, which the background export and the snapshots of a
+    /// disk share.
+    pub memory: ReadAheadBudget,
     /// Whether clients may write. Then a flush goes to the device even before the first write: a daemon that was killed
     /// may have acknowledged writes that no flush has covered.
     pub write: bool,
@@ -47,7 +49,7 @@ pub struct BackgroundTerms {
 /// No floor, 256 MiB, and no writes.
 impl Default for BackgroundTerms {
     fn default() -> Self {
-        Self { floor: None, memory: Bytes::new(256 << 20), write: false }
+        Self { floor: None, memory: ReadAheadBudget::of(Bytes::new(256 << 20)), write: false }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct BackgroundStatus {
 pub struct MemoryStatus {
     /// Bytes of blocks that are in memory, or are registered to be.
     pub held_bytes: u64,
-    /// The most of these.
+    /// The most of these: a share of what the background export and the snapshots of the disk hold together.
     pub most_bytes: u64,
     /// Bytes that reads were given from there.
     pub given_bytes: u64,

@@ -270,3 +270,14 @@ fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
         assert_eq!(named("target/old"), None);
     }
 }
+
+/// Each SIGHUP names the daemon's own files again.
+#[test]
+fn files_of_the_daemon_that_are_named_again_are_kept_once() {
+    let room = PlacesDirectory::new("again");
+    let places = room.places(None);
+    for _ in 0..3 {
+        places.keep([room.at("config"), room.at("disk"), room.at("old")]);
+    }
+    assert_eq!(places.rules().own, [room.at("disk"), room.at("config"), room.at("old")]);
+}

@@ -1,13 +1,15 @@
 //! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
 
 use super::images::backup;
+use super::log::Log;
 use super::memory::below;
 use super::rig::Rig;
+use crate::files::Places;
 use crate::manager::file_request::FileQueue;
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::status::Outcome;
-use crate::manager::table::TaskState;
-use crate::manager::{MOST_REMEMBERED, ManagerError};
+use crate::manager::table::{Table, TaskState};
+use crate::manager::{MOST_LIVE, MOST_REMEMBERED, ManagerError};
 use units::Duration;
 use workload::random::Stream;
 
@@ -143,4 +145,79 @@ fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
     assert_eq!((tasks[0].id, tasks[1].id), (failed, done));
     assert_eq!(outcome(&mut rig, TaskKind::Scrub), scrubs);
     assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome { failed: 0, ..backups });
+}
+
+/// The system may have no thread left when a task begins.
+#[test]
+fn a_task_whose_files_get_no_thread_fails_with_the_reason() {
+    let store = TaskSpec { checksums: Some("/sums/disk.sums".into()), ..TaskSpec::new(TaskKind::Scrub) };
+    let snapshot = TaskSpec { name: Some("nightly".into()), ..TaskSpec::new(TaskKind::Snapshot) };
+    let restore = TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(TaskKind::Restore) };
+    let plan = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(TaskKind::Reorganize) };
+    let (target, kept) = (FileQueue::Target(1), FileQueue::Kept(1));
+    for (spec, queue) in [
+        (backup(), target),
+        (backup(), kept),
+        (snapshot, kept),
+        (restore, target),
+        (plan, kept),
+        (store, FileQueue::Sums),
+    ] {
+        let kind = spec.kind;
+        let mut rig = Rig::new();
+        rig.no_threads = vec![queue];
+        let id = rig.start(spec);
+        rig.run_for(Duration::from_secs(1));
+        let task = rig.task(id);
+        assert_eq!(task.state, TaskState::Failed, "{kind}, {queue:?}");
+        assert_eq!(task.reason.as_deref(), Some("no thread"), "{kind}, {queue:?}");
+    }
+}
+
+/// The daemon is killed before the files of the task that ended last are removed. More tasks than can end at a time ended
+/// before, while the clock was far ahead.
+#[test]
+fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() {
+    const FUTURE_MS: u64 = 4_000_000_000_000;
+    let mut rig = Rig::new();
+    for _ in 0..2 * MOST_LIVE {
+        let id = rig.start(scrub(0, 8));
+        rig.call(|manager, s| {
+            let now = manager.now;
+            manager.set_now(now, FUTURE_MS);
+            manager.cancel(s, id).unwrap();
+        });
+    }
+    rig.run_for(Duration::from_secs(1));
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.hangs = vec![FileQueue::Kept(id), FileQueue::Target(id)];
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    let kept = format!("/state/task-{id}.kept");
+    assert!(rig.files.get(&kept).is_some() && rig.files.get(IMAGE).is_some());
+    // A journal that is written anew has the same order.
+    let order = |table: &Table| table.over().map(|(id, _)| id).collect::<Vec<_>>();
+    let mut again = Table::default();
+    rig.call(|manager, _| {
+        assert!(manager.table.events().into_iter().all(|event| again.apply(event)));
+        assert_eq!(order(&again), order(&manager.table));
+    });
+    let rig = rig.crash(None);
+    assert!(rig.files.get(&kept).is_none() && rig.files.get(IMAGE).is_none());
+}
+
+#[test]
+fn tasks_outside_of_narrower_targets_go_on_and_are_named() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    let log = Log::default();
+    let narrower = |target: &str| Places::new(Some(vec![target.into()]));
+    tracing::subscriber::with_default(log.clone(), || {
+        rig.call(|manager, _| manager.warn_of_tasks_outside(&narrower("/backups")));
+        assert_eq!(log.numbers(&["goes on outside of `targets`"], "task"), [0; 0]);
+        rig.call(|manager, _| manager.warn_of_tasks_outside(&narrower("/other")));
+    });
+    let named = ["WARN", "kind=backup", "to: /backups/image", "goes on outside of `targets`; cancel it"];
+    assert_eq!(log.numbers(&named, "task"), [id]);
+    assert_eq!(rig.run(id), TaskState::Done);
 }

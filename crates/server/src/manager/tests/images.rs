@@ -603,3 +603,19 @@ fn a_backup_outlives_a_stop_of_the_daemon() {
     rig.settle();
     assert!(restored(&rig) == then && rig.now != then);
 }
+
+/// What a cancelled backup kept is still there, and the journal does not say that it is over.
+#[test]
+fn no_write_goes_because_the_daemon_was_stopped_before_the_end_of_a_backup_was_known() {
+    let (mut rig, id, _) = keeping();
+    rig.hangs = vec![FileQueue::Journal, FileQueue::Kept(id)];
+    rig.call(|manager, s| manager.cancel(s, id)).unwrap();
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.outstanding(), 1);
+    let (later, harm) = (rig.volume.now() + Duration::from_secs(60), rig.volume.core().harm());
+    rig.call(|manager, s| manager.tick(s, later, 1_000_000, harm));
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.outstanding(), 1);
+    rig.hangs.clear();
+    rig.settle();
+}

@@ -35,6 +35,8 @@ pub struct Rig {
     pub pace: usize,
     /// Queues whose files hang: their operations are not executed.
     pub hangs: Vec<FileQueue>,
+    /// Queues for which the system gives no thread.
+    pub no_threads: Vec<FileQueue>,
     held: VecDeque<(LbnRange, Vec<u8>)>,
     in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
     /// The disk's content from the clients' point of view.
@@ -123,6 +125,7 @@ impl Rig {
             file_requests: VecDeque::new(),
             pace: usize::MAX,
             hangs: Vec::new(),
+            no_threads: Vec::new(),
             held: VecDeque::new(),
             in_flight: BTreeMap::new(),
             now,
@@ -174,7 +177,11 @@ impl Rig {
                 .workers
                 .entry(queue)
                 .or_insert_with(|| FileWorker::new(queue, files, PathBuf::from(STATE)));
-            if let Some(result) = worker.execute(op) {
+            let result = match self.no_threads.contains(&queue) {
+                true => op.refused(queue, "no thread".into()),
+                false => worker.execute(op),
+            };
+            if let Some(result) = result {
                 let now = self.volume.now();
                 self.volume
                     .call(self.manager, |manager, s| manager.file_done(s, FileReply { queue, result }, now))

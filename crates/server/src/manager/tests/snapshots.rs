@@ -226,6 +226,52 @@ fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
     assert!(!rig.call(|manager, s| manager.read_snapshot(s, &request)));
 }
 
+/// Each write is kept by all of them, so the bound is passed for all at the same moment.
+#[test]
+fn all_snapshots_and_backups_of_a_disk_keep_no_more_than_the_bound_together() {
+    const KEEP: u64 = 300_000;
+    let mut chance = Stream::new(1, "bound");
+    let mut rig = Rig::new();
+    rig.keep = KEEP;
+    let mut rig = rig.crash(None);
+    let then = rig.now.clone();
+    let ids: Vec<u64> = ["one", "two", "three"]
+        .map(|name| rig.start(TaskSpec { name: Some(name.into()), ..nightly() }))
+        .into_iter()
+        .chain([rig.start(backup())])
+        .collect();
+    ids[..3].iter().for_each(|id| until_it_is(TaskState::Running, &mut rig, *id));
+    rig.call(|manager, s| manager.pause(s, ids[3])).unwrap();
+    let left = |rig: &Rig| ids.iter().filter(|id| !rig.task(**id).state.is_over()).count();
+    let mut most = 0;
+    for round in 0..2_000 {
+        if left(&rig) < 3 {
+            break;
+        }
+        access(&mut rig, &mut chance);
+        rig.step();
+        if round == 100 {
+            rig = rig.crash(None);
+        }
+        let kept = ids.iter().map(|id| rig.files.get(&format!("/state/task-{id}.kept")));
+        let kept: u64 = kept.flatten().map(|file| file.len() as u64).sum();
+        assert!(kept <= KEEP, "{kept} bytes in round {round}");
+        most = kept.max(most);
+    }
+    assert!(most > KEEP * 9 / 10, "{most}");
+    assert_eq!(left(&rig), 2, "one made room for three, and one of those for two");
+    rig.settle();
+    for id in ids {
+        let task = rig.task(id);
+        if task.state == TaskState::Failed {
+            let why = task.reason.unwrap();
+            assert!(why.contains("for all its copies and snapshots together, the bound `keep`"), "{why}");
+        } else if id < 4 {
+            SnapshotReader::default().all(&mut rig, id, &then);
+        }
+    }
+}
+
 #[test]
 fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
     let mut rig = Rig::new();
@@ -245,6 +291,30 @@ fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
     let mut rig = rig.crash(None);
     rig.run_for(Duration::from_secs(1));
     assert_eq!(rig.task(other).state, TaskState::Done);
+}
+
+/// An operator sets the clock.
+#[test]
+fn a_jump_of_the_clock_ends_no_snapshot_before_its_time_and_keeps_none_beyond_it() {
+    for jump_ms in [1, 4_000_000_000_000] {
+        let mut rig = Rig::new();
+        let id = rig.start(TaskSpec { expires_unix_s: Some(1_010), ..nightly() });
+        rig.run_for(Duration::from_secs(9));
+        let jumped = |rig: &mut Rig| {
+            let harm = rig.volume.core().harm();
+            rig.call(|manager, s| manager.tick(s, manager.now, jump_ms, harm));
+            rig.task(id).state
+        };
+        assert_eq!(jumped(&mut rig), TaskState::Running, "{jump_ms}");
+        for _ in 0..200 {
+            rig.step();
+            jumped(&mut rig);
+            if rig.volume.now().as_nanos() > 10_500_000_000 {
+                break;
+            }
+        }
+        assert_eq!(jumped(&mut rig), TaskState::Done, "{jump_ms}");
+    }
 }
 
 #[test]

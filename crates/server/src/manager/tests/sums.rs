@@ -380,3 +380,45 @@ fn a_store_that_was_given_up_while_the_state_directory_was_full_is_not_believed_
         }
     }
 }
+
+/// While the daemon is stopped, it takes no answers.
+#[test]
+fn a_store_outlives_a_stop_of_the_daemon() {
+    let mut rig = Rig::new();
+    pass(&mut rig);
+    rig.hangs = vec![FileQueue::Sums];
+    rig.write(range(160, 8));
+    rig.run_for(Duration::from_secs(1));
+    let (later, harm) = (rig.volume.now() + Duration::from_secs(60), rig.volume.core().harm());
+    rig.call(|manager, s| manager.tick(s, later, 1_000_000, harm));
+    assert_eq!(rig.outstanding(), 1);
+    rig.hangs.clear();
+    rig.settle();
+    assert_eq!(pass(&mut rig).recorded, 1, "the other sums are believed");
+}
+
+/// The old store fails when the next one in the same file was ordered: the order to give it up arrives late.
+#[test]
+fn a_store_that_is_given_up_late_does_not_take_the_next_one_with_it() {
+    let mut rig = Rig::new();
+    pass(&mut rig);
+    rig.hangs = vec![FileQueue::Journal, FileQueue::Sums];
+    let id = rig.start(anew());
+    rig.files.set_gone("/sums", true);
+    rig.write(range(160, 8));
+    rig.hangs = vec![FileQueue::Journal];
+    rig.serve();
+    rig.files.set_gone("/sums", false);
+    let waiting = rig.waiting_for(FileQueue::Journal);
+    // All but the last, which gives the store up, are executed, and the new store is opened.
+    (rig.hangs, rig.pace) = (vec![FileQueue::Sums], waiting - 1);
+    rig.serve();
+    (rig.hangs, rig.pace) = (vec![FileQueue::Journal], usize::MAX);
+    rig.run_for(Duration::from_millis(300));
+    rig.hangs.clear();
+    assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+    rig.settle();
+    let all = blocks(&rig);
+    let mut rig = rig.crash(None);
+    assert_eq!(pass(&mut rig).verified, all);
+}

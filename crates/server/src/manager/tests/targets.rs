@@ -378,6 +378,44 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Its owner can read what is written to it, whatever its rights are.
+#[test]
+fn an_image_goes_to_no_file_of_another_user() {
+    if !testing::needs("root", rustix::process::geteuid().is_root()) {
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("freeblock-owners-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (rig, _) = two_images();
+    let path = directory.join("image");
+    fs::write(&path, b"").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    for (owner, opens) in [(54_321, false), (0, true)] {
+        std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+        let target = ImageTarget {
+            path: path.clone(),
+            header: header_of(&rig, "/backups/a"),
+            replica: false,
+            fresh: true,
+            force: true,
+            since: Vec::new(),
+            saved: Vec::new(),
+            capacity: (rig.now.len() / SECTOR) as u64,
+            own: Vec::new(),
+        };
+        let mut worker =
+            FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
+        match worker.execute(FileOp::Open(Box::new(target))) {
+            Some(FileResult::Opened(_)) => assert!(opens, "the owner is {owner}"),
+            Some(FileResult::Refused(why)) => {
+                assert!(!opens && why.contains("it belongs to another user; name a new file"), "{why}");
+            }
+            told => panic!("{told:?}"),
+        }
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
 fn header_of(rig: &Rig, path: &str) -> Header {
     image::header(&mut rig.files.get(path).unwrap().as_slice()).unwrap()
 }

@@ -5,7 +5,7 @@ use super::read;
 use device::{Ask, BackgroundRequest, Device};
 use proptest::prelude::*;
 use scheduler::IdleTime;
-use server::{BackgroundTerms, Disk, Floor};
+use server::{BackgroundTerms, Disk, Floor, ReadAheadBudget};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use units::{Bytes, Duration, Instant, LbnRange};
@@ -231,7 +231,8 @@ proptest! {
     ) {
         let floor = floor.map(|ms| Floor::Within(Duration::from_millis(ms)));
         let idle_time = idle.then(IdleTime::default);
-        let mut world = World::new(seed, BackgroundTerms { floor, memory: Bytes::new(memory), write: true }, idle_time);
+        let memory = ReadAheadBudget::of(Bytes::new(memory));
+        let mut world = World::new(seed, BackgroundTerms { floor, memory, write: true }, idle_time);
         for step in steps {
             world.step(step);
         }

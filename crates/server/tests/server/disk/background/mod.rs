@@ -9,7 +9,7 @@ use super::{CAPACITY, core, disk, nameless, range, spy};
 use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use scheduler::{Application, Config, Record, Sessions};
-use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp};
+use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp, ReadAheadBudget};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn settle(disk: &mut Disk<Spy>, now: &mut Instant) -> BTreeMap<u64, Vec<u64>> {
 fn with_memory(bytes: u64) -> (Disk<Spy>, Shared) {
     let (mut disk, truth) = disk("sptf", 1);
     disk.take_background_requests(BackgroundTerms {
-        memory: Bytes::new(bytes),
+        memory: ReadAheadBudget::of(Bytes::new(bytes)),
         ..BackgroundTerms::default()
     });
     (disk, truth)

@@ -34,17 +34,24 @@ fn the_lines_that_make_a_backup_free_run_as_they_stand() {
     if !(testing::needs_program("nbdinfo") && testing::needs_program("qemu-img")) {
         return;
     }
-    let (out, err) = run("## Make your own backups free");
+    let section = "## Make your own backups free";
+    assert_eq!(script(section).lines().count(), 10);
+    let (out, err) = run(section);
     for said in ["9199079936\n", "  export      background: ", " MB; 0 waiting", "  floor       1 MB/s: "] {
         assert!(out.contains(said), "no {said:?} in:\n{out}{err}");
     }
 }
 
-/// Runs the script of a section of the page in an empty directory; returns its output.
-fn run(section: &str) -> (String, String) {
+/// Returns the script of a section of the page.
+fn script(section: &str) -> &'static str {
     let page = include_str!("../../../../docs/SERVE.md");
     let section = page.split(&format!("{section}\n")).nth(1).unwrap();
-    let tour = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
+}
+
+/// Runs the script of a section of the page in an empty directory; returns its output.
+fn run(section: &str) -> (String, String) {
+    let tour = script(section);
     let here = Dir::new();
     let binaries = Path::new(env!("CARGO_BIN_EXE_freeblock")).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());

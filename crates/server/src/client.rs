@@ -35,8 +35,10 @@ pub(crate) struct Client {
     /// Whether this side has announced the end of its TLS stream.
     closed: bool,
     socket: Arc<OwnedFd>,
-    /// Its address, for the log.
+    /// Its address or user, for the log.
     pub from: String,
+    /// Its slot. A client without one is only told that there is none.
+    pub slot: Option<u64>,
     receiving: Option<Token>,
     /// An operation that reports when the client hangs up while nothing is received.
     watching: Option<Token>,
@@ -79,6 +81,7 @@ impl Client {
             closed: false,
             socket: Arc::new(socket),
             from,
+            slot: None,
             receiving: None,
             watching: None,
             half: false,

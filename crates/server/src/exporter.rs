@@ -16,6 +16,7 @@ use crate::fair_queue::FairQueue;
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
 use crate::mailbox::{Inbox, Mailbox, Stop};
+use crate::slots::Slots;
 use crate::tls::Tls;
 use client_log::{ClientLog, Lost};
 use device::{
@@ -66,6 +67,7 @@ pub struct Exporter<D> {
     paused: Vec<usize>,
     /// When they try again after a failure.
     accept_again: Option<Instant>,
+    slots: Slots,
     clients: BTreeMap<u64, Client>,
     /// Clients' requests that wait for the device. Those that can wait are not among them: the device has them at once,
     /// and orders them.
@@ -171,6 +173,7 @@ impl<D: Device> Exporter<D> {
             accepting: Vec::new(),
             paused: Vec::new(),
             accept_again: None,
+            slots: Slots::new(export.limits.slots()),
             clients: BTreeMap::new(),
             queue: FairQueue::default(),
             answers: FairQueue::default(),
@@ -315,6 +318,7 @@ impl<D: Device> Exporter<D> {
         let stop = self.inbox.take_wakes()?;
         if let Some(ExportUpdate { limits, tls }) = self.inbox.update() {
             (self.limits, self.tls) = (limits, tls);
+            self.slots.set_rules(limits.slots());
             for client in self.clients.values_mut() {
                 client.connection.reserve(self.limits.reserve());
             }
@@ -404,6 +408,9 @@ impl<D: Device> Exporter<D> {
         let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
         for id in over {
             let Some(client) = self.clients.remove(&id) else { continue };
+            if let Some(slot) = client.slot {
+                self.slots.release(slot);
+            }
             if !client.gone && self.lines.usual(now) {
                 info!(client = id, from = client.from, "closed");
             }

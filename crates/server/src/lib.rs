@@ -25,6 +25,7 @@ mod recording;
 pub mod repair;
 mod running;
 pub mod runtime;
+mod slots;
 mod state;
 pub mod tasks;
 mod tls;

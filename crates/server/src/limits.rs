@@ -9,6 +9,7 @@
 //! most.
 
 use crate::client::Client;
+use crate::slots::ConnectionLimits;
 use nbd::Violation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use units::{Duration, Instant};
 /// The limits on the load by all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most clients at a time; more are refused.
+    /// The most clients at a time; more are refused. One peer has half of them at most: a user of this machine, or
+    /// another machine. An eighth is reserved for root over a Unix socket, and an eighth for the daemon's own user.
     pub clients: usize,
     /// The limits of each client.
     pub client: nbd::Limits,
@@ -57,6 +59,18 @@ pub fn raise_descriptor_limit() -> std::io::Result<()> {
 }
 
 impl Limits {
+    /// Returns the rules for the clients' slots.
+    pub(crate) fn slots(&self) -> ConnectionLimits {
+        let most = self.clients.div_ceil(2);
+        ConnectionLimits {
+            connections: self.clients,
+            reserved: self.clients / 8,
+            per_user: most,
+            per_trusted_user: most,
+            ..ConnectionLimits::default()
+        }
+    }
+
     /// Returns the bytes reserved for each client.
     pub(crate) fn reserve(&self) -> usize {
         self.bytes / 4 / self.clients.max(1)

@@ -51,7 +51,7 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     let config = dir.file(
         "freeblock.toml",
         &format!(
-            "[limits]\nbytes = \"32MiB\"\nbytes_per_client = \"32MiB\"\ndrain_s = 1\n\
+            "[limits]\nclients = 128\nbytes = \"32MiB\"\nbytes_per_client = \"32MiB\"\ndrain_s = 1\n\
              [[disk]]\nname = \"d\"\ndevice = \"{disk}\"\nprofile = \"none\"\nlisten = [\"unix:{socket}\"]\n"
         ),
     );

@@ -59,11 +59,12 @@ impl Daemon {
     }
 }
 
-/// Returns a client of the disk if it is let in: the server greets, or hangs up.
-fn greeted(dir: &Dir) -> Option<UnixStream> {
+/// Returns a client that has chosen the disk if it may: the server answers, or hangs up.
+fn chosen(dir: &Dir) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(dir.path("nbd")).unwrap();
     stream.read_exact(&mut [0; 18]).ok()?;
-    stream.write_all(&[0, 0, 0, 3]).unwrap();
+    stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    stream.read_exact(&mut [0; 10]).ok()?;
     Some(stream)
 }
 
@@ -80,10 +81,8 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     let config = write(&format!("{top}[limits]\nclients = 1\n{disk}"));
     let Some(mut daemon) = Daemon::start(&config) else { return };
     // One that has chosen no export would be hung up on for the next.
-    let mut first = greeted(&dir).unwrap();
-    first.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-    first.read_exact(&mut [0; 10]).unwrap();
-    assert!(greeted(&dir).is_none(), "one at a time");
+    let first = chosen(&dir).unwrap();
+    assert!(chosen(&dir).is_none(), "one at a time");
     let backup = || {
         let to = dir.path("image");
         command().args(["backup", &to, "--force", "--wait", "--control", &control]).output().unwrap()
@@ -95,7 +94,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     daemon.signal("-HUP");
     let said = daemon.until(&["left as it was"]);
     assert!(said.contains("0 is out of range"), "{said}");
-    assert!(greeted(&dir).is_none());
+    assert!(chosen(&dir).is_none());
 
     let other = dir.path("other");
     write(&format!(
@@ -106,7 +105,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     assert!(said.contains("disk d0: policy"), "{said}");
     // A thread other than the disk's handles the signal.
     let second = loop {
-        if let Some(stream) = greeted(&dir) {
+        if let Some(stream) = chosen(&dir) {
             break stream;
         }
     };

@@ -3,7 +3,7 @@
 use super::api;
 use super::limited_log::{LimitedLog, REPORT_INTERVAL};
 use super::roles::{Role, Roles};
-use super::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
+use crate::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;

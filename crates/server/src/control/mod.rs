@@ -7,14 +7,13 @@ mod metrics;
 mod reply;
 mod roles;
 mod session;
-mod slots;
 mod task_feed;
 
+pub use crate::slots::ConnectionLimits;
 pub(crate) use accept::Peer;
 pub(crate) use api::{Disks, act, facts, start};
 pub(crate) use reply::Refusal;
 pub use roles::{Role, Roles};
-pub use slots::ConnectionLimits;
 
 use crate::listen::handed_over;
 use crate::runtime::Handle;

@@ -127,7 +127,9 @@ impl<D: Device> Exporter<D> {
 
     /// Ends a client that violates the protocol, or does not encrypt where that is required.
     pub(super) fn broken(&mut self, id: u64, error: &ClientError) {
-        let logged = self.lines.trouble(self.clock.now());
+        // The log has a line already for a client without a slot.
+        let has_slot = self.clients.get(&id).is_some_and(|client| client.slot.is_some());
+        let logged = has_slot && self.lines.trouble(self.clock.now());
         match error {
             ClientError::Violation(violation) => {
                 if logged {

@@ -3,6 +3,7 @@
 use super::{BACKGROUND, Exporter};
 use crate::client::{Client, ClientError};
 use crate::limits::{Shares, Verdict};
+use crate::slots::{GivenSlot, SlotOwner};
 use crate::tls::Tls;
 use device::{Device, Snapshot};
 use nbd::{Abilities, Connection, Event, Export};
@@ -17,6 +18,13 @@ use tracing::{info, warn};
 /// The line about a snapshot that clients show to people.
 const SNAPSHOT_DESCRIPTION: &str =
     "the disk as it was at one instant; requests wait for time that other clients leave";
+
+/// The answer to a client that chooses an export and has no slot.
+const NO_SLOT: &str =
+    "there are as many clients as may be, of this user or machine or of all; close some, and come again then";
+
+/// The most clients without a slot that are kept until they have this answer. Beyond them the oldest gets none.
+const REFUSED_CLIENTS_MAX: usize = 16;
 
 /// TCP keep-alive: a machine that is silent is probed after the first time, then at intervals of the second, and counts
 /// as gone after this number of probes: a minute in all.
@@ -38,20 +46,45 @@ fn set_up(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the owner of a connection's slot, and its name in the log.
+fn peer(socket: &TcpStream) -> (SlotOwner, String) {
+    if let Ok(at) = socket.peer_addr() {
+        return (SlotOwner::Machine(at.ip().to_canonical()), at.to_string());
+    }
+    // The kernel knows the user at the other end of every Unix socket.
+    let uid = sockopt::socket_peercred(socket).map_or(u32::MAX, |peer| peer.uid.as_raw());
+    let owner = match uid {
+        0 => SlotOwner::Root,
+        own if own == rustix::process::geteuid().as_raw() => SlotOwner::Own,
+        other => SlotOwner::Member(other),
+    };
+    (owner, format!("this machine, user {uid}"))
+}
+
 impl<D: Device> Exporter<D> {
-    /// Admits a client, if there is room for one.
+    /// Admits a client. One for which there is no slot is only told so.
     pub(super) fn admit(&mut self, socket: OwnedFd) -> io::Result<()> {
         let socket = TcpStream::from(socket);
-        let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
-        if self.clients.len() >= self.limits.clients {
-            self.free_a_slot()?;
-        }
-        if self.clients.len() >= self.limits.clients || self.stopping {
-            if self.lines.trouble(self.clock.now()) {
-                let most = self.limits.clients;
-                warn!(most, from, "a client is hung up on: there are as many as may be");
-            }
+        if self.stopping {
             return Ok(());
+        }
+        self.remove_those_that_are_over()?;
+        let (owner, from) = peer(&socket);
+        let given = self.slots.give(owner);
+        match given {
+            Some(GivenSlot { instead_of: Some(other), .. }) => self.give_way(other)?,
+            Some(_) => {}
+            None => {
+                if self.lines.trouble(self.clock.now()) {
+                    let most = self.limits.clients;
+                    warn!(
+                        most,
+                        from,
+                        "a client is refused: there are as many as may be, of its user or machine or of all"
+                    );
+                }
+                self.make_room_for_refused()?;
+            }
         }
         let mut connection =
             Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
@@ -61,26 +94,40 @@ impl<D: Device> Exporter<D> {
         self.tally.clients += 1;
         // A Unix socket has no such options and needs none.
         let _ = set_up(&socket);
-        self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
+        let mut client = Client::new(connection, socket.into(), from, self.clock.now());
+        client.slot = given.map(|given| given.slot);
+        self.clients.insert(id, client);
         Ok(())
     }
 
-    /// Ends the client that has been choosing an export for the longest time, so that clients which choose none keep
-    /// nobody out.
-    fn free_a_slot(&mut self) -> io::Result<()> {
-        let choosing = self.clients.iter().filter(|(_, client)| !client.opened);
-        let Some(oldest) = choosing.min_by_key(|(_, client)| client.since).map(|(id, _)| *id) else {
-            return Ok(());
-        };
-        self.late(oldest, "another client comes, and this one has not chosen an export");
+    /// Ends the client that has lost its slot: it has not chosen an export, and such clients keep nobody out.
+    fn give_way(&mut self, slot: u64) -> io::Result<()> {
+        if let Some(id) = self.client_of(Some(slot)) {
+            self.late(id, "another client comes, and this one has not chosen an export");
+        }
         self.remove_those_that_are_over()
+    }
+
+    /// Ends the oldest client without a slot if there are many.
+    fn make_room_for_refused(&mut self) -> io::Result<()> {
+        let refused = self.clients.values().filter(|client| client.slot.is_none()).count();
+        if let Some(oldest) = self.client_of(None).filter(|_| refused >= REFUSED_CLIENTS_MAX) {
+            self.hang_up(oldest);
+        }
+        self.remove_those_that_are_over()
+    }
+
+    /// Returns the client with this slot, or the oldest without one.
+    fn client_of(&self, slot: Option<u64>) -> Option<u64> {
+        self.clients.iter().find(|(_, client)| client.slot == slot).map(|(id, _)| *id)
     }
 
     /// Handles bytes from a client.
     pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !client.connection.is_open() {
-            client.connection.set_closed(self.disk.taken());
+            let no_slot = client.slot.is_none().then(|| NO_SLOT.to_owned());
+            client.connection.set_closed(no_slot.or_else(|| self.disk.taken()));
             self.offer_snapshots(id);
         }
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -139,6 +186,9 @@ impl<D: Device> Exporter<D> {
                     let logged = self.lines.usual(self.clock.now());
                     if let Some(client) = self.clients.get_mut(&id) {
                         client.opened = true;
+                        if let Some(slot) = client.slot {
+                            self.slots.request_received(slot);
+                        }
                         client.background = export >= BACKGROUND;
                         client.snapshot = export
                             .checked_sub(self.exports.len())

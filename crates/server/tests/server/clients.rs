@@ -5,6 +5,7 @@ use crate::support::{Server, is_read, reads, request, send};
 use drive::{BadSectors, Behaviour};
 use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
@@ -18,10 +19,10 @@ fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
 }
 
 /// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write. Their number is the
-/// maximum, so that they hold the maximum of memory. Another client's reads are answered meanwhile, small and large.
+/// maximum of one peer, so that they hold the maximum of memory. Another client's reads are answered meanwhile, small and large.
 #[test]
 fn clients_that_take_nothing_do_not_keep_another_waiting() {
-    let Some(server) = raw("unread", patient()) else { return };
+    let Some(server) = raw("unread", Limits { clients: 128, ..patient() }) else { return };
     let mut other = server.client();
     let mut slow: Vec<UnixStream> = Vec::new();
     for stuck in [1, 1, 14, 15] {
@@ -63,10 +64,10 @@ fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     assert_eq!((tally.requests, tally.failed), (1, 1));
 }
 
-/// The maximum of 64 clients each take nothing of 128 reads of 8 MiB. When they have hung up, 64 others are served.
+/// The maximum of 64 clients of one peer each take nothing of 128 reads of 8 MiB. When they have hung up, 64 others are served.
 #[test]
 fn clients_that_are_gone_keep_no_slot() {
-    let Some(server) = raw("slots", patient()) else { return };
+    let Some(server) = raw("slots", Limits { clients: 128, ..patient() }) else { return };
     for _ in 0..3 {
         let mut clients: Vec<UnixStream> = (0..64).map(|_| greeted(&server)).collect();
         for client in &mut clients {
@@ -82,9 +83,7 @@ fn clients_that_are_gone_keep_no_slot() {
 /// Returns a client that is let in. The server may see it before it sees that another has hung up: then it tries again.
 fn greeted(server: &Server<device::Raw>) -> UnixStream {
     for _ in 0..100_000 {
-        let mut client = server.connect();
-        if client.read_exact(&mut [0; 18]).is_ok() {
-            crate::support::choose(&mut client);
+        if let Some(client) = chosen(server.connect()) {
             return client;
         }
         std::thread::yield_now();
@@ -92,10 +91,69 @@ fn greeted(server: &Server<device::Raw>) -> UnixStream {
     panic!("no slot is free, and the clients that had them are gone");
 }
 
+/// Has a client choose the export. Returns `None` if the server has no slot for it.
+fn chosen<S: Read + Write>(mut client: S) -> Option<S> {
+    client.read_exact(&mut [0; 18]).ok()?;
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").ok()?;
+    client.read_exact(&mut [0; 10]).ok()?;
+    Some(client)
+}
+
+/// Connects over TCP from the loopback address 127.0.0.`from`.
+fn tcp(server: &Server<device::Raw>, from: u8) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddrV4::new([127, 0, 0, from].into(), 0)).unwrap();
+    connect(&socket, &SocketAddrV4::new([127, 0, 0, 1].into(), server.port)).unwrap();
+    socket.into()
+}
+
+/// A client that has chosen an export may be a mounted device, so none is hung up on.
+#[test]
+fn idle_clients_of_one_peer_keep_no_other_out() {
+    let log = Log::shared();
+    let limits = Limits { clients: 16, handshake: Duration::from_secs(3600), ..patient() };
+    let Some(server) = raw("peers", limits) else { return };
+    let come = |from| (0..20).filter_map(|_| chosen(tcp(&server, from))).collect::<Vec<TcpStream>>();
+    let mut first = come(1);
+    assert_eq!(first.len(), 8, "half of the slots");
+    let mut second = come(2);
+    assert_eq!(second.len(), 4, "the rest without the reserves of two users");
+    let own: Vec<UnixStream> = (0..20).filter_map(|_| chosen(server.connect())).collect();
+    assert_eq!(own.len(), 2, "the reserve of this user, who is the daemon's");
+    assert!(log.has(&["WARN [peers]", "a client is refused", "from=\"127.0.0.2:"]));
+
+    // One more gets the reason if it chooses in the new way, however many others do not choose.
+    let mut silent: Vec<TcpStream> = (0..40).map(|_| tcp(&server, 1)).collect();
+    let mut refused = tcp(&server, 3);
+    refused.read_exact(&mut [0; 18]).unwrap();
+    refused.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0").unwrap();
+    let mut head = [0; 20];
+    refused.read_exact(&mut head).unwrap();
+    assert_eq!(head[8..16], [0, 0, 0, 7, 0x80, 0, 0, 2], "NBD_REP_ERR_POLICY");
+    let mut reason = vec![0; usize::from(head[19])];
+    refused.read_exact(&mut reason).unwrap();
+    assert!(String::from_utf8(reason).unwrap().contains("as many clients as may be"));
+    let mut all = Vec::new();
+    silent[0].read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 18, "few that do not choose are kept");
+
+    for client in first.iter_mut().chain(&mut second) {
+        client.write_all(&request(0, 7, 0, 512)).unwrap();
+        client.read_exact(&mut [0; 16 + 512]).unwrap();
+    }
+    drop(first.pop());
+    while chosen(tcp(&server, 1)).is_none() {
+        std::thread::yield_now();
+    }
+    drop((first, second, own, silent, refused));
+    server.end();
+}
+
 /// A client that only waits for memory, which another holds, is found gone all the same.
 #[test]
 fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
-    let limits = Limits { bytes: 48 << 20, clients: 3, ..patient() };
+    let limits = Limits { bytes: 48 << 20, clients: 6, ..patient() };
     let Some(server) = raw("waiting", limits) else { return };
     let mut holds = greeted(&server);
     send(&mut holds, &reads(9, 32 << 20));

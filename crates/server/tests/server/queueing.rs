@@ -1,7 +1,8 @@
 //! Clients' requests on their way to a disk that answers when it is told to, and clients that come and go meanwhile.
 
+use crate::support::log::Log;
 use crate::support::{Server, is_read, open, request};
-use device::{Abilities, Answer, Ask, Device, Run};
+use device::{Abilities, Answer, Ask, Device, Failure, Run};
 use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,6 +31,8 @@ struct Shared {
     writers: usize,
     /// Whether it was told to wait with writes of the background no longer.
     hurried: bool,
+    /// Whether its answers are errors.
+    fails: bool,
 }
 
 /// A disk of a terabyte that reads as zeroes. It answers as many requests as it is told to.
@@ -91,7 +94,11 @@ impl Device for Held {
         }
         shared.answers -= 1;
         let (id, bytes, reads) = shared.asked.remove(0);
-        Some(Answer { id, at: now, result: Ok(if reads { vec![0; bytes as usize] } else { Vec::new() }) })
+        let result = match shared.fails {
+            true => Err(Failure::File(std::io::Error::other("broken"))),
+            false => Ok(if reads { vec![0; bytes as usize] } else { Vec::new() }),
+        };
+        Some(Answer { id, at: now, result })
     }
 }
 
@@ -275,7 +282,7 @@ fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
 
 #[test]
 fn clients_that_choose_no_export_keep_nobody_out() {
-    let limits = Limits { clients: 4, ..Limits::default() };
+    let limits = Limits { clients: 8, ..Limits::default() };
     let Some((server, shared)) = held("silent", ExportConfig { limits, ..ExportConfig::default() }) else {
         return;
     };
@@ -291,10 +298,36 @@ fn clients_that_choose_no_export_keep_nobody_out() {
     assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
     // One that has chosen stays, whoever comes.
     let mut late = server.connect();
-    assert_eq!(late.read(&mut [0; 18]).unwrap_or(0), 0);
+    late.read_exact(&mut [0; 18]).unwrap();
+    late.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    assert_eq!(late.read(&mut [0; 10]).unwrap_or(0), 0);
     assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
     drop((silent, chosen, late));
     server.end();
+}
+
+/// A client that repeats a failing request must not fill the file system of the log.
+#[test]
+fn a_thousand_failed_requests_are_few_lines_and_a_count() {
+    let log = Log::shared();
+    let Some((server, shared)) = held("failing", ExportConfig::default()) else { return };
+    shared.lock().unwrap().fails = true;
+    answer(&shared, usize::MAX);
+    let (mut client, began) = (server.client(), std::time::Instant::now());
+    for cookie in 0..1_000 {
+        client.write_all(&request(READ, cookie, 0, 512)).unwrap();
+        let mut reply = [0; 16];
+        client.read_exact(&mut reply).unwrap();
+        assert_ne!(reply[4..8], [0; 4], "an error");
+    }
+    drop(client);
+    server.end();
+    let named = log.numbers(&["WARN [failing]", "a request failed"], "client").len() as u64;
+    let counted: u64 = log.numbers(&["WARN [failing]", "more trouble with clients"], "lines").iter().sum();
+    // Twenty lines in ten seconds; one window is always begun.
+    let windows = began.elapsed().as_secs() / 10 + 1;
+    assert!((20..=20 * windows).contains(&named), "{named} lines");
+    assert_eq!(named + counted, 1_000);
 }
 
 /// Starts clients of an export that write 120 KiB, one after the other, and leave without waiting for the answer.

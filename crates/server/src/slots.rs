@@ -1,10 +1,11 @@
-//! The slots of the control socket: which connections are accepted when there are many.
+//! The slots of a socket: which connections are accepted when there are many.
 //!
-//! The kernel reports the user of a connection before anything is read from it, so the role is decided first and the
-//! slot second. A connection that has not sent its whole request yet is waiting: when slots are short it gives way to a
-//! new connection.
+//! The kernel reports the user of a connection, or its address, before anything is read from it, so the owner is known
+//! first and the slot given second. On the control socket the owner's role decides, too. A connection that has not sent
+//! its whole request yet, or has not chosen an export, is waiting: when slots are short it gives way to a new one.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The limits on the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub struct ConnectionLimits {
     pub connections: usize,
     /// Slots among these reserved for root; the daemon's own user has the same number of its own.
     pub reserved: usize,
-    /// The most connections of one user with a role, other than root and the daemon's own.
+    /// The most connections of one user with a role, or of one machine; root and the daemon's own user have the next.
     pub per_user: usize,
+    /// The most connections of root; the daemon's own user has the same number.
+    pub per_trusted_user: usize,
     /// The most connections of users without a role, which only get the answer that they have none. These slots are
     /// beside `connections`.
     pub without_role: usize,
@@ -36,6 +39,7 @@ impl Default for ConnectionLimits {
             connections: 256,
             reserved: 32,
             per_user: 64,
+            per_trusted_user: 256,
             without_role: 8,
             per_user_without_role: 2,
             sessions: 64,
@@ -53,8 +57,10 @@ pub(crate) enum SlotOwner {
     Root,
     /// The daemon's own user.
     Own,
-    /// Another user with a role.
+    /// Another user; on the control socket, one with a role.
     Member(u32),
+    /// Another machine, by its address, with all its users.
+    Machine(IpAddr),
     /// A user without a role.
     NoRole(Option<u32>),
 }
@@ -62,6 +68,11 @@ pub(crate) enum SlotOwner {
 impl SlotOwner {
     fn has_no_role(self) -> bool {
         matches!(self, Self::NoRole(_))
+    }
+
+    /// Returns whether it has no reserve, and slots all the same.
+    fn is_common(self) -> bool {
+        matches!(self, Self::Member(_) | Self::Machine(_))
     }
 }
 
@@ -97,6 +108,11 @@ impl Slots {
         Self { rules, taken: BTreeMap::new(), next: 0 }
     }
 
+    /// Replaces the limits. Connections beyond the new ones stay.
+    pub fn set_rules(&mut self, rules: ConnectionLimits) {
+        self.rules = rules;
+    }
+
     /// Returns a slot for a new connection, or `None` if all are taken and no waiting connection can give way.
     pub fn give(&mut self, owner: SlotOwner) -> Option<GivenSlot> {
         let instead_of = match self.has_room(owner) {
@@ -112,7 +128,7 @@ impl Slots {
         Some(GivenSlot { slot, instead_of })
     }
 
-    /// Records that the connection has sent a whole request: it keeps its slot until it ends.
+    /// Records that the connection has sent a whole request, or has chosen an export: it keeps its slot until it ends.
     pub fn request_received(&mut self, slot: u64) {
         if let Some(slot) = self.taken.get_mut(&slot) {
             slot.waits = false;
@@ -135,7 +151,7 @@ impl Slots {
         let common = self.rules.sessions.saturating_sub(2 * reserved);
         let has_room = match owner {
             SlotOwner::Root | SlotOwner::Own if held < reserved => true,
-            SlotOwner::Member(_) if held >= self.rules.per_user_sessions => false,
+            SlotOwner::Member(_) | SlotOwner::Machine(_) if held >= self.rules.per_user_sessions => false,
             _ => self.common(reserved, is_session) < common,
         };
         if let Some(slot) = self.taken.get_mut(&slot) {
@@ -160,7 +176,7 @@ impl Slots {
 
     /// Returns the number of taken slots of a kind outside the reserves.
     fn common(&self, reserved: usize, kind: impl Fn(&TakenSlot) -> bool) -> usize {
-        let is_member = |slot: &&TakenSlot| matches!(slot.owner, SlotOwner::Member(_)) && kind(slot);
+        let is_member = |slot: &&TakenSlot| slot.owner.is_common() && kind(slot);
         let members = self.taken.values().filter(is_member).count();
         let beyond = |owner| self.count(owner, &kind).saturating_sub(reserved);
         members + beyond(SlotOwner::Root) + beyond(SlotOwner::Own)
@@ -169,8 +185,8 @@ impl Slots {
     /// Returns whether the owner has its maximum of slots.
     fn is_at_its_own_limit(&self, owner: SlotOwner) -> bool {
         match owner {
-            SlotOwner::Root | SlotOwner::Own => false,
-            SlotOwner::Member(_) => self.of(owner) >= self.rules.per_user,
+            SlotOwner::Root | SlotOwner::Own => self.of(owner) >= self.rules.per_trusted_user,
+            SlotOwner::Member(_) | SlotOwner::Machine(_) => self.of(owner) >= self.rules.per_user,
             SlotOwner::NoRole(_) => self.of(owner) >= self.rules.per_user_without_role,
         }
     }
@@ -180,13 +196,11 @@ impl Slots {
         !self.is_at_its_own_limit(owner)
             && match owner {
                 SlotOwner::Root | SlotOwner::Own if self.of(owner) < self.rules.reserved => true,
-                SlotOwner::Root | SlotOwner::Own | SlotOwner::Member(_) => {
-                    self.common(self.rules.reserved, |_| true) < common
-                }
                 SlotOwner::NoRole(_) => {
                     let all = self.taken.values().filter(|slot| slot.owner.has_no_role());
                     all.count() < self.rules.without_role
                 }
+                _ => self.common(self.rules.reserved, |_| true) < common,
             }
     }
 
@@ -221,6 +235,22 @@ mod tests {
 
     fn slots() -> Slots {
         Slots::new(ConnectionLimits::default())
+    }
+
+    #[test]
+    fn the_limits_in_the_document_are_those_of_the_socket() {
+        let text = include_str!("../../../docs/CONTROL.md").replace('\n', " ");
+        let ConnectionLimits { connections, reserved, per_user, .. } = ConnectionLimits::default();
+        let ConnectionLimits { sessions, reserved_sessions, per_user_sessions, .. } =
+            ConnectionLimits::default();
+        for limits in [
+            format!("{connections} connections, sessions included, of which {per_user} may be one user's"),
+            format!("{reserved} are reserved for root, {reserved} for the daemon's own user"),
+            format!("{sessions} may be sessions ({per_user_sessions} of one user"),
+            format!("{reserved_sessions} and {reserved_sessions} reserved)"),
+        ] {
+            assert!(text.contains(&limits), "{limits}");
+        }
     }
 
     #[test]

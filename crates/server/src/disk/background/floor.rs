@@ -2,6 +2,7 @@
 
 use super::Background;
 use scheduler::Sessions;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU64;
 use units::{Bytes, Duration, Instant, Sectors, TaskId};
@@ -58,12 +59,53 @@ impl Debt {
     }
 }
 
-/// A request that is not promoted.
-#[derive(Clone, Copy, Debug)]
-enum Oldest {
+/// A request that the floor has not made foreground work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Waiting {
     Read(u64),
     Write(TaskId),
     Held(u64),
+}
+
+/// The orders in which requests become foreground work and are promoted again. The next one is found without a look at
+/// all the others at each event.
+#[derive(Debug, Default)]
+pub(super) struct PromoteOrder {
+    /// The requests that the floor has not made foreground work, the oldest first.
+    waiting: BTreeSet<(Instant, Waiting)>,
+    /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
+    /// dropped when they come.
+    again: BTreeSet<(Instant, Waiting)>,
+    /// The requests that were looked at.
+    #[cfg(test)]
+    looks: u64,
+}
+
+impl PromoteOrder {
+    /// Adds a request that the floor has not made foreground work.
+    pub fn add(&mut self, arrived: Instant, request: Waiting) {
+        self.waiting.insert((arrived, request));
+    }
+
+    /// Removes a request that is over or is foreground work now; nothing happens if it is not there.
+    pub fn remove(&mut self, arrived: Instant, request: Waiting) {
+        self.waiting.remove(&(arrived, request));
+    }
+
+    /// Has a request promoted at this time.
+    pub fn promote_at(&mut self, at: Instant, request: Waiting) {
+        self.again.insert((at, request));
+    }
+
+    /// Returns the next request that may have to be promoted by `now`, and the time that was set for it.
+    fn next_again(&mut self, now: Instant) -> Option<(Instant, Waiting)> {
+        self.again.first().filter(|(at, _)| *at <= now)?;
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        self.again.pop_first()
+    }
 }
 
 impl Background {
@@ -86,9 +128,9 @@ impl Background {
         if self.suspended {
             return self.memory.trim_due();
         }
-        let reads = self.reads.values().filter_map(|read| read.promote_at);
-        let again = reads.chain(self.writes.values().filter_map(|write| write.promote_at)).min();
-        again.into_iter().chain(self.first_due().map(|(_, at)| at)).chain(self.memory.due()).min()
+        let floor = self.first_due().map(|(_, at)| at);
+        let again = self.order.again.first().map(|(at, _)| *at);
+        again.into_iter().chain(floor).chain(self.memory.due()).min()
     }
 
     /// Does the work that is due. Returns whether held requests are to be tried again.
@@ -105,19 +147,19 @@ impl Background {
     }
 
     /// Returns the oldest request that is not promoted, and when it is due.
-    fn first_due(&self) -> Option<(Oldest, Instant)> {
+    fn first_due(&self) -> Option<(Waiting, Instant)> {
         let floor = self.floor?;
-        let read = self.reads.iter().find(|(_, read)| !read.served);
-        let read = read.map(|(id, read)| (read.arrived, Oldest::Read(*id), read.left));
-        let write = self.writes.iter().find(|(_, write)| !write.served);
-        let write = write.map(|(task, write)| (write.arrived, Oldest::Write(*task), write.sectors_left()));
-        let held = self.held.iter().find(|(_, held)| !held.served);
-        let held = held.map(|(id, held)| (held.arrived, Oldest::Held(*id), held.sectors));
-        let all = read.into_iter().chain(write).chain(held);
-        let (arrived, oldest, left) = all.min_by_key(|(arrived, ..)| *arrived)?;
+        let &(arrived, oldest) = self.order.waiting.first()?;
         let at = match floor {
             Floor::Within(most) => arrived + most,
-            Floor::BytesPerSecond(rate) => self.debt.due(rate, left.bytes(self.sector)),
+            Floor::BytesPerSecond(rate) => {
+                let left = match oldest {
+                    Waiting::Read(id) => self.reads.get(&id)?.left,
+                    Waiting::Write(task) => self.writes.get(&task)?.sectors_left(),
+                    Waiting::Held(id) => self.held.get(&id)?.sectors,
+                };
+                self.debt.due(rate, left.bytes(self.sector))
+            }
         };
         Some((oldest, at))
     }
@@ -127,17 +169,19 @@ impl Background {
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let mut copies = false;
         while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
+            self.order.waiting.pop_first();
+            self.order.promote_at(now, oldest);
             let left = match oldest {
-                Oldest::Read(id) => self.reads.get_mut(&id).map(|read| {
+                Waiting::Read(id) => self.reads.get_mut(&id).map(|read| {
                     (read.served, read.promote_at) = (true, Some(now));
                     read.left
                 }),
-                Oldest::Write(task) => self.writes.get_mut(&task).map(|write| {
+                Waiting::Write(task) => self.writes.get_mut(&task).map(|write| {
                     write.promoted = write.left.clone();
                     (write.served, write.promote_at) = (true, Some(now));
                     write.sectors_left()
                 }),
-                Oldest::Held(id) => self.held.get_mut(&id).map(|held| {
+                Waiting::Held(id) => self.held.get_mut(&id).map(|held| {
                     (held.served, copies) = (true, true);
                     held.sectors
                 }),
@@ -153,25 +197,66 @@ impl Background {
     /// Promotes the blocks that promoted requests still wait for.
     pub(super) fn promote_again(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         let both = [self.session, self.memory.session()];
-        for read in self.reads.values_mut().filter(|read| read.promote_at.is_some_and(|at| at <= now)) {
-            read.promote_at = Some(now + PROMOTE_EVERY);
-            for session in both.into_iter().flatten() {
-                // The range is on the disk, and the session is open.
-                let _ = sessions.promote(session, read.range);
+        while let Some((at, request)) = self.order.next_again(now) {
+            match request {
+                Waiting::Read(id) => {
+                    let read = self.reads.get_mut(&id).filter(|read| read.promote_at == Some(at));
+                    let Some(read) = read else { continue };
+                    read.promote_at = Some(now + PROMOTE_EVERY);
+                    for session in both.into_iter().flatten() {
+                        // The range is on the disk, and the session is open.
+                        let _ = sessions.promote(session, read.range);
+                    }
+                }
+                Waiting::Write(task) => {
+                    let write = self.writes.get_mut(&task).filter(|write| write.promote_at == Some(at));
+                    let Some(write) = write else { continue };
+                    write.promote_at = Some(now + PROMOTE_EVERY);
+                    for part in &write.promoted {
+                        let _ = self.writer.map(|writer| sessions.promote(writer, *part));
+                    }
+                }
+                Waiting::Held(_) => continue,
             }
-        }
-        for write in self.writes.values_mut().filter(|write| write.promote_at.is_some_and(|at| at <= now)) {
-            write.promote_at = Some(now + PROMOTE_EVERY);
-            for part in &write.promoted {
-                let _ = self.writer.map(|writer| sessions.promote(writer, *part));
-            }
+            self.order.promote_at(now + PROMOTE_EVERY, request);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::memory::tests::Counting;
+    use super::super::{Asked, BackgroundTerms};
     use super::*;
+    use scheduler::Priority;
+    use units::{Lbn, LbnRange};
+
+    /// Sixteen clients at depth 64 wait, and each event asks what is due.
+    #[test]
+    fn an_event_looks_at_few_of_the_requests_that_wait_however_many_these_are() {
+        const REQUESTS: u64 = 16 * 64;
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let floor = Some(Floor::Within(Duration::from_secs(2)));
+        let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
+        let (sector, capacity) = (Bytes::new(512), Sectors::new(1 << 20));
+        let mut background = Background::new(terms, Priority::default(), sector, capacity);
+        let mut sessions = Counting::default();
+        for id in 0..REQUESTS {
+            // No stream is recognised, and nothing read ahead.
+            let range = LbnRange::new(Lbn::new(id * 611 % REQUESTS * 1_000), Sectors::new(8));
+            let asked = Asked { client: id % 16, range, arrived: at(id) };
+            background.read(&mut sessions, id, asked, at(id));
+        }
+        assert_eq!((background.due(), background.order.looks), (Some(at(2_000)), 0));
+        let seconds = 10;
+        for ms in REQUESTS..1_000 * seconds {
+            background.do_due(&mut sessions, at(ms));
+            assert!(background.due().is_some_and(|due| due > at(ms)));
+        }
+        assert_eq!(background.promoted.requests, REQUESTS, "all of them are foreground work");
+        let looks = background.order.looks;
+        assert!((REQUESTS..=REQUESTS * seconds).contains(&looks), "{looks} looks");
+    }
 
     #[test]
     fn service_beyond_the_floor_is_no_credit_and_missing_service_is_owed() {

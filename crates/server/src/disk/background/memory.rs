@@ -483,13 +483,13 @@ impl Drop for ReadAheadMemory {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use scheduler::{SessionCall, SessionError};
 
     /// Counts calls.
     #[derive(Default)]
-    struct Counting {
+    pub(in super::super) struct Counting {
         calls: u64,
         registered: Vec<LbnRange>,
     }

@@ -14,7 +14,7 @@ mod memory;
 mod status;
 mod streams;
 
-use floor::Debt;
+use floor::{Debt, PromoteOrder, Waiting};
 pub use floor::Floor;
 pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
@@ -138,6 +138,7 @@ pub(crate) struct Background {
     block: Sectors,
     floor: Option<Floor>,
     debt: Debt,
+    order: PromoteOrder,
     memory: ReadAheadMemory,
     priority: Priority,
     session: Option<SessionId>,
@@ -177,6 +178,7 @@ impl Background {
             block,
             floor: terms.floor,
             debt: Debt::default(),
+            order: PromoteOrder::default(),
             session: None,
             suspended: false,
             writer: None,
@@ -213,6 +215,7 @@ impl Background {
         let tasks = Vec::new();
         self.pay(Sectors::new(range.len().get().saturating_sub(left.get())), now);
         let (promote_at, served) = (None, false);
+        self.order.add(arrived, Waiting::Read(id));
         self.reads.insert(id, PendingRead { client, range, arrived, tasks, bytes, left, promote_at, served });
         for part in missing {
             self.fetch(sessions, id, part, now);
@@ -233,7 +236,7 @@ impl Background {
     ) -> Result<(), SessionError> {
         self.begin_debt(now);
         self.set_changed();
-        let held = self.held.remove(&write.seq);
+        let held = self.remove_held(write.seq);
         let writer = match self.writer {
             Some(writer) => writer,
             None => {
@@ -246,6 +249,9 @@ impl Background {
         let task = sessions.write(writer, write.range, self.block, Parameter::default())?;
         if held.is_some_and(|held| held.served) {
             (write.served, write.promoted, write.promote_at) = (true, write.left.clone(), Some(now));
+            self.order.promote_at(now, Waiting::Write(task));
+        } else {
+            self.order.add(write.arrived, Waiting::Write(task));
         }
         self.writes.insert(task, write);
         self.promote_again(sessions, now);
@@ -256,13 +262,20 @@ impl Background {
     pub fn hold(&mut self, id: u64, arrived: Instant, sectors: Sectors, now: Instant) {
         if !self.held.contains_key(&id) {
             self.begin_debt(now);
+            self.order.add(arrived, Waiting::Held(id));
             self.held.insert(id, Held { arrived, sectors, hurried: false, served: false });
         }
     }
 
     /// Records that a request is not held any more.
     pub fn release(&mut self, id: u64) {
-        self.held.remove(&id);
+        self.remove_held(id);
+    }
+
+    fn remove_held(&mut self, id: u64) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.order.remove(held.arrived, Waiting::Held(id));
+        Some(held)
     }
 
     /// Returns whether the blocks for a held request are copied as foreground work.
@@ -273,9 +286,11 @@ impl Background {
     /// Registers a read that was held.
     pub fn read_held(&mut self, sessions: &mut dyn Sessions, id: u64, asked: Asked, now: Instant) {
         self.read(sessions, id, asked, now);
-        let served = self.held.remove(&id).is_some_and(|held| held.served);
+        let served = self.remove_held(id).is_some_and(|held| held.served);
         if let Some(read) = self.reads.get_mut(&id).filter(|_| served) {
             (read.served, read.promote_at) = (true, Some(now));
+            self.order.remove(read.arrived, Waiting::Read(id));
+            self.order.promote_at(now, Waiting::Read(id));
             self.promote_again(sessions, now);
         }
     }
@@ -289,10 +304,12 @@ impl Background {
         write.promote_at = write.promote_at.filter(|_| !write.promoted.is_empty());
         write.bad = write.bad.into_iter().chain(done.bad).min();
         let (seq, bad, over, served) = (write.seq, write.bad, write.left.is_empty(), write.served);
+        let arrived = write.arrived;
         if !served {
             self.pay(done.range.len(), now);
         }
         if over {
+            self.order.remove(arrived, Waiting::Write(done.task));
             self.writes.remove(&done.task);
         }
         self.written.push_back(Written { seq, part: done.range, over, bad });
@@ -341,12 +358,15 @@ impl Background {
             if let Some(held) = self.held.get_mut(&seq) {
                 copies |= !std::mem::replace(&mut held.hurried, true);
             }
-            let Some(write) = self.writes.values_mut().find(|write| write.seq == seq) else { continue };
+            let Some((task, write)) = self.writes.iter_mut().find(|(_, write)| write.seq == seq) else {
+                continue;
+            };
             let mut new = vec![part];
             write.promoted.iter().for_each(|there| cut(&mut new, *there));
             if !new.is_empty() {
                 write.promoted.extend(new);
                 write.promote_at = Some(now);
+                self.order.promote_at(now, Waiting::Write(*task));
             }
         }
         self.promote_again(sessions, now);
@@ -399,6 +419,9 @@ impl Background {
 
     /// Answers all requests with an error, and closes the sessions.
     pub fn close(&mut self, sessions: &mut dyn Sessions, failure: impl Fn() -> Failure, now: Instant) {
+        for (id, read) in &self.reads {
+            self.order.remove(read.arrived, Waiting::Read(*id));
+        }
         let reads = std::mem::take(&mut self.reads).into_keys();
         let fenced = std::mem::take(&mut self.fenced).into_keys();
         reads.chain(fenced).for_each(|id| self.refuse(id, failure(), now));
@@ -513,6 +536,7 @@ impl Background {
 
     fn remove(&mut self, id: u64) -> Option<PendingRead> {
         let read = self.reads.remove(&id)?;
+        self.order.remove(read.arrived, Waiting::Read(id));
         for task in &read.tasks {
             self.tasks.remove(task);
         }
@@ -541,8 +565,8 @@ impl Background {
         in_the_way: impl Fn(LbnRange) -> bool,
         now: Instant,
     ) {
-        for read in self.reads.values_mut().filter(|read| in_the_way(read.range)) {
-            read.promote_at.get_or_insert(now);
+        for (id, read) in self.reads.iter_mut().filter(|(_, read)| in_the_way(read.range)) {
+            self.order.promote_at(*read.promote_at.get_or_insert(now), Waiting::Read(*id));
         }
         self.promote_again(sessions, now);
     }

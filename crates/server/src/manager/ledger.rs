@@ -48,9 +48,11 @@ impl TaskManager {
         if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
             return self.seq;
         }
-        let (disk, kind, why) =
-            (&self.config.disk.name, entry.spec.kind, reason.as_deref().unwrap_or_default());
+        let (kind, why) = (entry.spec.kind, reason.as_deref().unwrap_or_default());
+        let is_news = self.is_news(id, state, reason.as_deref());
+        let disk = &self.config.disk.name;
         match state {
+            _ if !is_news => {}
             TaskState::Failed => error!(disk, task = id, %kind, why, "failed"),
             TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
             _ => info!(disk, task = id, %kind, why, "{state}"),
@@ -60,6 +62,34 @@ impl TaskManager {
             self.outcomes.entry(kind).or_default().add(state, self.unix_ms);
         }
         self.note(Event::State { id, state, reason, at: self.unix_ms })
+    }
+
+    /// Returns whether the log gets a state. A task that cannot go on and tries again is logged once for each reason,
+    /// until it makes progress.
+    fn is_news(&mut self, id: u64, state: TaskState, reason: Option<&str>) -> bool {
+        let done = self.claimed.get(&id).map_or(0, |figures| figures.done);
+        let Some(live) = self.live.get_mut(&id) else { return true };
+        match (state, reason, &live.logged) {
+            (TaskState::Paused, Some(why), Some((logged, _))) if logged == why => false,
+            (TaskState::Paused, Some(why), _) => {
+                live.logged = Some((why.to_owned(), done));
+                true
+            }
+            (TaskState::Queued | TaskState::Running, _, Some(_)) => false,
+            _ => {
+                live.logged = None;
+                true
+            }
+        }
+    }
+
+    /// Logs that a task that could not go on has made progress since.
+    pub(super) fn log_progress(&mut self, id: u64) {
+        let done = self.claimed.get(&id).map_or(0, |figures| figures.done);
+        let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
+        if entry.state == TaskState::Running && live.logged.take_if(|(_, before)| done > *before).is_some() {
+            info!(disk = self.config.disk.name, task = id, kind = %entry.spec.kind, "goes on");
+        }
     }
 
     /// Drops the oldest tasks that are over, if there are too many.

@@ -35,6 +35,8 @@ pub(super) struct Live {
     pub(super) rings: Rings,
     /// While it is paused on request: why it could not go on if it was resumed.
     pub(super) stuck: Option<String>,
+    /// The reason why it cannot go on that the log has, with the blocks that were done then. It tries again and again.
+    pub(super) logged: Option<(String, u64)>,
     /// Whether the log says that it misses its deadline.
     pub(super) late: bool,
     pub(super) named: LoggedBadSectors,
@@ -175,6 +177,7 @@ impl TaskManager {
             idle_bytes: 0,
             rings: Rings::default(),
             stuck: None,
+            logged: None,
             late: false,
             named,
         };

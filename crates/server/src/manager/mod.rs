@@ -444,6 +444,7 @@ impl TaskManager {
             });
             self.save(id, false);
             self.warn_of_deadline(id);
+            self.log_progress(id);
             self.settle(sessions, id);
         }
     }

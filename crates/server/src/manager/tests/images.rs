@@ -230,6 +230,35 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
     }
 }
 
+/// It tries again every ten seconds, and a comparison loses its turn meanwhile.
+#[test]
+fn a_task_that_cannot_go_on_is_in_the_log_once_until_it_makes_progress() {
+    let log = Log::default();
+    let lines = |words: &[&str]| log.numbers(words, "task").len();
+    tracing::subscriber::with_default(log.clone(), || {
+        // The rig has no other disks.
+        let members = vec!["tiny".into(), "other".into()];
+        for spec in [TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) }, backup()] {
+            let kind = format!("kind={}", spec.kind);
+            let mut rig = Rig::with_permits(1);
+            rig.files.limit("/backups", Some(300_000));
+            let id = rig.start(spec.clone());
+            rig.run_for(Duration::from_secs(300));
+            assert_eq!(rig.task(id).state, TaskState::Paused);
+            assert_eq!(lines(&["WARN", "cannot go on", &kind]), 1);
+            let before = lines(&[&kind]);
+            rig.run_for(Duration::from_secs(300));
+            assert_eq!(lines(&[&kind]), before);
+            if spec.kind == TaskKind::Backup {
+                rig.files.limit("/backups", None);
+                rig.run_for(Duration::from_secs(60));
+                assert_eq!(rig.task(id).state, TaskState::Done);
+                assert_eq!((lines(&["INFO", "goes on", &kind]), lines(&["INFO", "done", &kind])), (1, 1));
+            }
+        }
+    });
+}
+
 #[test]
 fn a_target_that_vanishes_pauses_the_task_until_it_is_back() {
     for spec in [backup(), replica()] {

@@ -6,7 +6,7 @@ use super::progress::{self, ComparisonProgressError};
 use super::reading::{Read, Reading};
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use units::{Duration, Instant, LbnRange};
+use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The most LBNs that are named; further ones are counted.
 const NAMED_MAX: usize = 1_000;
@@ -35,8 +35,10 @@ const SUSPECT_FLAG: u16 = 1 << 15;
 pub struct Wish {
     /// The member, from 0.
     pub member: usize,
-    /// The LBNs there: whole blocks, in any order.
+    /// The LBNs there: whole blocks, whose records come in any order.
     pub range: LbnRange,
+    /// Sectors of each record: a block, or a sector. The last record may have fewer.
+    pub unit: Sectors,
     /// Whether it is one block that is read again; such records are told apart from others.
     pub again: bool,
 }
@@ -58,7 +60,7 @@ pub(super) struct Differences {
 /// The progress of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ComparisonFigures {
-    /// Blocks that are compared, or given up because they could not be read.
+    /// Blocks that are compared, except for sectors that could not be read.
     pub done: u64,
     /// All blocks of a member.
     pub blocks: u64,
@@ -66,8 +68,8 @@ pub struct ComparisonFigures {
     pub differing: Vec<u64>,
     /// The number of further ones.
     pub differing_more: u64,
-    /// Members, from 0, and LBNs on them that could not be read; the other sectors of their blocks are not compared. At most a
-    /// thousand.
+    /// Members, from 0, and LBNs on them that could not be read: there the other members of a mirror are compared, and of another
+    /// array nothing. At most a thousand.
     pub bad: Vec<(usize, u64)>,
     /// The number of further ones.
     pub bad_more: u64,
@@ -80,6 +82,8 @@ pub struct ComparisonFigures {
 struct Suspect {
     readings: u32,
     due: Instant,
+    /// The sectors of a record: one, after a member could not read the block as a whole.
+    unit: Sectors,
     before: Option<Read>,
     reading: Option<Reading>,
 }
@@ -121,9 +125,9 @@ struct Member {
 /// while !comparison.is_done() {
 ///     now = now + Duration::from_secs(1);
 ///     while let Some(wish) = comparison.wish(now) {
-///         for first in (wish.range.start().get()..wish.range.end().get()).step_by(8) {
-///             let bytes = &disks[wish.member][first as usize * 512..][..8 * 512];
-///             let range = LbnRange::new(Lbn::new(first), Sectors::new(8));
+///         for first in (wish.range.start().get()..wish.range.end().get()).step_by(wish.unit.get() as usize) {
+///             let bytes = &disks[wish.member][first as usize * 512..][..wish.unit.get() as usize * 512];
+///             let range = LbnRange::new(Lbn::new(first), wish.unit);
 ///             comparison.read(wish.member, range, wish.again, Ok(bytes), now);
 ///         }
 ///     }
@@ -248,13 +252,17 @@ impl Comparison {
 
     /// Begins readings of blocks that are due.
     fn read_again(&mut self, now: Instant) {
-        let at_work = self.suspects.values().filter(|suspect| suspect.reading.is_some()).count();
+        let at_work = self.suspects.values().filter_map(|suspect| suspect.reading.as_ref());
+        let mut at_work: usize = at_work.map(Reading::cost).sum();
         let due =
             self.suspects.iter_mut().filter(|(_, suspect)| suspect.reading.is_none() && suspect.due <= now);
-        for (block, suspect) in due.take(READINGS_MAX.saturating_sub(at_work)) {
-            suspect.reading = Some(Reading::new(&self.plan, *block));
-            let range = self.plan.place(*block);
-            self.wishes.extend((0..self.plan.members).map(|member| Wish { member, range, again: true }));
+        for (block, suspect) in due {
+            if at_work >= READINGS_MAX {
+                return;
+            }
+            let (range, unit, again) = (self.plan.place(*block), suspect.unit, true);
+            at_work += suspect.reading.insert(Reading::new(&self.plan, range, unit)).cost();
+            self.wishes.extend((0..self.plan.members).map(|member| Wish { member, range, unit, again }));
         }
     }
 
@@ -277,10 +285,10 @@ impl Comparison {
         its.asked.insert(first, (end, end - first));
         let (from, last) = (self.plan.place(first), self.plan.place(end - 1));
         let range = LbnRange::new(from.start(), last.end().since(from.start()));
-        Some(Wish { member, range, again: false })
+        Some(Wish { member, range, unit: self.plan.block, again: false })
     }
 
-    /// Takes a block of a member: its bytes, or the first LBN that could not be read. Bytes that nobody wished are dropped.
+    /// Takes a record of a member: its bytes, or the first LBN that could not be read. Bytes that no wish is for are dropped.
     pub fn read(
         &mut self,
         member: usize,
@@ -289,13 +297,15 @@ impl Comparison {
         bytes: Result<&[u8], u64>,
         now: Instant,
     ) {
-        let Some(block) = self.plan.block_at(range) else { return };
+        let Some(block) = self.plan.block_of(range.start()) else { return };
+        let place = self.plan.place(block);
         let whole = range.len().bytes(self.plan.sector_bytes).get();
         let bytes =
             bytes.and_then(|b| if b.len() as u64 == whole { Ok(b) } else { Err(range.start().get()) });
         if again {
-            self.read_once_more(member, block, bytes, now)
-        } else {
+            let skip = range.start().since(place.start());
+            self.read_once_more((member, block, skip.get()), bytes, now)
+        } else if range == place {
             self.read_first(member, block, bytes, now)
         }
     }
@@ -345,8 +355,8 @@ impl Comparison {
         if agree {
             self.left.remove(block);
         } else {
-            let suspect =
-                Suspect { readings: 0, due: now + REREAD_INTERVAL_MIN, before: None, reading: None };
+            let (due, unit) = (now + REREAD_INTERVAL_MIN, self.plan.block);
+            let suspect = Suspect { readings: 0, due, unit, before: None, reading: None };
             self.suspects.insert(block, suspect);
         }
         self.advance();
@@ -373,29 +383,25 @@ impl Comparison {
         }
     }
 
-    fn read_once_more(&mut self, member: usize, block: u64, bytes: Result<&[u8], u64>, now: Instant) {
+    fn read_once_more(&mut self, at: (usize, u64, u64), bytes: Result<&[u8], u64>, now: Instant) {
+        let (_, block, _) = at;
         let Some(suspect) = self.suspects.get_mut(&block) else { return };
         let Some(reading) = &mut suspect.reading else { return };
-        if !reading.add(&self.plan, (&self.summer, &self.weights), (member, block), bytes) {
+        if !reading.add(&self.plan, (&self.summer, &self.weights), at, bytes) {
             return;
         }
-        let (result, bad) = (reading.result(), std::mem::take(&mut reading.bad));
+        let result = reading.result(&self.summer);
         suspect.reading = None;
         suspect.readings += 1;
-        if !bad.is_empty() {
-            for (member, lbn) in bad {
-                if self.found.bad.len() < NAMED_MAX {
-                    self.found.bad.insert((member, lbn));
-                } else {
-                    self.found.bad_more += 1;
-                }
-            }
+        if !result.bad.is_empty() && suspect.unit > Sectors::new(1) {
+            (suspect.unit, suspect.due) = (Sectors::new(1), now);
+            return;
         } else if result.differing.is_empty() {
-            // A write was under way.
+            // A write was under way, or sectors could not be read.
         } else if suspect.before.as_ref() == Some(&result) {
             self.found.differing_blocks += 1;
             let first = self.plan.place(block).start().get();
-            for sector in result.differing {
+            for sector in &result.differing {
                 if self.found.differing.len() < NAMED_MAX {
                     self.found.differing.insert(first + sector);
                 } else {
@@ -408,6 +414,13 @@ impl Comparison {
             return;
         } else {
             self.found.unsettled += 1;
+        }
+        for bad in result.bad {
+            if self.found.bad.len() < NAMED_MAX {
+                self.found.bad.insert(bad);
+            } else {
+                self.found.bad_more += 1;
+            }
         }
         self.suspects.remove(&block);
         self.left.remove(block);

@@ -125,10 +125,10 @@ impl ComparisonPlan {
         LbnRange::new(Lbn::new(self.range.start().get() + skip), Sectors::new(len))
     }
 
-    /// Returns the block that is exactly these LBNs.
-    pub(super) fn block_at(&self, range: LbnRange) -> Option<u64> {
-        let block = range.start().get().checked_sub(self.range.start().get())? / self.block.get().max(1);
-        (block < self.blocks() && self.place(block) == range).then_some(block)
+    /// Returns the block that an LBN is in.
+    pub(super) fn block_of(&self, lbn: Lbn) -> Option<u64> {
+        let block = lbn.get().checked_sub(self.range.start().get())? / self.block.get().max(1);
+        (block < self.blocks()).then_some(block)
     }
 
     /// Returns the bytes of a slot of the ring of sums.

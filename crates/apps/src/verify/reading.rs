@@ -2,40 +2,99 @@
 
 use super::parity::{Products, Summer};
 use super::plan::{Array, ComparisonPlan, StripePart};
+use units::{LbnRange, Sectors};
 
-/// A reading at work.
+/// The parts that count as a further reading.
+const PARTS_PER_READING: usize = 32;
+
+/// A reading at work, in one record of each member for each part.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
+    /// The sectors of a part; the last may have fewer.
+    unit: u64,
+    parts: Vec<Part>,
+    /// The parts that not all members have read.
+    left: usize,
+}
+
+/// A part of a block: all of it, or a sector.
+#[derive(Clone, Debug)]
+struct Part {
     /// The sum of each member's bytes, when they have come.
     sums: Vec<Option<u64>>,
     /// The first sector of each member that could not be read.
-    pub bad: Vec<(usize, u64)>,
+    bad: Vec<(usize, u64)>,
     /// Of a mirror the bytes of the member that came first; otherwise the exclusive or of the data and P.
     first: Option<Vec<u8>>,
     /// The exclusive or of Q and the weighted data.
     weighted: Vec<u8>,
-    /// The sectors that do not agree, by their number in the block.
+    /// The sectors that do not agree, by their number in the part.
     differing: Vec<bool>,
 }
 
 /// The result of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Read {
-    /// The sum of each member's bytes.
-    pub sums: Vec<u64>,
+    /// The sum of all members' bytes.
+    pub sum: u64,
+    /// The first sector of each part of each member that could not be read.
+    pub bad: Vec<(usize, u64)>,
     /// The sectors that do not agree, by their number in the block.
     pub differing: Vec<u64>,
 }
 
 impl Reading {
-    pub fn new(plan: &ComparisonPlan, block: u64) -> Self {
-        let sectors = usize::try_from(plan.place(block).len().get()).unwrap_or(0);
-        let differing = vec![false; sectors];
-        Self { sums: vec![None; plan.members], bad: Vec::new(), first: None, weighted: Vec::new(), differing }
+    /// Begins a reading of these LBNs in parts of `unit` sectors.
+    pub fn new(plan: &ComparisonPlan, place: LbnRange, unit: Sectors) -> Self {
+        let (sectors, unit) = (place.len().get(), unit.get().max(1));
+        let parts = (0..sectors.div_ceil(unit)).map(|part| unit.min(sectors - part * unit));
+        let parts: Vec<Part> = parts.map(|sectors| Part::new(plan.members, sectors)).collect();
+        Self { unit, left: parts.len(), parts }
+    }
+
+    /// Returns for how many readings it counts: its parts take memory for each member.
+    pub fn cost(&self) -> usize {
+        1 + self.parts.len() / PARTS_PER_READING
+    }
+
+    /// Takes a part of a member, which begins `skip` sectors after the block; returns whether it is the last of the block.
+    pub fn add(
+        &mut self,
+        plan: &ComparisonPlan,
+        (summer, weights): (&Summer, &[Products]),
+        (member, block, skip): (usize, u64, u64),
+        bytes: Result<&[u8], u64>,
+    ) -> bool {
+        let part = usize::try_from(skip / self.unit).unwrap_or(usize::MAX);
+        let Some(part) = self.parts.get_mut(part) else { return false };
+        self.left -= usize::from(part.add(plan, (summer, weights), (member, block), bytes));
+        self.left == 0
+    }
+
+    /// Returns the result, when all has come.
+    pub fn result(&self, summer: &Summer) -> Read {
+        let sums = self.parts.iter().flat_map(|part| &part.sums);
+        let sums: Vec<u8> = sums.flat_map(|sum| sum.unwrap_or_default().to_le_bytes()).collect();
+        let mut bad: Vec<(usize, u64)> = self.parts.iter().flat_map(|part| &part.bad).copied().collect();
+        // Members come in any order.
+        bad.sort_unstable();
+        let sectors = (0..).zip(self.parts.iter().flat_map(|part| &part.differing));
+        Read {
+            sum: summer.of(&sums),
+            bad,
+            differing: sectors.filter(|(_, differs)| **differs).map(|(sector, _)| sector).collect(),
+        }
+    }
+}
+
+impl Part {
+    fn new(members: usize, sectors: u64) -> Self {
+        let differing = vec![false; usize::try_from(sectors).unwrap_or(0)];
+        Self { sums: vec![None; members], bad: Vec::new(), first: None, weighted: Vec::new(), differing }
     }
 
     /// Takes a member's bytes; returns whether they are the last.
-    pub fn add(
+    fn add(
         &mut self,
         plan: &ComparisonPlan,
         (summer, weights): (&Summer, &[Products]),
@@ -75,19 +134,15 @@ impl Reading {
             }
         }
         let whole = self.sums.iter().all(Option::is_some);
-        if whole && plan.array != Array::Mirror {
-            for syndrome in [self.first.as_deref().unwrap_or_default(), &self.weighted] {
-                let sectors = self.differing.iter_mut().zip(syndrome.chunks(sector));
-                sectors.for_each(|(differs, bytes)| *differs |= bytes.iter().any(|byte| *byte != 0));
+        if whole {
+            let syndromes = [self.first.take().unwrap_or_default(), std::mem::take(&mut self.weighted)];
+            if self.bad.is_empty() && plan.array != Array::Mirror {
+                for syndrome in syndromes {
+                    let sectors = self.differing.iter_mut().zip(syndrome.chunks(sector));
+                    sectors.for_each(|(differs, bytes)| *differs |= bytes.iter().any(|byte| *byte != 0));
+                }
             }
         }
         whole
-    }
-
-    /// Returns the result, when all has come.
-    pub fn result(&self) -> Read {
-        let sums = self.sums.iter().map(|sum| sum.unwrap_or_default()).collect();
-        let sectors = (0..).zip(&self.differing).filter(|(_, differs)| **differs);
-        Read { sums, differing: sectors.map(|(sector, _)| sector).collect() }
     }
 }

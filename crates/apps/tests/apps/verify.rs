@@ -133,10 +133,10 @@ impl Host {
     }
 
     fn wish(&mut self) {
-        while let Some(Wish { member, range, again }) = self.comparison.wish(self.now) {
+        while let Some(Wish { member, range, unit, again }) = self.comparison.wish(self.now) {
             let mut first = range.start().get();
             while first < range.end().get() {
-                let len = BLOCK.min(range.end().get() - first);
+                let len = unit.get().min(range.end().get() - first);
                 self.queues[member].push((LbnRange::new(Lbn::new(first), Sectors::new(len)), again));
                 first += len;
             }
@@ -282,16 +282,21 @@ fn a_block_that_changes_at_every_reading_is_counted_and_not_named() {
 }
 
 #[test]
-fn a_sector_that_cannot_be_read_is_named_with_its_member_and_hides_no_other_block() {
-    let array = Array::Raid6 { chunk: Sectors::new(16) };
-    let mut members = Members::new(array, 4, 160, 8);
-    members.unreadable = BTreeSet::from([(2, OFFSET + 18), (3, OFFSET + 100)]);
-    members.flip(0, OFFSET + 20, 8);
-    let mut host = Host::new(Comparison::start(plan(array, 4, 160), 9).unwrap(), 4, 4);
-    host.finish(&members);
-    let told = host.comparison.figures();
-    assert_eq!(told.bad, [(2, OFFSET + 18), (3, OFFSET + 100)]);
-    assert_eq!(told.differing, [OFFSET + 20]);
+fn every_sector_that_cannot_be_read_is_named_with_its_member_and_hides_no_sector_of_its_block() {
+    let raid6 = Array::Raid6 { chunk: Sectors::new(16) };
+    for (array, beside) in [(raid6, vec![]), (Array::Mirror, vec![OFFSET + 17])] {
+        let mut members = Members::new(array, 4, 160, 8);
+        members.unreadable = BTreeSet::from([(2, OFFSET + 17), (2, OFFSET + 18), (3, OFFSET + 100)]);
+        for lbn in [OFFSET + 17, OFFSET + 19, OFFSET + 20] {
+            members.flip(0, lbn, 8);
+        }
+        let mut host = Host::new(Comparison::start(plan(array, 4, 160), 9).unwrap(), 4, 4);
+        host.finish(&members);
+        let told = host.comparison.figures();
+        assert_eq!(told.bad, [(2, OFFSET + 17), (2, OFFSET + 18), (3, OFFSET + 100)]);
+        // The other members of a mirror are compared where one cannot be read.
+        assert_eq!(told.differing, [beside, vec![OFFSET + 19, OFFSET + 20]].concat());
+    }
 }
 
 /// 64 KiB hold the sums of 6,553 blocks of a mirror.

@@ -43,7 +43,6 @@ impl Drop for Member {
 pub(crate) struct Members {
     comparison: Comparison,
     members: Vec<Member>,
-    block: Sectors,
     waker: WakeUp,
     began: Instant,
     priority: Priority,
@@ -118,7 +117,6 @@ impl Members {
         Ok(Self {
             comparison,
             members,
-            block: plan.block,
             waker,
             began: now,
             priority: Priority::default(),
@@ -206,10 +204,10 @@ impl Members {
     /// Registers the ranges that the comparison wants.
     fn wish(&mut self) -> Result<(), String> {
         let mut answer = Vec::new();
-        while let Some(Wish { member, range, again }) = self.comparison.wish(self.now()) {
+        while let Some(Wish { member, range, unit, again }) = self.comparison.wish(self.now()) {
             let Some(of) = self.members.get(member) else { continue };
             let [first, second] = of.client_sessions;
-            let (id, block) = (if again { second } else { first }, self.block.get());
+            let (id, block) = (if again { second } else { first }, unit.get());
             let range = Range { start: range.start().get(), sectors: range.len().get() };
             let call = Call::Read { call: 0, range, block, parameter: 0 };
             answer.push((

@@ -11,6 +11,9 @@ use units::{Bytes, Duration, Instant, Sectors, TaskId};
 /// room for.
 const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 
+/// The most debt that is still owed after a time without requests.
+const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
+
 /// A floor under the service of background requests. A request that would get less becomes foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
@@ -30,10 +33,12 @@ impl fmt::Display for Floor {
 }
 
 /// The service that is owed under a floor in bytes a second: the bytes of the time since `paid_until`. Service beyond the
-/// floor is no credit for later.
+/// floor is no credit for later, and a time without requests is not owed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Debt {
     paid_until: Instant,
+    /// The last end of a request.
+    ended: Instant,
 }
 
 fn time_of(rate: NonZeroU64, bytes: Bytes) -> Duration {
@@ -42,9 +47,17 @@ fn time_of(rate: NonZeroU64, bytes: Bytes) -> Duration {
 }
 
 impl Debt {
-    /// Records that nothing is owed, because no request has waited until `now`.
+    /// Records that no request has waited since the last end of one. The rest of the debt is kept: the time in which a
+    /// promoted request is served is owed to a reader that asks for the next one after it.
     pub fn begin(&mut self, now: Instant) {
-        self.paid_until = now;
+        let until = self.paid_until + now.saturating_since(self.ended);
+        let least = Instant::from_nanos(now.as_nanos().saturating_sub(OLD_DEBT_MAX.as_nanos()));
+        self.paid_until = until.max(least).min(now);
+    }
+
+    /// Records the end of a request.
+    pub fn end(&mut self, now: Instant) {
+        self.ended = now;
     }
 
     /// Records that these bytes have arrived, or are being fetched.
@@ -109,7 +122,7 @@ impl PromoteOrder {
 }
 
 impl Background {
-    /// Records that nothing is owed, if no request waits.
+    /// Records that the time since the last request is not owed, if no request waits.
     pub(super) fn begin_debt(&mut self, now: Instant) {
         if self.reads.is_empty() && self.writes.is_empty() && self.held.is_empty() {
             self.debt.begin(now);
@@ -269,6 +282,20 @@ mod tests {
         assert_eq!(debt.due(rate, Bytes::new(100_000)), at(140));
         debt.paid(rate, Bytes::new(100_000), at(1_000));
         assert_eq!(debt.due(rate, Bytes::new(100_000)), at(240), "three quarters of a second are owed");
+    }
+
+    #[test]
+    fn a_time_without_requests_is_not_owed_and_forgives_what_is_owed_for_more_than_a_second() {
+        let rate = NonZeroU64::new(1_000_000).unwrap();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let debt = Debt { paid_until: at(500), ended: at(800) };
+        let due = |mut debt: Debt, ms| {
+            debt.begin(at(ms));
+            debt.due(rate, Bytes::new(100_000))
+        };
+        assert_eq!([due(debt, 800), due(debt, 5_000)], [at(600), at(4_800)]);
+        assert_eq!(due(Debt { ended: at(90_000), ..debt }, 100_000), at(99_100));
+        assert_eq!(due(Debt::default(), 700), at(800));
     }
 
     #[test]

@@ -43,6 +43,21 @@ fn a_floor_in_bytes_a_second_is_kept_on_average_and_not_exceeded() {
 }
 
 #[test]
+fn a_reader_with_one_request_at_a_time_gets_the_rate_of_the_floor() {
+    let rate = NonZeroU64::new(64 * 512).unwrap();
+    let mut disk = without_time(Some(Floor::BytesPerSecond(rate)));
+    let mut at = Instant::ZERO;
+    for id in 1..=200 {
+        disk.ask_in_background(at, read(id, 1, range(id * 977 % 3_400, 64)));
+        while ids(&run(&mut disk, at)) != [id] {
+            at = disk.next_event().unwrap();
+        }
+        let due = second(id);
+        assert!(at >= due && at < due + Duration::from_millis(200), "{id} at {at:?}");
+    }
+}
+
+#[test]
 fn bytes_from_memory_count_for_the_floor() {
     let rate = NonZeroU64::new(64 * 512).unwrap();
     let mut disk = without_time(Some(Floor::BytesPerSecond(rate)));

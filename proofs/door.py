@@ -2,14 +2,15 @@
 
 `door.py load SECONDS RATE FIRST NAME:SOCKET:WRITES ...` sends random requests of 4 KiB to each disk, WRITES percent of them writes
 behind the first FIRST bytes. Arrivals are open, with exponential distances, and drawn from NAME up to its first dot, so that
-`dd` and `dd.alone` have the same requests at the same times. NAME.times gets the arrival (ns of the system's clock) and the
+`dd-2` and `dd-2.alone` have the same requests at the same times. NAME.times gets the arrival (ns of the system's clock) and the
 response time (ns) of each request, counted from the time at which it was to be sent. SIGTERM ends the load.
 
-`door.py table held|shown NAME ...` prints what the programs NAME have read, and what the clients beside them have waited. With `held`
+`door.py table held|shown NAME ...` prints what the programs NAME have read, and what the clients beside them have waited; copies of a
+program, as `dd` and `dd-2`, are one row. With `held`
 it ends with 1 if the upper end of the interval of a program at the background export is over the bound of 1%.
 
 `door.py reads LOG` prints the reads of a log of nbdkit in their order: offset and length in bytes, and how many were under way
-when each was sent. `door.py runs LOG` prints them shorter, in sectors of 512 bytes: how many such reads follow each other, the distance
+when each was sent; `door.py answers LOG` those that were answered, in the order of the answers. `door.py runs LOG` prints them shorter, in sectors of 512 bytes: how many such reads follow each other, the distance
 of each from the end of the one before, its length, and how many were under way. crates/server/tests/data has such files.
 """
 import array, glob, itertools, math, multiprocessing, os, random, re, select, signal, statistics, sys, time
@@ -73,15 +74,16 @@ def load(seconds, rate, first, disk, start):
 
 
 def reads(log):
-    "The reads of a log of nbdkit: offset, length, how many were under way when it was sent; and the bytes of those answered."
-    found, waiting, done = [], {}, 0
+    "The reads of a log of nbdkit: offset, length, how many were under way when it was sent; and offset and length of those answered."
+    found, waiting, done = [], {}, []
     for line in open(log):
         if begun := re.search(r"connection=(\d+) Read id=(\d+) offset=(\w+) count=(\w+)", line):
             connection, number, offset, count = begun.groups()
-            found.append((int(offset, 0), int(count, 0), len(waiting)))
-            waiting[connection, number] = int(count, 0)
+            place = int(offset, 0), int(count, 0)
+            found.append((*place, len(waiting)))
+            waiting[connection, number] = place
         elif ended := re.search(r"connection=(\d+) \.\.\.Read id=(\d+) return=0", line):
-            done += waiting.pop(ended.groups())
+            done.append(waiting.pop(ended.groups()))
     return found, done
 
 
@@ -116,31 +118,37 @@ def table(programs, held):
     exceeded = False
     print("| program | at | MB read | MB/s | minutes | requests | mean, ms | alone | slower | at most | 99th percentile, ms | alone | slower | at most |")
     print("|" + "---|" * 14)
-    for program in programs:
+    for program in dict.fromkeys(name.split("-")[0] for name in programs):
         for where in ("background", "foreground"):
-            # A program that has begun several times has so many spans of time, and as many logs.
-            spans = sorted(tuple(map(int, open(span).read().split())) for span in glob.glob(f"{program}.{where}.*.span"))
-            if not spans:
+            done, seconds, every, blocks = 0, 0.0, [], []
+            # Copies of a program have drives and clients of their own: their blocks are as independent as those of one copy.
+            for copy in (name for name in programs if name.split("-")[0] == program):
+                # A program that has begun several times has so many spans of time, and as many logs.
+                spans = sorted(tuple(map(int, open(span).read().split())) for span in glob.glob(f"{copy}.{where}.*.span"))
+                if not spans:
+                    continue
+                done += sum(bytes for log in glob.glob(f"{copy}.{where}.*.log") for _, bytes in reads(log)[1])
+                mine, its = (responses(f"{copy}{which}", spans) for which in ("", ".alone"))
+                # Requests that arrived at one disk and were not answered before the end have no partner.
+                both = [(mine[at], its[at]) for at in sorted(mine.keys() & its.keys())]
+                took = sum(end - start for start, end in spans) / 1e9
+                count = max(BLOCKS, int(took / BLOCK_S))
+                # Blocks of equal numbers of requests, which are of equal time but for chance.
+                blocks += [both[n * len(both) // count : (n + 1) * len(both) // count] for n in range(count)]
+                seconds, every = seconds + took, every + both
+            if not blocks:
                 continue
-            done = sum(reads(log)[1] for log in glob.glob(f"{program}.{where}.*.log"))
-            mine, its = (responses(f"{program}{which}", spans) for which in ("", ".alone"))
-            # Requests that arrived at one disk and were not answered before the end have no partner.
-            both = sorted(mine.keys() & its.keys())
-            seconds = sum(end - start for start, end in spans) / 1e9
-            count = max(BLOCKS, int(seconds / BLOCK_S))
-            row = f"| {program} | {where} | {done / 1e6:.0f} | {done / 1e6 / seconds:.2f} | {seconds / 60:.1f} | {len(both)} |"
+            row = f"| {program} | {where} | {done / 1e6:.0f} | {done / 1e6 / seconds:.2f} | {seconds / 60:.1f} | {len(every)} |"
             # A program that is done at once has met too few of them.
-            if len(both) < count:
+            if not all(blocks):
                 print(row + " |" * 8)
                 continue
-            # Blocks of equal numbers of requests, which are of equal time but for chance.
-            blocks = [both[n * len(both) // count : (n + 1) * len(both) // count] for n in range(count)]
             cells = []
             for of in (statistics.fmean, late):
-                here, alone = of([mine[at] for at in both]), of([its[at] for at in both])
-                gaps = [(of([mine[at] for at in block]) - of([its[at] for at in block])) / alone for block in blocks]
+                here, alone = (of([pair[side] for pair in every]) for side in (0, 1))
+                gaps = [(of([pair[0] for pair in block]) - of([pair[1] for pair in block])) / alone for block in blocks]
                 slower = statistics.fmean(gaps)
-                upper = slower + quantile(count - 1) * statistics.stdev(gaps) / math.sqrt(count)
+                upper = slower + quantile(len(blocks) - 1) * statistics.stdev(gaps) / math.sqrt(len(blocks))
                 exceeded |= held and where == "background" and upper > BOUND
                 # At the disk's own export a program is done after seconds: the figures of all requests, without an interval.
                 shown = f"{slower * 100:.2f}% | {upper * 100:.2f}%" if where == "background" else f"{(here / alone - 1) * 100:.0f}% |"
@@ -158,8 +166,8 @@ if sys.argv[1] == "load":
     signal.signal(signal.SIGTERM, lambda *_: [one.terminate() for one in each])
     [one.join() for one in each]
     sys.exit(any(one.exitcode for one in each))
-elif sys.argv[1] == "reads":
-    for read in reads(sys.argv[2])[0]:
+elif sys.argv[1] in ("reads", "answers"):
+    for read in reads(sys.argv[2])[sys.argv[1] == "answers"]:
         print(*read)
 elif sys.argv[1] == "runs":
     end, lines = 0, []

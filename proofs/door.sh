@@ -5,10 +5,11 @@
 # program has read with what was written. All programs read at the same time, each from its own drive, since an emulated drive
 # costs little.
 # PROGRAMS are some of nbdcopy, dd, restic and pg (a data directory of PostgreSQL, copied as pg_basebackup does, file by file).
-# MB is how much nbdcopy and dd read, TREE the MB of files for restic, SCALE the scale of pgbench for pg. A program is ended OWN seconds
-# after it began at the disk's own export. At the background export it begins again when it has read all, and is ended after MINUTES;
+# MB is how much nbdcopy and dd read, TREE the MB of files for restic, SCALE the scale of pgbench for pg. COPIES=N runs nbdcopy and dd N
+# times at once, each with two drives of its own, so that the hour says more of the 99th percentile; copies after the first read a
+# quarter of MB, for the drives' files are in memory. The first copy of a program is ended OWN seconds after it began at the disk's own export. At the background export it begins again when it has read all, and is ended after MINUTES;
 # with MINUTES=0 it reads all once. What it has read by then is compared. FLOOR is the floor of the background export. KEEP is a directory
-# that gets all that was measured, for `door.py table` and `door.py runs`.
+# that gets all that was measured, also by a run that fails, for `door.py table` and `door.py runs`.
 # A third of the clients' requests are writes. Beside a snapshot all are reads: the first write to a block of a snapshot reads it
 # before, which is the cost of the snapshot, not of its reader.
 # A sparse file of 20 TB needs a file system that takes one; ext4 does not.
@@ -28,10 +29,13 @@ bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
 mb=${MB:-$(long && echo 1908 || echo 8)}
 tree=${TREE:-$(long && echo 512 || echo 8)}
 scale=${SCALE:-$(long && echo 48 || echo 1)}
-own=${OWN:-$(long && echo 120 || echo 5)}
+own=${OWN:-$(long && echo 120 || echo 20)}
+connections=4
 minutes=${MINUTES:-$(long && echo 75 || echo 1)}
 programs=${PROGRAMS:-nbdcopy dd $(command -v restic >/dev/null && echo restic || echo "skipped: restic not found; on Debian it is in restic" >&2) \
   $([ -x "$bin/initdb" ] && id postgres >/dev/null 2>&1 && echo pg || echo "skipped: initdb not found; on Debian it is in postgresql" >&2)}
+# A copy of a program is named as it with a number behind it, as in dd-2.
+for program in $programs; do case $program in nbdcopy | dd) for copy in $(seq 2 "${COPIES:-1}"); do programs+=" $program-$copy"; done ;; esac; done
 for program in $programs; do
   case $program in
     restic) need restic restic ;;
@@ -46,6 +50,7 @@ cd "$WORK"
 load=
 # An end in the middle leaves nothing behind.
 at_end() {
+  [ -z "${KEEP:-}" ] || cp ./*.times ./*.span ./*ground.*.log "$KEEP" 2>/dev/null
   [ -z "$load" ] || kill "$load" 2>/dev/null
   for pid in $(jobs -p); do [ "$pid" = "$server" ] || kill "$pid" 2>/dev/null; done
   local program
@@ -61,6 +66,7 @@ at_end() {
 prepare() {
   case $1 in
     nbdcopy | dd) head -c "${mb}M" /dev/urandom >"$FILES/$1.image" ;;
+    nbdcopy-* | dd-*) head -c "$((mb / 4))M" /dev/urandom >"$FILES/$1.image" ;;
     restic)
       # Sizes of 4 KiB to 16 MiB are equally likely at any scale.
       mkdir -p "$FILES/$1.tree/base"
@@ -160,38 +166,38 @@ run() {
   local ended= parts out=$FILES/$1.out
   rm -rf "$out" "$FILES/$1.repository"
   [ "$1" != restic ] || repository --quiet init || return 1
-  case $1 in restic | pg) mounted "$2" "$1" ;; dd) at "$2" "$1" ;; nbdcopy) through "$2" "$1" ;; esac
+  case $1 in restic | pg) mounted "$2" "$1" ;; dd*) at "$2" "$1" ;; nbdcopy*) through "$2" "$1" ;; esac
   local began=$(date +%s%N)
   case $1 in
-    nbdcopy) until_end nbdcopy --requests=64 -- "${server_of[@]}" "$out" ;;
-    dd) until_end dd "if=$FILES/$1.fuse/nbd" "of=$out" bs=1M "count=$mb" status=none ;;
+    nbdcopy*) until_end nbdcopy --connections="$connections" --requests=64 -- "${server_of[@]}" "$out" ;;
+    dd*) until_end dd "if=$FILES/$1.fuse/nbd" "of=$out" bs=1M "count=$(($(stat -c %s "$FILES/$1.image") >> 20))" status=none ;;
     restic) RESTIC_PASSWORD=door until_end restic --quiet --no-cache -r "$FILES/$1.repository" backup "$FILES/$1.mnt/base" ;;
     pg) until_end cp -r "$FILES/$1.mnt/base" "$out" ;;
   esac || return 1
   echo "$began $(date +%s%N)" >"$1.$where.span"
-  case $1 in dd) away "$1" ;; restic | pg) unmounted "$1" ;; esac
+  case $1 in dd*) away "$1" ;; restic | pg) unmounted "$1" ;; esac
   same "$1" || return 1
   rm -rf "$out" "$FILES/$1.repository"
   [ -z "$ended" ] || echo "$1 was ended in the ${where%.*} before it had read all; what it had read by then is what was written"
 }
 # same PROGRAM: whether what `run` has read is what was written.
 same() {
-  case $1${ended:+ ended} in
+  case ${1%-*}${ended:+ ended} in
     nbdcopy | dd) cmp "$FILES/$1.image" "$out" ;;
     "dd ended") cmp -n "$(stat -c %s "$out")" "$FILES/$1.image" "$out" ;;
     "nbdcopy ended")
-      # The last answers may not be in the copy.
-      "$python" "$PROOFS/door.py" reads "$1.$where.log" | head -n -128 | "$python" -c '
+      # The last answers, as many as it has requests under way, may not be in the copy.
+      "$python" "$PROOFS/door.py" answers "$1.$where.log" | head -n "-$((connections * 64))" | "$python" -c '
 import sys
 image, out = (open(path, "rb") for path in sys.argv[1:])
 for line in sys.stdin:
-    offset, bytes, _ = map(int, line.split())
+    offset, bytes = map(int, line.split())
     for file in (image, out): file.seek(offset)
     assert image.read(bytes) == out.read(bytes), offset' "$FILES/$1.image" "$out" ;;
     restic) repository --quiet restore latest --target "$out" && diff -r "$FILES/$1.tree/base" "$out/$FILES/$1.mnt/base" ;;
     "restic ended")
       # The parts that it has kept are parts of these files, so that a backup of them leaves none unused.
-      repository --quiet unlock && repository --quiet rebuild-index && parts=$(repository --quiet list blobs | wc -l) &&
+      repository --quiet unlock && repository --quiet rebuild-index >>log && parts=$(repository --quiet list blobs | wc -l) &&
         repository --quiet backup "$FILES/$1.tree" && [ "$parts" -gt 0 ] && repository prune --dry-run | grep -q '^total prune: *0 blobs' ;;
     pg) diff -r "$FILES/$1.tree/base" "$out" ;;
     "pg ended")
@@ -211,6 +217,7 @@ load=$!
 sleep 5
 where=foreground.1
 for program in $programs; do
+  case $program in *-*) continue ;; esac
   deadline=$(($(date +%s) + own))
   run "$program" "" || fail "$program at its own export: what was read is not what was written"
 done
@@ -236,7 +243,7 @@ wait "$load" || fail "a client failed"
 load=
 ask status --json >status
 down
-[ -z "${KEEP:-}" ] || cp ./*.times ./*.span ./*ground.*.log status "$KEEP"
+[ -z "${KEEP:-}" ] || cp status "$KEEP"
 echo "$RATE random requests of 4 KiB a second over $DRIVE in real time, beside programs that read; a third are writes, but beside snapshots"
 # A floor costs more than the bound, and a short run shows nothing.
 held=$(long && [ -z "${FLOOR:-}" ] && echo held || echo shown) status=0

@@ -333,9 +333,11 @@ fn a_member_that_is_ahead_waits_for_the_others_within_the_memory() {
 
 #[test]
 fn members_of_other_arrays_are_recognised() {
-    let sectors = 4 * 65_537;
+    // More blocks than a comparison goes on after, each of one sector.
+    let sectors = 65_537;
     let plan = ComparisonPlan {
         range: LbnRange::new(Lbn::new(OFFSET), Sectors::new(sectors)),
+        block: Sectors::new(1),
         ..plan(Array::Mirror, 2, 1)
     };
     let mut comparison = Comparison::start(plan, 1).unwrap();
@@ -344,23 +346,23 @@ fn members_of_other_arrays_are_recognised() {
         assert!(!comparison.is_done());
         now += Duration::from_secs(3);
         while let Some(wish) = comparison.wish(now) {
-            let firsts = (wish.range.start().get()..wish.range.end().get()).step_by(BLOCK as usize);
-            wished.extend(firsts.map(|first| (wish.member, first, wish.again)));
+            let lbns = wish.range.start().get()..wish.range.end().get();
+            wished.extend(lbns.map(|lbn| (wish.member, lbn, wish.again)));
         }
         for _ in 0..wished.len() {
-            let (member, first, again) = wished.pop_front().unwrap();
+            let (member, lbn, again) = wished.pop_front().unwrap();
             if !again && !comparison.has_room() {
-                wished.push_back((member, first, again));
+                wished.push_back((member, lbn, again));
                 continue;
             }
-            let bytes = [member as u8; BLOCK as usize * SECTOR];
-            let range = LbnRange::new(Lbn::new(first), Sectors::new(BLOCK));
+            let bytes = [member as u8; SECTOR];
+            let range = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
             comparison.read(member, range, again, Ok(&bytes), now);
         }
     }
     let told = comparison.figures();
     assert_eq!(told.differing.len() as u64, 1_000);
-    assert_eq!(told.differing_more, 65_537 * BLOCK - 1_000);
+    assert_eq!(told.differing_more, sectors - 1_000);
 }
 
 #[test]

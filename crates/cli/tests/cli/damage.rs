@@ -101,6 +101,28 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
 }
 
 #[test]
+fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
+    let directory = directory("unlisted");
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let image = directory.join("image").display().to_string();
+    daemon.says(&["restore", &image]);
+    wait_for(&daemon, "paused");
+    daemon.kill();
+    drop(daemon);
+    // As if the disk had been called so before.
+    std::fs::rename(directory.join("state/d0"), directory.join("state/before")).unwrap();
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    daemon.kill();
+    let log = daemon.log();
+    let line = log.lines().find(|line| line.contains("no disk of the configuration has this name"));
+    let line = line.unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("ERROR") && line.contains("state/before"), "{line}");
+    assert!(line.contains("tasks [1] are not over; give the disk its name before again"), "{line}");
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn a_backup_with_damaged_kept_blocks_fails() {
     let directory = directory("kept-damage");
     let Some(mut daemon) = Daemon::start(&directory) else { return };

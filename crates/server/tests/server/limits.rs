@@ -139,6 +139,37 @@ fn a_slow_consumer_holds_its_share_only() {
     assert!(server.end().requests >= 129);
 }
 
+/// A client that waits for a descriptor is let in when there is one. Until then the server tries ten times a second.
+#[test]
+fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::fd::AsRawFd;
+    if !testing::in_own_process("limits::without_a_free_descriptor_a_server_tries_again_and_does_not_spin") {
+        return;
+    }
+    let log = Log::shared();
+    let Some(server) = Server::raw("descriptors", 1 << 20, export(Limits::default())) else { return };
+    let before = getrlimit(Resource::Nofile);
+    // The client gets the last descriptor.
+    let last = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(last + 1), ..before }).unwrap();
+    let (began, mut client) = (std::time::Instant::now(), server.connect());
+    loop {
+        let tries = log.numbers(&["WARN [descriptors]", "a client could not be taken in"], "error").len();
+        let most = began.elapsed().as_millis() / 100 + 1;
+        assert!(tries as u128 <= most, "{tries} tries, {most} at most");
+        if tries >= 3 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    setrlimit(Resource::Nofile, before).unwrap();
+    open(&mut client);
+    assert!(crate::support::is_read(&mut client, 0, 512));
+    drop(client);
+    server.end();
+}
+
 /// Many large writes at once exceed memory: they are admitted by turns, and none is lost.
 #[test]
 fn clients_that_want_more_memory_than_there_is_take_turns() {

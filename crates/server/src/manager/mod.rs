@@ -467,6 +467,12 @@ impl TaskManager {
         self.config.background.floor = Some(floor);
     }
 
+    /// Limits the memory for blocks that are read ahead of readers of the snapshots that begin from now on.
+    #[cfg(test)]
+    pub(crate) fn set_read_ahead(&mut self, most: Bytes) {
+        self.config.background.memory = crate::disk::ReadAheadBudget::of(most);
+    }
+
     /// Limits the scrubs and comparisons that begin from now on.
     #[cfg(test)]
     pub(crate) fn set_permits(&mut self, permits: Permits) {

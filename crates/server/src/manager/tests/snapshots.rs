@@ -451,6 +451,43 @@ fn nothing_is_read_ahead_of_a_snapshots_reader_while_the_snapshot_is_paused() {
     assert!(memory(&mut rig).held_bytes > 0, "it goes on after that");
 }
 
+#[test]
+fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
+    // Room for two of the smallest windows.
+    const MOST: u64 = 256 << 10;
+    let mut rig = Rig::new();
+    rig.call(|manager, _| manager.set_read_ahead(Bytes::new(MOST)));
+    let then = rig.now.clone();
+    let ids = ["one", "two"].map(|name| rig.start(TaskSpec { name: Some(name.into()), ..nightly() }));
+    ids.iter().for_each(|id| until_it_is(TaskState::Running, &mut rig, *id));
+    let held = |rig: &mut Rig| -> Vec<u64> {
+        let all = rig.call(|manager, _| manager.snapshot_requests(manager.now));
+        all.iter().map(|snapshot| snapshot.requests.memory.held_bytes).collect()
+    };
+    let mut reader = SnapshotReader::default();
+    for id in ids {
+        for stream in [0, 1_000, 2_000] {
+            for at in 0..8 {
+                reader.ask(&mut rig, id, range(stream + at * 32, 32));
+                reader.drain(&mut rig, &then);
+                assert!(held(&mut rig).iter().sum::<u64>() <= MOST);
+            }
+        }
+        for _ in 0..100 {
+            rig.step();
+            assert!(held(&mut rig).iter().sum::<u64>() <= MOST);
+        }
+        if id == ids[0] {
+            let held = held(&mut rig);
+            assert!(held[0] > MOST / 2, "it may have all of it: {held:?}");
+            // While it is paused, it makes room as well.
+            rig.call(|manager, s| manager.pause(s, id)).unwrap();
+        }
+    }
+    let held = held(&mut rig);
+    assert!(held.iter().all(|held| (1..=MOST / 2).contains(held)), "{held:?}");
+}
+
 /// Counts the promotions.
 struct Counting<'a> {
     sessions: &'a mut dyn Sessions,

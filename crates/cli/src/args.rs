@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// Start a scrub: a daemon reads every block of a disk once and names the sectors that cannot be read
     #[cfg(unix)]
     #[command(
-        after_help = "Example:\n  freeblock scrub --wait\n  freeblock scrub --disk d0 --priority 50 --deadline 6h\n\nThe exit code is 0 when the scrub has started, with --wait when it is done. Ctrl-C while waiting leaves it running."
+        after_help = "Example:\n  freeblock scrub --wait\n  freeblock scrub --disk d0 --priority 50 --deadline 6h\n\nThe exit code is 0 when the scrub has started, with --wait when it is done and has found no bad sector and no block that differs from its checksum, 1 when it has found one. Ctrl-C while waiting leaves it running."
     )]
     Scrub(ScrubArgs),
     /// Start a backup: a daemon writes an image of a disk at this instant while clients continue to write
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     /// Start a comparison: a daemon reads the members of a mirror or of RAID and names the sectors that do not agree
     #[cfg(unix)]
     #[command(
-        after_help = "Example:\n  freeblock verify d0 d1 --wait\n  freeblock verify d0 d1 d2 d3 --array raid6 --chunk 512k --offset 264192 --deadline 7d\n\nThe disks are those of one daemon. The comparison is a task of the first one. It reads only: what differs is named, not mended. Blocks that differ are read again before they are named, since writes may be under way."
+        after_help = "Example:\n  freeblock verify d0 d1 --wait\n  freeblock verify d0 d1 d2 d3 --array raid6 --chunk 512k --offset 264192 --deadline 7d\n\nThe disks are those of one daemon. The comparison is a task of the first one. It reads only: what differs is named, not mended. Blocks that differ are read again before they are named, since writes may be under way. The exit code is 0 when the comparison has started, with --wait when all was read and agrees, 1 when sectors do not agree or could not be read."
     )]
     Verify(VerifyArgs),
     /// List a daemon's snapshots

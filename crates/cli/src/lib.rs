@@ -145,7 +145,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         #[cfg(unix)]
         Command::Reorganize(args) => tasks::reorganize(&args, console).map(Outcome::from),
         #[cfg(unix)]
-        Command::Verify(args) => tasks::verify(&args, console).map(Outcome::from),
+        Command::Verify(args) => tasks::verify(&args, console),
         #[cfg(unix)]
         Command::Snapshot(args) => tasks::snapshot(&args, console).map(Outcome::from),
         #[cfg(unix)]

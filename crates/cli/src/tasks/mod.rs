@@ -33,7 +33,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
         spec.insert("force".into(), args.force.into());
     }
     if args.start.daemon.disk.as_deref() != Some(ALL) {
-        return start("scrub", spec, &args.start, console).map(Outcome::from);
+        return search("scrub", spec, &args.start, console);
     }
     let control = Control::new(&args.start.daemon.control);
     complete("scrub", &mut spec, args.start.terms);
@@ -58,7 +58,9 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
             Err(problem) => errors.push((disk, problem)),
         }
     }
-    let code = u8::from(!errors.is_empty());
+    // Those of every task are reported.
+    let faults = tasks.iter().filter(|task| has_faults(task, console)).count();
+    let code = u8::from(!errors.is_empty() || faults > 0);
     if args.start.daemon.json {
         let errors = errors.iter().map(|(disk, why)| json!({ "disk": disk, "error": why.to_string() }));
         let text = json!({ "tasks": tasks, "errors": errors.collect::<Vec<_>>() });
@@ -71,7 +73,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
 }
 
 /// Compares disks.
-pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<String, Problem> {
+pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<Outcome, Problem> {
     let control = Control::new(&args.control);
     let Some(first) = args.members.first() else { return Err(Problem::usage("no disk")) };
     let mut spec = Map::new();
@@ -102,7 +104,7 @@ pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<String, Pro
     put(&mut spec, "memory_bytes", Some(args.memory.get()));
     let (control, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
     let daemon = Daemon { control, disk, json };
-    start("verify", spec, &Start { daemon, terms: args.terms }, console)
+    search("verify", spec, &Start { daemon, terms: args.terms }, console)
 }
 
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
@@ -310,12 +312,35 @@ fn problem(error: ControlError) -> Problem {
     Problem::failed(error)
 }
 
-fn start(
+fn start(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console) -> Result<String, Problem> {
+    told(&args.daemon, &begin(kind, spec, args, console)?)
+}
+
+/// Starts a task that searches disks for faults. The exit code is 1 if it is over and has found some.
+fn search(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console) -> Result<Outcome, Problem> {
+    let task = begin(kind, spec, args, console)?;
+    Ok(Outcome { text: told(&args.daemon, &task)?, code: u8::from(has_faults(&task, console)) })
+}
+
+/// Returns whether a task is over and has found faults; reports them.
+fn has_faults(task: &Value, console: &Console) -> bool {
+    let faults = show::faults(task);
+    if !show::is_over(task) || faults.is_empty() {
+        return false;
+    }
+    let (kind, disk) = (task["kind"].as_str().unwrap_or("task"), task["disk"].as_str().unwrap_or_default());
+    let text = format!("{kind} {} of {disk}: {}", task["id"], faults.join("; "));
+    console.report(&Problem::failed(text));
+    true
+}
+
+/// Starts a task, and waits until it is over if the arguments say so.
+fn begin(
     kind: &str,
     mut spec: Map<String, Value>,
     args: &Start,
     console: &Console,
-) -> Result<String, Problem> {
+) -> Result<Value, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     complete(kind, &mut spec, args.terms);
     let path = format!("/v1/disks/{disk}/tasks");
@@ -323,7 +348,7 @@ fn start(
     if args.terms.wait {
         task = wait(&control, &format!("{path}/{}", task["id"]), task, console)?;
     }
-    told(&args.daemon, &task)
+    Ok(task)
 }
 
 /// Waits until a task is over, with a bar.

@@ -19,6 +19,9 @@ pub(crate) fn unanswered(status: &Value) -> impl Iterator<Item = String> {
     disks.filter_map(|disk| Some(format!("{}: {}", text(disk, "name"), disk["error"].as_str()?)))
 }
 
+/// The most LBNs of a kind that are listed.
+const LISTED_MAX: usize = 20;
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("-")
 }
@@ -59,26 +62,41 @@ fn remark(task: &Value) -> String {
         let over = is_over(task);
         remarks.push(if over { "missed its deadline" } else { "will miss its deadline" }.into());
     }
+    remarks.extend(faults(task));
+    if let Some(blocks @ 1..) = task["differences"]["unsettled"].as_u64() {
+        remarks.push(format!("{} blocks were written at every reading", grouped(blocks)));
+    }
+    remarks.join("; ")
+}
+
+/// Returns the kinds of faults that a task has found on its disks, with their numbers.
+pub(crate) fn faults(task: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
     let bad = task["bad_lbns"].as_array().map_or(0, Vec::len) as u64 + task["bad_more"].as_u64().unwrap_or(0);
     if bad > 0 {
-        remarks.push(format!("{} bad sectors", grouped(bad)));
+        faults.push(format!("{} bad sectors", grouped(bad)));
     }
     let found = &task["checksums"];
     let wrong =
         found["wrong"].as_array().map_or(0, Vec::len) as u64 + found["wrong_more"].as_u64().unwrap_or(0);
     if wrong > 0 {
-        remarks.push(format!("{} BLOCKS DIFFER FROM THEIR CHECKSUMS", grouped(wrong)));
+        faults.push(format!("{} BLOCKS DIFFER FROM THEIR CHECKSUMS", grouped(wrong)));
     }
     let differ = &task["differences"];
     let listed = differ["lbns"].as_array().map_or(0, Vec::len) as u64;
     let differing = listed + differ["more"].as_u64().unwrap_or(0);
     if differing > 0 {
-        remarks.push(format!("{} SECTORS DO NOT AGREE", grouped(differing)));
+        faults.push(format!("{} SECTORS DO NOT AGREE", grouped(differing)));
     }
-    if let Some(blocks @ 1..) = differ["unsettled"].as_u64() {
-        remarks.push(format!("{} blocks were written at every reading", grouped(blocks)));
-    }
-    remarks.join("; ")
+    faults
+}
+
+/// Returns the first of the places in a list, if there is one.
+fn listed(places: &Value, name: impl Fn(&Value) -> String) -> Option<String> {
+    let places = places.as_array().filter(|places| !places.is_empty())?;
+    let first: Vec<String> = places.iter().take(LISTED_MAX).map(name).collect();
+    let more = if places.len() > LISTED_MAX { "; --json lists more" } else { "" };
+    Some(first.join(", ") + more)
 }
 
 /// Returns whether a task is a snapshot.
@@ -159,12 +177,8 @@ pub(crate) fn task(task: &Value) -> String {
         let with = if harm["shared"].as_bool() == Some(true) { ", together with other tasks" } else { "" };
         let _ = writeln!(out, "  harm of its work in idle time: {share:.2}%{with}");
     }
-    let some = |lbns: &Value| -> Vec<String> {
-        lbns.as_array().into_iter().flatten().take(20).map(Value::to_string).collect()
-    };
-    let bad = some(&task["bad_lbns"]);
-    if !bad.is_empty() {
-        let _ = writeln!(out, "  bad sectors: {}; --json lists more", bad.join(", "));
+    if let Some(bad) = listed(&task["bad_lbns"], Value::to_string) {
+        let _ = writeln!(out, "  bad sectors: {bad}");
     }
     let found = &task["checksums"];
     if found.is_object() {
@@ -177,23 +191,15 @@ pub(crate) fn task(task: &Value) -> String {
         );
     }
     let differ = &task["differences"];
-    let differing = some(&differ["lbns"]);
-    if !differing.is_empty() {
-        let _ = writeln!(out, "  members do not agree at LBNs: {}; --json lists more", differing.join(", "));
+    if let Some(differing) = listed(&differ["lbns"], Value::to_string) {
+        let _ = writeln!(out, "  members do not agree at LBNs: {differing}");
     }
-    let unreadable = differ["unreadable"].as_array().into_iter().flatten().take(20);
-    let unreadable: Vec<String> =
-        unreadable.map(|at| format!("{} of {}", at["lbn"], text(at, "disk"))).collect();
-    if !unreadable.is_empty() {
-        let _ = writeln!(out, "  not compared, because unreadable: {}", unreadable.join(", "));
+    let of_disk = |at: &Value| format!("{} of {}", at["lbn"], text(at, "disk"));
+    if let Some(unreadable) = listed(&differ["unreadable"], of_disk) {
+        let _ = writeln!(out, "  not compared, because unreadable: {unreadable}");
     }
-    let wrong = some(&found["wrong"]);
-    if !wrong.is_empty() {
-        let _ = writeln!(
-            out,
-            "  differing from their checksums, blocks at: {}; --json lists more",
-            wrong.join(", ")
-        );
+    if let Some(wrong) = listed(&found["wrong"], Value::to_string) {
+        let _ = writeln!(out, "  differing from their checksums, blocks at: {wrong}");
     }
     out
 }
@@ -279,18 +285,32 @@ fn overview(disks: &[Value]) -> String {
         let ms = |at: &str| format!("{:.2}", number(&now["reads"][at]) / 1e3);
         let gigabytes = |key: &str| format!("{:.2}", number(&now["background"][key]) / 1e9);
         let harm = number(&now["detours"]["share"]) + number(&now["idle"]["share"]);
-        let tasks = disk["tasks"].as_array().into_iter().flatten().filter(|task| !is_over(task));
+        let tasks = disk["tasks"].as_array().into_iter().flatten();
+        // Readers of a snapshot that has failed get errors.
+        let tasks = tasks.filter(|task| !is_over(task) || is_snapshot(task) && task["state"] == "failed");
         let tasks: Vec<String> = tasks
-            .map(|task| match text(task, "state") {
-                "running" => format!("{} {}", text(task, "kind"), share(task)),
-                state => format!("{} {} {state}", text(task, "kind"), share(task)),
+            .map(|task| {
+                let name = || text(&task["spec"], "name").to_owned();
+                let what = if is_snapshot(task) { name() } else { share(task) };
+                match text(task, "state") {
+                    "running" => format!("{} {what}", text(task, "kind")),
+                    state => format!("{} {what} {state}", text(task, "kind")),
+                }
             })
             .collect();
         let unanswered = disk["error"].as_str().map(|_| "NO ANSWER");
         let failing = now["failing"].as_str().map(|_| "FAILING");
         let mistrusted = (now["mistrusted"].as_bool() == Some(true)).then_some("MISTRUSTED");
         let trouble = disk["trouble"].as_str().map(|_| "NOTE");
-        let remarks: Vec<&str> = [unanswered, failing, mistrusted, trouble].into_iter().flatten().collect();
+        let exports = now["snapshot_requests"].as_array().into_iter().flatten();
+        let exports: Vec<&Value> = exports.chain([&now["background_requests"]]).collect();
+        let sum = |value: fn(&Value) -> &Value| exports.iter().map(|of| number(value(of))).sum::<f64>();
+        let waiting = sum(|of| &of["waiting"]);
+        let waiting = (waiting > 0.0).then(|| format!("{waiting} wait"));
+        let floor = sum(|of| &of["promoted"]["device_us"]) / 1e6;
+        let floor = (floor > 0.0).then(|| format!("floor {} s", floor.ceil()));
+        let troubles = [unanswered, failing, mistrusted, trouble].into_iter().flatten().map(str::to_owned);
+        let remarks: Vec<String> = troubles.chain(waiting).chain(floor).collect();
         vec![
             text(disk, "name").into(),
             format!("{:.2}", bytes / 1e9),
@@ -301,7 +321,7 @@ fn overview(disks: &[Value]) -> String {
             gigabytes("idle_bytes"),
             format!("{:.2}%", harm * 100.0),
             tasks.join(", "),
-            remarks.join(" "),
+            remarks.join(", "),
         ]
     };
     let header = ["disk", "GB", "requests", "reads p50 ms", "p99", "GB in gaps", "idle", "harm", "tasks", ""];
@@ -412,23 +432,31 @@ mod tests {
     #[test]
     fn of_24_disks_each_is_one_row_with_its_tasks_and_its_trouble() {
         let disk = |n: u64| {
+            let waits = json!({ "waiting": 3, "promoted": { "device_us": 1.25e6 } });
             let now = json!({
+                "background_requests": if n == 9 { waits.clone() } else { json!({ "waiting": 0 }) },
+                "snapshot_requests": if n == 9 { vec![waits] } else { vec![] },
                 "reads": { "count": 1_200, "p50_us": 4_500, "p99_us": 21_000 }, "writes": { "count": 34 },
                 "background": { "gap_bytes": 1.5e9, "idle_bytes": 2e8 }, "detours": { "share": 0.002 }, "idle": { "share": 0.001 },
                 "failing": if n == 7 { "it does not answer".into() } else { Value::Null }
             });
             let task =
                 |kind: &str, state: &str| json!({ "kind": kind, "state": state, "done": 1, "blocks": 8 });
-            let tasks = [task("scrub", "running"), task("verify", "queued"), task("backup", "done")];
+            let mut snapshot = task("snapshot", if n == 9 { "failed" } else { "done" });
+            snapshot["spec"] = json!({ "name": "a" });
+            let verify = task("verify", if n == 9 { "done" } else { "queued" });
+            let tasks = [task("scrub", "running"), verify, task("backup", "done"), snapshot];
             json!({ "name": format!("d{n}"), "sectors": 2_000_000, "sector_bytes": 512, "status": now, "tasks": tasks })
         };
         let told = status(&json!({ "disks": (0..24).map(disk).collect::<Vec<_>>() }));
         assert_eq!(told.lines().count(), 24 + 3, "{told}");
         assert!(told.lines().all(|line| line.chars().count() < 132), "{told}");
-        let row: Vec<&str> = told.lines().nth(2 + 7).unwrap().split_whitespace().collect();
+        let row =
+            |n: usize| told.lines().nth(2 + n).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = "d7 1.02 1,234 4.50 21.00 1.50 0.20 0.30% scrub 12.5%, verify 12.5% queued FAILING";
-        assert_eq!(row.join(" "), expected);
-        assert_eq!(told.matches("FAILING").count(), 1);
+        assert_eq!(row(7), expected);
+        assert!(row(9).ends_with(" scrub 12.5%, snapshot a failed 6 wait, floor 3 s"), "{told}");
+        assert_eq!(["FAILING", "wait", "snapshot"].map(|word| told.matches(word).count()), [1; 3]);
     }
 
     #[test]
@@ -438,8 +466,11 @@ mod tests {
         let told = task(
             &json!({ "kind": "verify", "id": 3, "disk": "d0", "state": "done", "differences": differences }),
         );
-        let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8; --json lists more\n  not compared, because unreadable: 9 of d1\n";
+        let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8\n  not compared, because unreadable: 9 of d1\n";
         assert_eq!(told, expected);
+        let lbns: Vec<u64> = (0..21).collect();
+        let told = task(&json!({ "bad_lbns": lbns }));
+        assert!(told.ends_with("18, 19; --json lists more\n"), "{told}");
     }
 
     #[test]

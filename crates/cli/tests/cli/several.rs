@@ -162,9 +162,16 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
     let Some(daemon) = Daemon::start(&directory, 4, "") else { return };
     let said = daemon.says(&[&verify[..], &["--wait"]].concat());
     assert!(said.starts_with("verify 2 of d0 is done\n"), "{said}");
-    let said = daemon.says(&["verify", "d1", "d2", "--sectors", "8", "--wait"]);
+    let output = daemon.run(&["verify", "d1", "d2", "--sectors", "8", "--wait"]);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (said, complained) = (text(output.stdout), text(output.stderr));
     let expected = "verify 1 of d1 is done: 8 SECTORS DO NOT AGREE\n";
-    assert!(said.starts_with(expected) && said.contains("agree at LBNs: 0, 1, 2, 3, 4, 5, 6, 7;"), "{said}");
+    assert!(
+        said.starts_with(expected) && said.ends_with("agree at LBNs: 0, 1, 2, 3, 4, 5, 6, 7\n"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(1), "{complained}");
+    assert!(complained.contains("verify 1 of d1: 8 SECTORS DO NOT AGREE"), "{complained}");
     let refused = |args: &[&str], expected: &str| {
         let output = daemon.run(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

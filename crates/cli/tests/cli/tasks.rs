@@ -137,9 +137,11 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     std::fs::write(&disk, bytes).unwrap();
     let Some(daemon) = Daemon::start(&directory) else { return };
     write(&[5, 1_600], 9);
-    let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
+    let output = daemon.run(&[&scrub[..], &["--wait"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.starts_with("scrub 4 of d0 is done: 1 BLOCKS DIFFER FROM THEIR CHECKSUMS\n"), "{said}");
-    assert!(said.contains("  differing from their checksums, blocks at: 2000;"), "{said}");
+    assert!(said.contains("  differing from their checksums, blocks at: 2000\n"), "{said}");
     assert!(said.contains(" 2 recorded"), "{said}");
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();

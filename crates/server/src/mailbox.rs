@@ -4,13 +4,14 @@ use crate::export::ExportUpdate;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 use thiserror::Error;
 use units::Instant;
 
-/// The most calls that may wait; beyond them [`Mailbox::send`] waits.
+/// The most calls of [`Mailbox::send`] that may wait, beyond which it waits, and the most of [`Mailbox::offer`]: the
+/// replies of a disk's own workers take no place from those who ask.
 const MOST_CALLS: usize = 256;
 
 pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
@@ -31,19 +32,30 @@ pub enum NotQueued {
     Full,
 }
 
+/// A call in the queue.
+struct Queued<D> {
+    call: DeviceCall<D>,
+    is_offered: bool,
+}
+
 /// A sender of calls to the thread that serves a device: they run there between two events, with the device and the
 /// time.
 ///
 /// Foreground requests take no lock for it: that thread looks only when it is woken. Must not be used from within a
 /// call, which would wait for itself.
 pub struct Mailbox<D> {
-    calls: SyncSender<DeviceCall<D>>,
+    calls: Sender<Queued<D>>,
+    /// Each holds an entry for each call of its kind in the queue.
+    sent: SyncSender<()>,
+    offered: SyncSender<()>,
     waker: Arc<ServerWaker>,
 }
 
 impl<D> Clone for Mailbox<D> {
     fn clone(&self) -> Self {
-        Self { calls: self.calls.clone(), waker: Arc::clone(&self.waker) }
+        let Self { calls, sent, offered, waker } = self;
+        let (calls, sent, offered) = (calls.clone(), sent.clone(), offered.clone());
+        Self { calls, sent, offered, waker: Arc::clone(waker) }
     }
 }
 
@@ -59,7 +71,12 @@ impl<D> Mailbox<D> {
     /// # Errors
     /// The server has ended.
     pub fn send(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), Gone> {
-        self.calls.send(Box::new(call)).map_err(|_| Gone)?;
+        self.sent.send(()).map_err(|_| Gone)?;
+        self.queue(Queued { call: Box::new(call), is_offered: false })
+    }
+
+    fn queue(&self, queued: Queued<D>) -> Result<(), Gone> {
+        self.calls.send(queued).map_err(|_| Gone)?;
         self.waker.waker.wake().map_err(|_| Gone)
     }
 
@@ -68,11 +85,11 @@ impl<D> Mailbox<D> {
     /// # Errors
     /// The server has ended, or it has not answered for so long that the queue is full.
     pub fn offer(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), NotQueued> {
-        self.calls.try_send(Box::new(call)).map_err(|error| match error {
-            TrySendError::Full(_) => NotQueued::Full,
-            TrySendError::Disconnected(_) => Gone.into(),
+        self.offered.try_send(()).map_err(|error| match error {
+            TrySendError::Full(()) => NotQueued::Full,
+            TrySendError::Disconnected(()) => Gone.into(),
         })?;
-        Ok(self.waker.waker.wake().map_err(|_| Gone)?)
+        Ok(self.queue(Queued { call: Box::new(call), is_offered: true })?)
     }
 
     /// Queues `call` and waits for its answer.
@@ -130,9 +147,10 @@ struct ServerWaker {
 }
 
 /// The server's end of the mailbox.
-#[derive(Debug)]
 pub(crate) struct Inbox<D> {
-    calls: Receiver<DeviceCall<D>>,
+    calls: Receiver<Queued<D>>,
+    sent: Receiver<()>,
+    offered: Receiver<()>,
     /// The sender from which further mailboxes are made.
     mailbox: Mailbox<D>,
     socket: Arc<OwnedFd>,
@@ -142,10 +160,13 @@ pub(crate) struct Inbox<D> {
 impl<D> Inbox<D> {
     pub fn new() -> io::Result<Self> {
         let (woken, waker) = Waker::pair()?;
-        let (sender, calls) = mpsc::sync_channel(MOST_CALLS);
+        let (calls_to, calls) = mpsc::channel();
+        let (sent_to, sent) = mpsc::sync_channel(MOST_CALLS);
+        let (offered_to, offered) = mpsc::sync_channel(MOST_CALLS);
         let waker =
             Arc::new(ServerWaker { stopping: AtomicBool::new(false), update: Mutex::new(None), waker });
-        Ok(Self { calls, mailbox: Mailbox { calls: sender, waker }, socket: woken.descriptor()?, woken })
+        let mailbox = Mailbox { calls: calls_to, sent: sent_to, offered: offered_to, waker };
+        Ok(Self { calls, sent, offered, mailbox, socket: woken.descriptor()?, woken })
     }
 
     pub fn mailbox(&self) -> Mailbox<D> {
@@ -169,6 +190,39 @@ impl<D> Inbox<D> {
     }
 
     pub fn next(&mut self) -> Option<DeviceCall<D>> {
-        self.calls.try_recv().ok()
+        let Queued { call, is_offered } = self.calls.try_recv().ok()?;
+        // The place is free.
+        let _ = if is_offered { self.offered.try_recv() } else { self.sent.try_recv() };
+        Some(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply of a worker waits for room in the queue, so workers fill it, and with it a client's call was refused.
+    #[test]
+    fn the_replies_of_workers_take_no_place_from_a_call_that_is_offered() {
+        let mut inbox = Inbox::<()>::new().unwrap();
+        let mailbox = inbox.mailbox();
+        for _ in 0..MOST_CALLS {
+            mailbox.send(|(), _| {}).unwrap();
+        }
+        for _ in 0..MOST_CALLS {
+            mailbox.offer(|(), _| {}).unwrap();
+        }
+        assert_eq!(mailbox.offer(|(), _| {}), Err(NotQueued::Full));
+        // The first calls are workers'.
+        for _ in 0..MOST_CALLS {
+            drop(inbox.next().unwrap());
+            mailbox.send(|(), _| {}).unwrap();
+            assert_eq!(mailbox.offer(|(), _| {}), Err(NotQueued::Full));
+        }
+        drop(inbox.next().unwrap());
+        mailbox.offer(|(), _| {}).unwrap();
+        drop(inbox);
+        assert_eq!(mailbox.offer(|(), _| {}), Err(Gone.into()));
+        assert_eq!(mailbox.send(|(), _| {}), Err(Gone));
     }
 }

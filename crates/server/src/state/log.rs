@@ -379,8 +379,10 @@ impl Log {
         Ok(())
     }
 
-    /// Removes a log and its end.
+    /// Removes a log and its end, and what a creation that failed has left of them.
     pub fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
+        files.remove(&beside(path))?;
+        files.remove(&beside(&end_path(path)))?;
         files.remove(path)?;
         files.remove(&end_path(path))
     }

@@ -3,6 +3,7 @@
 
 use super::faults::{FileFault, Share, all_faults, inject};
 use super::{Broken, Damage, Log, LogKind, Scan};
+use crate::files::Files;
 use crate::manager::tests::memory::MemoryFiles;
 use proptest::prelude::*;
 use std::path::Path;
@@ -286,5 +287,21 @@ proptest! {
             files.put(END, &log);
         }
         let _ = read(&files);
+    }
+}
+
+/// A full state directory stops it somewhere.
+#[test]
+fn a_removal_leaves_nothing_of_a_creation_that_failed() {
+    for calls in 0.. {
+        let files = MemoryFiles::default();
+        files.stop_after(Some(calls));
+        let made = Log::create(&files, Path::new(LOG), LogKind::Kept, NUMBER, b"first", b"0");
+        files.stop_after(None);
+        Log::remove(&files, Path::new(LOG)).unwrap();
+        assert_eq!(files.list(Path::new("/state")).unwrap(), [""; 0], "after {calls} calls");
+        if made.is_ok() {
+            break;
+        }
     }
 }

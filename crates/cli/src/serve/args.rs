@@ -47,7 +47,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) lock_memory: bool,
     /// The name of a second export of the disk, for reading: requests there wait for time that other clients leave
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::background::export_name)]
     pub(crate) background: Option<String>,
     /// Let clients write there, too: writes wait as reads do
     #[arg(long, requires = "background")]

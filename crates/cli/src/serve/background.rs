@@ -43,10 +43,20 @@ pub(super) fn memory(text: &str) -> Result<Bytes, String> {
     Ok(bytes)
 }
 
+/// Reads the name of an export, of the disk's own or the background export.
+pub(super) fn export_name(text: &str) -> Result<String, String> {
+    match text.contains('@') {
+        true => {
+            Err(format!("{text:?} has an @, which stands in the names of snapshots' exports; give another"))
+        }
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// Returns the name of the background export.
 ///
 /// # Errors
-/// The name is empty, or is that of the foreground's export.
+/// The name is empty, that of the foreground's export, or could be that of a snapshot's.
 pub(super) fn name(
     text: Option<&Spanned<String>>,
     export: Option<&Spanned<String>>,
@@ -61,7 +71,7 @@ pub(super) fn name(
     if export.is_some_and(|export| export.get_ref() == name) {
         return Err(place.problem(text.span(), "the disk's other export has this name; give another"));
     }
-    Ok(Some(name.clone()))
+    place.parsed(text, export_name).map(Some)
 }
 
 /// Returns whether clients may write to the background export.

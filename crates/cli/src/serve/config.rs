@@ -651,6 +651,8 @@ mod tests {
             (&format!("{disk}ublk = 1048576\n"), "give 0 to 1048575"),
             (&format!("{disk}background = \"\"\n"), "needs a name"),
             (&format!("{disk}export = \"b\"\nbackground = \"b\"\n"), "the disk's other export has this name"),
+            (&format!("{disk}export = \"a@nightly\"\n"), "stands in the names of snapshots' exports"),
+            (&format!("{disk}background = \"a@nightly\"\n"), "stands in the names of snapshots' exports"),
             (&format!("{disk}background_floor = \"2MB/s\"\n"), "without a background export"),
             (&format!("{disk}background_memory = \"64k\"\n"), "give 1MiB to 64GiB"),
             (&format!("{disk}background_ublk = 1\n"), "without a background export"),

@@ -135,6 +135,8 @@ impl DiskText {
         let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
         let number = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
         let ublk = self.ublk.as_ref().map(number).transpose()?.map(|number| number as u32);
+        let export = |text: &Spanned<String>| place.parsed(text, background::export_name);
+        let export = self.export.as_ref().map(export).transpose()?;
         let background = background::name(self.background.as_ref(), self.export.as_ref(), place)?;
         let background_floor =
             background::checked(self.background_floor.as_ref(), background.is_some(), place)?;
@@ -153,7 +155,7 @@ impl DiskText {
         Ok(DiskConfig {
             places: self.places(place),
             device: place.parsed(&self.device, |text| text.parse())?,
-            export: self.export.map(Spanned::into_inner).unwrap_or_default(),
+            export: export.unwrap_or_default(),
             name: self.name.into_inner(),
             listen,
             allow_remote: self.allow_remote,

@@ -71,7 +71,7 @@ impl Reload {
             let _ = mailbox.update(ExportUpdate { limits: new.limits, tls: disk.tls.clone() });
         }
         info!(
-            "the configuration is read again: limits, roles, targets, certificates and the log's level are as it says"
+            "the configuration is read again: limits, roles, targets, certificates of disks and the log's level are as it says"
         );
     }
 }
@@ -91,7 +91,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     };
     differs("state", old.state != new.state);
     differs("control", old.control != new.control);
-    differs("web", old.web != new.web);
+    differs("web, or a file that it names", old.web != new.web);
     differs("lock_memory", old.lock_memory != new.lock_memory);
     differs("keep", old.keep_bytes_max != new.keep_bytes_max);
     differs("tasks_at_once", old.tasks_at_once != new.tasks_at_once);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(
             fixed(&old, &new),
             [
-                "web",
+                "web, or a file that it names",
                 "keep",
                 "tasks_at_once",
                 "comparison_memory",
@@ -150,6 +150,23 @@ mod tests {
         let both = config("", other);
         assert_eq!(fixed(&old, &both), ["disk b: it is new"]);
         assert_eq!(fixed(&both, &old), ["disk b: it is gone"]);
+    }
+
+    /// A token that others know is exchanged under its name.
+    #[test]
+    fn a_changed_file_of_the_page_is_named() {
+        let directory = std::env::temp_dir().join(format!("freeblock-reload-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for option in ["token", "certificate", "key"] {
+            let path = directory.join(option);
+            let config = || config(&format!("[web]\nlisten = \"127.0.0.1:8080\"\n{option} = {path:?}\n"), "");
+            std::fs::write(&path, "before").unwrap();
+            let old = config();
+            assert_eq!(fixed(&old, &config()), [""; 0]);
+            std::fs::write(&path, "after").unwrap();
+            assert_eq!(fixed(&old, &config()), ["web, or a file that it names"]);
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 use server::Tls;
 use server::web::{Token, WebConfig};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -58,6 +59,8 @@ pub(crate) struct WebOptions {
     token: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
+    /// A hash of the files' content, by which a change of it is noticed.
+    content: u64,
 }
 
 impl WebArgs {
@@ -65,7 +68,9 @@ impl WebArgs {
     pub(super) fn options(&self) -> Option<WebOptions> {
         let Self { web, web_control, web_token, web_certificate, web_key } = self.clone();
         let (token, certificate, key) = (web_token, web_certificate, web_key);
-        web.map(|listen| WebOptions { listen, control: web_control, token, certificate, key })
+        let options =
+            |listen| WebOptions { listen, control: web_control, token, certificate, key, content: 0 };
+        web.map(|listen| options(listen).with_content())
     }
 }
 
@@ -76,11 +81,19 @@ impl WebText {
         let Some(listen) = listen else { return Ok(None) };
         let control = control.unwrap_or(false);
         let listen = place.parsed(&listen, address)?;
-        Ok(Some(WebOptions { listen, control, token, certificate, key }))
+        let options = WebOptions { listen, control, token, certificate, key, content: 0 };
+        Ok(Some(options.with_content()))
     }
 }
 
 impl WebOptions {
+    fn with_content(mut self) -> Self {
+        let mut hasher = DefaultHasher::new();
+        self.files().for_each(|path| files::read(&path).ok().hash(&mut hasher));
+        self.content = hasher.finish();
+        self
+    }
+
     /// Returns the files that they name.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         [&self.token, &self.certificate, &self.key].into_iter().flatten().cloned()

@@ -99,13 +99,13 @@ pub(crate) fn journal(bytes: &[u8]) {
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
             read_only: false,
+            device: None,
         };
         let config = ManagerConfig {
             disk,
             keep_bytes_max: 1 << 30,
             background: server::BackgroundTerms::default(),
             seed: 7,
-            device: None,
             permits: Default::default(),
             memory: Default::default(),
         };

@@ -207,6 +207,7 @@ pub(crate) fn task(bytes: &[u8]) {
         sector_bytes: units::Bytes::new(512),
         own: Vec::new(),
         read_only: false,
+        device: None,
     };
     if let Ok(What::Scrub { range, block, .. }) = spec.check(&disk) {
         assert!(disk.whole().covers(range) && !range.is_empty() && block.get() > 0, "{spec:?}");

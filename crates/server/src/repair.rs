@@ -157,7 +157,10 @@ pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
             Ok(Journal { table, .. }) => {
                 let live = table.iter().filter(|(_, entry)| !entry.state.is_over()).map(|(id, _)| id);
                 match (live.collect::<Vec<_>>().as_slice(), table.closed()) {
-                    ([], None) => continue,
+                    ([], None) if table.sums().is_none() => continue,
+                    ([], None) => {
+                        "it has checksums, and writes under another name are not noted in them".to_owned()
+                    }
                     ([], Some(_)) => "the disk is closed to clients".to_owned(),
                     (ids, _) => format!("tasks {ids:?} are not over"),
                 }

@@ -1,8 +1,6 @@
-//! The serial number of a disk, which the journal of its tasks keeps: another disk may have its name in /dev after the
-//! next boot.
+//! The place of a disk without a serial number, which the journal of its tasks keeps.
 
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Returns the path of a disk without a serial number; of a file with its inode, because another may take its name.
@@ -10,49 +8,4 @@ pub(super) fn place(path: &Path) -> Option<String> {
     let (path, found) = (std::path::absolute(path).ok()?, std::fs::metadata(path).ok()?);
     let place = path.display();
     Some(if found.is_file() { format!("{place} (inode {})", found.ino()) } else { place.to_string() })
-}
-
-/// Returns the world-wide name or the serial number of a disk; `None` for a file, and for a device that has neither.
-pub(super) fn own_number(device: &Path) -> Option<String> {
-    let metadata = fs::metadata(device).ok().filter(|m| m.file_type().is_block_device())?;
-    let number = metadata.rdev();
-    // The number is split like by the kernel's MAJOR and MINOR.
-    let major = (number >> 8 & 0xfff) | (number >> 32 & !0xfff);
-    let minor = (number & 0xff) | (number >> 12 & !0xff);
-    number_at(Path::new(&format!("/sys/dev/block/{major}:{minor}")))
-}
-
-fn number_at(place: &Path) -> Option<String> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(place.join(name)).ok()?;
-        // Some drives pad it; bytes that are no text are no name.
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        (!line.is_empty()).then_some(line)
-    };
-    let whole = ["wwid", "device/wwid", "serial", "device/serial"].into_iter().find_map(read);
-    // A partition has the disk's number and its own index on it.
-    let part = || {
-        let disk = number_at(fs::canonicalize(place).ok()?.parent()?)?;
-        Some(format!("{disk} part {}", read("partition")?))
-    };
-    whole.or_else(|| fs::exists(place.join("partition")).ok().filter(|there| *there).and_then(|_| part()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_and_its_partitions_have_serial_numbers() {
-        let dir = std::env::temp_dir().join(format!("freeblock-number-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(dir.join("sdb/device")).unwrap();
-        fs::create_dir_all(dir.join("sdb/sdb2")).unwrap();
-        assert_eq!(number_at(&dir.join("sdb")), None);
-        fs::write(dir.join("sdb/device/wwid"), "t10.ATA     SOME DISK    1234 \n").unwrap();
-        fs::write(dir.join("sdb/sdb2/partition"), "2\n").unwrap();
-        assert_eq!(number_at(&dir.join("sdb")).unwrap(), "t10.ATA SOME DISK 1234");
-        assert_eq!(number_at(&dir.join("sdb/sdb2")).unwrap(), "t10.ATA SOME DISK 1234 part 2");
-        fs::remove_dir_all(dir).unwrap();
-    }
 }

@@ -33,7 +33,7 @@ use probing::Probing;
 use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
-use server::files::Places;
+use server::files::{Places, serial};
 use server::manager::ManagerConfig;
 use server::manager::budget::Budget;
 use server::manager::permits::Permits;
@@ -216,22 +216,23 @@ fn runtime(
 ) -> Result<Option<RuntimeBuilder>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();
+    let number = match &disk.device {
+        DeviceSpec::Raw(path) => serial::of_device(path),
+        DeviceSpec::Emulated { .. } => None,
+    };
+    let device = number.or_else(|| identity::place(disk.device.path()));
     let facts = DiskFacts {
         name: disk.name.clone(),
         capacity: units::Sectors::new(opened.size().get() / sector_bytes.get().max(1)),
         sector_bytes,
         own: vec![disk.device.path().to_owned()],
         read_only: disk.read_only,
+        device,
     };
-    let number = match &disk.device {
-        DeviceSpec::Raw(path) => identity::own_number(path),
-        DeviceSpec::Emulated { .. } => None,
-    };
-    let device = number.or_else(|| identity::place(disk.device.path()));
     let seed = random_seed().map_err(Problem::failed)?;
     let (permits, memory, keep_bytes_max) =
         (among.permits.clone(), among.memory.clone(), config.keep_bytes_max);
-    let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, device, permits, memory };
+    let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, permits, memory };
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
     runtime.map(|runtime| Some(runtime.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
         match error {

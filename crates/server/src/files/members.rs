@@ -1,6 +1,7 @@
 //! The disks that a comparison reads, in time slices on a thread of its own. It is a client of each disk,
 //! like a session of a program.
 
+use super::identified;
 use crate::manager::TaskManager;
 use crate::manager::file_request::{FileResult, MembersReport, OpenMembers};
 use crate::runtime::{Handle, Peers};
@@ -50,6 +51,8 @@ pub(crate) struct Members {
     saved_at: Instant,
     save_every: Duration,
     saved_done: u64,
+    /// The begin of its record: the disks.
+    devices: Vec<u8>,
 }
 
 /// Asks a disk, without waiting for the answer.
@@ -78,13 +81,15 @@ impl Members {
     /// Opens sessions on all members.
     pub fn open(peers: &Peers, asked: &OpenMembers) -> Result<Self, FileResult> {
         let OpenMembers { members: names, plan, saved, seed } = asked;
+        let damaged = || FileResult::Refused("its progress is damaged; begin anew".into());
+        let (known, progress) = identified::split(saved).ok_or_else(damaged)?;
         let mut found = Vec::new();
         for name in names {
             let Some(disk) = peers.find(name).map_err(FileResult::Trouble)? else {
                 let text = format!(
                     "members: the daemon has no disk {name:?}; cancel the task, or configure that disk"
                 );
-                return Err(FileResult::Refused(text));
+                return Err(FileResult::Trouble(text));
             };
             let facts = disk.facts();
             if facts.sector_bytes != plan.sector_bytes || facts.capacity.get() < plan.range.end().get() {
@@ -99,10 +104,18 @@ impl Members {
             }
             found.push(disk);
         }
-        let begun = if saved.is_empty() {
+        let devices = found.iter().map(|disk| disk.facts().device.clone().unwrap_or_default());
+        let devices = devices.collect::<Vec<_>>().join("\n");
+        let mut pairs = known.unwrap_or(&devices).split('\n').zip(devices.split('\n')).zip(names);
+        if let Some((_, name)) = pairs.find(|((known, now), _)| known != now) {
+            return Err(FileResult::Trouble(format!(
+                "members: {name} is another disk now; cancel the task, or give the disk its name again"
+            )));
+        }
+        let begun = if progress.is_empty() {
             Comparison::start(*plan, *seed).map_err(|error| error.to_string())
         } else {
-            let resumed = Comparison::resume(*plan, saved, *seed)
+            let resumed = Comparison::resume(*plan, progress, *seed)
                 .map_err(|error: ComparisonProgressError| error.to_string());
             resumed.and_then(|plan| plan.map_err(|error| error.to_string()))
         };
@@ -124,6 +137,7 @@ impl Members {
             saved_at: now,
             save_every: SAVE_EVERY,
             saved_done,
+            devices: identified::begin(&devices),
         })
     }
 
@@ -142,7 +156,7 @@ impl Members {
         let due = self.saved_at.elapsed() >= self.save_every && figures.done != self.saved_done;
         let saved = (due || done || self.comparison.is_hopeless()).then(|| {
             let began = Instant::now();
-            let saved = self.comparison.progress();
+            let saved = [self.devices.clone(), self.comparison.progress()].concat();
             (self.saved_at, self.save_every) = (Instant::now(), SAVE_EVERY.max(began.elapsed() * 20));
             self.saved_done = figures.done;
             saved
@@ -295,5 +309,67 @@ fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
             disk.close_client_session(first);
             Err(why)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::spec::{DiskFacts, TaskKind, TaskSpec, What};
+    use crate::manager::tests::manager_config;
+    use crate::manager::tests::rig::Rig;
+    use crate::runtime::ManagerCall;
+    use std::sync::mpsc::channel;
+
+    /// Returns a simulated disk that is served under a name.
+    fn served(name: &str, device: &str) -> Handle {
+        let (tell, calls) = channel::<ManagerCall>();
+        std::thread::spawn(move || {
+            let mut rig = Rig::new();
+            for call in calls {
+                rig.call(call);
+                while rig.step() {}
+            }
+        });
+        let disk = DiskFacts { name: name.into(), device: Some(device.into()), ..manager_config().disk };
+        Handle::of_calls(disk, move |call| drop(tell.send(call)))
+    }
+
+    #[test]
+    fn a_comparison_goes_on_with_its_own_members_alone() {
+        let peers = |disks: &[(&str, &str)]| {
+            let peers = Peers::default();
+            peers.set(disks.iter().map(|(name, device)| served(name, device)));
+            peers
+        };
+        let (a, b) = (("a", "/a"), ("b", "/b"));
+        let members = vec!["a".to_owned(), "b".to_owned()];
+        let mut spec = TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) };
+        let disk = DiskFacts { name: "a".into(), ..manager_config().disk };
+        spec.fit([&disk]);
+        let Ok(What::Verify(asked)) = spec.check(&disk) else { panic!("{spec:?}") };
+        let asked = |saved: &[u8]| OpenMembers {
+            members: asked.members.clone(),
+            plan: asked.plan,
+            saved: saved.to_vec(),
+            seed: 1,
+        };
+        let mut members = Members::open(&peers(&[a, b]), &asked(b"")).ok().unwrap();
+        let saved = loop {
+            let FileResult::Members(report) = members.read_slice(Priority::default()) else { panic!() };
+            if let Some(saved) = report.saved {
+                break saved;
+            }
+        };
+        let go_on = |disks: &[(&str, &str)]| Members::open(&peers(disks), &asked(&saved));
+        let waits = |disks: &[(&str, &str)], why: &str| match go_on(disks).err() {
+            Some(FileResult::Trouble(reason)) => assert!(reason.contains(why), "{reason}"),
+            other => panic!("{other:?}"),
+        };
+        waits(&[a, ("b", "/c"), ("c", "/b")], "b is another disk now");
+        waits(&[("a", "/b"), ("b", "/a")], "a is another disk now");
+        // It is not configured this time.
+        waits(&[a], "the daemon has no disk \"b\"");
+        assert!(go_on(&[a, b]).is_ok());
     }
 }

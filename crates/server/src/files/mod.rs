@@ -3,6 +3,7 @@
 //! The state machines of tasks are in [`crate::tasks`]; they touch no file.
 
 mod chain;
+mod identified;
 mod images;
 pub(crate) mod journal;
 mod kept;
@@ -10,6 +11,7 @@ mod members;
 mod moves;
 mod places;
 mod replica;
+pub mod serial;
 pub(crate) mod source;
 mod sums;
 mod target;
@@ -31,6 +33,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// The mode of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,9 @@ pub(crate) trait File: Send {
     fn is_device(&mut self) -> io::Result<bool>;
     /// Returns which file it is, under any of its names.
     fn identity(&mut self) -> io::Result<Identity>;
+    /// Returns the same as it is after a restart, too, and on no other disk: a file's inode and the time of its
+    /// creation, a device's serial number, or its size if it has none.
+    fn lasting_identity(&mut self) -> io::Result<String>;
     /// Keeps other users from what will be written to a regular file: closes it to them with `force`, and refuses
     /// without that a file that is open to them. Another user's file is refused.
     fn keep_from_others(&mut self, force: bool) -> io::Result<()>;
@@ -239,6 +245,17 @@ impl File for Real {
 
     fn identity(&mut self) -> io::Result<Identity> {
         Ok(identity(&fstat(&self.file)?))
+    }
+
+    fn lasting_identity(&mut self) -> io::Result<String> {
+        let found = self.file.metadata()?;
+        if self.is_device()? {
+            let number = serial::of(found.rdev());
+            return Ok(format!("device {}", number.map_or_else(|| self.len().map(|n| n.to_string()), Ok)?));
+        }
+        // Inodes have the same numbers on disks that are made alike.
+        let created = found.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        Ok(format!("inode {}, created {}", found.ino(), created.unwrap_or_default().as_nanos()))
     }
 
     fn keep_from_others(&mut self, force: bool) -> io::Result<()> {

@@ -71,7 +71,14 @@ impl ReplicaTarget {
                 Err(error) => return Err(error.to_string()),
             }
         }
-        let replica = Replica::resume(progress, to).map_err(text)?;
+        let mut replica = Replica::resume(progress, to).map_err(text)?;
+        let mut is_empty = true;
+        replica.present(&mut |_| is_empty = false);
+        if !is_empty {
+            let destination = replica.destination_mut();
+            destination.sized = true;
+            destination.check_len().map_err(|why| format!("{why}; make a new replica"))?;
+        }
         Ok(Self { replica, last: None, seen: seen.into() })
     }
 
@@ -99,6 +106,8 @@ impl Durable for ReplicaTarget {
         if let Ok(len) = u32::try_from(bytes.len())
             && bad.is_empty()
             && is_whole
+            // Any blank file or disk has blocks of zeros.
+            && bytes.iter().any(|byte| Some(byte) != bytes.first())
         {
             self.last = Some(Seen { at_byte, bytes: len, crc: crc32fast::hash(bytes) });
         }

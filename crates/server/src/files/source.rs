@@ -89,20 +89,41 @@ pub(crate) struct FileDestination {
     pub sector: u64,
     /// The end of the disk: the last block may be padded.
     pub end: u64,
-    /// Whether it has its size; a file gets it with the first block.
+    /// Whether it has its size; a file gets it with the first block, and where that is lost with the first sync.
     pub sized: bool,
     /// The reason why it took no more, the last time.
     pub full: String,
 }
 
+impl FileDestination {
+    fn size(&mut self) -> io::Result<()> {
+        if !self.sized {
+            self.file.set_len(self.end)?;
+            self.sized = true;
+        }
+        Ok(())
+    }
+
+    /// Checks that another program has not cut it since it got its size: zeros would be in the place of blocks.
+    ///
+    /// # Errors
+    /// It is shorter, or its length is unknown.
+    pub fn check_len(&mut self) -> Result<(), String> {
+        let len = self.file.len().map_err(|e| e.to_string())?;
+        match self.sized && len < self.end {
+            true => Err(format!("it has {len} bytes of {}: another program has changed it", self.end)),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Destination for FileDestination {
     fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
+        self.check_len()?;
         let from = at.get().checked_mul(self.sector).ok_or("an LBN beyond all files")?;
         let room = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
-        let sized = if self.sized { Ok(()) } else { self.file.set_len(self.end) };
-        self.sized |= sized.is_ok();
-        match sized.and_then(|()| super::write_all(&mut *self.file, from, bytes)) {
+        match self.size().and_then(|()| super::write_all(&mut *self.file, from, bytes)) {
             Ok(()) => Ok(true),
             Err(error) if no_room(&error) => {
                 self.full = error.to_string();
@@ -113,6 +134,8 @@ impl Destination for FileDestination {
     }
 
     fn sync(&mut self) -> Result<(), String> {
+        self.check_len()?;
+        self.size().or_else(|error| if no_room(&error) { Ok(()) } else { Err(error.to_string()) })?;
         self.file.sync().map_err(|e| e.to_string())
     }
 }

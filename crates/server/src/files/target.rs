@@ -4,7 +4,7 @@ use super::chain::Chain;
 use super::kept;
 use super::replica::ReplicaTarget;
 use super::source::{FileDestination, FileSink, FileSource};
-use super::{File, Files, How, Lock, not_opened};
+use super::{File, Files, How, Lock, identified, not_opened};
 use crate::manager::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, load_set, save_set};
@@ -29,6 +29,8 @@ pub(crate) struct OpenImage {
     has: BlockSet,
     /// For a difference, the blocks that are not in it because they are unchanged.
     same: BlockSet,
+    /// The begin of its record in the journal: which file it is.
+    identity: Vec<u8>,
     /// Whether its header is durable.
     headed: bool,
     /// Whether the output knows that all blocks were put.
@@ -84,6 +86,14 @@ impl Durable for ImageWriter<FileSink> {
     }
 }
 
+/// A target that this task alone has open.
+struct Claimed {
+    file: Box<dyn File>,
+    identity: String,
+    /// Whether it is another file than the one of the record.
+    other: bool,
+}
+
 impl OpenImage {
     /// Opens the target; returns it with its blocks.
     pub fn new(
@@ -104,17 +114,20 @@ impl OpenImage {
             chain = Some(Chain::open(&**files, &target.since, &target.header, capacity)?);
         }
         let damaged = || refused("its progress is damaged; begin anew");
+        let (known, progress) = identified::split(&target.saved).ok_or_else(damaged)?;
         let mut acknowledged = 0;
-        if !target.saved.is_empty() && !target.replica {
-            let (chunks, set) = target.saved.split_first_chunk::<8>().ok_or_else(damaged)?;
+        if !progress.is_empty() && !target.replica {
+            let (chunks, set) = progress.split_first_chunk::<8>().ok_or_else(damaged)?;
             acknowledged = u64::from_le_bytes(*chunks);
             if chain.is_some() {
                 same = load_set(set, blocks).ok_or_else(damaged)?;
             }
         }
+        let claimed = claim(&**files, &target, known)?;
+        let identity = identified::begin(&claimed.identity);
         let output: Box<dyn Durable> = match target.replica {
-            true => Self::replica(&**files, &target, &mut has)?,
-            false => Self::image(&**files, &target, chain.as_ref(), acknowledged, &mut has)?,
+            true => Self::replica(&target, claimed, progress, known.is_some(), &mut has)?,
+            false => Self::image(&target, claimed, chain.as_ref(), acknowledged, &mut has)?,
         };
         let headed = !has.is_empty();
         same.for_each(0, blocks, |block| {
@@ -132,6 +145,7 @@ impl OpenImage {
             chain,
             has: has.clone(),
             same,
+            identity,
             headed,
             ended: false,
             lost: None,
@@ -139,9 +153,14 @@ impl OpenImage {
         Ok((open, has))
     }
 
+    /// Returns its record in the journal before anything is written.
+    pub fn first(&self) -> Vec<u8> {
+        self.identity.clone()
+    }
+
     fn image(
-        files: &dyn Files,
         target: &ImageTarget,
+        claimed: Claimed,
         chain: Option<&Chain>,
         acknowledged: u64,
         has: &mut BlockSet,
@@ -152,7 +171,7 @@ impl OpenImage {
             None => target.header,
         };
         let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
-        let mut file = claim(files, target)?;
+        let Claimed { mut file, other, .. } = claimed;
         if file.is_device().map_err(trouble)? {
             return Err(FileResult::Refused(format!(
                 "{place}: an image is a file; name one, or make a replica"
@@ -171,13 +190,16 @@ impl OpenImage {
             if acknowledged > 0 {
                 return Err(cut(0, "it was emptied"));
             }
+            if other {
+                return Err(another(target));
+            }
             return Ok(Box::new(ImageWriter::new(header, FileSink::new(file, 0))));
         }
         let mut source = FileSource(file);
         let scan = match image::scan(&mut source) {
             Ok(scan) if scan.header == header => scan,
             // A header of ours that a crash cut off: no block was durable.
-            Err(_) if !target.fresh && acknowledged == 0 && short(&mut source) => {
+            Err(_) if !target.fresh && !other && acknowledged == 0 && short(&mut source) => {
                 source.0.set_len(0).map_err(trouble)?;
                 return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
             }
@@ -213,14 +235,21 @@ impl OpenImage {
     }
 
     fn replica(
-        files: &dyn Files,
         target: &ImageTarget,
+        claimed: Claimed,
+        progress: &[u8],
+        is_known: bool,
         has: &mut BlockSet,
     ) -> Result<Box<dyn Durable>, FileResult> {
         let place = target.path.display();
         let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
         let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
-        let mut file = claim(files, target)?;
+        let Claimed { mut file, other, .. } = claimed;
+        if other {
+            return Err(another(target));
+        }
+        // An earlier version has claimed it and written nothing: any file may have the name now.
+        let fresh = target.fresh || !is_known && progress.is_empty();
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
         let device = file.is_device().map_err(trouble)?;
@@ -228,14 +257,14 @@ impl OpenImage {
             if len < size {
                 return Err(refused(format!("{len} bytes, and the disk has {size}; name a larger one")));
             }
-            if target.fresh && !target.force {
+            if fresh && !target.force {
                 return Err(refused("what is on it will be overwritten; say force to have that".into()));
             }
-        } else if target.fresh && len > 0 && !target.force {
+        } else if fresh && len > 0 && !target.force {
             return Err(refused("the file is not empty; name a new one, or say force".into()));
         }
         let destination = FileDestination { file, sector, end: size, sized: device, full: String::new() };
-        let replica = ReplicaTarget::open(target.header, &target.saved, destination).map_err(refused)?;
+        let replica = ReplicaTarget::open(target.header, progress, destination).map_err(refused)?;
         replica.present(has);
         Ok(Box::new(replica))
     }
@@ -266,8 +295,10 @@ impl OpenImage {
             return Some(result);
         }
         Some(match self.output.sync() {
-            Ok(_) if !self.replica => FileResult::Synced { mark, saved: self.progress() },
-            Ok(saved) => FileResult::Synced { mark, saved },
+            Ok(progress) => {
+                let progress = if self.replica { progress } else { self.progress() };
+                FileResult::Synced { mark, saved: [self.first(), progress].concat() }
+            }
             Err(why) => self.lose(why),
         })
     }
@@ -373,14 +404,17 @@ impl OpenImage {
     }
 }
 
-/// Opens the target for this task alone. One that others have open when the task begins is somebody else's.
-fn claim(files: &dyn Files, target: &ImageTarget) -> Result<Box<dyn File>, FileResult> {
+/// Opens the target for this task alone. One that others have open when the task begins is somebody else's, and one of
+/// other users is refused unless the record knows it: some file systems show other owners and rights of each file.
+fn claim(files: &dyn Files, target: &ImageTarget, known: Option<&str>) -> Result<Claimed, FileResult> {
     let how = if target.fresh { How::Make } else { How::Write };
     let claimed = files.claim(&target.path, how, Lock::Alone).and_then(|mut file| {
-        if target.fresh {
-            file.keep_from_others(target.force)?;
+        if known.is_none() {
+            file.keep_from_others(target.fresh && target.force)?;
         }
-        Ok(file)
+        let identity = file.lasting_identity()?;
+        let other = known.is_some_and(|known| known != identity);
+        Ok(Claimed { file, identity, other })
     });
     claimed.map_err(|error| {
         let place = target.path.display().to_string();
@@ -389,6 +423,13 @@ fn claim(files: &dyn Files, target: &ImageTarget) -> Result<Box<dyn File>, FileR
             false => not_opened(&place, &error),
         }
     })
+}
+
+fn another(target: &ImageTarget) -> FileResult {
+    FileResult::Refused(format!(
+        "{}: another file or device has this name now; begin anew, with another name",
+        target.path.display()
+    ))
 }
 
 fn short(source: &mut FileSource) -> bool {

@@ -79,8 +79,9 @@ impl FileWorker {
                 self.opened = OpenFiles::Nothing;
                 Some(match OpenImage::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
+                        let saved = open.first();
                         self.opened = OpenFiles::Target(Box::new(open));
-                        FileResult::Opened(Box::new(present))
+                        FileResult::Opened { present: Box::new(present), saved }
                     }
                     Err(result) => result,
                 })
@@ -93,7 +94,7 @@ impl FileWorker {
                 Some(match KeptBlocks::open(&self.files, &path, header, room, begun) {
                     Ok((kept, present)) => {
                         self.opened = OpenFiles::Kept(kept);
-                        FileResult::Opened(Box::new(present))
+                        FileResult::Opened { present: Box::new(present), saved: Vec::new() }
                     }
                     Err(why) => FileResult::Refused(why),
                 })

@@ -320,7 +320,7 @@ mod tests {
         }
         drop(release);
         end.join().unwrap();
-        let opened = |reply: &FileReply| matches!(reply.result, FileResult::Opened(_));
+        let opened = |reply: &FileReply| matches!(reply.result, FileResult::Opened { .. });
         assert!(told.lock().unwrap().iter().all(opened) && told.lock().unwrap().len() == 1);
         fs::remove_dir_all(state).unwrap();
     }

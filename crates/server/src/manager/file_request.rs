@@ -212,7 +212,7 @@ pub struct ImageTarget {
     pub force: bool,
     /// For an image: the former images from which only differences are stored; all blocks if there are none.
     pub since: Vec<PathBuf>,
-    /// A replica's progress; for a difference, the blocks that do not differ.
+    /// Its progress, with the file that it is in; empty at the beginning.
     pub saved: Vec<u8>,
     /// Sectors of the disk: the last block may reach beyond them.
     pub capacity: u64,
@@ -315,8 +315,13 @@ pub enum FileResult {
         /// The reason if it is not.
         failed: Option<String>,
     },
-    /// The file is open and has these blocks.
-    Opened(Box<BlockSet>),
+    /// The file is open.
+    Opened {
+        /// The blocks in it.
+        present: Box<BlockSet>,
+        /// Bytes for the journal, before anything is written: which file a target is.
+        saved: Vec<u8>,
+    },
     /// The earlier writes are durable.
     Synced {
         /// The mark in the request.

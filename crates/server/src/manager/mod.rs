@@ -41,9 +41,9 @@ use spec::{DiskFacts, SpecError, TaskKind};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::DiskSums;
-use table::{Closed, DiskShape, Figures, Table, TaskState};
+use table::{Closed, DiskShape, Event, Figures, Table, TaskState};
 use thiserror::Error;
-use tracing::error;
+use tracing::{error, warn};
 use units::{Bytes, Duration, Instant, LbnRange};
 
 /// The most tasks of a disk that are not over.
@@ -76,9 +76,6 @@ pub struct ManagerConfig {
     pub background: BackgroundTerms,
     /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
-    /// The serial number of the device; the path of one without, and of a file, which begins with `/`: tasks do not
-    /// move to another disk.
-    pub device: Option<String>,
     /// The permits for scrubs and comparisons, which disks share.
     pub permits: Permits,
     /// The memory of comparisons, which disks share.
@@ -209,14 +206,19 @@ impl TaskManager {
         let Journal { mut table, damage } = journal;
         let (capacity, sector_bytes) = (config.disk.capacity.get(), config.disk.sector_bytes.get());
         let shape = DiskShape { sectors: capacity, sector_bytes };
-        if let Some((before, now)) = other_disk(&table, config.device.as_deref(), shape) {
+        if let Some((before, now)) = other_disk(&table, config.disk.device.as_deref(), shape) {
             return Err(JournalError::OtherDisk { place: config.disk.name.clone(), before, now });
         }
         let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
         // A serial number that is not seen this time is kept.
         let known = table.device().filter(|known| is_serial(known));
-        let seen = config.device.as_deref().filter(|now| known.is_none() || is_serial(now));
+        let seen = config.disk.device.as_deref().filter(|now| known.is_none() || is_serial(now));
         let device = seen.or(table.device()).map(str::to_owned);
+        if table.device().is_some() && table.device() != device.as_deref() && table.sums().is_some() {
+            let (disk, before) = (&config.disk.name, table.device());
+            warn!(disk, before, now = device, "another disk has this name now: its checksums are given up");
+            table.apply(Event::Sums { store: None });
+        }
         let noted = table.apply(journal::first(volume, device, shape));
         debug_assert!(noted, "a disk is noted anew each time");
         let outcomes = Outcome::of_each(&table);

@@ -28,6 +28,9 @@ pub struct DiskFacts {
     pub own: Vec<PathBuf>,
     /// Whether nothing can be written to it.
     pub read_only: bool,
+    /// Its serial number; the path of a device without one, and of a file, which begins with `/`: neither tasks nor
+    /// checksums move to another disk.
+    pub device: Option<String>,
 }
 
 impl DiskFacts {
@@ -531,6 +534,7 @@ mod tests {
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
             read_only: false,
+            device: None,
         }
     }
 

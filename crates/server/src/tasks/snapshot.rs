@@ -178,7 +178,7 @@ impl Snapshot {
 
     fn target_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
         match result {
-            FileResult::Opened(present) => {
+            FileResult::Opened { present, saved } => {
                 // They are safe when the journal has their number: a target that loses some is noticed then.
                 let mut blocks = Vec::new();
                 present.for_each(0, present.blocks(), |block| {
@@ -192,6 +192,9 @@ impl Snapshot {
                 }
                 self.opened.0 = Some(*present);
                 (self.trouble, self.unsaved, self.target.fresh) = (None, true, false);
+                if self.saved.is_empty() {
+                    self.saved = saved;
+                }
                 self.start(cx);
             }
             FileResult::Synced { saved, .. } => {
@@ -257,7 +260,7 @@ impl Snapshot {
 
     fn kept_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
         match result {
-            FileResult::Opened(present) => {
+            FileResult::Opened { present, .. } => {
                 present.for_each(0, present.blocks(), |block| {
                     let _ = self.durable.insert(block);
                 });

@@ -187,7 +187,7 @@ impl Job for View {
 
     fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
         match result {
-            FileResult::Opened(present) => {
+            FileResult::Opened { present, .. } => {
                 self.copies.opened(&present);
                 (self.opened, self.unsaved) = (true, true);
                 self.go_on(cx);

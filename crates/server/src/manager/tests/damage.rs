@@ -10,7 +10,7 @@ use super::tasks::busy;
 use crate::disk::Fence;
 use crate::files::journal::{self, Journal};
 use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::{Closed, Table, TaskState};
+use crate::manager::table::{Closed, Event, SumStore, Table, TaskState};
 use crate::manager::{ManagerError, TaskManager};
 use crate::repair::{self, Choice, Report, mend_with};
 use crate::state::faults::{FileFault, Share, all_faults, inject};
@@ -525,17 +525,20 @@ fn a_reorganisation_with_a_damaged_memory_stops_and_keeps_its_places() {
     assert!(rig.now.len() / SECTOR > 2_400);
 }
 
+/// Returns a table after a start on this device, of this size.
+fn on(rig: &Rig, table: &Table, device: Option<&str>, sectors: u64) -> Result<Table, String> {
+    let mut config = rig::manager_config(&rig.drive, 1 << 30, 7);
+    config.disk.device = device.map(str::to_owned);
+    config.disk.capacity = units::Sectors::new(sectors);
+    TaskManager::open(config, Journal { table: table.clone(), damage: None })
+        .map(|manager| manager.table.clone())
+        .map_err(|error| error.to_string())
+}
+
 #[test]
 fn tasks_do_not_move_to_another_disk() {
     let (rig, ..) = paused_restore();
-    let with = |table: &Table, device: Option<&str>, sectors: u64| {
-        let mut config = rig::manager_config(&rig.drive, 1 << 30, 7);
-        config.device = device.map(str::to_owned);
-        config.disk.capacity = units::Sectors::new(sectors);
-        TaskManager::open(config, Journal { table: table.clone(), damage: None })
-            .map(|manager| manager.table.clone())
-            .map_err(|error| error.to_string())
-    };
+    let with = |table: &Table, device: Option<&str>, sectors: u64| on(&rig, table, device, sectors);
     let size = rig.drive.layout().capacity().get();
     let live = read(&rig.files).table;
     let idle = Rig::new();
@@ -561,5 +564,33 @@ fn tasks_do_not_move_to_another_disk() {
                 assert!(why.starts_with("the tasks in tiny are of the disk "), "{why}");
             }
         }
+    }
+}
+
+#[test]
+fn the_checksums_of_another_disk_are_given_up() {
+    let rig = Rig::new();
+    let size = rig.drive.layout().capacity().get();
+    let mut idle = read(&rig.files).table;
+    idle.apply(Event::Sums { store: Some(SumStore { path: "/sums".into(), id: 5, block: 8 }) });
+    let (file, serial) = ("/disk.img (inode 7)", "SERIAL-1");
+    for (before, now, keeps) in [
+        (None, Some(file), true),
+        (Some(file), Some(file), true),
+        (Some(file), Some("/disk.img (inode 8)"), false),
+        (Some(file), Some("/other.img (inode 7)"), false),
+        (Some(file), Some(serial), false),
+        (Some(serial), Some(serial), true),
+        // The number is not seen this time.
+        (Some(serial), Some("/dev/sda"), true),
+    ] {
+        let mut table = idle.clone();
+        table.apply(journal::first(
+            table.volume().unwrap(),
+            before.map(str::to_owned),
+            table.shape().unwrap(),
+        ));
+        let opened = on(&rig, &table, now, size).unwrap();
+        assert_eq!(opened.sums().is_some(), keeps, "{before:?} {now:?}");
     }
 }

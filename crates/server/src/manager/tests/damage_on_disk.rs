@@ -7,6 +7,8 @@ use super::rig::{Rig, STATE};
 use crate::files::journal;
 use crate::files::workers::{OpenError, lock};
 use crate::files::{File, Files, How, Machine};
+use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::manager::table::TaskState;
 use crate::repair::{self, Choice, Report};
 use crate::state::faults::{Share, all_faults, damaged};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -59,7 +61,16 @@ fn all(file: &mut dyn File) -> Vec<u8> {
 fn a_directory_with_tasks_of_a_disk_that_has_another_name_now_is_named() {
     let directory = DamageDirectory::new("names");
     let (rig, id, _) = paused_restore();
-    for (name, files) in [("renamed", &rig.files), ("idle", &Rig::new().files), ("served", &rig.files)] {
+    let mut summed = Rig::new();
+    let scrub = TaskSpec { checksums: Some("/sums".into()), ..TaskSpec::new(TaskKind::Scrub) };
+    let scrub = summed.start(scrub);
+    assert_eq!(summed.run(scrub), TaskState::Done);
+    for (name, files) in [
+        ("renamed", &rig.files),
+        ("idle", &Rig::new().files),
+        ("served", &rig.files),
+        ("summed", &summed.files),
+    ] {
         let within = DamageDirectory(directory.0.join(name));
         fs::create_dir(&within.0).unwrap();
         within.fill(files);
@@ -69,7 +80,9 @@ fn a_directory_with_tasks_of_a_disk_that_has_another_name_now_is_named() {
     let ids = [id - 1, id];
     let why =
         format!("tasks {ids:?} are not over; give the disk its name renamed again, or remove the directory");
-    assert_eq!(unused, [(directory.0.join("renamed"), why)]);
+    let sums = "it has checksums, and writes under another name are not noted in them; give the disk its name summed again, or \
+                remove the directory";
+    assert_eq!(unused, [(directory.0.join("renamed"), why), (directory.0.join("summed"), sums.to_owned())]);
 }
 
 /// Root repairs the directory of a daemon that runs as another user.

@@ -262,6 +262,10 @@ impl File for MemoryFile {
         Ok(Identity::File { device: 0, inode: self.id })
     }
 
+    fn lasting_identity(&mut self) -> io::Result<String> {
+        Ok(format!("inode {}", self.id))
+    }
+
     fn keep_from_others(&mut self, _: bool) -> io::Result<()> {
         Ok(())
     }

@@ -73,13 +73,13 @@ pub fn manager_config(drive: &DriveModel, keep: u64, seed: u128) -> ManagerConfi
         sector_bytes: Bytes::new(SECTOR as u64),
         own: vec!["/disk".into()],
         read_only: false,
+        device: None,
     };
     ManagerConfig {
         disk,
         keep_bytes_max: keep,
         background: BackgroundTerms::default(),
         seed,
-        device: None,
         permits: Permits::default(),
         memory: Budget::default(),
     }

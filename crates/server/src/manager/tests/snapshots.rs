@@ -516,7 +516,10 @@ fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_f
     rig.hangs = vec![FileQueue::Kept(1)];
     let id = rig.start(nightly());
     let blocks = BlockSet::empty((rig.now.len() / SECTOR / 8) as u64);
-    let opened = FileReply { queue: FileQueue::Kept(id), result: FileResult::Opened(Box::new(blocks)) };
+    let opened = FileReply {
+        queue: FileQueue::Kept(id),
+        result: FileResult::Opened { present: Box::new(blocks), saved: Vec::new() },
+    };
     let now = rig.volume.now();
     let promoted = |rig: &mut Rig, call: &mut dyn FnMut(&mut TaskManager, &mut dyn Sessions)| {
         rig.call(|manager, sessions| {

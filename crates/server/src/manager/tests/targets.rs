@@ -169,6 +169,107 @@ fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
     }
 }
 
+/// After a restart the name of a target may be another file's.
+#[test]
+fn a_copy_goes_on_in_no_other_file_than_its_own() {
+    for spec in [backup(), replica(), forced(replica())] {
+        for written in [false, true] {
+            let blank = vec![0; Rig::new().now.len()];
+            for other in [b"", b"another file".as_slice(), &blank] {
+                let (rig, id) = paused(spec.clone(), written);
+                rig.files.delete(IMAGE);
+                rig.files.put(IMAGE, other);
+                let mut rig = rig.crash(None);
+                if rig.task(id).state == TaskState::Paused {
+                    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+                }
+                assert_eq!(rig.run(id), TaskState::Failed, "{} written {written}", spec.kind);
+                assert!(rig.files.get(IMAGE).unwrap() == other, "it is written to");
+            }
+        }
+    }
+}
+
+/// A file whose name is the same, and with it, in most file systems, the number of its inode.
+#[test]
+fn a_file_that_was_made_anew_is_another_target() {
+    let directory = std::env::temp_dir().join(format!("freeblock-anew-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (rig, _) = two_images();
+    for replica in [false, true] {
+        let path = directory.join("target");
+        let mut worker =
+            FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
+        let mut target = target(&rig, &path, replica);
+        let told = worker.execute(FileOp::Open(Box::new(target.clone())));
+        let Some(FileResult::Opened { saved, .. }) = told else { panic!("{told:?}") };
+        (target.fresh, target.saved) = (false, saved);
+        let again = worker.execute(FileOp::Open(Box::new(target.clone())));
+        assert!(matches!(again, Some(FileResult::Opened { .. })), "{again:?}");
+        drop(worker);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut worker =
+            FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
+        let told = worker.execute(FileOp::Open(Box::new(target)));
+        let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+        assert!(why.contains("another file or device has this name now"), "{why}");
+        fs::remove_file(&path).unwrap();
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// A device without a serial number is known by its size and its blocks alone.
+#[test]
+fn a_replica_is_not_known_by_blocks_of_zeros() {
+    let (rig, _) = two_images();
+    let header = header_of(&rig, "/backups/a");
+    let mut target = target(&rig, Path::new(IMAGE), true);
+    let mut worker = FileWorker::new(FileQueue::Target(9), Arc::new(rig.files.clone()), "/other".into());
+    worker.execute(FileOp::Open(Box::new(target.clone())));
+    for block in 0..header.shape.blocks.min(100) {
+        let bytes = vec![u8::from(block == 3); header.block_bytes()];
+        let bytes = if block == 3 { [vec![0], bytes[1..].to_vec()].concat() } else { bytes };
+        assert!(worker.execute(FileOp::Put { block, bytes, bad: Vec::new() }).is_none());
+        let told = worker.execute(FileOp::Sync { mark: block });
+        let Some(FileResult::Synced { saved, .. }) = told else { panic!("{told:?}") };
+        (target.fresh, target.saved) = (false, saved);
+    }
+    let again = worker.execute(FileOp::Open(Box::new(target.clone())));
+    assert!(matches!(again, Some(FileResult::Opened { .. })), "{again:?}");
+    rig.files.put(IMAGE, &vec![0; rig.now.len()]);
+    let told = worker.execute(FileOp::Open(Box::new(target)));
+    let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+    assert!(why.contains("what was written at byte"), "{why}");
+}
+
+#[test]
+fn a_replica_that_another_program_has_cut_fails() {
+    let blocks = paused(replica(), true).0.task(1).blocks;
+    for at in [1, blocks / 2] {
+        for left in [0, SECTOR as u64 * 100] {
+            let mut rig = Rig::new();
+            rig.pace = 1;
+            let id = rig.start(replica());
+            while rig.task(id).done < at {
+                rig.step();
+            }
+            assert!(rig.task(id).done < blocks);
+            Files::open(&rig.files, Path::new(IMAGE), How::Write).unwrap().set_len(left).unwrap();
+            rig.pace = usize::MAX;
+            while !rig.task(id).state.is_over() {
+                rig.step();
+            }
+            assert_eq!(
+                rig.task(id).state,
+                TaskState::Failed,
+                "cut at block {at} of {blocks} to {left} bytes"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_image_that_another_program_has_cut_fails() {
     let mut rig = Rig::new();
@@ -319,17 +420,8 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     let id = rig.start(restore("/backups/a"));
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     let mut worker = FileWorker::new(FileQueue::Target(9), Arc::new(rig.files.clone()), "/other".into());
-    let target = ImageTarget {
-        path: LINK.into(),
-        header: header_of(&rig, "/backups/b"),
-        replica: false,
-        fresh: true,
-        force: true,
-        since: Vec::new(),
-        saved: Vec::new(),
-        capacity: (rig.now.len() / SECTOR) as u64,
-        own: Vec::new(),
-    };
+    let header = header_of(&rig, "/backups/b");
+    let target = ImageTarget { header, force: true, ..target(&rig, Path::new(LINK), false) };
     let told = worker.execute(FileOp::Open(Box::new(target)));
     let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
     assert!(why.starts_with("/backups/link: another task or program has it open"), "{why}");
@@ -344,30 +436,25 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
     let directory = std::env::temp_dir().join(format!("freeblock-targets-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let (rig, _) = two_images();
-    let header = header_of(&rig, "/backups/a");
     for replica in [false, true] {
-        for (mode, force, opens) in
-            [(0o644, false, false), (0o660, false, false), (0o644, true, true), (0o600, false, true)]
-        {
-            let path = directory.join(format!("{replica}-{mode:o}-{force}"));
+        for (mode, force, fresh, opens) in [
+            (0o644, false, true, false),
+            (0o660, false, true, false),
+            (0o644, true, true, true),
+            (0o600, false, true, true),
+            // Of an earlier version's task, which has not noted which file it is.
+            (0o644, true, false, false),
+            (0o600, false, false, true),
+        ] {
+            let path = directory.join(format!("{replica}-{mode:o}-{force}-{fresh}"));
             fs::write(&path, b"").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let target = ImageTarget {
-                path: path.clone(),
-                header,
-                replica,
-                fresh: true,
-                force,
-                since: Vec::new(),
-                saved: Vec::new(),
-                capacity: (rig.now.len() / SECTOR) as u64,
-                own: Vec::new(),
-            };
+            let target = ImageTarget { force, fresh, ..target(&rig, &path, replica) };
             let mut worker =
                 FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
             let told = worker.execute(FileOp::Open(Box::new(target)));
             match told {
-                Some(FileResult::Opened(_)) => assert!(opens, "{path:?}"),
+                Some(FileResult::Opened { .. }) => assert!(opens, "{path:?}"),
                 Some(FileResult::Refused(why)) => assert!(!opens && why.contains("other users"), "{why}"),
                 told => panic!("{told:?}"),
             }
@@ -392,21 +479,11 @@ fn an_image_goes_to_no_file_of_another_user() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     for (owner, opens) in [(54_321, false), (0, true)] {
         std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
-        let target = ImageTarget {
-            path: path.clone(),
-            header: header_of(&rig, "/backups/a"),
-            replica: false,
-            fresh: true,
-            force: true,
-            since: Vec::new(),
-            saved: Vec::new(),
-            capacity: (rig.now.len() / SECTOR) as u64,
-            own: Vec::new(),
-        };
+        let target = ImageTarget { force: true, ..target(&rig, &path, false) };
         let mut worker =
             FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
         match worker.execute(FileOp::Open(Box::new(target))) {
-            Some(FileResult::Opened(_)) => assert!(opens, "the owner is {owner}"),
+            Some(FileResult::Opened { .. }) => assert!(opens, "the owner is {owner}"),
             Some(FileResult::Refused(why)) => {
                 assert!(!opens && why.contains("it belongs to another user; name a new file"), "{why}");
             }
@@ -418,4 +495,19 @@ fn an_image_goes_to_no_file_of_another_user() {
 
 fn header_of(rig: &Rig, path: &str) -> Header {
     image::header(&mut rig.files.get(path).unwrap().as_slice()).unwrap()
+}
+
+/// Returns a target of a task that begins, with the header of one of [`two_images`].
+fn target(rig: &Rig, path: &Path, replica: bool) -> ImageTarget {
+    ImageTarget {
+        path: path.into(),
+        header: header_of(rig, "/backups/a"),
+        replica,
+        fresh: true,
+        force: false,
+        since: Vec::new(),
+        saved: Vec::new(),
+        capacity: (rig.now.len() / SECTOR) as u64,
+        own: Vec::new(),
+    }
 }

@@ -71,6 +71,7 @@ fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Resul
         sector_bytes: model.sector_bytes(),
         own: vec![bytes],
         read_only: false,
+        device: None,
     };
     let mut disk = Disk::new(drive, model, config).unwrap();
     let config = ManagerConfig {
@@ -78,7 +79,6 @@ fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Resul
         keep_bytes_max: 1 << 30,
         background: server::BackgroundTerms::default(),
         seed: 7,
-        device: None,
         permits: Default::default(),
         memory: Default::default(),
     };

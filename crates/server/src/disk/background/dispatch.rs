@@ -86,12 +86,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.hurry_writes(&awaited);
     }
 
-    /// Does the same for the requests of the foreground that may wait for this one.
+    /// Does the same for a background write that has just begun or is held.
     pub(in crate::disk) fn hurry_if_awaited(&mut self, seq: RequestSeq) {
-        let waiting = self.requests.foreground_behind(seq);
-        let mut awaited: Vec<_> =
-            waiting.into_iter().flat_map(|waiting| self.requests.awaited_by(waiting)).collect();
-        awaited.retain(|awaited| awaited.seq == seq);
+        let awaited = self.requests.awaited_parts(seq);
         self.hurry_writes(&awaited);
     }
 

@@ -355,19 +355,22 @@ impl Background {
         now: Instant,
     ) -> bool {
         let mut copies = false;
+        let mut parts: BTreeMap<RequestSeq, Vec<LbnRange>> = BTreeMap::new();
         for &Awaited { seq, part } in awaited {
             if let Some(held) = self.held.get_mut(&seq) {
                 copies |= !std::mem::replace(&mut held.hurried, true);
             }
-            let Some((task, write)) = self.writes.iter_mut().find(|(_, write)| write.seq == seq) else {
-                continue;
-            };
-            let mut new = vec![part];
-            write.promoted.iter().for_each(|there| cut(&mut new, *there));
-            if !new.is_empty() {
-                write.promoted.extend(new);
-                write.promote_at = Some(now);
-                self.order.promote_at(now, Waiting::Write(*task));
+            parts.entry(seq).or_default().push(part);
+        }
+        for (task, write) in &mut self.writes {
+            for part in parts.remove(&write.seq).unwrap_or_default() {
+                let mut new = vec![part];
+                write.promoted.iter().for_each(|there| cut(&mut new, *there));
+                if !new.is_empty() {
+                    write.promoted.extend(new);
+                    write.promote_at = Some(now);
+                    self.order.promote_at(now, Waiting::Write(*task));
+                }
             }
         }
         self.promote_again(sessions, now);

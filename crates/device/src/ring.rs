@@ -41,9 +41,9 @@ pub enum Work {
     Sync(Arc<OwnedFd>),
     /// Wait until a descriptor is readable.
     Readable(Arc<OwnedFd>),
-    /// Wait until the other end of a socket has closed it, wholly or only for sending. The result is the events of
-    /// `poll`, see [`is_closed`].
-    HangUp(Arc<OwnedFd>),
+    /// Wait until the other end of a socket has closed it; `false`: or has closed it only for sending. The result is the
+    /// events of `poll`, see [`is_closed`].
+    HangUp(Arc<OwnedFd>, bool),
 }
 
 /// Returns whether the result of [`Work::HangUp`] means that the other end does not receive any more either.
@@ -360,7 +360,11 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
         }
         Work::Sync(file) => opcode::Fsync::new(fd(file)).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
         Work::Readable(file) => opcode::PollAdd::new(fd(file), libc::POLLIN as u32).build(),
-        Work::HangUp(socket) => opcode::PollAdd::new(fd(socket), libc::POLLRDHUP as u32).build(),
+        // Without any event asked for, `poll` reports that both directions are closed, or an error.
+        Work::HangUp(socket, wholly) => {
+            let events = if *wholly { 0 } else { libc::POLLRDHUP as u32 };
+            opcode::PollAdd::new(fd(socket), events).build()
+        }
     })
 }
 

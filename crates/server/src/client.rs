@@ -13,7 +13,7 @@ use units::Instant;
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
-/// The most bytes that a client may have sent before a goodbye that is not read yet.
+/// The most unread bytes that are looked at for a goodbye.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 /// The reasons to end a client although its socket works.
@@ -58,6 +58,8 @@ pub(crate) struct Client {
     pub asked: usize,
     /// Whether the client has said goodbye: requests in flight are still answered.
     pub ending: bool,
+    /// Whether its encryption has failed: it gets the alert, and no answer.
+    pub broken: bool,
     /// Whether the client has chosen an export.
     pub opened: bool,
     /// Whether that is the background export, or a snapshot.
@@ -92,6 +94,7 @@ impl Client {
             heard: false,
             asked: 0,
             ending: false,
+            broken: false,
             opened: false,
             background: false,
             snapshot: None,
@@ -124,8 +127,8 @@ impl Client {
             buffer.resize(self.connection.missing().clamp(RECEIVE_BYTES, RECEIVE_BYTES_MAX), 0);
             let work = Work::Receive(Arc::clone(&self.socket), buffer);
             self.receiving = Some(ring.start(work)?);
-        } else if self.watching.is_none() && !self.half {
-            self.watching = Some(ring.start(Work::HangUp(Arc::clone(&self.socket)))?);
+        } else if self.watching.is_none() {
+            self.watching = Some(ring.start(Work::HangUp(Arc::clone(&self.socket), self.half))?);
         }
         Ok(Ok(()))
     }
@@ -133,22 +136,22 @@ impl Client {
     /// Handles the end of the watch and returns whether the client is gone.
     ///
     /// Over TCP a client that has closed its socket looks like one that has ended its sending side only. The latter has
-    /// said goodbye, and waits for answers; it is found gone when sending to it fails.
+    /// said goodbye, and waits for answers; it is found gone when sending to it or a keep-alive probe fails.
     pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
         self.half = true;
         // While something is received, that ends with the client's last byte.
-        is_closed(result) || self.receiving.is_none() && !self.ending && !self.has_said_goodbye()
+        is_closed(result) || self.receiving.is_none() && !self.ending && !self.may_have_said_goodbye()
     }
 
-    /// Returns whether the client's last bytes, of which some may not be read yet, are a goodbye. With encryption those
-    /// cannot be looked at.
-    fn has_said_goodbye(&self) -> bool {
+    /// Returns whether the client's last bytes, of which some may not be read yet, may be a goodbye. Bytes that are
+    /// encrypted, or too many, are not looked at here: the client is judged when they are read.
+    fn may_have_said_goodbye(&self) -> bool {
         let unread = rustix::io::ioctl_fionread(&*self.socket).map_or(0, |bytes| bytes as usize);
         if unread == 0 {
             return self.connection.ends_with_goodbye();
         }
         if self.tls.is_some() || unread > UNREAD_BYTES_MAX {
-            return false;
+            return true;
         }
         let mut bytes = vec![0; unread];
         rustix::net::recv(&*self.socket, &mut bytes[..], rustix::net::RecvFlags::PEEK)
@@ -158,6 +161,9 @@ impl Client {
     /// Returns the bytes to send next.
     fn outgoing(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut out = std::mem::take(&mut self.outbox);
+        if self.broken {
+            return Ok(out);
+        }
         let Some(tls) = &mut self.tls else {
             return Ok(if out.is_empty() { self.connection.take_output() } else { out });
         };
@@ -251,9 +257,10 @@ impl Client {
 
     /// Returns whether the client is finished and nothing is in flight.
     pub fn is_over(&self) -> bool {
-        let quiet = self.sending.is_none() && self.asked == 0;
-        let empty = self.connection.output().is_empty() && self.outbox.is_empty();
-        self.gone || self.ending && quiet && empty && (self.tls.is_none() || self.closed)
+        let answered =
+            self.asked == 0 && self.connection.output().is_empty() && (self.tls.is_none() || self.closed);
+        let sent = self.sending.is_none() && self.outbox.is_empty();
+        self.gone || self.ending && sent && (answered || self.broken)
     }
 
     /// Returns the operations to cancel when the client is over.

@@ -138,14 +138,14 @@ impl<D: Device> Exporter<D> {
                 }
                 self.hang_up(id);
             }
-            // The client gets the reason before the hang-up.
+            // The client gets the reason before the hang-up, and could read no answer.
             ClientError::Tls(error) => {
                 if logged {
                     let from = self.from(id);
                     warn!(client = id, from, %error, "a client without the encryption that there must be");
                 }
                 if let Some(client) = self.clients.get_mut(&id) {
-                    client.ending = true;
+                    (client.ending, client.broken) = (true, true);
                 }
             }
         }

@@ -2,10 +2,14 @@
 
 use crate::support::log::Log;
 use crate::support::{Server, is_read, open, request};
+use crate::tls::Certificates;
 use device::{Abilities, Answer, Ask, Device, Failure, Run};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -276,6 +280,111 @@ fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
         until(&shared, |shared| shared.writers == 1);
     }
     drop(stays);
+    answer(&shared, usize::MAX);
+    server.end();
+}
+
+/// Returns an encrypted client that has chosen the export without a name.
+fn encrypted<S: Read + Write>(
+    mut socket: S,
+    certificates: &Certificates,
+) -> StreamOwned<ClientConnection, S> {
+    socket.read_exact(&mut [0; 18]).unwrap();
+    socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0").unwrap();
+    socket.read_exact(&mut [0; 20]).unwrap();
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_file(certificates.file("ca-cert.pem")).unwrap();
+    roots.add(root).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let session = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let mut client = StreamOwned::new(session, socket);
+    client.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    client
+}
+
+fn writes(requests: u64, bytes: u32) -> Vec<u8> {
+    (0..requests)
+        .flat_map(|cookie| [request(WRITE, cookie, 0, bytes), vec![5; bytes as usize]].concat())
+        .collect()
+}
+
+/// They stay in the socket while others are at the disk. Only when they are read the server knows of the goodbye.
+#[test]
+fn requests_before_a_goodbye_are_answered_whatever_is_not_read_yet() {
+    let certificates = Certificates::new("goodbye");
+    let Some((server, shared)) = held("goodbye", certificates.export(false, false)) else { return };
+    let tcp = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let goodbye = || request(2, 0, 0, 0);
+    let mut client = encrypted(tcp(), &certificates);
+    client.write_all(&[writes(150, 4096), goodbye()].concat()).unwrap();
+    client.conn.send_close_notify();
+    client.flush().unwrap();
+    client.sock.shutdown(Shutdown::Write).unwrap();
+    // The server has seen the end of the sending side before it greets another client.
+    drop(server.client());
+    answer(&shared, usize::MAX);
+    let mut answers = Vec::new();
+    client.read_to_end(&mut answers).unwrap();
+    assert_eq!(answers.len(), 150 * 16);
+    answer(&shared, 0);
+    // More than is looked at in a socket.
+    let mut client = tcp();
+    client.read_exact(&mut [0; 18]).unwrap();
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    let mut sends = client.try_clone().unwrap();
+    let sent = std::thread::spawn(move || {
+        sends.write_all(&[writes(600, 4096), goodbye()].concat()).unwrap();
+        sends.shutdown(Shutdown::Write).unwrap();
+    });
+    // The kernel may not take all of it before some are answered.
+    for _ in 0..1_000 {
+        drop(server.client());
+        if sent.is_finished() {
+            break;
+        }
+    }
+    answer(&shared, usize::MAX);
+    let mut answers = Vec::new();
+    client.read_to_end(&mut answers).unwrap();
+    assert_eq!(answers.len(), 600 * 16);
+    sent.join().unwrap();
+    server.end();
+}
+
+/// The disk answers none of their requests.
+#[test]
+fn a_client_that_has_ended_its_sending_side_and_then_closes_keeps_no_slot() {
+    let certificates = Certificates::new("closes");
+    let Some((server, shared)) = held("closes", certificates.export(false, false)) else { return };
+    let stays = server.client();
+    let reads = (0..10).flat_map(|cookie| request(READ, cookie, 0, 512)).collect::<Vec<u8>>();
+    let mut leaves = server.client();
+    leaves.write_all(&[reads.clone(), request(2, 0, 0, 0)].concat()).unwrap();
+    leaves.shutdown(Shutdown::Write).unwrap();
+    drop(server.client());
+    drop(leaves);
+    until(&shared, |shared| shared.writers == 1);
+    let mut leaves = encrypted(server.connect(), &certificates);
+    leaves.write_all(&reads).unwrap();
+    leaves.conn.send_close_notify();
+    leaves.flush().unwrap();
+    leaves.sock.shutdown(Shutdown::Write).unwrap();
+    drop(server.client());
+    drop(leaves);
+    until(&shared, |shared| shared.writers == 1);
+    // Bytes that cannot be decrypted: it can read no answer either, and need not close.
+    let mut leaves = encrypted(server.connect(), &certificates);
+    let before = shared.lock().unwrap().asked.len();
+    leaves.write_all(&reads).unwrap();
+    leaves.flush().unwrap();
+    until(&shared, |shared| shared.asked.len() == before + 10);
+    leaves.sock.write_all(&[&b"\x17\x03\x03\0\x20"[..], &[0; 32]].concat()).unwrap();
+    until(&shared, |shared| shared.writers == 1);
+    drop((leaves, stays));
     answer(&shared, usize::MAX);
     server.end();
 }

@@ -227,6 +227,11 @@ impl Records {
         self.left + self.buffer.len() as u64
     }
 
+    /// Returns the number of tasks that are not over.
+    pub fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// Returns whether the session is suspended because of a full buffer.
     pub fn is_full(&self) -> bool {
         self.full

@@ -20,6 +20,8 @@ const MOST_BLOCK_BYTES: u64 = 1 << 20;
 /// in them.
 const MOST_ASKED: usize = 64;
 pub(crate) const MOST_ASKED_BYTES: u64 = 2 * MOST_BLOCK_BYTES;
+/// The most tasks of a session that are not over, because the core keeps some 1 KiB for each.
+const MOST_TASKS: usize = 4_096;
 /// The most records of writes that wait to be fetched; beyond them no more is written.
 const MOST_WRITTEN: usize = 1_000;
 /// A client that has not answered in this time counts as answering "not now".
@@ -37,6 +39,9 @@ pub(crate) enum ClientSessionError {
     /// A block does not fit into a frame.
     #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
     Block(u64),
+    /// As many tasks as may be are not over.
+    #[error("{MOST_TASKS} tasks of this session are not over; wait for the records of some, or abort some")]
+    Tasks,
     /// A range exceeds 64 bits.
     #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
     Range(u64, u64),
@@ -161,6 +166,9 @@ impl ClientSession {
     fn checked(&self, range: Range, block: u64) -> Result<LbnRange, ClientSessionError> {
         if block.saturating_mul(self.sector) > MOST_BLOCK_BYTES {
             return Err(ClientSessionError::Block(block));
+        }
+        if self.records.tasks() + self.writing.len() >= MOST_TASKS {
+            return Err(ClientSessionError::Tasks);
         }
         place(range)
     }

@@ -10,6 +10,7 @@ use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::status::Outcome;
 use crate::manager::table::{Table, TaskState};
 use crate::manager::{MOST_LIVE, MOST_REMEMBERED, ManagerError};
+use client::wire::{Call, Event, Range};
 use units::Duration;
 use workload::random::Stream;
 
@@ -220,4 +221,34 @@ fn tasks_outside_of_narrower_targets_go_on_and_are_named() {
     let named = ["WARN", "kind=backup", "to: /backups/image", "goes on outside of `targets`; cancel it"];
     assert_eq!(log.numbers(&named, "task"), [id]);
     assert_eq!(rig.run(id), TaskState::Done);
+}
+
+#[test]
+fn a_session_has_a_limit_of_tasks_that_are_not_over() {
+    let mut rig = Rig::new();
+    let id = rig.call(|manager, s| manager.open_client_session(s, 20, Box::new(|| {}))).unwrap();
+    let mut answer = |call| rig.call(|manager, s| manager.client_call(s, id, call)).unwrap();
+    let range = Range { start: 0, sectors: 8 };
+    let tasks = |call: u32| match call % 2 {
+        0 => Call::Read { call, range, block: 8, parameter: 0 },
+        _ => Call::Write { call, range, block: 8, parameter: 0 },
+    };
+    let mut registered: Vec<u64> = Vec::new();
+    let refused = loop {
+        match answer(tasks(registered.len() as u32)) {
+            Event::Answer { value, .. } => registered.push(value),
+            Event::Refused { text, .. } => break text,
+            other => panic!("{other:?}"),
+        }
+        assert!(registered.len() <= 4_096);
+    };
+    assert!(
+        registered.len() == 4_096 && refused.contains("4096 tasks of this session are not over"),
+        "{refused}"
+    );
+    for (call, task) in (0..).zip([registered[0], registered[1]]) {
+        assert!(matches!(answer(Call::Abort { call, task }), Event::Answer { value: 1, .. }));
+        assert!(matches!(answer(tasks(call)), Event::Answer { .. }));
+        assert!(matches!(answer(tasks(call)), Event::Refused { .. }));
+    }
 }

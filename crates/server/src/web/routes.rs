@@ -8,7 +8,7 @@ use crate::control::{Disks, Refusal};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -91,7 +91,10 @@ async fn enter(
 ) -> Response {
     match auth.enter(request.headers()) {
         Ok(()) => {
-            browser.entered();
+            // A request to change something has a body, which has to come first.
+            if request.method() == Method::GET {
+                browser.entered();
+            }
             next.run(request).await
         }
         Err(rejection) => rejection.into_response(),
@@ -106,12 +109,19 @@ async fn change(State(auth): State<Arc<RequestGuard>>, request: Request, next: N
 }
 
 /// Lets a request through when all of it has come.
-async fn whole(request: Request, next: Next) -> Response {
+async fn whole(
+    Extension(browser): Extension<Arc<BrowserConnection>>,
+    request: Request,
+    next: Next,
+) -> Response {
     use axum::extract::FromRequest;
     let (parts, body) = request.into_parts();
     let all = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
     match tokio::time::timeout(BODY_TIMEOUT, all).await {
-        Ok(Ok(body)) => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Ok(Ok(body)) => {
+            browser.entered();
+            next.run(Request::from_parts(parts, Body::from(body))).await
+        }
         Ok(Err(error)) => Refusal::new(error.status(), error.body_text()).into_response(),
         Err(_) => {
             let text = "the body did not come in ten seconds; send it with the head";

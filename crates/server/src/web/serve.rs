@@ -12,9 +12,9 @@ use std::net::{IpAddr, TcpListener as Listener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
@@ -69,6 +69,7 @@ pub(super) async fn serve(
         }
     });
     let slots = Arc::new(Mutex::new(BrowserSlots::default()));
+    let refusals = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config()));
     loop {
         let accepted = tokio::select! {
@@ -85,7 +86,15 @@ pub(super) async fn serve(
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, MOST_SENT);
         match BrowserConnection::take(&slots, from.ip()) {
             Some(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
-            None if acceptor.is_none() => drop(stream.try_write(NO_SLOT_RESPONSE)),
+            None if acceptor.is_none() => {
+                if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
+                    tokio::spawn(async move {
+                        let _place = place;
+                        // The browser may be gone.
+                        let _ = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, refuse(stream)).await;
+                    });
+                }
+            }
             None => {}
         }
     }
@@ -183,6 +192,15 @@ impl Source {
     }
 }
 
+/// Answers a connection for which there is no slot. Its request is read to the end: if it were left unread, the kernel
+/// would report a broken connection to the browser in place of the answer.
+async fn refuse(mut stream: TcpStream) {
+    let _ = stream.write_all(NO_SLOT_RESPONSE).await;
+    let _ = stream.shutdown().await;
+    let mut unread = [0; 4096];
+    while stream.read(&mut unread).await.is_ok_and(|bytes| bytes > 0) {}
+}
+
 /// Serves one connection, encrypted or not.
 async fn one(
     stream: TcpStream,
@@ -247,6 +265,26 @@ mod tests {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());
+    }
+
+    #[test]
+    fn a_browser_without_a_slot_can_send_its_request_and_gets_the_refusal() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut browser = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let refused = tokio::spawn(refuse(listener.accept().await.unwrap().0));
+            // The answer may be there before the request: then the connection is still whole.
+            browser.readable().await.unwrap();
+            for part in ["GET / HTTP/1.1\r\n", "Host: x\r\n\r\n"] {
+                browser.write_all(part.as_bytes()).await.unwrap();
+            }
+            let mut answer = Vec::new();
+            browser.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer, NO_SLOT_RESPONSE);
+            drop(browser);
+            refused.await.unwrap();
+        });
     }
 
     #[test]

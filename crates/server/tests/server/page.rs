@@ -320,6 +320,33 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_told_so(
     assert!(again);
 }
 
+/// They take all connections that there may be, and replace each other for as long as their bodies do not come.
+#[test]
+fn requests_whose_bodies_do_not_come_keep_no_browser_out() {
+    let Some((daemon, web)) = page("page-bodies", WebConfig { control: true, ..here() }) else { return };
+    let address = web.address();
+    let mut browser = Browser::new(address);
+    let key = browser.control();
+    let head = format!(
+        "POST {TASKS} HTTP/1.1\r\nhost: {address}\r\nx-freeblock-control: {key}\r\nexpect: 100-continue\r\n\
+         content-length: 100\r\n\r\n"
+    );
+    let held: Vec<TcpStream> = (1..2 * MOST_BROWSERS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            // The page waits for the body.
+            let mut goes_on = [0; 25];
+            stream.read_exact(&mut goes_on).unwrap();
+            assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+            stream
+        })
+        .collect();
+    assert_eq!(asked(address, "GET", "/", &[], "").0, 200);
+    drop((held, browser, web));
+    daemon.end();
+}
+
 #[test]
 fn over_tls_nothing_is_shown_without_the_token() {
     if !testing::needs_program("curl") {

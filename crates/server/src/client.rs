@@ -44,6 +44,8 @@ pub(crate) struct Client {
     watching: Option<Token>,
     /// Whether the client has ended its sending side; it may still read answers.
     half: bool,
+    /// Bytes of its TLS handshake that are received, and not handled yet.
+    handshake: Option<Vec<u8>>,
     /// A buffer for the next receive: clearing a new one costs more than most requests.
     spare: Vec<u8>,
     /// The send operation in flight, with the bytes in its buffer.
@@ -87,6 +89,7 @@ impl Client {
             receiving: None,
             watching: None,
             half: false,
+            handshake: None,
             spare: Vec::new(),
             sending: None,
             offered: now,
@@ -119,7 +122,7 @@ impl Client {
                 self.send(ring, bytes, 0)?;
             }
         }
-        if self.receiving.is_some() {
+        if self.receiving.is_some() || self.handshake.is_some() {
             return Ok(Ok(()));
         }
         if self.connection.is_ready() && !self.ending {
@@ -214,6 +217,21 @@ impl Client {
         let all = bytes.len();
         drop(bytes);
         Ok(if self.tls.is_some() { Ok(()) } else { self.connection.sent(all).map_err(ClientError::from) })
+    }
+
+    /// Returns whether its TLS handshake is going on.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(Session::is_handshaking)
+    }
+
+    /// Keeps bytes of the handshake; nothing more is received before they are taken.
+    pub fn keep_handshake(&mut self, bytes: Vec<u8>) {
+        self.handshake = Some(bytes);
+    }
+
+    /// Returns the bytes of a handshake that were kept.
+    pub fn take_handshake(&mut self) -> Option<Vec<u8>> {
+        self.handshake.take()
     }
 
     /// Handles bytes from the socket.

@@ -25,7 +25,7 @@ use device::{
 };
 use kernel::KernelState;
 use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use tracing::{error, info, warn};
@@ -69,6 +69,8 @@ pub struct Exporter<D> {
     accept_again: Option<Instant>,
     slots: Slots,
     clients: BTreeMap<u64, Client>,
+    /// Clients with a step of a TLS handshake to be done, in order of arrival.
+    handshakes: VecDeque<u64>,
     /// Clients' requests that wait for the device. Those that can wait are not among them: the device has them at once,
     /// and orders them.
     queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
@@ -175,6 +177,7 @@ impl<D: Device> Exporter<D> {
             accept_again: None,
             slots: Slots::new(export.limits.slots()),
             clients: BTreeMap::new(),
+            handshakes: VecDeque::new(),
             queue: FairQueue::default(),
             answers: FairQueue::default(),
             asked: BTreeMap::new(),
@@ -276,6 +279,7 @@ impl<D: Device> Exporter<D> {
                 call(&mut self.disk, self.clock.now());
                 at_once = true;
             }
+            at_once |= self.shake_hands();
             self.work()?;
             at_once |= self.tend(&kernels)?;
         }
@@ -462,12 +466,7 @@ impl<D: Device> Exporter<D> {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 match result {
                     Ok(0) => self.lost(id, &Lost::Closed),
-                    Ok(received) => {
-                        self.received(id, bytes.get(..received).unwrap_or(&bytes));
-                        if let Some(client) = self.clients.get_mut(&id) {
-                            client.reuse(bytes);
-                        }
-                    }
+                    Ok(received) => self.has_come(id, bytes, received),
                     Err(error) => self.lost(id, &Lost::Socket(error)),
                 }
             }

@@ -122,6 +122,31 @@ impl<D: Device> Exporter<D> {
         self.clients.iter().find(|(_, client)| client.slot == slot).map(|(id, _)| *id)
     }
 
+    /// Handles the first bytes of a client's buffer, at once unless they belong to a TLS handshake.
+    pub(super) fn has_come(&mut self, id: u64, mut buffer: Vec<u8>, bytes: usize) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.is_handshaking() {
+            buffer.truncate(bytes);
+            client.keep_handshake(buffer);
+            return self.handshakes.push_back(id);
+        }
+        self.received(id, buffer.get(..bytes).unwrap_or(&buffer));
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.reuse(buffer);
+        }
+    }
+
+    /// Does a step of one client's TLS handshake: that takes milliseconds, and no other client waits for several.
+    /// Returns whether there are more to be done.
+    pub(super) fn shake_hands(&mut self) -> bool {
+        if let Some(id) = self.handshakes.pop_front()
+            && let Some(bytes) = self.clients.get_mut(&id).and_then(Client::take_handshake)
+        {
+            self.received(id, &bytes);
+        }
+        !self.handshakes.is_empty()
+    }
+
     /// Handles bytes from a client.
     pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
@@ -251,6 +276,7 @@ impl<D: Device> Exporter<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::ExportConfig;
     use std::net::TcpListener;
 
     #[test]
@@ -263,5 +289,52 @@ mod tests {
         let pauses = sockopt::tcp_keepintvl(&socket).unwrap() * sockopt::tcp_keepcnt(&socket).unwrap();
         assert_eq!((silence + pauses).as_secs(), 60);
         assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 60_000);
+    }
+
+    /// A step of a handshake takes milliseconds.
+    #[test]
+    fn many_handshakes_that_begin_at_once_are_done_one_in_each_iteration() {
+        if device::Ring::new().is_err() {
+            return testing::missing("io_uring");
+        }
+        let dir = std::env::temp_dir().join(format!("freeblock-handshakes-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = |name: &str| dir.join(name);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+        std::fs::write(file("certificate"), certificate.pem()).unwrap();
+        std::fs::write(file("key"), key.serialize_pem()).unwrap();
+        std::fs::write(file("disk"), [0; 4096]).unwrap();
+        let tls = Tls::from_files(&file("certificate"), &file("key"), None, true).unwrap();
+        let options = device::Options { buffered: true, ..device::Options::default() };
+        let disk = device::Raw::open(file("disk"), options).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        let (mut exporter, _) = Exporter::new(disk, ExportConfig::default(), Vec::new()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+        let mut hello = Vec::new();
+        let mut peer = rustls::ClientConnection::new(config.into(), "localhost".try_into().unwrap()).unwrap();
+        peer.write_tls(&mut hello).unwrap();
+        let mut peers = Vec::new();
+        for id in 0..10 {
+            let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+            let connection =
+                Connection::new(Arc::clone(&exporter.exports), nbd::Tls::Required, exporter.limits.client);
+            let mut client = Client::new(connection, here.into(), String::new(), exporter.clock.now());
+            client.start_tls(&tls).unwrap();
+            exporter.clients.insert(id, client);
+            exporter.has_come(id, [&hello[..], &[0; 100]].concat(), hello.len());
+            peers.push(there);
+        }
+        let served = |exporter: &Exporter<_>| exporter.clients.values().filter(|client| client.heard).count();
+        for done in 0..10 {
+            assert_eq!(served(&exporter), done);
+            assert_eq!(exporter.shake_hands(), done < 9);
+        }
+        assert_eq!(served(&exporter), 10);
+        assert!(exporter.clients.values().all(|client| !client.gone && !client.ending));
     }
 }

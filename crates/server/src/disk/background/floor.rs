@@ -14,12 +14,16 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 /// The most debt that is still owed after a time without requests.
 const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
+/// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short way,
+/// and few for a client of the disk to wait behind.
+const PROMOTED_MAX: usize = 32;
+
 /// A floor under the service of background requests. A request that would get less becomes foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     /// While requests wait, at least this number of bytes arrive in a second on average.
     BytesPerSecond(NonZeroU64),
-    /// No request stays background work for longer than this.
+    /// A request that has waited for longer than this becomes foreground work, in the order of arrival.
     Within(Duration),
 }
 
@@ -159,9 +163,13 @@ impl Background {
         self.keep_floor(sessions, now)
     }
 
-    /// Returns the oldest request that is not promoted, and when it is due.
+    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted.
     fn first_due(&self) -> Option<(Waiting, Instant)> {
         let floor = self.floor?;
+        let requests = self.reads.len() + self.writes.len() + self.held.len();
+        if requests >= self.order.waiting.len() + PROMOTED_MAX {
+            return None;
+        }
         let &(arrived, oldest) = self.order.waiting.first()?;
         let at = match floor {
             Floor::Within(most) => arrived + most,
@@ -261,10 +269,18 @@ mod tests {
             background.read(&mut sessions, id, asked, at(id));
         }
         assert_eq!((background.due(), background.order.looks), (Some(at(2_000)), 0));
-        let seconds = 10;
+        let (seconds, mut done) = (10, 0);
         for ms in REQUESTS..1_000 * seconds {
             background.do_due(&mut sessions, at(ms));
-            assert!(background.due().is_some_and(|due| due > at(ms)));
+            assert!(background.due().is_none_or(|due| due > at(ms)));
+            let promoted = background.promoted.requests - done;
+            assert!(promoted <= PROMOTED_MAX as u64, "{promoted} are foreground work at a time");
+            // A client of the disk leaves time for a request each four milliseconds.
+            if promoted > 0 && ms % 4 == 0 {
+                let range = background.reads[&done].range;
+                background.give(done, range, &[0; 8 * 512], at(ms));
+                done += 1;
+            }
         }
         assert_eq!(background.promoted.requests, REQUESTS, "all of them are foreground work");
         let looks = background.order.looks;

@@ -14,8 +14,8 @@ mod memory;
 mod status;
 mod streams;
 
-use floor::{Debt, PromoteOrder, Waiting};
 pub use floor::Floor;
+use floor::{Debt, PromoteOrder, Waiting};
 pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
 pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};

@@ -51,7 +51,7 @@ pub use memory::{MemoryError, hold_memory};
 #[cfg(target_os = "linux")]
 pub use raw::{OpenError, Options, Raw, User};
 #[cfg(target_os = "linux")]
-pub use ring::{Ended, Make, Ring, Token, Work, is_closed};
+pub use ring::{Ended, Make, Ring, Token, Work, is_closed, watch_close};
 #[cfg(target_os = "linux")]
 pub use sg::{
     Farm, Held, Identity, Journal, NotSwitched, Quiet, Record, Recording, Scsi, ScsiError, Sg, SwitchError,

@@ -41,9 +41,33 @@ pub enum Work {
     Sync(Arc<OwnedFd>),
     /// Wait until a descriptor is readable.
     Readable(Arc<OwnedFd>),
-    /// Wait until the other end of a socket has closed it; `false`: or has closed it only for sending. The result is the
-    /// events of `poll`, see [`is_closed`].
-    HangUp(Arc<OwnedFd>, bool),
+    /// Wait until the other end of a socket has closed it, wholly or only for sending. The result is the events of
+    /// `poll`, see [`is_closed`].
+    HangUp(Arc<OwnedFd>),
+    /// Wait until the other end of a socket has closed it wholly; the descriptor is of [`watch_close`].
+    Close(Arc<OwnedFd>),
+}
+
+/// Returns a descriptor for [`Work::Close`] of this socket. A poll of the ring itself would end at once if the other end
+/// has closed the socket for sending.
+///
+/// # Errors
+/// No descriptor is free.
+pub fn watch_close(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no address.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if epoll < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nothing else has it.
+    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+    // Without any event asked for, the end of both directions and errors are reported.
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: the kernel reads the event during the call only.
+    let added = unsafe {
+        libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event)
+    };
+    if added < 0 { Err(io::Error::last_os_error()) } else { Ok(epoll) }
 }
 
 /// Returns whether the result of [`Work::HangUp`] means that the other end does not receive any more either.
@@ -360,11 +384,8 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
         }
         Work::Sync(file) => opcode::Fsync::new(fd(file)).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
         Work::Readable(file) => opcode::PollAdd::new(fd(file), libc::POLLIN as u32).build(),
-        // Without any event asked for, `poll` reports that both directions are closed, or an error.
-        Work::HangUp(socket, wholly) => {
-            let events = if *wholly { 0 } else { libc::POLLRDHUP as u32 };
-            opcode::PollAdd::new(fd(socket), events).build()
-        }
+        Work::Close(epoll) => opcode::PollAdd::new(fd(epoll), libc::POLLIN as u32).build(),
+        Work::HangUp(socket) => opcode::PollAdd::new(fd(socket), libc::POLLRDHUP as u32).build(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! A client's socket, and the operations in flight on it.
 
 use crate::tls::{Session, Tls};
-use device::{Ring, Snapshot, Token, Work, is_closed};
+use device::{Ring, Snapshot, Token, Work, is_closed, watch_close};
 use nbd::{Connection, Violation};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,8 +42,8 @@ pub(crate) struct Client {
     receiving: Option<Token>,
     /// An operation that reports when the client hangs up while nothing is received.
     watching: Option<Token>,
-    /// Whether the client has ended its sending side; it may still read answers.
-    half: bool,
+    /// Reports the end of the connection, once the client has ended its sending side; it may still read answers.
+    half: Option<Arc<OwnedFd>>,
     /// Bytes of its TLS handshake that are received, and not handled yet.
     handshake: Option<Vec<u8>>,
     /// A buffer for the next receive: clearing a new one costs more than most requests.
@@ -88,7 +88,7 @@ impl Client {
             slot: None,
             receiving: None,
             watching: None,
-            half: false,
+            half: None,
             handshake: None,
             spare: Vec::new(),
             sending: None,
@@ -131,7 +131,11 @@ impl Client {
             let work = Work::Receive(Arc::clone(&self.socket), buffer);
             self.receiving = Some(ring.start(work)?);
         } else if self.watching.is_none() {
-            self.watching = Some(ring.start(Work::HangUp(Arc::clone(&self.socket), self.half))?);
+            let work = match &self.half {
+                None => Work::HangUp(Arc::clone(&self.socket)),
+                Some(epoll) => Work::Close(Arc::clone(epoll)),
+            };
+            self.watching = Some(ring.start(work)?);
         }
         Ok(Ok(()))
     }
@@ -141,9 +145,16 @@ impl Client {
     /// Over TCP a client that has closed its socket looks like one that has ended its sending side only. The latter has
     /// said goodbye, and waits for answers; it is found gone when sending to it or a keep-alive probe fails.
     pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
-        self.half = true;
+        if is_closed(result) || self.half.is_some() {
+            return true;
+        }
+        match watch_close(&self.socket) {
+            Ok(epoll) => self.half = Some(Arc::new(epoll)),
+            // Without a descriptor for it, the end would not be noticed.
+            Err(_) => return true,
+        }
         // While something is received, that ends with the client's last byte.
-        is_closed(result) || self.receiving.is_none() && !self.ending && !self.may_have_said_goodbye()
+        self.receiving.is_none() && !self.ending && !self.may_have_said_goodbye()
     }
 
     /// Returns whether the client's last bytes, of which some may not be read yet, may be a goodbye. Bytes that are

@@ -483,7 +483,7 @@ impl<D: Device> Exporter<D> {
                     Err(error) => self.lost(id, &Lost::Socket(error)),
                 }
             }
-            Work::HangUp(..) => {
+            Work::HangUp(_) | Work::Close(_) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 if self.clients.get_mut(&id).is_some_and(|client| client.hung_up(&result)) {
                     self.lost(id, &Lost::Closed);

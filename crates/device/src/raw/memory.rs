@@ -22,9 +22,12 @@ pub(super) fn carry_out(mut work: Work) -> Ended {
             fallocate(&*file, flags | FallocateFlags::KEEP_SIZE, *at, *bytes).map(|()| 0)
         }
         Work::Sync(file) => rustix::fs::fdatasync(&*file).map(|()| 0),
-        Work::Accept(_) | Work::Receive(..) | Work::Send(..) | Work::Readable(_) | Work::HangUp(..) => {
-            Err(rustix::io::Errno::NOTSUP)
-        }
+        Work::Accept(_)
+        | Work::Receive(..)
+        | Work::Send(..)
+        | Work::Readable(_)
+        | Work::HangUp(_)
+        | Work::Close(_) => Err(rustix::io::Errno::NOTSUP),
     };
     Ended { token: Token::nobody(), work, result: result.map_err(io::Error::from), client: None }
 }

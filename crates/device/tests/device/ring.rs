@@ -1,7 +1,8 @@
 //! The ring returns everything, whatever happens to an operation.
 
-use device::{Aligned, Ring, Work};
+use device::{Aligned, Ring, Work, is_closed, watch_close};
 use std::io::Write;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -85,4 +86,21 @@ fn a_deadline_that_is_past_is_no_wait() {
         ring.wait(Some(Instant::now())).unwrap();
         assert!(ring.next_ended().is_none());
     }
+}
+
+/// A client that has ended its sending side may wait for answers; one that has closed its socket does not.
+#[test]
+fn the_end_of_a_connection_is_told_apart_from_the_end_of_its_sending_side() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, theirs) = pair();
+    theirs.shutdown(Shutdown::Write).unwrap();
+    ring.start(Work::HangUp(Arc::clone(&ours))).unwrap();
+    ring.wait(None).unwrap();
+    assert!(!is_closed(&ring.next_ended().unwrap().result));
+    let watch = ring.start(Work::Close(Arc::new(watch_close(&ours).unwrap()))).unwrap();
+    ring.wait(Some(Instant::now())).unwrap();
+    assert!(ring.next_ended().is_none(), "it still receives");
+    drop(theirs);
+    ring.wait(None).unwrap();
+    assert_eq!(ring.next_ended().unwrap().token, watch);
 }

@@ -454,9 +454,9 @@ fn nothing_is_read_ahead_of_a_snapshots_reader_while_the_snapshot_is_paused() {
 #[test]
 fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
     // Room for two of the smallest windows.
-    const MOST: u64 = 256 << 10;
+    const MEMORY_BYTES: u64 = 256 << 10;
     let mut rig = Rig::new();
-    rig.call(|manager, _| manager.set_read_ahead(Bytes::new(MOST)));
+    rig.call(|manager, _| manager.set_read_ahead(Bytes::new(MEMORY_BYTES)));
     let then = rig.now.clone();
     let ids = ["one", "two"].map(|name| rig.start(TaskSpec { name: Some(name.into()), ..nightly() }));
     ids.iter().for_each(|id| until_it_is(TaskState::Running, &mut rig, *id));
@@ -470,22 +470,22 @@ fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
             for at in 0..8 {
                 reader.ask(&mut rig, id, range(stream + at * 32, 32));
                 reader.drain(&mut rig, &then);
-                assert!(held(&mut rig).iter().sum::<u64>() <= MOST);
+                assert!(held(&mut rig).iter().sum::<u64>() <= MEMORY_BYTES);
             }
         }
         for _ in 0..100 {
             rig.step();
-            assert!(held(&mut rig).iter().sum::<u64>() <= MOST);
+            assert!(held(&mut rig).iter().sum::<u64>() <= MEMORY_BYTES);
         }
         if id == ids[0] {
             let held = held(&mut rig);
-            assert!(held[0] > MOST / 2, "it may have all of it: {held:?}");
+            assert!(held[0] > MEMORY_BYTES / 2, "it may have all of it: {held:?}");
             // While it is paused, it makes room as well.
             rig.call(|manager, s| manager.pause(s, id)).unwrap();
         }
     }
     let held = held(&mut rig);
-    assert!(held.iter().all(|held| (1..=MOST / 2).contains(held)), "{held:?}");
+    assert!(held.iter().all(|held| (1..=MEMORY_BYTES / 2).contains(held)), "{held:?}");
 }
 
 /// Counts the promotions.

@@ -3,6 +3,7 @@
 Every function called `check_...` is a check. The first that fails ends the program.
 """
 import ast
+import collections
 import inspect
 import itertools
 import json
@@ -874,6 +875,41 @@ def check_the_control_client_is_in_the_wheel():
         assert "/no/such/socket" in str(error) and "freeblock serve --control" in str(error), error
     error = raises(OSError, lambda: freeblock.nbd.Export("nbd+unix:///x?socket=/no/such/socket"))
     assert "no server answers" in str(error) and "/no/such/socket" in str(error), error
+
+
+def check_a_scan_of_many_ranges_registers_them_by_turns():
+    mining, control = sys.modules["freeblock.mining"], sys.modules["freeblock.control"]
+
+    class Few:
+        """A session that takes as many tasks as a daemon does."""
+
+        sector_bytes = 512
+
+        def __init__(self, *_, **__):
+            self.task, self.to_come, self.left = 0, collections.deque(), {}
+
+        def read(self, start, sectors, block):
+            self.task += 1
+            self.to_come.extend((self.task, at) for at in range(start, start + sectors, block))
+            self.left[self.task] = sectors // block
+            assert len(self.left) <= 4096
+            return self.task
+
+        def get(self):
+            task, start = self.to_come.popleft()
+            self.left[task] -= 1
+            if not self.left[task]:
+                del self.left[task]
+            return control.Record(task, start, 8, 0, False, None, not self.to_come, b"")
+
+    session, mining.Session = mining.Session, Few
+    try:
+        blocks = mining._Daemon("d0", "/run/control", 20)
+        for n in range(6_000):
+            blocks.want(n * 16 * 512, 16 * 512, 8 * 512)
+        assert sorted(blocks.next()[0] // 4096 for _ in range(12_000)) == list(range(12_000))
+    finally:
+        mining.Session = session
 
 
 def check_other_programs_at_a_control_socket_are_refused():

@@ -122,7 +122,7 @@ pub(crate) enum Command {
     /// Start a comparison: a daemon reads the members of a mirror or of RAID and names the sectors that do not agree
     #[cfg(unix)]
     #[command(
-        after_help = "Example:\n  freeblock verify d0 d1 --wait\n  freeblock verify d0 d1 d2 d3 --array raid6 --chunk 512k --offset 264192 --deadline 7d\n\nThe disks are those of one daemon. The comparison is a task of the first one. It reads only: what differs is named, not mended. Blocks that differ are read again before they are named, since writes may be under way. The exit code is 0 when the comparison has started, with --wait when all was read and agrees, 1 when sectors do not agree or could not be read."
+        after_help = "Example:\n  freeblock verify d0 d1 --wait\n  freeblock verify d0 d1 d2 d3 --array raid6 --chunk 512k --offset 264192 --deadline 7d\n\nThe disks are those of one daemon. The comparison is a task of the first one. It reads only: what differs is named, not mended. Blocks that differ are read again before they are named, since writes may be under way. The exit code is 0 when the comparison has started, with --wait when all was read and agrees, 1 when sectors do not agree or could not be read. Blocks that were written at every reading are counted apart, and do not change it."
     )]
     Verify(VerifyArgs),
     /// List a daemon's snapshots

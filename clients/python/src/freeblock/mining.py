@@ -1,9 +1,10 @@
 """Rows of a PostgreSQL table, by the blocks that pass under the head (OSDI 2000, section 6)."""
 import bisect
+import collections
 import os
 import random
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native, postgres
 from .control import USUAL_PATH, Record, Session
@@ -464,24 +465,40 @@ def _merged(extents: Sequence[Extent]) -> List[Extent]:
     return merged
 
 
+# A daemon takes 4,096 tasks of a session that are not over (docs/CONTROL.md).
+_TASKS_OPEN = 4000
+
+
 class _Daemon:
-    """Blocks from a daemon's background session."""
+    """Blocks from a daemon's background session. Ranges beyond those that it takes at a time wait here."""
 
     def __init__(self, disk: str, control: str, priority: int):
         self._session = Session(disk, priority=priority, control=control)
         if self._session.sector_bytes != _SECTOR:
             self._session.close()
             raise UsageError(f"disk {disk} has sectors of {self._session.sector_bytes} bytes, and not {_SECTOR}")
+        self._waiting: Deque[Tuple[int, int, int]] = collections.deque()
+        self._blocks_left: Dict[int, int] = {}
 
     def want(self, physical: int, length: int, block: int) -> None:
         if physical % _SECTOR or length % _SECTOR:
             raise UsageError("a file does not begin at a sector; is `offset` right?")
-        self._session.read(physical // _SECTOR, length // _SECTOR, block=block // _SECTOR)
+        self._waiting.append((physical // _SECTOR, length // _SECTOR, block // _SECTOR))
+        self._register()
+
+    def _register(self) -> None:
+        while self._waiting and len(self._blocks_left) < _TASKS_OPEN:
+            start, sectors, block = self._waiting.popleft()
+            self._blocks_left[self._session.read(start, sectors, block=block)] = -(-sectors // block)
 
     def next(self) -> Tuple[int, Optional[bytes]]:
         while True:
             record = self._session.get()
             if isinstance(record, Record):
+                self._blocks_left[record.task] -= 1
+                if self._blocks_left[record.task] == 0:
+                    del self._blocks_left[record.task]
+                    self._register()
                 return record.start * _SECTOR, record.data if record.bad is None else None
 
     def close(self) -> None:

@@ -96,12 +96,12 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         }
     }
     for disk in &config.disks {
-        match start(disk, &config, &among, console) {
+        match start(disk, &config, &among, (console, &ending)) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
                 // would be lost.
-                stop(&running);
+                stop(&running, &ending);
                 end(running, &ending);
                 return Err(problem);
             }
@@ -111,7 +111,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let control = match control(&config, &running) {
         Ok(control) => control.map(Arc::new),
         Err(problem) => {
-            stop(&running);
+            stop(&running, &ending);
             end(running, &ending);
             return Err(problem);
         }
@@ -122,7 +122,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let web = match page.map(|page| show(page, &config, &running)).transpose() {
         Ok(web) => web,
         Err(problem) => {
-            stop(&running);
+            stop(&running, &ending);
             end(running, &ending);
             return Err(problem);
         }
@@ -254,7 +254,12 @@ fn terms(disk: &DiskConfig) -> BackgroundTerms {
     BackgroundTerms { floor: disk.background_floor, memory, write: disk.background_write }
 }
 
-fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -> Result<Served, Problem> {
+fn start(
+    disk: &DiskConfig,
+    config: &Config,
+    among: &Among,
+    (console, ending): (&Console, &Ending),
+) -> Result<Served, Problem> {
     // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(index, address): (usize, &Address)| {
@@ -327,14 +332,16 @@ fn start(disk: &DiskConfig, config: &Config, among: &Among, console: &Console) -
         Ok((runtime, learnt, probing)) => Ok(Served { running, runtime, learnt, probing }),
         Err(problem) => {
             let served = Served { running, runtime: None, learnt: None, probing: None };
-            stop(std::slice::from_ref(&served));
-            end(vec![served], &Ending::default());
+            stop(std::slice::from_ref(&served), ending);
+            end(vec![served], ending);
             Err(problem)
         }
     }
 }
 
-fn stop(running: &[Served]) {
+/// Begins the end of servers.
+fn stop(running: &[Served], ending: &Ending) {
+    ending.begin();
     for served in running {
         // The server may have ended by itself.
         let _ = served.running.stopper().stop();
@@ -361,11 +368,11 @@ fn end(running: Vec<Served>, ending: &Ending) -> Vec<Ended> {
 fn end_one(Served { running, runtime, learnt, probing }: Served, ending: &Ending) -> Ended {
     let name = running.name().to_owned();
     ending.waits_for(&name, "the disk, its clients, or the kernel's data of its block device");
-    let result = running
-        .join()
+    let joined = running.join();
+    // One that has ended by itself, or failed, ends the others.
+    ending.begin();
+    let result = joined
         .map(|(tally, mut disk)| {
-            // One that has ended by itself ends the others.
-            ending.begin();
             if let Some(runtime) = runtime {
                 ending.waits_for(&name, "the files of its tasks");
                 runtime.close(&mut disk, units::Instant::ZERO);

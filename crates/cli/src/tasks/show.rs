@@ -196,7 +196,7 @@ pub(crate) fn task(task: &Value) -> String {
     }
     let of_disk = |at: &Value| format!("{} of {}", at["lbn"], text(at, "disk"));
     if let Some(unreadable) = listed(&differ["unreadable"], of_disk) {
-        let _ = writeln!(out, "  not compared, because unreadable: {unreadable}");
+        let _ = writeln!(out, "  unreadable: {unreadable}");
     }
     if let Some(wrong) = listed(&found["wrong"], Value::to_string) {
         let _ = writeln!(out, "  differing from their checksums, blocks at: {wrong}");
@@ -466,7 +466,7 @@ mod tests {
         let told = task(
             &json!({ "kind": "verify", "id": 3, "disk": "d0", "state": "done", "differences": differences }),
         );
-        let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8\n  not compared, because unreadable: 9 of d1\n";
+        let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8\n  unreadable: 9 of d1\n";
         assert_eq!(told, expected);
         let lbns: Vec<u64> = (0..21).collect();
         let told = task(&json!({ "bad_lbns": lbns }));

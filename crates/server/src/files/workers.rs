@@ -6,7 +6,7 @@ use super::worker::FileWorker;
 use super::{Files, Machine, make_regular, own_directory};
 use crate::manager::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::runtime::Peers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -37,8 +37,8 @@ pub struct FileWorkers {
     /// The bytes in the stack of each.
     stack_bytes: usize,
     peers: Peers,
-    /// Keeps other processes out of the directory, and says that there is a journal.
-    lock: fs::File,
+    /// Keeps other processes out of the directory until the last thread has ended, and says that there is a journal.
+    lock: Arc<fs::File>,
 }
 
 /// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
@@ -74,6 +74,13 @@ pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     }
 }
 
+/// Records in the lock that there is a journal, if that is so. It is done at the next start where it fails.
+fn note_journal(state: &Path, lock: &fs::File) {
+    if journal_path(state).exists() {
+        let _ = lock.write_all_at(b"\n", 0).and_then(|()| lock.sync_data());
+    }
+}
+
 impl std::fmt::Debug for FileWorkers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileWorkers").field("state", &self.state).finish_non_exhaustive()
@@ -89,7 +96,7 @@ impl FileWorkers {
     /// The directory cannot be made, another process uses it, or the journal is of another version.
     pub fn new(state: &Path, replies: ReplySink) -> Result<(Self, Journal), OpenError> {
         own_directory(state)?;
-        let lock = lock(state)?;
+        let lock = Arc::new(lock(state)?);
         let files: Arc<dyn Files> = Arc::new(Machine::default());
         let journal = journal::open(&*files, state)?;
         let workers = Self {
@@ -104,15 +111,8 @@ impl FileWorkers {
             peers: Peers::default(),
             lock,
         };
-        workers.note_journal();
+        note_journal(state, &workers.lock);
         Ok((workers, journal))
-    }
-
-    /// Records in the lock that there is a journal, if that is so. It is done at the next start where it fails.
-    fn note_journal(&self) {
-        if journal_path(&self.state).exists() {
-            let _ = self.lock.write_all_at(b"\n", 0).and_then(|()| self.lock.sync_data());
-        }
     }
 
     /// Limits the files that users name to these places. To be called before the first request.
@@ -136,9 +136,11 @@ impl FileWorkers {
                 let mut worker = worker.among(self.peers.clone());
                 let replies = Arc::clone(&self.replies);
                 let ending = Arc::clone(&self.ending);
+                let lock = Arc::clone(&self.lock);
                 let name = format!("{queue:?}");
                 let thread = Builder::new().name(name).stack_size(self.stack_bytes);
                 let thread = thread.spawn(move || {
+                    let _lock = lock;
                     while let Ok(op) = file_requests.recv() {
                         if ending.load(Ordering::Acquire) && matches!(op, FileOp::Keep { .. }) {
                             continue;
@@ -170,32 +172,46 @@ impl FileWorkers {
     }
 }
 
-/// Waits for a bounded time until all operations are executed. Blocks are not kept any more for writes that will not go.
-impl Drop for FileWorkers {
-    fn drop(&mut self) {
+impl FileWorkers {
+    /// Waits for a bounded time until all operations are executed. Blocks are not kept any more for writes that will
+    /// not go. Returns the queues that still have operations then.
+    fn end(&mut self) -> Vec<FileQueue> {
         self.ending.store(true, Ordering::Release);
-        let queues = std::mem::take(&mut self.queues);
-        let threads = queues.into_iter().map(|(queue, (_, thread))| (queue, thread));
+        // All threads end at the same time: that drops the senders of all of them first.
+        let queues = std::mem::take(&mut self.queues).into_iter();
+        let mut threads: VecDeque<_> = queues.map(|(queue, (_, thread))| (queue, thread)).collect();
+        threads.extend(std::mem::take(&mut self.ended));
         let until = Instant::now() + self.end_wait;
-        let mut journal_answers = true;
-        for (queue, thread) in threads.chain(std::mem::take(&mut self.ended)) {
+        let (mut noted, mut hanging) = (false, Vec::new());
+        while let Some((queue, thread)) = threads.pop_front() {
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            if thread.is_finished() {
-                let _ = thread.join();
-            } else {
-                journal_answers &= queue != FileQueue::Journal;
+            if !thread.is_finished() {
+                hanging.push(queue);
                 tracing::error!(
                     state = %self.state.display(),
                     ?queue,
-                    "the files of this queue do not answer: they are left as they are"
+                    waited = ?self.end_wait,
+                    "file operations did not end; the daemon ends without them"
                 );
+                continue;
+            }
+            let _ = thread.join();
+            // The directory may hang from now on.
+            if queue == FileQueue::Journal && !std::mem::replace(&mut noted, true) {
+                let (state, lock) = (self.state.clone(), Arc::clone(&self.lock));
+                let note = Builder::new().spawn(move || note_journal(&state, &lock));
+                threads.extend(note.ok().map(|note| (queue, note)));
             }
         }
-        if journal_answers {
-            self.note_journal();
-        }
+        hanging
+    }
+}
+
+impl Drop for FileWorkers {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -257,10 +273,30 @@ mod tests {
                 |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
             let told = told.lock().unwrap();
             assert!(told.iter().all(journaled) && told.len() == usize::from(hangs != FileQueue::Journal));
+            assert!(matches!(lock(&state), Err(OpenError::Busy)), "{hangs:?} may still write");
             // Those that go on afterwards find no directory.
             fs::remove_dir_all(state).unwrap();
             drop((told, release));
         }
+    }
+
+    #[test]
+    fn a_queue_that_hangs_does_not_keep_the_idle_ones_from_ending() {
+        let (mut workers, release, _) = hanging("idle", FileQueue::Target(1));
+        for queue in [FileQueue::Target(1), FileQueue::Target(2)] {
+            let op = FileOp::Discard { path: workers.state.join("none"), image: 1, replica: false };
+            workers.submit(FileRequest { queue, op });
+        }
+        let (lock, state) = (Arc::clone(&workers.lock), workers.state.clone());
+        // This test, the workers, and a thread for each queue have the lock.
+        assert_eq!(Arc::strong_count(&lock), 4);
+        let end = std::thread::spawn(move || workers.end());
+        while Arc::strong_count(&lock) > 3 {
+            std::thread::yield_now();
+        }
+        drop(release);
+        assert_eq!(end.join().unwrap(), []);
+        fs::remove_dir_all(state).unwrap();
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{ManagerError, TaskManager, spec};
 use crate::disk::Fence;
 use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use client::wire::{Call, Event, Range};
-use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use scheduler::{Application, BlockSet, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
@@ -52,7 +52,8 @@ struct OpenPart {
     range: LbnRange,
     block: u64,
     parameter: u64,
-    left: u64,
+    /// Blocks that are neither written nor withdrawn.
+    left: BlockSet,
     /// Blocks by their first LBN.
     given: BTreeMap<u64, Vec<u8>>,
     asked: BTreeMap<u64, Instant>,
@@ -62,6 +63,13 @@ impl OpenPart {
     /// Returns the block that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
         block_of(self.range, self.block, lbn)
+    }
+
+    /// Returns the blocks that share a sector with a range: the first, and one more than the last.
+    fn blocks(&self, range: LbnRange) -> (u64, u64) {
+        let offset = |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get());
+        let end = offset(range.end().min(self.range.end()));
+        (offset(range.start()) / self.block, end.div_ceil(self.block))
     }
 
     /// Returns the blocks that the client is asked for, and those that it has given.
@@ -133,8 +141,8 @@ impl ClientSession {
                     let reads = self.records.abort_range(sessions, range)?;
                     Ok(reads.saturating_add(sessions.abort_range(self.writer, range)?))
                 });
-                if let Ok(range) = place(range) {
-                    self.tidy(sessions, range);
+                if let (Ok(range), Ok(_)) = (place(range), &result) {
+                    self.tidy(range);
                 }
                 (call, result)
             }
@@ -181,7 +189,7 @@ impl ClientSession {
         parameter: u64,
     ) -> Result<u64, ClientSessionError> {
         let task = sessions.write(self.writer, range, Sectors::new(block), Parameter(parameter))?;
-        let left = range.len().get().div_ceil(block.max(1));
+        let left = BlockSet::full(range.len().get().div_ceil(block.max(1)));
         let (given, asked) = (BTreeMap::new(), BTreeMap::new());
         self.writing.insert(task, OpenPart { range, block: block.max(1), parameter, left, given, asked });
         Ok(task.get())
@@ -202,17 +210,21 @@ impl ClientSession {
     }
 
     /// Drops the bytes of blocks that are withdrawn, and tasks that have no block left.
-    fn tidy(&mut self, sessions: &dyn Sessions, withdrawn: LbnRange) {
-        for writing in self.writing.values_mut() {
+    fn tidy(&mut self, withdrawn: LbnRange) {
+        self.writing.retain(|_, writing| {
+            if !writing.range.overlaps(withdrawn) {
+                return true;
+            }
             let (range, block) = (writing.range, writing.block);
             let stays = |start: &u64| !block_of(range, block, Lbn::new(*start)).overlaps(withdrawn);
             writing.asked.retain(|start, _| stays(start));
             writing.given.retain(|start, _| stays(start));
-        }
-        if sessions.to_come(self.writer) == Ok(0) {
-            self.writing.clear();
-            self.out.retain(|event| !matches!(event, Event::Wanted { .. }));
-        }
+            let (first, end) = writing.blocks(withdrawn);
+            writing.left.remove_range(first, end);
+            !writing.left.is_empty()
+        });
+        let is_over = |task: &u64| !self.writing.contains_key(&TaskId::new(*task));
+        self.out.retain(|event| !matches!(event, Event::Wanted { task, .. } if is_over(task)));
     }
 
     fn suspend(&mut self, sessions: &mut dyn Sessions, on: bool) -> Result<(), ClientSessionError> {
@@ -276,10 +288,10 @@ impl ClientSession {
     pub fn done(&mut self, sessions: &mut dyn Sessions, record: &Record, bytes: &[u8]) {
         if record.session == self.writer {
             if let Some(writing) = self.writing.get_mut(&record.task) {
-                writing.left = writing.left.saturating_sub(1);
+                writing.left.remove(writing.blocks(record.range).0);
                 writing.given.remove(&record.range.start().get());
                 writing.asked.remove(&record.range.start().get());
-                if writing.left == 0 {
+                if writing.left.is_empty() {
                     self.writing.remove(&record.task);
                 }
             }

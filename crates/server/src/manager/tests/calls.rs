@@ -252,3 +252,24 @@ fn a_session_has_a_limit_of_tasks_that_are_not_over() {
         assert!(matches!(answer(tasks(call)), Event::Refused { .. }));
     }
 }
+
+#[test]
+fn writes_that_are_withdrawn_by_range_do_not_count() {
+    let mut rig = Rig::new();
+    let id = rig.call(|manager, s| manager.open_client_session(s, 20, Box::new(|| {}))).unwrap();
+    let mut answer = |call| rig.call(|manager, s| manager.client_call(s, id, call)).unwrap();
+    let write = |start| Call::Write { call: 0, range: Range { start, sectors: 16 }, block: 8, parameter: 0 };
+    let _stays = answer(write(1_000));
+    for _ in 1..4_096 {
+        assert!(matches!(answer(write(0)), Event::Answer { .. }));
+    }
+    for (start, sectors) in [(4, 4), (7, 2)] {
+        assert!(matches!(answer(write(0)), Event::Refused { .. }));
+        let call = Call::AbortRange { call: 0, range: Range { start, sectors } };
+        assert!(matches!(answer(call), Event::Answer { value: 4_095, .. }));
+    }
+    for _ in 1..4_096 {
+        assert!(matches!(answer(write(0)), Event::Answer { .. }));
+    }
+    assert!(matches!(answer(write(0)), Event::Refused { .. }));
+}

@@ -22,6 +22,8 @@ pub(crate) struct KeptBlocks {
     /// The room that it shares with the other copies of the disk, and its part.
     room: Budget,
     part: Reservation,
+    /// Whether a block found no room: the copy has failed, and no later block is kept, although one may fit again.
+    full: bool,
     files: Arc<dyn Files>,
     path: PathBuf,
     header: Header,
@@ -125,7 +127,7 @@ impl KeptBlocks {
         };
         let log = log.map_err(|error| format!("{}: {error}", path.display()))?;
         let (files, part) = (Arc::clone(shared), room.take_again(Bytes::new(log.bytes())));
-        Ok((Self { log, room, part, files, path: path.into(), header, places }, present))
+        Ok((Self { log, room, part, full: false, files, path: path.into(), header, places }, present))
     }
 
     /// Reads a block back.
@@ -150,7 +152,9 @@ impl KeptBlocks {
     /// Keeps a block, durably.
     pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<(), String> {
         let record = KeptBlock::encode(block, bytes, bad);
-        if !self.room.add_or_release(&mut self.part, Bytes::new(Log::record_bytes(record.len()))) {
+        let bytes = Bytes::new(Log::record_bytes(record.len()));
+        self.full = self.full || !self.room.add_or_release(&mut self.part, bytes);
+        if self.full {
             return Err(format!(
                 "more than {} bytes of the disk as it was had to be kept for all its copies and snapshots together, the \
                  bound `keep` of the configuration; raise it, have fewer of them at a time, or give a copy's target more \
@@ -184,5 +188,35 @@ pub(crate) fn each(
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(lost(&gone(path))),
         Err(broken) => Err(lost(&broken)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Machine;
+    use apps::backup::image::OPEN;
+    use apps::snapshot::{Shape, SnapshotId, VolumeId};
+    use units::{Lbn, Sectors};
+
+    #[test]
+    fn a_copy_that_has_found_no_room_keeps_no_block_any_more() {
+        let directory = std::env::temp_dir().join(format!("freeblock-kept-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let shape = Shape { volume: VolumeId(1), first: Lbn::ZERO, block: Sectors::new(8), blocks: 10 };
+        let header =
+            Header { image: 1, shape, snapshot: SnapshotId(1), base: None, sector_bytes: 512, chunks: OPEN };
+        let room = Budget::of(Bytes::new(10_000));
+        let files: Arc<dyn Files> = Arc::new(Machine::default());
+        let (mut kept, _) =
+            KeptBlocks::open(&files, &directory.join("kept"), header, room.clone(), false).unwrap();
+        let mut keep = |block| kept.keep(block, &[0; 4_096], &[]).err();
+        assert_eq!((keep(0), keep(1)), (None, None));
+        let refused = keep(2).unwrap();
+        assert!(refused.starts_with("more than 10000 bytes"), "{refused}");
+        assert_eq!(room.left(), room.most());
+        // These would fit again.
+        assert_eq!((keep(3), keep(4)), (Some(refused.clone()), Some(refused)));
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

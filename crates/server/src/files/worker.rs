@@ -198,7 +198,7 @@ impl FileWorker {
                 }))
             }
             FileOp::End => {
-                // The blocks that were kept count until they are removed.
+                // The blocks that were kept count until they are removed, unless the copy had found no room.
                 let _closed_last = std::mem::replace(&mut self.opened, OpenFiles::Nothing);
                 let FileQueue::Kept(id) = self.queue else { return None };
                 let removed = Log::remove(&*self.files, &kept_path(&self.state, id));

@@ -404,12 +404,13 @@ impl OpenImage {
     }
 }
 
-/// Opens the target for this task alone. One that others have open when the task begins is somebody else's, and one of
-/// other users is refused unless the record knows it: some file systems show other owners and rights of each file.
+/// Opens the target for this task alone. One that others have open when the task begins belongs to another program, and one
+/// of other users is refused unless the task has progress there: some file systems show other owners and rights of each file.
 fn claim(files: &dyn Files, target: &ImageTarget, known: Option<&str>) -> Result<Claimed, FileResult> {
     let how = if target.fresh { How::Make } else { How::Write };
     let claimed = files.claim(&target.path, how, Lock::Alone).and_then(|mut file| {
-        if known.is_none() {
+        // An earlier version has made a file with progress and not noted which.
+        if known.is_none() && (target.fresh || target.saved.is_empty()) {
             file.keep_from_others(target.fresh && target.force)?;
         }
         let identity = file.lasting_identity()?;

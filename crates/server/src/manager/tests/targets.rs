@@ -461,6 +461,13 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
             let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o077;
             assert_eq!(mode == 0, opens, "{path:?}");
         }
+        // Such a task with progress has made its file, and some file systems show other rights of it.
+        let path = directory.join(format!("{replica}-644-false-true"));
+        let target = ImageTarget { fresh: false, saved: vec![0], ..target(&rig, &path, replica) };
+        let mut worker =
+            FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
+        let told = format!("{:?}", worker.execute(FileOp::Open(Box::new(target))));
+        assert!(!told.contains("other users"), "{told}");
     }
     fs::remove_dir_all(&directory).unwrap();
 }

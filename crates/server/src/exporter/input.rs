@@ -20,8 +20,7 @@ const SNAPSHOT_DESCRIPTION: &str =
     "the disk as it was at one instant; requests wait for time that other clients leave";
 
 /// The answer to a client that chooses an export and has no slot.
-const NO_SLOT: &str =
-    "there are as many clients as may be, of this user or machine or of all; close some, and come again then";
+const NO_SLOT: &str = "no free slot: this user or address has half of the slots, or all are taken; close a connection and try again";
 
 /// The most clients without a slot that are kept until they have this answer. Beyond them the oldest gets none.
 const REFUSED_CLIENTS_MAX: usize = 16;

@@ -180,7 +180,7 @@ impl std::fmt::Debug for TaskManager {
 }
 
 /// Returns whether the name of a device is a serial number, and not a path.
-pub(crate) fn is_serial(device: &str) -> bool {
+fn is_serial(device: &str) -> bool {
     !device.starts_with('/')
 }
 

@@ -144,7 +144,7 @@ bench-disks: rust cc clients ## what each of 24 emulated disks costs one daemon 
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/disks.sh
 
-bench-door: rust cc clients ## programs at the background export, and at the disk's own, beside clients of emulated drives in real time (MINUTES=N, FLOOR=8MB/s; root)
+bench-door: rust cc clients ## programs at the background export, and at the disk's own, beside clients of emulated drives in real time (MINUTES=N, COPIES=N, FLOOR=8MB/s; root)
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) FREEBLOCK=$(TARGET)/release/freeblock bash proofs/door.sh
 

@@ -196,9 +196,11 @@ for line in sys.stdin:
     assert image.read(bytes) == out.read(bytes), offset' "$FILES/$1.image" "$out" ;;
     restic) repository --quiet restore latest --target "$out" && diff -r "$FILES/$1.tree/base" "$out/$FILES/$1.mnt/base" ;;
     "restic ended")
-      # The parts that it has kept are parts of these files, so that a backup of them leaves none unused.
-      repository --quiet unlock && repository --quiet rebuild-index >>log && parts=$(repository --quiet list blobs | wc -l) &&
-        repository --quiet backup "$FILES/$1.tree" && [ "$parts" -gt 0 ] && repository prune --dry-run | grep -q '^total prune: *0 blobs' ;;
+      # The data that it has kept are parts of these files, so that a backup of them leaves none unused. Its directories are others.
+      local directories
+      repository --quiet unlock && repository --quiet rebuild-index >>log && parts=$(repository --quiet list blobs) &&
+        repository --quiet backup "$FILES/$1.tree" && [ -n "$parts" ] && directories=$(grep -c ^tree <<<"$parts" || true) &&
+        [ "$(repository prune --dry-run | sed -n 's/^total prune: *\([0-9]*\) blobs.*/\1/p')" -le "$directories" ] ;;
     pg) diff -r "$FILES/$1.tree/base" "$out" ;;
     "pg ended")
       (cd "$out" && find . -type f -print0 | while IFS= read -r -d '' file; do

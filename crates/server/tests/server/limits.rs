@@ -156,7 +156,8 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     let (began, mut client) = (std::time::Instant::now(), server.connect());
     loop {
         let tries = log.numbers(&["WARN [descriptors]", "a client could not be taken in"], "error").len();
-        let most = began.elapsed().as_millis() / 100 + 1;
+        // The first try, and one for which the time is counted from the turn of the loop in which the first began.
+        let most = began.elapsed().as_millis() / 100 + 2;
         assert!(tries as u128 <= most, "{tries} tries, {most} at most");
         if tries >= 3 {
             break;

@@ -14,9 +14,10 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 /// The most debt that is still owed after a time without requests.
 const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
-/// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short way,
-/// and few for a client of the disk to wait behind.
+/// The most requests that are foreground work at a time because of the floor, and the sectors beyond which none is added: enough
+/// for the core to choose a short way, and few for a client of the disk to wait behind.
 const PROMOTED_MAX: usize = 32;
+const PROMOTED_SECTORS_MAX: u64 = 2_048;
 
 /// A floor under the service of background requests. A request that would get less becomes foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,10 @@ pub(super) struct PromoteOrder {
     /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
     /// dropped when they come.
     again: BTreeSet<(Instant, Waiting)>,
+    /// The disk's time for promoted requests when those of this turn became foreground work under a floor in seconds. They are done
+    /// before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks without end would win every choice of the shortest way.
+    turn_begun: Option<Duration>,
+    turn_after: Instant,
     /// The requests that were looked at.
     #[cfg(test)]
     looks: u64,
@@ -163,16 +168,34 @@ impl Background {
         self.keep_floor(sessions, now)
     }
 
-    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted.
-    fn first_due(&self) -> Option<(Waiting, Instant)> {
-        let floor = self.floor?;
+    /// Returns the number of requests that the floor has made foreground work and that are not over.
+    fn promoted_left(&self) -> usize {
         let requests = self.reads.len() + self.writes.len() + self.held.len();
-        if requests >= self.order.waiting.len() + PROMOTED_MAX {
-            return None;
+        requests.saturating_sub(self.order.waiting.len())
+    }
+
+    /// Records the end of a request.
+    pub(super) fn request_ended(&mut self, now: Instant) {
+        self.debt.end(now);
+        if self.promoted_left() == 0
+            && let Some(begun) = self.order.turn_begun.take()
+        {
+            self.order.turn_after = now + self.promoted_time.saturating_sub(begun);
         }
+    }
+
+    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or a turn is under way.
+    fn first_due(&self) -> Option<(Waiting, Instant)> {
+        let promoted = self.promoted_left();
+        let turn = matches!(self.floor, Some(Floor::Within(_))) && promoted > 0;
+        self.oldest_due().filter(|_| !turn && promoted < PROMOTED_MAX)
+    }
+
+    fn oldest_due(&self) -> Option<(Waiting, Instant)> {
+        let floor = self.floor?;
         let &(arrived, oldest) = self.order.waiting.first()?;
         let at = match floor {
-            Floor::Within(most) => arrived + most,
+            Floor::Within(most) => (arrived + most).max(self.order.turn_after),
             Floor::BytesPerSecond(rate) => {
                 let left = match oldest {
                     Waiting::Read(id) => self.reads.get(&id)?.left,
@@ -188,8 +211,12 @@ impl Background {
     /// Makes the requests foreground work that are due by `now`. Returns whether there are some among them that are
     /// held.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
-        let mut copies = false;
-        while let Some((oldest, _)) = self.first_due().filter(|(_, at)| *at <= now) {
+        let (mut copies, mut sectors) = (false, 0);
+        if self.first_due().is_some_and(|(_, at)| at <= now) {
+            self.order.turn_begun = Some(self.promoted_time);
+        }
+        let mut next = self.first_due();
+        while let Some((oldest, _)) = next.filter(|(_, at)| *at <= now) {
             self.order.waiting.pop_first();
             self.order.promote_at(now, oldest);
             let left = match oldest {
@@ -210,6 +237,10 @@ impl Background {
             let Some(left) = left else { break };
             self.promoted.requests += 1;
             self.pay(left, now);
+            sectors += left.get();
+            let turn = matches!(self.floor, Some(Floor::Within(_))) && sectors >= PROMOTED_SECTORS_MAX;
+            let more = self.promoted_left() < PROMOTED_MAX && !turn;
+            next = self.oldest_due().filter(|_| more);
         }
         self.promote_again(sessions, now);
         copies
@@ -269,7 +300,7 @@ mod tests {
             background.read(&mut sessions, id, asked, at(id));
         }
         assert_eq!((background.due(), background.order.looks), (Some(at(2_000)), 0));
-        let (seconds, mut done) = (10, 0);
+        let (seconds, mut done) = (12, 0);
         for ms in REQUESTS..1_000 * seconds {
             background.do_due(&mut sessions, at(ms));
             assert!(background.due().is_none_or(|due| due > at(ms)));
@@ -285,6 +316,38 @@ mod tests {
         assert_eq!(background.promoted.requests, REQUESTS, "all of them are foreground work");
         let looks = background.order.looks;
         assert!((REQUESTS..=REQUESTS * seconds).contains(&looks), "{looks} looks");
+    }
+
+    /// Large requests that follow each other, which the core and the drive would prefer to all others.
+    #[test]
+    fn under_a_floor_in_seconds_the_clients_of_the_disk_have_as_much_time_as_the_requests_that_were_due() {
+        const REQUESTS: u64 = 64;
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let floor = Some(Floor::Within(Duration::from_secs(3)));
+        let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
+        let (sector, capacity) = (Bytes::new(512), Sectors::new(1 << 20));
+        let mut background = Background::new(terms, Priority::default(), sector, capacity);
+        let mut sessions = Counting::default();
+        for id in 0..REQUESTS {
+            let range = LbnRange::new(Lbn::new(id * 611 % REQUESTS * 1_000), Sectors::new(512));
+            background.read(&mut sessions, id, Asked { client: 0, range, arrived: at(0) }, at(0));
+        }
+        // The disk takes 10 ms for each as long as there is one.
+        let (mut done, mut busy) = (0, 0);
+        for ms in (0..20_000).step_by(10) {
+            background.do_due(&mut sessions, at(ms));
+            let promoted = background.promoted.requests - done;
+            assert!(promoted <= PROMOTED_SECTORS_MAX / 512, "{promoted} are foreground work at a time");
+            if promoted > 0 {
+                let range = background.reads[&done].range;
+                let session = background.session.unwrap();
+                background.promoted(session, Bytes::new(512 * 512), Duration::from_millis(10));
+                background.give(done, range, &[0; 512 * 512], at(ms + 9));
+                (done, busy) = (done + 1, busy + 10);
+            }
+            assert!(ms < 3_000 || 2 * busy <= ms - 3_000 + 100, "{busy} ms of {ms}");
+        }
+        assert_eq!(done, REQUESTS);
     }
 
     #[test]

@@ -311,7 +311,7 @@ impl Background {
         if over {
             self.order.remove(arrived, Waiting::Write(done.task));
             self.writes.remove(&done.task);
-            self.debt.end(now);
+            self.request_ended(now);
         }
         self.written.push_back(Written { seq, part: done.range, over, bad });
     }
@@ -445,7 +445,7 @@ impl Background {
         if self.reads.get(&id).is_some_and(|read| read.left == Sectors::ZERO)
             && let Some(read) = self.remove(id)
         {
-            self.debt.end(now);
+            self.request_ended(now);
             self.times.note(now.saturating_since(read.arrived));
             self.read_bytes += read.bytes.len() as u64;
             self.answers.push_back(Answer { id, at: now, result: Ok(read.bytes) });

@@ -130,14 +130,21 @@ struct Task {
     bytes: Vec<u8>,
 }
 
-impl Task {
-    /// Returns the blocks that share a sector with a range, which overlaps the task's: the first, and one more than
-    /// the last.
-    fn blocks(&self, range: LbnRange) -> (u64, u64) {
-        let offset = |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get());
-        let end = offset(range.end().min(self.range.end()));
-        (offset(range.start()) / self.block, end.div_ceil(self.block))
-    }
+/// Returns the blocks of a task in blocks of `block` sectors that share a sector with `range`, which overlaps the task's: the
+/// first, and one more than the last, counted from the task's first.
+///
+/// ```
+/// use freeblock_apps::records::blocks_over;
+/// use units::{Lbn, LbnRange, Sectors};
+/// let range = |first, sectors| LbnRange::new(Lbn::new(first), Sectors::new(sectors));
+/// assert_eq!(blocks_over(range(100, 50), 8, range(107, 2)), (0, 2));
+/// assert_eq!(blocks_over(range(100, 50), 8, range(148, 1_000)), (6, 7));
+/// ```
+#[must_use]
+pub fn blocks_over(task: LbnRange, block: u64, range: LbnRange) -> (u64, u64) {
+    let offset = |lbn: Lbn| lbn.get().saturating_sub(task.start().get());
+    let end = offset(range.end().min(task.end()));
+    (offset(range.start()) / block, end.div_ceil(block))
 }
 
 /// One session, as records.
@@ -353,7 +360,7 @@ impl Records {
         let left = &mut self.left;
         self.tasks.retain(|_, task| {
             if task.range.overlaps(range) {
-                let (first, end) = task.blocks(range);
+                let (first, end) = blocks_over(task.range, task.block, range);
                 *left -= task.left.remove_range(first, end);
             }
             !task.left.is_empty()
@@ -434,7 +441,7 @@ impl Application for Records {
             debug_assert!(false, "a record of no task of this session: {done:?}");
             return;
         };
-        if task.left.remove(task.blocks(done.range).0) {
+        if task.left.remove(blocks_over(task.range, task.block, done.range).0) {
             self.left -= 1;
         }
         if task.left.is_empty() {

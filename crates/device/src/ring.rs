@@ -9,6 +9,7 @@
 use crate::aligned::Aligned;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -54,20 +55,10 @@ pub enum Work {
 /// # Errors
 /// No descriptor is free.
 pub fn watch_close(socket: &OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes no address.
-    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if epoll < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor, and nothing else has it.
-    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     // Without any event asked for, the end of both directions and errors are reported.
-    let mut event = libc::epoll_event { events: 0, u64: 0 };
-    // SAFETY: the kernel reads the event during the call only.
-    let added = unsafe {
-        libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, socket.as_raw_fd(), &raw mut event)
-    };
-    if added < 0 { Err(io::Error::last_os_error()) } else { Ok(epoll) }
+    epoll::add(&epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::empty())?;
+    Ok(epoll)
 }
 
 /// Returns whether the result of [`Work::HangUp`] means that the other end does not receive any more either.

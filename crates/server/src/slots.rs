@@ -23,7 +23,7 @@ pub struct ConnectionLimits {
     pub without_role: usize,
     /// The same for one user.
     pub per_user_without_role: usize,
-    /// The most connections that are sessions of client programs: each may hold some 8 MiB.
+    /// The most connections that are sessions of client programs: each may hold 10 MiB.
     pub sessions: usize,
     /// The number of connections that follow the events which a user keeps when other users have no slot.
     pub followers: usize,

@@ -17,7 +17,7 @@ pub(super) struct Ending(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What each disk waits for.
+    /// By disk, the file or socket that its end waits for.
     waits: BTreeMap<String, &'static str>,
     drain: Duration,
     begun: bool,

@@ -7,7 +7,7 @@ use super::application::FENCED;
 use super::owner::Owner;
 use super::{ManagerError, TaskManager, spec};
 use crate::disk::Fence;
-use apps::records::{Got, Limits, Records, RecordsError, Timeout};
+use apps::records::{Got, Limits, Records, RecordsError, Timeout, blocks_over};
 use client::wire::{Call, Event, Range};
 use scheduler::{Application, BlockSet, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};
@@ -63,13 +63,6 @@ impl OpenPart {
     /// Returns the block that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
         block_of(self.range, self.block, lbn)
-    }
-
-    /// Returns the blocks that share a sector with a range: the first, and one more than the last.
-    fn blocks(&self, range: LbnRange) -> (u64, u64) {
-        let offset = |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get());
-        let end = offset(range.end().min(self.range.end()));
-        (offset(range.start()) / self.block, end.div_ceil(self.block))
     }
 
     /// Returns the blocks that the client is asked for, and those that it has given.
@@ -219,7 +212,7 @@ impl ClientSession {
             let stays = |start: &u64| !block_of(range, block, Lbn::new(*start)).overlaps(withdrawn);
             writing.asked.retain(|start, _| stays(start));
             writing.given.retain(|start, _| stays(start));
-            let (first, end) = writing.blocks(withdrawn);
+            let (first, end) = blocks_over(range, block, withdrawn);
             writing.left.remove_range(first, end);
             !writing.left.is_empty()
         });
@@ -288,7 +281,7 @@ impl ClientSession {
     pub fn done(&mut self, sessions: &mut dyn Sessions, record: &Record, bytes: &[u8]) {
         if record.session == self.writer {
             if let Some(writing) = self.writing.get_mut(&record.task) {
-                writing.left.remove(writing.blocks(record.range).0);
+                writing.left.remove(blocks_over(writing.range, writing.block, record.range).0);
                 writing.given.remove(&record.range.start().get());
                 writing.asked.remove(&record.range.start().get());
                 if writing.left.is_empty() {

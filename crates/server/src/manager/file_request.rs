@@ -148,8 +148,8 @@ pub enum FileOp {
     ForgetMoves,
     /// Open a checksum store: [`FileResult::SumsOpened`] or [`FileResult::SumsRefused`].
     OpenSums(Box<OpenSums>),
-    /// Record in the state directory that the checksum store of this number is given up, durably: [`FileResult::SumsLeft`]. It belongs
-    /// to the queue [`FileQueue::Journal`], because the store may not answer.
+    /// Record in the state directory that the checksum store of this number is given up, durably:
+    /// [`FileResult::SumsLeft`]. It belongs to the queue [`FileQueue::Journal`], because the store may not answer.
     LeaveSums(u64),
     /// Forget the sums of blocks, from one up to another, durably: [`FileResult::Forgotten`] or
     /// [`FileResult::Trouble`].

@@ -94,8 +94,9 @@ pub(super) struct PromoteOrder {
     /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
     /// dropped when they come.
     again: BTreeSet<(Instant, Waiting)>,
-    /// The disk's time for promoted requests when those of this turn became foreground work under a floor in seconds. They are done
-    /// before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks without end would win every choice of the shortest way.
+    /// The disk's time for promoted requests when those of this turn became foreground work under a floor in seconds. They
+    /// are done before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks
+    /// without end would win every choice of the shortest way.
     turn_begun: Option<Duration>,
     turn_after: Instant,
     /// The requests that were looked at.
@@ -186,9 +187,13 @@ impl Background {
 
     /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or a turn is under way.
     fn first_due(&self) -> Option<(Waiting, Instant)> {
-        let promoted = self.promoted_left();
-        let turn = matches!(self.floor, Some(Floor::Within(_))) && promoted > 0;
-        self.oldest_due().filter(|_| !turn && promoted < PROMOTED_MAX)
+        let most = if self.takes_turns() { 1 } else { PROMOTED_MAX };
+        self.oldest_due().filter(|_| self.promoted_left() < most)
+    }
+
+    /// Returns whether the promoted requests and the clients of the disk take turns: a floor in bytes a second bounds itself.
+    fn takes_turns(&self) -> bool {
+        matches!(self.floor, Some(Floor::Within(_)))
     }
 
     fn oldest_due(&self) -> Option<(Waiting, Instant)> {
@@ -212,11 +217,12 @@ impl Background {
     /// held.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let (mut copies, mut sectors) = (false, 0);
-        if self.first_due().is_some_and(|(_, at)| at <= now) {
+        let is_due = |(_, at): &(Waiting, Instant)| *at <= now;
+        let mut next = self.first_due().filter(is_due);
+        if next.is_some() && self.takes_turns() {
             self.order.turn_begun = Some(self.promoted_time);
         }
-        let mut next = self.first_due();
-        while let Some((oldest, _)) = next.filter(|(_, at)| *at <= now) {
+        while let Some((oldest, _)) = next {
             self.order.waiting.pop_first();
             self.order.promote_at(now, oldest);
             let left = match oldest {
@@ -238,9 +244,9 @@ impl Background {
             self.promoted.requests += 1;
             self.pay(left, now);
             sectors += left.get();
-            let turn = matches!(self.floor, Some(Floor::Within(_))) && sectors >= PROMOTED_SECTORS_MAX;
-            let more = self.promoted_left() < PROMOTED_MAX && !turn;
-            next = self.oldest_due().filter(|_| more);
+            let is_full =
+                self.promoted_left() >= PROMOTED_MAX || self.takes_turns() && sectors >= PROMOTED_SECTORS_MAX;
+            next = self.oldest_due().filter(|oldest| !is_full && is_due(oldest));
         }
         self.promote_again(sessions, now);
         copies
@@ -283,22 +289,29 @@ mod tests {
     use scheduler::Priority;
     use units::{Lbn, LbnRange};
 
+    /// Returns background requests of sixteen clients that have come at these times, under a floor in seconds. No stream
+    /// is recognised, and nothing read ahead.
+    fn waiting(sessions: &mut Counting, floor_s: u64, arrivals: &[Instant], sectors: Sectors) -> Background {
+        let floor = Some(Floor::Within(Duration::from_secs(floor_s)));
+        let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
+        let mut background =
+            Background::new(terms, Priority::default(), Bytes::new(512), Sectors::new(1 << 20));
+        let requests = arrivals.len() as u64;
+        for (id, &arrived) in (0..).zip(arrivals) {
+            let range = LbnRange::new(Lbn::new(id * 611 % requests * 1_000), sectors);
+            background.read(sessions, id, Asked { client: id % 16, range, arrived }, arrived);
+        }
+        background
+    }
+
     /// Sixteen clients at depth 64 wait, and each event asks what is due.
     #[test]
     fn an_event_looks_at_few_of_the_requests_that_wait_however_many_these_are() {
         const REQUESTS: u64 = 16 * 64;
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let floor = Some(Floor::Within(Duration::from_secs(2)));
-        let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
-        let (sector, capacity) = (Bytes::new(512), Sectors::new(1 << 20));
-        let mut background = Background::new(terms, Priority::default(), sector, capacity);
         let mut sessions = Counting::default();
-        for id in 0..REQUESTS {
-            // No stream is recognised, and nothing read ahead.
-            let range = LbnRange::new(Lbn::new(id * 611 % REQUESTS * 1_000), Sectors::new(8));
-            let asked = Asked { client: id % 16, range, arrived: at(id) };
-            background.read(&mut sessions, id, asked, at(id));
-        }
+        let arrivals: Vec<Instant> = (0..REQUESTS).map(at).collect();
+        let mut background = waiting(&mut sessions, 2, &arrivals, Sectors::new(8));
         assert_eq!((background.due(), background.order.looks), (Some(at(2_000)), 0));
         let (seconds, mut done) = (12, 0);
         for ms in REQUESTS..1_000 * seconds {
@@ -321,17 +334,10 @@ mod tests {
     /// Large requests that follow each other, which the core and the drive would prefer to all others.
     #[test]
     fn under_a_floor_in_seconds_the_clients_of_the_disk_have_as_much_time_as_the_requests_that_were_due() {
-        const REQUESTS: u64 = 64;
+        const REQUESTS: usize = 64;
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let floor = Some(Floor::Within(Duration::from_secs(3)));
-        let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
-        let (sector, capacity) = (Bytes::new(512), Sectors::new(1 << 20));
-        let mut background = Background::new(terms, Priority::default(), sector, capacity);
         let mut sessions = Counting::default();
-        for id in 0..REQUESTS {
-            let range = LbnRange::new(Lbn::new(id * 611 % REQUESTS * 1_000), Sectors::new(512));
-            background.read(&mut sessions, id, Asked { client: 0, range, arrived: at(0) }, at(0));
-        }
+        let mut background = waiting(&mut sessions, 3, &[at(0); REQUESTS], Sectors::new(512));
         // The disk takes 10 ms for each as long as there is one.
         let (mut done, mut busy) = (0, 0);
         for ms in (0..20_000).step_by(10) {
@@ -347,7 +353,7 @@ mod tests {
             }
             assert!(ms < 3_000 || 2 * busy <= ms - 3_000 + 100, "{busy} ms of {ms}");
         }
-        assert_eq!(done, REQUESTS);
+        assert_eq!(done, REQUESTS as u64);
     }
 
     #[test]

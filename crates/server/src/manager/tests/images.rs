@@ -633,7 +633,7 @@ fn a_backup_outlives_a_stop_of_the_daemon() {
     assert!(restored(&rig) == then && rig.now != then);
 }
 
-/// What a cancelled backup kept is still there, and the journal does not say that it is over.
+/// The blocks that a cancelled backup kept are still there, and the journal does not say that it is over.
 #[test]
 fn no_write_goes_because_the_daemon_was_stopped_before_the_end_of_a_backup_was_known() {
     let (mut rig, id, _) = keeping();

@@ -1,13 +1,14 @@
 //! The check of the found profile by random reads, and by writes where they are allowed, before the profile
 //! is used.
 
+mod stray;
+
 use crate::error::ProbeError;
 use crate::mapping::Map;
-use crate::meter::Meter;
+use crate::meter::{CHECK_TIME_SHARE_MAX, Meter};
 use crate::predict::Predictor;
-use crate::report::{Check, Confidence, Unsure};
+use crate::report::{Check, Confidence, PREDICTED_SHARE_MIN, Unsure};
 use crate::revolutions::wrap;
-use crate::stray;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads before the check that give the predictor the platter's angle.
@@ -17,9 +18,6 @@ const WARM_UP: u64 = 60;
 /// numbers of `FURTHER_REQUESTS` follow.
 pub(crate) const REQUESTS: u64 = 500;
 const FURTHER_REQUESTS: [u64; 2] = [500, 1_500];
-
-/// The share of the probe's allowed time at which further reads end.
-pub(crate) const TIME_SHARE_MAX: f64 = 0.92;
 
 /// The number of the check's reads for which time is reserved if the arm is slow: a profile that predicts
 /// well seldom needs more. The others use the time that is left.
@@ -32,13 +30,10 @@ const OPEN_DEVIATIONS: f64 = 2.0;
 const OPEN_BETWEEN_DEVIATIONS: f64 = 2.5;
 
 /// The number of sectors of each read: 4 KiB in sectors of 512 bytes.
-pub(crate) const SECTORS: u64 = 8;
+const SECTORS: u64 = 8;
 
 /// The largest error of a read that counts as predicted, ns.
-pub(crate) const PREDICTED_ERROR_NS_MAX: f64 = 50_000.0;
-
-/// The share of predicted reads below which the report calls the profile unsure.
-pub(crate) const PREDICTED_SHARE_MIN: f64 = 0.97;
+const PREDICTED_ERROR_NS_MAX: f64 = 50_000.0;
 
 /// The number of parts of a drive that are judged separately, and the share of a part's reads at other angles
 /// from which on the part is unsure.
@@ -92,7 +87,7 @@ pub(crate) fn run(
     if !is_enough(tally.after(chosen_by), &unsure) {
         for more in FURTHER_REQUESTS {
             for i in 0..more {
-                if !meter.is_within(TIME_SHARE_MAX) {
+                if !meter.is_within(CHECK_TIME_SHARE_MAX) {
                     break;
                 }
                 meter.stage("check", 0.98 + 0.02 * i as f64 / more as f64);
@@ -119,7 +114,7 @@ pub(crate) fn run(
             });
         }
     }
-    let strays = stray::find(meter, map, &tally.strange, &unsure, TIME_SHARE_MAX)?;
+    let strays = stray::find(meter, map, &tally.strange, &unsure, CHECK_TIME_SHARE_MAX)?;
     map.stand_alone(&strays.moved);
     unsure.extend(strays.stretches);
     unsure.sort_by_key(|region| region.first);
@@ -413,7 +408,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
     let mut unsure: Vec<Unsure> = Vec::new();
     for part in parts {
         let (first, end) = (part * size, ((part + 1) * size).min(capacity));
-        if !meter.is_within(TIME_SHARE_MAX) {
+        if !meter.is_within(CHECK_TIME_SHARE_MAX) {
             let why = "reads there came at other angles, and no time was left to look again".to_owned();
             unsure.push(Unsure::new(first, end, why));
             continue;
@@ -437,6 +432,6 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             }
         }
     }
-    stray::extend(meter, map, &mut unsure, TIME_SHARE_MAX)?;
+    stray::extend(meter, map, &mut unsure, CHECK_TIME_SHARE_MAX)?;
     Ok(unsure)
 }

@@ -1,10 +1,10 @@
 //! Whether a read over a head switch loses a revolution, which moves between commands may hide.
 
 use crate::error::ProbeError;
-use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::frac;
+use crate::shape::{Kind, Shape};
 
 /// The number of reads over a head switch.
 const READS: u32 = 24;

@@ -1,9 +1,35 @@
 //! The reasons why a probe ends without a profile.
 
 use crate::device::DeviceError;
-use crate::journal::StateError;
 use thiserror::Error;
 use units::{Lbn, LbnRange};
+
+/// The reason why a saved state cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StateError {
+    /// The file is not a state, or has another version.
+    #[error("{file}: not a probe's state of this version; delete it and probe from the beginning")]
+    Format {
+        /// The file, as the caller names it.
+        file: String,
+    },
+    /// Bytes are missing or changed.
+    #[error("{file}: damaged: {problem}; delete it and probe from the beginning")]
+    Damaged {
+        /// The file, as the caller names it.
+        file: String,
+        /// The fault.
+        problem: String,
+    },
+    /// The state is of another drive or another set of options.
+    #[error(
+        "the state is of another probe: {problem}; give the drive and the options that it was begun with"
+    )]
+    Other {
+        /// The difference.
+        problem: String,
+    },
+}
 
 /// The reason why a probe ended without a profile.
 #[derive(Debug, Error)]

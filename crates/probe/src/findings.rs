@@ -1,11 +1,11 @@
 //! The measurements as findings of a report, each with its confidence.
 
 use crate::buffer::Buffer;
-use crate::check;
-use crate::geometry::{Geometry, Kind};
+use crate::geometry::Geometry;
 use crate::mapping::Map;
-use crate::report::{Check, Report};
+use crate::report::{Check, PREDICTED_SHARE_MIN, Report};
 use crate::seeks::Seeks;
+use crate::shape::Kind;
 use crate::spread;
 use crate::sure;
 use crate::writes::{Measured, Settle, Writes};
@@ -321,9 +321,9 @@ pub(crate) fn of_writes(
 pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;
-    let mapped = map.mapped as f64 >= check::PREDICTED_SHARE_MIN * end as f64;
+    let mapped = map.mapped as f64 >= PREDICTED_SHARE_MIN * end as f64;
     let in_place = if mapped {
-        sure::at_least(check::PREDICTED_SHARE_MIN, count(check.elsewhere), check.requests)
+        sure::at_least(PREDICTED_SHARE_MIN, count(check.elsewhere), check.requests)
     } else {
         0.0
     };
@@ -331,7 +331,7 @@ pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads
         ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
     report.no_surer(&places, in_place);
     report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
-    let in_revolution = sure::at_least(check::PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
+    let in_revolution = sure::at_least(PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
     report.no_surer(&["seek curve"], in_revolution.min(in_place));
     report.no_surer(&["spread of seeks", "command overhead"], in_place);
     report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));

@@ -5,108 +5,11 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::misfit::{Errors, Moves, best};
-use crate::moves::Target;
-use crate::revolutions::frac;
+use crate::shape::{Kind, MOST_HEADS, Shape};
 use crate::steps;
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
 use std::collections::BTreeSet;
-
-/// The order in which LBNs run over the tracks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// All tracks of a cylinder, heads ascending in each.
-    Cylinder,
-    /// All tracks of a cylinder, heads alternately ascending and descending.
-    Serpentine,
-    /// Runs of this many tracks on one surface, back and forth.
-    Bands(u64),
-}
-
-/// The order, and the heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Shape {
-    pub(crate) kind: Kind,
-    pub(crate) heads: u64,
-}
-
-impl Shape {
-    /// Returns the cylinder and head of a track, counted from a zone's first.
-    pub(crate) fn position(self, track: u64) -> (u64, u64) {
-        let heads = self.heads.max(1);
-        match self.kind {
-            Kind::Cylinder => (track / heads, track % heads),
-            Kind::Serpentine => {
-                let (cylinder, slot) = (track / heads, track % heads);
-                (cylinder, if cylinder % 2 == 0 { slot } else { heads - 1 - slot })
-            }
-            Kind::Bands(width) => {
-                let (run, along) = (track / width, track % width);
-                let (band, slot) = (run / heads, run % heads);
-                let cylinder = if slot % 2 == 0 { along } else { width - 1 - along };
-                (band * width + cylinder, if band % 2 == 0 { slot } else { heads - 1 - slot })
-            }
-        }
-    }
-}
-
-impl Shape {
-    /// Returns whether all tracks of a head have one density, as far as a zone's densities recur.
-    pub(crate) fn fits(self, zone: &Zone) -> bool {
-        self.begins(zone).is_some()
-    }
-
-    /// Returns the number of a zone's tracks before the first of a cylinder, or of a band, if densities recur and each head
-    /// has one.
-    pub(crate) fn begins(self, zone: &Zone) -> Option<u64> {
-        let length = zone.cycle.as_ref().map_or(1, |c| c.slots.len() as u64);
-        (0..length).find(|&first| self.densities_from(zone, first).is_some())
-    }
-
-    /// Returns a track with the same place in the order of tracks as a zone's first, far enough from the beginning.
-    pub(crate) fn origin(self, zone: &Zone) -> u64 {
-        let Some(length) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else { return 0 };
-        length * self.unit() - self.begins(zone).unwrap_or(0)
-    }
-
-    /// Returns the number of tracks after which the order repeats.
-    fn unit(self) -> u64 {
-        match self.kind {
-            Kind::Cylinder => self.heads.max(1),
-            Kind::Serpentine => 2 * self.heads.max(1),
-            Kind::Bands(width) => 2 * self.heads.max(1) * width,
-        }
-    }
-
-    /// Returns whether the densities of all zones fit.
-    fn fits_all(self, map: &Map) -> bool {
-        map.zones.iter().all(|zone| self.fits(zone))
-    }
-
-    /// Returns the sectors per track of each head of a zone whose densities recur, if they are the same all over it.
-    pub(crate) fn densities(self, zone: &Zone) -> Option<Vec<u64>> {
-        self.densities_from(zone, 0)
-    }
-
-    /// Does the same if one of its tracks is the first of a cylinder or band.
-    fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
-        let mut by_head = vec![0; self.heads.max(1) as usize];
-        let Some(recurs) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else {
-            return Some(vec![zone.sectors; by_head.len()]);
-        };
-        for track in first..(first + recurs * self.unit()).min(zone.tracks()) {
-            let sectors = zone.sectors_on(track);
-            let of = by_head.get_mut(self.position(track - first).1 as usize)?;
-            if *of != 0 && *of != sectors {
-                return None;
-            }
-            *of = sectors;
-        }
-        // A head that a short zone does not reach.
-        by_head.iter_mut().filter(|n| **n == 0).for_each(|n| *n = zone.sectors);
-        Some(by_head)
-    }
-}
 
 /// The geometry found, with its confidence.
 #[derive(Clone, Debug)]
@@ -117,31 +20,6 @@ pub(crate) struct Geometry {
     /// The confidence, 0 to 1, in the whole shape, the order of heads included.
     pub(crate) sure_of_order: f64,
 }
-
-/// A track of the map.
-pub(crate) struct OnTrack<'a> {
-    pub(crate) zone: &'a Zone,
-    pub(crate) track: u64,
-}
-
-impl Target for OnTrack<'_> {
-    fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
-        let n = self.zone.sectors_on(self.track);
-        let past = frac(angle - self.zone.track_angle(self.track)) * n as f64;
-        (0..n.min(24)).find_map(|more| {
-            let sector = (past.ceil() as u64 + more) % n;
-            let lbn = self.zone.lbn_near(self.track, sector);
-            (self.zone.locate(lbn) == (self.track, sector)).then(|| (lbn, self.zone.predict(lbn)))
-        })
-    }
-
-    fn sector(&self) -> f64 {
-        1.0 / self.zone.sectors_on(self.track) as f64
-    }
-}
-
-/// The most heads that are looked for.
-pub(crate) const MOST_HEADS: u64 = 32;
 
 /// The widest band that is looked for, in tracks.
 const BAND_TRACKS_MAX: u64 = 600;
@@ -184,7 +62,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         }
     }
     // Densities that the map has confirmed many times overrule moves, which can only lower the confidence.
-    let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits_all(map)).collect();
+    let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits(&map.zones)).collect();
     let (misfit, shape) = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
     if meter.is_noisy() {
@@ -246,9 +124,9 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     shapes.retain(|(s, _)| s.heads >= fewest);
     // Only if densities support one of the shapes that skews support.
     let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
-    if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits_all(map)) {
+    if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits(&map.zones)) {
         for (shape, unlike) in &mut shapes {
-            *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * SHAPE_EVIDENCE_MIN };
+            *unlike += if shape.fits(&map.zones) { 0.0 } else { 2.0 * SHAPE_EVIDENCE_MIN };
         }
     }
     if shapes.is_empty() {

@@ -8,7 +8,7 @@ mod recorder;
 pub(crate) use recorder::Recorder;
 
 use crate::device::Timed;
-use thiserror::Error;
+use crate::error::StateError;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The first bytes of a state file; the last is the version of the format and of the order of measurements.
@@ -29,33 +29,6 @@ const WRITE_FLAG: u64 = 1 << 63;
 
 /// The next bit marks a command before which the arm was returned.
 const RETURNED_FLAG: u64 = 1 << 62;
-
-/// The reason why a saved state cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum StateError {
-    /// The file is not a state, or has another version.
-    #[error("{file}: not a probe's state of this version; delete it and probe from the beginning")]
-    Format {
-        /// The file, as the caller names it.
-        file: String,
-    },
-    /// Bytes are missing or changed.
-    #[error("{file}: damaged: {problem}; delete it and probe from the beginning")]
-    Damaged {
-        /// The file, as the caller names it.
-        file: String,
-        /// The fault.
-        problem: String,
-    },
-    /// The state is of another drive or another set of options.
-    #[error(
-        "the state is of another probe: {problem}; give the drive and the options that it was begun with"
-    )]
-    Other {
-        /// The difference.
-        problem: String,
-    },
-}
 
 /// The reason why a command's times are not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Timed reads, and the angle of a sector that follows from their times.
 
+mod defects;
 mod phase;
 mod ring;
 
-use crate::defects::Defects;
 use crate::device::Timed;
 use crate::draw::Draw;
 use crate::elsewhere::Elsewhere;
@@ -13,6 +13,7 @@ use crate::platter::Platter;
 use crate::report::Unreadable;
 use crate::revolutions::wrap;
 use crate::zone::Zone;
+use defects::Defects;
 use phase::Anchor;
 use std::ops::ControlFlow;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
@@ -63,6 +64,9 @@ const MOST_MORE: u64 = 24;
 const LONGEST_BEFORE_CHECK: f64 = 0.88;
 const OF_BEFORE_CHECK: f64 = 0.92;
 
+/// The share of that time at which the check's further reads end.
+pub(crate) const CHECK_TIME_SHARE_MAX: f64 = 0.92;
+
 /// The share of that time for the check from which on the arm counts as slow.
 const SLOW_CHECK_SHARE_MIN: f64 = 0.15;
 
@@ -106,7 +110,7 @@ pub(crate) struct Meter<'a> {
     /// The mean time of a read of a random sector after one of another, ns.
     pub(crate) far_ns: f64,
     /// The number of such reads for which time is reserved at the end: the check's.
-    pub(crate) reads_to_check: u64,
+    reads_to_check: u64,
     /// The standard deviation of one angle, in revolutions: of a reading, and of the estimated phase.
     pub(crate) spread: f64,
     /// The standard deviation of a reading alone, in revolutions, if the spindle is followed.
@@ -134,7 +138,7 @@ pub(crate) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(recorder: Recorder<'a>, hook: &'a mut Hook<'a>) -> Self {
+    pub(crate) fn new(recorder: Recorder<'a>, hook: &'a mut Hook<'a>, reads_to_check: u64) -> Self {
         let draw = Draw::new(recorder.journal().dice());
         Self {
             recorder,
@@ -152,7 +156,7 @@ impl<'a> Meter<'a> {
             astray: 0,
             followed: Instant::ZERO,
             far_ns: 0.0,
-            reads_to_check: crate::check::RESERVED_READS,
+            reads_to_check,
             spread: 0.0,
             reading_spread: 0.0,
             hit_below: 0.0,
@@ -222,7 +226,7 @@ impl<'a> Meter<'a> {
     /// Returns the same for the measurements before the check: the slower the arm, the more time the check
     /// takes.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
-        let most = f64::min(crate::check::TIME_SHARE_MAX - self.check_takes(), LONGEST_BEFORE_CHECK);
+        let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), LONGEST_BEFORE_CHECK);
         self.is_within(share * most / OF_BEFORE_CHECK)
     }
 

@@ -1,6 +1,6 @@
 //! The misfit of a shape: how badly it explains the times of moves between tracks.
 
-use crate::geometry::{Kind, Shape};
+use crate::shape::{Kind, Shape};
 use crate::zone::Zone;
 
 /// The times of moves by distance in tracks.

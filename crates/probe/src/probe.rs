@@ -5,11 +5,11 @@ use crate::bus;
 use crate::check;
 use crate::crossing;
 use crate::device::Device;
-use crate::error::ProbeError;
+use crate::error::{ProbeError, StateError};
 use crate::findings;
 use crate::gaps::{self, Known};
 use crate::geometry::{self, Geometry};
-use crate::journal::{Journal, Recorder, StateError};
+use crate::journal::{Journal, Recorder};
 use crate::layout;
 use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
@@ -105,10 +105,8 @@ impl Probe {
             }
         }
         let recorder = Recorder::new(device, &mut self.journal)?;
-        let mut meter = Meter::new(recorder, hook);
-        if self.options.writes.is_some() {
-            meter.reads_to_check += check::REQUESTS;
-        }
+        let of_writes = if self.options.writes.is_some() { check::REQUESTS } else { 0 };
+        let mut meter = Meter::new(recorder, hook, check::RESERVED_READS + of_writes);
         meter.begin()?;
         characterise(&mut meter, &self.options)
     }

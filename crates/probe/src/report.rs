@@ -36,6 +36,9 @@ pub struct Confidence {
     pub high: f64,
 }
 
+/// The share of predicted reads below which the report calls the profile unsure.
+pub(crate) const PREDICTED_SHARE_MIN: f64 = 0.97;
+
 /// The least confidence in a revolution time with which a failed measurement does not end the probe: random times reach
 /// less.
 const REVOLUTION_CONFIDENCE_MIN: f64 = 0.7;
@@ -98,7 +101,7 @@ impl Unsure {
     /// Returns a note on requests elsewhere right after one there; `None` if they meet their predictions, or none was timed.
     pub fn behind_it(&self) -> Option<String> {
         let Confidence { reads, within_50us, .. } = self.behind;
-        (reads > 0 && within_50us < crate::check::PREDICTED_SHARE_MIN).then(|| {
+        (reads > 0 && within_50us < PREDICTED_SHARE_MIN).then(|| {
             format!(
                 "of {reads} requests elsewhere right behind one there {:.1}% came within 50 us",
                 100.0 * within_50us
@@ -216,7 +219,7 @@ impl Report {
         let drive = self.check.end.get() as f64 / self.check.of_drive.max(f64::MIN_POSITIVE);
         !self.given_up.is_empty()
             || self.check.of_drive < 1.0
-            || unsure as f64 > (1.0 - crate::check::PREDICTED_SHARE_MIN) * drive
+            || unsure as f64 > (1.0 - PREDICTED_SHARE_MIN) * drive
     }
 
     /// Returns the result of a measurement. If the drive's times or its defects prevented it, records that; the probe then

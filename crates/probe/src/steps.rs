@@ -2,11 +2,11 @@
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
-use crate::geometry::{MOST_HEADS, OnTrack};
 use crate::meter::Meter;
 use crate::misfit::Moves;
-use crate::moves::{SEARCH_RANGE_NS, shortest_of};
-use crate::revolutions::median;
+use crate::moves::{SEARCH_RANGE_NS, Target, shortest_of};
+use crate::revolutions::{frac, median};
+use crate::shape::MOST_HEADS;
 use crate::sure;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
@@ -66,6 +66,28 @@ pub(crate) fn measure(
 /// Returns the range of a search for a move that takes about this long, ns.
 fn around(ns: f64) -> (f64, f64) {
     ((ns - 250_000.0).max(0.0), ns + 250_000.0)
+}
+
+/// A track of the map.
+struct OnTrack<'a> {
+    zone: &'a Zone,
+    track: u64,
+}
+
+impl Target for OnTrack<'_> {
+    fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
+        let n = self.zone.sectors_on(self.track);
+        let past = frac(angle - self.zone.track_angle(self.track)) * n as f64;
+        (0..n.min(24)).find_map(|more| {
+            let sector = (past.ceil() as u64 + more) % n;
+            let lbn = self.zone.lbn_near(self.track, sector);
+            (self.zone.locate(lbn) == (self.track, sector)).then(|| (lbn, self.zone.predict(lbn)))
+        })
+    }
+
+    fn sector(&self) -> f64 {
+        1.0 / self.zone.sectors_on(self.track) as f64
+    }
 }
 
 /// Times a move from the zone's first track with this many searches in this range; also returns their difference, ns.

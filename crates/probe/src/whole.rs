@@ -5,11 +5,11 @@
 //! too long. So the tracks of the largest zone are extended in both directions, and the zones beside it are looked for on
 //! them, with unused sectors in between.
 
-use crate::geometry::{Kind, Shape};
-use crate::layout::{least_multiple, order, rounded, spec};
 use crate::mapping::Map;
 use crate::revolutions::{frac, wrap};
+use crate::shape::{Kind, Shape};
 use crate::zone::Zone;
+use crate::zone_spec::{order, rounded, spec};
 use model::Layout;
 use model::profile::{LayoutSpec, Revolutions, SectorsPerTrack, Sparing, Zone as ZoneSpec};
 use std::ops::Range;
@@ -351,4 +351,13 @@ fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
         }
     }
     Some(joined)
+}
+
+/// Returns the least common multiple.
+pub(crate) fn least_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
 }

@@ -1,10 +1,10 @@
 //! Executes commands and records them, or answers them from the record; after a pause, finds the platter's angle relative to
 //! the clock.
 
-use super::{Done, Entry, Fault, Journal, StateError};
+use super::{Done, Entry, Fault, Journal};
 use crate::device::{Device, DeviceError, Timed};
 use crate::draw::Draw;
-use crate::error::ProbeError;
+use crate::error::{ProbeError, StateError};
 use units::{Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads repeated after a pause to find the platter's angle, and the number of last reads from which they are

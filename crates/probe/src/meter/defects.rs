@@ -1,7 +1,7 @@
 //! Unreadable sectors: recorded, avoided, and reported at the end.
 
+use super::Meter;
 use crate::error::ProbeError;
-use crate::meter::Meter;
 use crate::report::Unreadable;
 use crate::revolutions::{frac, wrap};
 use std::collections::BTreeSet;

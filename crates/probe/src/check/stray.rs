@@ -4,7 +4,7 @@
 //! A zone is assumed to be as regular as its few measured tracks. Tracks in its middle that break its rule
 //! without moving later LBNs are found only if a random read meets one of them.
 
-use crate::check::{PREDICTED_ERROR_NS_MAX, SECTORS};
+use super::{PREDICTED_ERROR_NS_MAX, SECTORS};
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;

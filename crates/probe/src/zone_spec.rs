@@ -1,0 +1,106 @@
+//! A zone of the map as a zone of a profile.
+
+use crate::revolutions::{frac, wrap};
+use crate::shape::{Kind, Shape};
+use crate::zone::Zone;
+use model::profile::{Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec};
+
+/// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
+const WHOLE_SECTORS: f64 = 0.05;
+
+/// Returns the profile's name for the order of a shape.
+pub(crate) fn order(shape: Shape) -> Order {
+    match shape.kind {
+        Kind::Cylinder => Order::Cylinder,
+        Kind::Serpentine => Order::CylinderSerpentine,
+        Kind::Bands(width) => Order::SurfaceSerpentine { band_cylinders: width as u32 },
+    }
+}
+
+/// Returns a zone on this many cylinders from `first` on, as the profile names it; `bus_revolutions` is the time from the end of a
+/// sector to the end of its read, in revolutions.
+pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_revolutions: f64) -> ZoneSpec {
+    let n = zone.sectors_on(0);
+    let densities = shape.densities(zone).filter(|_| zone.cycle.is_some());
+    let on_cylinder = densities.as_ref().map_or(shape.heads * n, |by_head| by_head.iter().sum());
+    let places = u64::from(cylinders) * on_cylinder;
+    let (track, head, cylinder) = skews(zone, shape);
+    let slips = zone.shifts.iter().flat_map(|s| {
+        let past = zone.place(s.lbn);
+        past - s.sectors..past
+    });
+    ZoneSpec {
+        first_cylinder: first,
+        last_cylinder: first + cylinders - 1,
+        sectors_per_track: match densities {
+            Some(by_head) => SectorsPerTrack::ByHead(by_head.iter().map(|&n| n as u32).collect()),
+            None => SectorsPerTrack::Same(n as u32),
+        },
+        pattern: None,
+        offset: Revolutions::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_revolutions))),
+        track_skew: revolutions(track, n, zone.tracks()),
+        cylinder_skew: revolutions(cylinder, n, zone.tracks() / shape.heads.max(1)),
+        head_skew: matches!(shape.kind, Kind::Bands(_)).then(|| revolutions(head, n, zone.tracks())),
+        reserved: 0,
+        sparing: sparing(zone, shape, places),
+        slips: slips.collect(),
+        defects: Vec::new(),
+        order: None,
+        surfaces: Vec::new(),
+        surface_offsets: Vec::new(),
+        slip_runs: Vec::new(),
+        slip_tracks: Vec::new(),
+    }
+}
+
+fn sparing(zone: &Zone, shape: Shape, places: u64) -> Sparing {
+    let whole = Sparing { spares: places.saturating_sub(zone.lbns()), ..Sparing::default() };
+    let Some(region) = zone.region else { return whole };
+    let tracks = (region.lbns + region.spares) / zone.sectors;
+    let slip_to_end = !zone.shifts.is_empty();
+    let per =
+        |per, cylinders| Sparing { per, cylinders, spares: region.spares, at_front: false, slip_to_end };
+    match shape.kind {
+        _ if tracks == 1 => per(SparingRegion::Track, None),
+        Kind::Bands(_) => whole,
+        _ if tracks == shape.heads => per(SparingRegion::Cylinder, None),
+        _ => per(SparingRegion::Range, Some((tracks / shape.heads).max(1) as u32)),
+    }
+}
+
+/// Returns the skews from track to track, from head to head, and to the next cylinder or band.
+fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
+    let advance = |unit: u64| zone.levels.iter().find(|l| l.unit == unit).map(|l| l.advance);
+    let track = advance(1).unwrap_or(0.0);
+    match shape.kind {
+        Kind::Bands(width) => {
+            let run = advance(width);
+            let head = run.map_or(track, |run| run - (width - 1) as f64 * track);
+            let run = (width - 1) as f64 * track + head;
+            let band = advance(width * shape.heads);
+            // The step from a band's last track is the advance of the whole band less all steps before it.
+            let cylinder = band.map_or(head, |band| band - shape.heads as f64 * run + head);
+            (wrap(track), wrap(head), wrap(cylinder))
+        }
+        _ => {
+            let cylinder = advance(shape.heads).map_or(track, |c| c - (shape.heads - 1) as f64 * track);
+            (wrap(track), wrap(track), wrap(cylinder))
+        }
+    }
+}
+
+/// Returns whole sectors as a fraction, and any other skew as a number.
+fn revolutions(skew: f64, per_track: u64, times: u64) -> Revolutions {
+    let sectors = frac(skew) * per_track as f64;
+    if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)
+        < WHOLE_SECTORS.max(1e-5 * times as f64)
+    {
+        Revolutions::of_sectors(sectors.round() as i64 % per_track as i64, per_track as u32)
+    } else {
+        Revolutions::Decimal(rounded(frac(skew)))
+    }
+}
+
+pub(crate) fn rounded(revolutions: f64) -> f64 {
+    (revolutions * 1e11).round() / 1e11
+}

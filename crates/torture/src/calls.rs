@@ -5,7 +5,7 @@ use crate::clients::{Clients, NewTask, Session, range};
 use crate::desk::Door;
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
-use crate::scenario::Setup;
+use crate::setup::Setup;
 use crate::step::Step;
 use scheduler::{AnyCore, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sharing, SubmitError};
 use std::collections::BTreeMap;

@@ -5,7 +5,9 @@ mod house;
 
 use crate::dice::{Dice, mix};
 use crate::misuse::KINDS;
-use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Manner, Mimicry, Outer, Scenario, Setup, Tells};
+use crate::outer::{Conduct, Knowledge, Manner, Outer, Tells};
+use crate::scenario::Scenario;
+use crate::setup::{DriveSpec, Host, Mimicry, Setup};
 use crate::step::{AtHand, Fate, Step};
 use scheduler::policy::{AgeWeight, Base, PolicyName, SeekWeight, SmtfRule, SweepWeight, Unknown};
 use scheduler::{IdleTime, Sharing};

@@ -15,6 +15,7 @@
 
 mod calls;
 mod clients;
+mod counts;
 mod desk;
 mod dice;
 mod exec;
@@ -25,10 +26,13 @@ mod history;
 mod medium;
 mod mine;
 mod misuse;
+mod outer;
 mod outside;
 mod scenario;
 mod scrub;
+mod setup;
 mod shrink;
+mod stage;
 mod step;
 mod torture;
 mod troubles;
@@ -36,13 +40,14 @@ mod twin;
 mod volume;
 mod world;
 
+pub use counts::Counts;
 pub use failure::{Check, Failure};
 pub use generate::{generate, generate_on};
-pub use history::{Outcome, run};
-pub use scenario::{
-    Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, ScenarioError, Setup, Tells, UnknownHost,
-};
+pub use history::run;
+pub use outer::{Conduct, Knowledge, Manner, Outer, Tells};
+pub use scenario::{Scenario, ScenarioError};
+pub use setup::{DriveSpec, Host, Mimicry, Setup, UnknownHost};
 pub use shrink::{prefix, shrink, shrink_until};
+pub use stage::Outcome;
 pub use step::{AtHand, Fate, Step, Wait};
 pub use torture::{Found, Torture};
-pub use world::Counts;

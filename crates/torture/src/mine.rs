@@ -5,7 +5,7 @@
 
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
-use crate::scrub::{MINER, Scrubbing};
+use crate::scrub::Scrubbing;
 use lab_apps::miner::{
     Answer, Answers, Ask, Column, End, Miner, Overflow, PAGE_BYTES, PageNumber, Plan, Queries, Query, Sale,
     Scans, Stop, Table, TableConfig, TableGenerator, TableId,
@@ -13,6 +13,9 @@ use lab_apps::miner::{
 use scheduler::{Priority, Record};
 use std::collections::BTreeMap;
 use units::LbnRange;
+
+/// The number of its session, which no step has.
+const MINER: u32 = u32::MAX - 8;
 
 /// The maximum of a table's pages: each costs memory and time in the model.
 const MOST_PAGES: u64 = 48;
@@ -97,6 +100,9 @@ impl Order {
 
 /// A host that has a miner among its clients.
 pub(crate) trait Mining: Scrubbing {
+    /// Returns the miner under way.
+    fn mine(&mut self) -> &mut Option<Mine>;
+
     /// Starts to mine a table, unless one is mined.
     fn start_mining(
         &mut self,
@@ -104,7 +110,7 @@ pub(crate) trait Mining: Scrubbing {
         (start, pages): (u64, u64),
         (scans, permille): (u64, u16),
     ) -> Result<(), Broken> {
-        let Some(priority) = Priority::new(priority).filter(|_| self.tenants().mine.is_none()) else {
+        let Some(priority) = Priority::new(priority).filter(|_| self.mine().is_none()) else {
             return Ok(());
         };
         let range = self.clip(start, u64::MAX);
@@ -123,7 +129,7 @@ pub(crate) trait Mining: Scrubbing {
         let started = self.door(MINER, |door| Miner::start(door, order.table, plan))?;
         // A session above the maximum is refused, as for any client.
         let Ok(app) = started else { return Ok(()) };
-        self.tenants_mut().mine = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
+        *self.mine() = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
         Ok(())
     }
 
@@ -133,10 +139,10 @@ pub(crate) trait Mining: Scrubbing {
 
     /// Checks a record of its session.
     fn mined(&mut self, record: &Record) -> Result<(), Broken> {
-        if self.tenants().mine.as_ref().is_none_or(|mine| mine.app.session() != record.session) {
+        if self.mine().as_ref().is_none_or(|mine| mine.app.session() != record.session) {
             return Ok(());
         }
-        let Some(mut mine) = self.tenants_mut().mine.take() else { return Ok(()) };
+        let Some(mut mine) = self.mine().take() else { return Ok(()) };
         let Some(page) = mine.order.table.page_at(record.range) else {
             return Err((Check::Mined, format!("{record:?} is no page")));
         };
@@ -176,13 +182,13 @@ pub(crate) trait Mining: Scrubbing {
             let open = self.clients().sessions.contains_key(&mine.app.session());
             return hold(!open, Check::Mined, || "a miner is done, and its session is open".into());
         }
-        self.tenants_mut().mine = Some(mine);
+        *self.mine() = Some(mine);
         Ok(())
     }
 
     /// Stops it before a restart: it has no persistent state.
     fn mining_stops(&mut self) -> Option<Order> {
-        let mine = self.tenants_mut().mine.take()?;
+        let mine = self.mine().take()?;
         self.both().1.closed(mine.app.session());
         Some(mine.order)
     }
@@ -193,8 +199,8 @@ pub(crate) trait Mining: Scrubbing {
     }
 
     /// Checks that it has ended.
-    fn check_mining_over(&self) -> Result<(), Broken> {
-        hold(self.tenants().mine.is_none(), Check::Mined, || {
+    fn check_mining_over(&mut self) -> Result<(), Broken> {
+        hold(self.mine().is_none(), Check::Mined, || {
             "everybody has everything, and a miner is not over".into()
         })
     }

@@ -3,10 +3,9 @@
 
 use crate::calls::Calls;
 use crate::clients::{Clients, NewTask, Session};
+use crate::counts::Counts;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Health, Medium, lbns};
-use crate::mine::Mine;
-use crate::world::Counts;
 use apps::scrub::{Checksums, Finding, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Priority, Record, SessionCall, SessionError, Sessions, Watched};
 use std::cell::RefCell;
@@ -16,9 +15,6 @@ use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
 
 /// The number of its session, which no step has.
 const SCRUBBER: u32 = u32::MAX - 7;
-
-/// The number of a miner's session.
-pub(crate) const MINER: u32 = u32::MAX - 8;
 
 /// The content of a sector is its version.
 const SECTOR_BYTES: usize = 8;
@@ -96,18 +92,17 @@ fn see(
     })
 }
 
-/// The applications of a host.
-pub(crate) struct Tenants {
+/// The scrubber of a host, and the writes to which its findings are compared.
+pub(crate) struct Scrubs {
     /// The last write to each sector.
     ideal: Ideal,
-    scrub: Option<Scrub>,
-    pub mine: Option<Mine>,
+    under_way: Option<Scrub>,
 }
 
-impl Tenants {
+impl Scrubs {
     /// Returns an empty state for a drive of this capacity.
     pub fn new(capacity: u64) -> Self {
-        Self { ideal: Rc::new(RefCell::new(vec![0; capacity as usize])), scrub: None, mine: None }
+        Self { ideal: Rc::new(RefCell::new(vec![0; capacity as usize])), under_way: None }
     }
 
     /// Records a write that has landed.
@@ -119,8 +114,8 @@ impl Tenants {
 /// A host that has a scrubber among its clients.
 pub(crate) trait Scrubbing: Calls {
     fn medium(&self) -> &Medium;
-    fn tenants(&self) -> &Tenants;
-    fn tenants_mut(&mut self) -> &mut Tenants;
+    fn scrubs(&self) -> &Scrubs;
+    fn scrubs_mut(&mut self) -> &mut Scrubs;
     fn counts_mut(&mut self) -> &mut Counts;
 
     /// Lets an application make calls.
@@ -139,12 +134,12 @@ pub(crate) trait Scrubbing: Calls {
 
     /// Starts a scrub of the whole drive, unless one is under way.
     fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
-        let Some(priority) = Priority::new(priority).filter(|_| self.tenants().scrub.is_none()) else {
+        let Some(priority) = Priority::new(priority).filter(|_| self.scrubs().under_way.is_none()) else {
             return Ok(());
         };
         let range = self.clip(0, u64::MAX);
         let plan = ScrubPlan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
-        let sums = Sums { plan, ideal: Rc::clone(&self.tenants().ideal) };
+        let sums = Sums { plan, ideal: Rc::clone(&self.scrubs().ideal) };
         let now = self.clock().0;
         let started = self.door(SCRUBBER, |door| Scrubber::start(plan, sums, door, priority, now))?;
         let Ok(app) = started else { return Ok(()) };
@@ -152,7 +147,7 @@ pub(crate) trait Scrubbing: Calls {
         let bad: BTreeSet<Lbn> =
             lbns(range).filter(|lbn| self.medium().health(*lbn) != Health::Good).collect();
         let rotten = self.rotten();
-        self.tenants_mut().scrub = Some(Scrub {
+        self.scrubs_mut().under_way = Some(Scrub {
             saved: app.progress(),
             app,
             plan,
@@ -175,7 +170,7 @@ pub(crate) trait Scrubbing: Calls {
 
     /// Saves its progress.
     fn save_scrub(&mut self) {
-        if let Some(scrub) = &mut self.tenants_mut().scrub {
+        if let Some(scrub) = &mut self.scrubs_mut().under_way {
             scrub.saved = scrub.app.progress();
             scrub.saved_blocks = scrub.came.clone();
         }
@@ -183,7 +178,7 @@ pub(crate) trait Scrubbing: Calls {
 
     /// Returns the sectors whose content differs from their last write.
     fn rotten(&self) -> BTreeSet<Lbn> {
-        let ideal = self.tenants().ideal.borrow();
+        let ideal = self.scrubs().ideal.borrow();
         lbns(self.clip(0, u64::MAX))
             .filter(|lbn| self.medium().version(*lbn) != ideal[lbn.get() as usize])
             .collect()
@@ -191,8 +186,8 @@ pub(crate) trait Scrubbing: Calls {
 
     /// Updates the scrub's defects: after every change of the medium's health, and after every access.
     fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
-        let Some(mut scrub) = self.tenants_mut().scrub.take() else { return };
-        let ideal = Rc::clone(&self.tenants().ideal);
+        let Some(mut scrub) = self.scrubs_mut().under_way.take() else { return };
+        let ideal = Rc::clone(&self.scrubs().ideal);
         for lbn in of {
             if self.medium().health(lbn) == Health::Good {
                 scrub.bad.remove(&lbn);
@@ -205,15 +200,15 @@ pub(crate) trait Scrubbing: Calls {
                 scrub.ever_rotten.insert(lbn);
             }
         }
-        self.tenants_mut().scrub = Some(scrub);
+        self.scrubs_mut().under_way = Some(scrub);
     }
 
     /// Checks a record of its session.
     fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
-        if self.tenants().scrub.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
+        if self.scrubs().under_way.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
             return Ok(());
         }
-        let Some(mut scrub) = self.tenants_mut().scrub.take() else { return Ok(()) };
+        let Some(mut scrub) = self.scrubs_mut().under_way.take() else { return Ok(()) };
         let block = record.range.start().get() / scrub.plan.block.get();
         let whole = record.range == scrub.plan.place(block);
         let wrong = lbns(record.range).any(|lbn| scrub.ever_bad.contains(&lbn));
@@ -232,7 +227,7 @@ pub(crate) trait Scrubbing: Calls {
         if over {
             return self.judge_scrub(&scrub);
         }
-        self.tenants_mut().scrub = Some(scrub);
+        self.scrubs_mut().under_way = Some(scrub);
         Ok(())
     }
 
@@ -282,15 +277,15 @@ pub(crate) trait Scrubbing: Calls {
 
     /// Stops it before a restart: no other client may open its session again.
     fn scrub_stops(&mut self) {
-        if let Some(session) = self.tenants().scrub.as_ref().map(|scrub| scrub.app.session()) {
+        if let Some(session) = self.scrubs().under_way.as_ref().map(|scrub| scrub.app.session()) {
             self.both().1.closed(session);
         }
     }
 
     /// Continues it after a restart from its saved progress.
     fn scrub_goes_on(&mut self) -> Result<(), Broken> {
-        let Some(scrub) = self.tenants_mut().scrub.take() else { return Ok(()) };
-        let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.tenants().ideal) };
+        let Some(scrub) = self.scrubs_mut().under_way.take() else { return Ok(()) };
+        let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.scrubs().ideal) };
         let now = self.clock().0;
         let resumed = self.door(SCRUBBER, |door| {
             Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now)
@@ -302,13 +297,13 @@ pub(crate) trait Scrubbing: Calls {
         };
         self.check_asks_medium(app.session())?;
         let came = scrub.saved_blocks.clone();
-        self.tenants_mut().scrub = Some(Scrub { app, came, ..scrub });
+        self.scrubs_mut().under_way = Some(Scrub { app, came, ..scrub });
         Ok(())
     }
 
     /// Checks that it has ended.
     fn check_scrub_over(&self) -> Result<(), Broken> {
-        hold(self.tenants().scrub.is_none(), Check::Scrub, || {
+        hold(self.scrubs().under_way.is_none(), Check::Scrub, || {
             "everybody has everything, and a scrub is not over".into()
         })
     }

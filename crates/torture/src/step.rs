@@ -1,6 +1,6 @@
 //! The steps of a history: events for a drive and its scheduler.
 
-use crate::scenario::Knowledge;
+use crate::outer::Knowledge;
 use scheduler::MOST_BLOCK_SECTORS;
 use std::fmt;
 use units::Op;

@@ -1,11 +1,13 @@
 //! Runs of histories, one after another or several at a time.
 
+use crate::counts::Counts;
 use crate::dice::{Dice, mix};
 use crate::failure::Failure;
 use crate::generate::generate_on;
-use crate::history::{Outcome, run};
-use crate::scenario::{Host, Scenario};
-use crate::world::Counts;
+use crate::history::run;
+use crate::scenario::Scenario;
+use crate::setup::Host;
+use crate::stage::Outcome;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,39 +172,5 @@ impl Torture {
         self.skip(1);
         self.counts.add(&ended?);
         Ok(())
-    }
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        self.steps += other.steps;
-        self.time += other.time;
-        self.requests += other.requests;
-        self.scrubs += other.scrubs;
-        self.mined += other.mined;
-        self.fetched += other.fetched;
-        self.logged += other.logged;
-        self.cleaned += other.cleaned;
-        self.copied += other.copied;
-        self.full += other.full;
-        self.commands += other.commands;
-        self.detours += other.detours;
-        self.blocks += other.blocks;
-        self.written += other.written;
-        self.bad += other.bad;
-        self.idle += other.idle;
-        self.cuts += other.cuts;
-        self.lost += other.lost;
-        self.given_up += other.given_up;
-        self.readings += other.readings;
-        self.adopted += other.adopted;
-        self.promoted += other.promoted;
-        self.calls += other.calls;
-        self.flushes += other.flushes;
-        self.snapshots += other.snapshots;
-        self.restores += other.restores;
-        self.reorganisations += other.reorganisations;
-        self.power_cuts += other.power_cuts;
-        self.compared += other.compared;
     }
 }

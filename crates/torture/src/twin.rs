@@ -5,7 +5,7 @@
 
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
-use crate::scenario::Setup;
+use crate::setup::Setup;
 use model::DriveModel;
 use scheduler::{Access, Action, Config, HeadWork, InDrive, Purpose, Request, Sessions, SubmitError};
 use std::collections::BTreeMap;

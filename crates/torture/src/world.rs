@@ -2,19 +2,21 @@
 
 mod idle;
 mod reports;
+mod steps;
 mod under_way;
 
 use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
+use crate::counts::Counts;
 use crate::desk;
 use crate::dice::Dice;
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
 use crate::medium::Medium;
-use crate::mine::Mining;
-use crate::scenario::Setup;
-use crate::scrub::{Scrubbing, Tenants};
+use crate::mine::{Mine, Mining};
+use crate::scrub::{Scrubbing, Scrubs};
+use crate::setup::Setup;
 use crate::troubles::Troubles;
 use crate::twin::{Alone, Before, Twin};
 use drive::Mechanics;
@@ -38,69 +40,6 @@ pub(crate) struct Foreground {
     pub version: u64,
     /// Whether no other foreground request waited when it arrived.
     pub alone: bool,
-}
-
-/// The counts of a history's events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Steps.
-    pub steps: u64,
-    /// Virtual time.
-    pub time: Duration,
-    /// Foreground requests done, failed ones included.
-    pub requests: u64,
-    /// Scrubs of the whole drive that ended.
-    pub scrubs: u64,
-    /// Scans of a table that ended.
-    pub mined: u64,
-    /// Records fetched over the record face.
-    pub fetched: u64,
-    /// Requests of a log-structured disk.
-    pub logged: u64,
-    /// Foreground cleanings of such a disk.
-    pub cleaned: u64,
-    /// Blocks of such a disk that were cleaned in gaps.
-    pub copied: u64,
-    /// Times at which its buffer was full.
-    pub full: u64,
-    /// Commands sent by a core outside the drive.
-    pub commands: u64,
-    /// Commands for the background in a gap, or merged with the foreground's.
-    pub detours: u64,
-    /// Background blocks delivered.
-    pub blocks: u64,
-    /// Written blocks among them.
-    pub written: u64,
-    /// Blocks on bad sectors among them.
-    pub bad: u64,
-    /// Idle visits.
-    pub idle: u64,
-    /// Idle visits cut short.
-    pub cuts: u64,
-    /// Commands lost.
-    pub lost: u64,
-    /// Commands on which a host outside the drive gave up.
-    pub given_up: u64,
-    /// Sectors that a host outside the drive has read for itself.
-    pub readings: u64,
-    /// Models of the drive that a core outside it has adopted.
-    pub adopted: u64,
-    /// Commands done for promoted work.
-    pub promoted: u64,
-    /// Calls that a cache has answered, flushes included.
-    pub calls: u64,
-    /// Flushes that it has answered without error.
-    pub flushes: u64,
-    /// Snapshots taken.
-    pub snapshots: u64,
-    /// Images restored and compared.
-    pub restores: u64,
-    /// Finished reorganisations.
-    pub reorganisations: u64,
-    /// Power cuts.
-    pub power_cuts: u64,
-    /// Foreground times compared with the twin's.
-    pub compared: u64,
 }
 
 /// The core's next action.
@@ -151,7 +90,8 @@ pub(crate) struct World {
     pub hash: Hash,
     pub counts: Counts,
     pub dice: Dice,
-    tenants: Tenants,
+    scrubs: Scrubs,
+    mine: Option<Mine>,
 }
 
 impl World {
@@ -185,7 +125,8 @@ impl World {
             hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
-            tenants: Tenants::new(drive.layout().capacity().get()),
+            scrubs: Scrubs::new(drive.layout().capacity().get()),
+            mine: None,
             drive,
         })
     }
@@ -316,12 +257,12 @@ impl Scrubbing for World {
         &self.medium
     }
 
-    fn tenants(&self) -> &Tenants {
-        &self.tenants
+    fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
     }
 
-    fn tenants_mut(&mut self) -> &mut Tenants {
-        &mut self.tenants
+    fn scrubs_mut(&mut self) -> &mut Scrubs {
+        &mut self.scrubs
     }
 
     fn counts_mut(&mut self) -> &mut Counts {
@@ -329,7 +270,11 @@ impl Scrubbing for World {
     }
 }
 
-impl Mining for World {}
+impl Mining for World {
+    fn mine(&mut self) -> &mut Option<Mine> {
+        &mut self.mine
+    }
+}
 
 impl Calls for World {
     fn setup(&self) -> &Setup {

@@ -2,7 +2,9 @@
 
 use super::{outer, priority, seen_from_outside, setup};
 use crate::dice::{Dice, mix};
-use crate::scenario::{DriveSpec, Host, Outer, Scenario, Setup, Tells};
+use crate::outer::{Outer, Tells};
+use crate::scenario::Scenario;
+use crate::setup::{DriveSpec, Host, Setup};
 use crate::step::{Step, Wait};
 use units::Op;
 

@@ -2,7 +2,7 @@
 
 use super::Front;
 use crate::failure::{Broken, Check};
-use crate::scenario::{Knowledge, Outer};
+use crate::outer::{Knowledge, Outer};
 use scheduler::Config;
 use std::sync::Arc;
 

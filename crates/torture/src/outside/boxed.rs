@@ -1,7 +1,8 @@
 //! The black box: a drive that matches its profile, or does not.
 
 use crate::medium::Health;
-use crate::scenario::{Outer, Setup};
+use crate::outer::Outer;
+use crate::setup::Setup;
 use drive::{BlackBox, Command, Drive};
 use model::{DriveModel, Profile};
 use scheduler::Overheads;

@@ -4,7 +4,7 @@ use super::{Front, PendingRequest, Reply};
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
-use crate::scenario::{Conduct, Knowledge, Manner, Tells};
+use crate::outer::{Conduct, Knowledge, Manner, Tells};
 use crate::scrub::Scrubbing;
 use crate::step::Fate;
 use scheduler::{Caution, Command, Outcome, Part, Purpose};
@@ -319,7 +319,7 @@ impl Front {
             let unknown = untold || lost && matches!(author, Author::Foreground { .. });
             let author = if unknown { Author::Nobody } else { author };
             if self.medium.write(lbn, sent.at, version, author)? {
-                self.tenants.wrote(lbn, version);
+                self.scrubs.wrote(lbn, version);
             }
         }
         if op.is_write() {

@@ -13,20 +13,20 @@ mod reports;
 
 use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
+use crate::counts::Counts;
 use crate::desk;
 use crate::dice::Dice;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::history::{Doors, Outcome, Stage};
 use crate::medium::{Health, Medium};
-use crate::mine::Mining;
+use crate::mine::{Mine, Mining};
 use crate::misuse::{misuse, refuse};
-use crate::scenario::{Mimicry, Setup};
-use crate::scrub::{Scrubbing, Tenants};
+use crate::scrub::{Scrubbing, Scrubs};
+use crate::setup::{Mimicry, Setup};
+use crate::stage::{Doors, Outcome, Stage};
 use crate::step::Step;
 use crate::troubles::Troubles;
-use crate::world::Counts;
 use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
@@ -120,7 +120,8 @@ pub(crate) struct Front {
     hash: Hash,
     counts: Counts,
     dice: Dice,
-    tenants: Tenants,
+    scrubs: Scrubs,
+    mine: Option<Mine>,
     /// The host's own readings.
     readings: Readings,
 }
@@ -130,12 +131,12 @@ impl Scrubbing for Front {
         &self.medium
     }
 
-    fn tenants(&self) -> &Tenants {
-        &self.tenants
+    fn scrubs(&self) -> &Scrubs {
+        &self.scrubs
     }
 
-    fn tenants_mut(&mut self) -> &mut Tenants {
-        &mut self.tenants
+    fn scrubs_mut(&mut self) -> &mut Scrubs {
+        &mut self.scrubs
     }
 
     fn counts_mut(&mut self) -> &mut Counts {
@@ -143,7 +144,11 @@ impl Scrubbing for Front {
     }
 }
 
-impl Mining for Front {}
+impl Mining for Front {
+    fn mine(&mut self) -> &mut Option<Mine> {
+        &mut self.mine
+    }
+}
 
 impl Stage for Front {
     fn open(setup: &Setup) -> Result<Self, Broken> {
@@ -188,7 +193,8 @@ impl Stage for Front {
             hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
-            tenants: Tenants::new(capacity),
+            scrubs: Scrubs::new(capacity),
+            mine: None,
             readings: Readings::default(),
         })
     }

@@ -1,8 +1,8 @@
 //! A hash of the random parts of a history, so that a file does not silently become another history when the random draws
 //! change.
 
-use super::{DriveSpec, Host, Setup};
 use crate::hash::Hash;
+use crate::setup::{DriveSpec, Host, Setup};
 use crate::volume::House;
 use model::DriveModel;
 use units::{Lbn, TrackIndex};

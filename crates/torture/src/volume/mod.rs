@@ -17,15 +17,15 @@ mod snapshots;
 mod standing;
 
 use crate::clients::{Clients, range};
+use crate::counts::Counts;
 use crate::dice::{Dice, mix};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::history::{Doors, Outcome, Stage};
 use crate::medium::lbns;
 use crate::misuse::{bad_range, refuse_session};
-use crate::scenario::Setup;
+use crate::setup::Setup;
+use crate::stage::{Doors, Outcome, Stage};
 use crate::step::Step;
-use crate::world::Counts;
 use apps::reorganizer::Access;
 use apps::snapshot::WriteId;
 use backups::Backups;

@@ -3,7 +3,8 @@
 use super::refused;
 use crate::failure::{Broken, Check};
 use crate::medium::lbns;
-use crate::scenario::{Host, Outer, Setup};
+use crate::outer::Outer;
+use crate::setup::{Host, Setup};
 use drive::Behaviour;
 use model::{DriveModel, Profile};
 use scheduler::Config;

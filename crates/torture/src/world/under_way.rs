@@ -269,7 +269,7 @@ impl World {
                     self.medium.carried_out(lbn, exec.carried_out(lbn, done));
                 }
                 if self.medium.write(lbn, pass.at, version, author)? {
-                    self.tenants.wrote(lbn, version);
+                    self.scrubs.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
                 // Bad when it passed, but cured by a write of the same command: the host has the written bytes.

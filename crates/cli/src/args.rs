@@ -1,8 +1,14 @@
 //! The command line.
 
+use crate::demo::DemoArgs;
+use crate::drive::DriveCommand;
+#[cfg(target_os = "linux")]
+use crate::emulate::EmulateArgs;
+#[cfg(target_os = "linux")]
+use crate::inspect::InspectArgs;
 #[cfg(feature = "lab")]
 use crate::lab::args::LabCommand;
-use crate::probe::DeviceName;
+use crate::probe::ProbeArgs;
 use crate::simulate::args::SimulateArgs;
 #[cfg(unix)]
 use crate::tasks::args::{
@@ -11,13 +17,8 @@ use crate::tasks::args::{
 };
 #[cfg(feature = "lab")]
 use crate::torture::args::TortureArgs;
-use crate::values;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use drive::Behaviour;
 use std::path::PathBuf;
-
-/// The drive that the papers measured, and the default everywhere.
-pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
 
 /// Freeblock scheduling: background disk work inside the rotational latency of a busy disk
 #[derive(Debug, Parser)]
@@ -196,178 +197,4 @@ pub(crate) struct ManArgs {
     /// An existing directory; pages in it are replaced
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum DriveCommand {
-    /// List the built-in drives
-    #[command(after_help = "Example:\n  freeblock drive list --json")]
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a drive's parameters and their sources
-    #[command(
-        after_help = "Example:\n  freeblock drive show quantum-atlas-10k\n  freeblock drive show quantum-atlas-10k --toml > mine.toml"
-    )]
-    Show {
-        /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
-        #[arg(value_name = "NAME|FILE")]
-        drive: String,
-        /// Print JSON
-        #[arg(long, conflicts_with = "toml")]
-        json: bool,
-        /// Print the profile's text
-        #[arg(long)]
-        toml: bool,
-    },
-    /// Convert a DiskSim 4.0 parameter file to a profile
-    #[command(
-        after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n  freeblock drive import array.parv --disk FAST -o fast.toml\n\nNotes on standard error name each parameter that was ignored or interpreted. If the import fails, nothing is written; a file that is read is never overwritten."
-    )]
-    Import {
-        /// A .parv, .diskspecs or .model file; files that it sources are read from the same directory
-        #[arg(value_name = "FILE.parv")]
-        file: PathBuf,
-        /// Write the profile to this file instead of standard output
-        #[arg(short, long, value_name = "FILE.toml")]
-        output: Option<PathBuf>,
-        /// The disk to import where the file specifies several
-        #[arg(long, value_name = "NAME")]
-        disk: Option<String>,
-        /// The profile's name [default: the name in the file]
-        #[arg(long)]
-        name: Option<String>,
-    },
-    /// Replay a trace measured on a real drive, and compare the times
-    #[command(
-        after_help = "Example:\n  freeblock drive validate quantum-atlas-10k --trace atlas10k.trace\n\nThe trace is one of DiskSim's \"validate\" traces: lines of `R|W action LBN blocks service_us think_us`."
-    )]
-    Validate {
-        /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
-        #[arg(value_name = "NAME|FILE")]
-        drive: String,
-        /// The trace
-        #[arg(long, value_name = "FILE")]
-        trace: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// Seed of everything random
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
-    pub(crate) seed: u64,
-    /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
-    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
-    pub(crate) drive: String,
-    /// Show both runs on a page for browsers until Ctrl-C, in real time or at another speed; at an address of this machine only
-    #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = crate::serve::web::DEFAULT, value_parser = crate::serve::web::address)]
-    pub(crate) web: Option<std::net::SocketAddr>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ProbeArgs {
-    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,PRESET`, `,BEHAVIOUR=VALUE` and `,seed=N` behind it
-    #[arg(value_name = "DEVICE", required_unless_present = "control")]
-    pub(crate) device: Option<DeviceName>,
-    /// Have the daemon at this control socket probe its disk DISK while it serves, and say how far that is
-    #[cfg(unix)]
-    #[arg(long, num_args = 2, value_names = ["SOCKET", "DISK"], conflicts_with_all = ["device", "output", "resume", "allow_writes"])]
-    pub(crate) control: Vec<String>,
-    /// Write the profile to this file instead of standard output
-    #[arg(short, long, value_name = "FILE.toml")]
-    pub(crate) output: Option<PathBuf>,
-    /// Continue from this file if it exists, and keep the measurements in it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) resume: Option<PathBuf>,
-    /// Time writes to these sectors too, FIRST-LAST; their content is read first, and each write puts it back
-    #[arg(long, value_name = "FIRST-LAST", value_parser = values::region)]
-    pub(crate) allow_writes: Option<units::LbnRange>,
-    /// The name of the profile
-    #[arg(long, value_name = "NAME", value_parser = values::profile_name, default_value = "probed")]
-    pub(crate) name: String,
-    /// Seed of the probe's choice of sectors
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
-    pub(crate) seed: u64,
-    /// Print the profile and the report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Encryption of an export.
-#[cfg(target_os = "linux")]
-#[derive(Clone, Debug, Args)]
-pub(crate) struct TlsArgs {
-    /// Encrypt with this certificate (PEM); clients that do not encrypt are refused
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_certificate: Option<PathBuf>,
-    /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Admit only clients with a certificate signed by one of these (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub(crate) tls_clients: Option<PathBuf>,
-    /// Admit clients that do not encrypt, too
-    #[arg(long, requires = "tls_certificate")]
-    pub(crate) tls_optional: bool,
-}
-
-#[cfg(target_os = "linux")]
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("place").required(true).multiple(true).args(["socket", "listen"]))]
-pub(crate) struct EmulateArgs {
-    /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
-    #[arg(value_name = "NAME|FILE")]
-    pub(crate) drive: String,
-    /// The file with the drive's bytes; created if necessary
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Listen on a Unix socket
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Listen on a TCP port; 0 chooses a free one
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Option<std::net::SocketAddr>,
-    /// Listen on an address that other machines reach, without authentication
-    #[arg(long, requires = "listen")]
-    pub(crate) allow_remote: bool,
-    /// The export's name
-    #[arg(long, value_name = "NAME", default_value = "")]
-    pub(crate) name: String,
-    /// Refuse writes
-    #[arg(long)]
-    pub(crate) read_only: bool,
-    #[command(flatten)]
-    pub(crate) tls: TlsArgs,
-    /// Vary the drive's times as those of any drive: the preset noise
-    #[arg(long)]
-    pub(crate) noise: bool,
-    /// Differences between the drive and its profile: a preset (modern, noise, fast02, none) and behaviours by name, such as
-    /// modern,drift=off,bad_sectors=20:8 (`freeblock probe --help` lists them); `none` is the drive by its file, without a
-    /// command queue and with the file's bus [default: none]
-    #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
-    pub(crate) behaviour: Option<Behaviour>,
-    /// Seed of the drive's behaviour
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
-    pub(crate) seed: u64,
-    /// Print the summary as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[cfg(target_os = "linux")]
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    /// A disk's path, or that of one of its partitions
-    #[arg(value_name = "DEVICE")]
-    pub(crate) device: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }

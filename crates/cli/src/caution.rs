@@ -1,4 +1,6 @@
-//! The reasons why gaps stay unused, in words.
+//! The reasons why gaps stay unused or a policy does not do what its name says, in words.
+
+use scheduler::policy::PolicyName;
 
 /// Returns the reason of this name, as a daemon and a simulation report it.
 pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
@@ -17,6 +19,15 @@ pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
 /// The message about a drive that is mistrusted.
 pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile says for at least half a minute: usual for one that caches \
      writes, else probe it again";
+
+/// Returns a sentence about the behaviour of a policy that needs positions if none are known.
+pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
+    matches!(policy, PolicyName::Sptf | PolicyName::Asptf(_) | PolicyName::SptfSw(_)).then(|| {
+        format!(
+            "nothing is known of where sectors lie, so that {policy} goes by LBN distance, as sstf does; smtf learns the times"
+        )
+    })
+}
 
 #[cfg(test)]
 mod tests {

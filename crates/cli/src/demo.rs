@@ -5,16 +5,18 @@ mod live;
 mod today;
 
 use crate::Outcome;
-use crate::args::DemoArgs;
 use crate::bars::{bar, parts};
+use crate::drive::DEFAULT_DRIVE;
 use crate::drive::resolve::resolve;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::simulate::run::{Goal, Run};
 use crate::tables::{capacity, grouped, percent, span, table};
+use crate::values;
 #[cfg(target_os = "linux")]
 use ::demo::OwnDrive;
 use ::demo::{BLOCK, block};
+use clap::Args;
 use model::DriveModel;
 use scheduler::{Config, Request};
 use sim::{Background, Observer, Report};
@@ -24,6 +26,20 @@ use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::Instant;
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Seed of everything random
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
+    pub(crate) drive: String,
+    /// Show both runs on a page for browsers until Ctrl-C, in real time or at another speed; at an address of this machine only
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = crate::serve::web::DEFAULT, value_parser = crate::serve::web::address)]
+    pub(crate) web: Option<std::net::SocketAddr>,
+}
 
 /// Tasks of the foreground.
 const MPL: u32 = 10;

@@ -1,11 +1,12 @@
 //! `freeblock emulate`: an emulated drive for NBD clients.
 
-use crate::args::{EmulateArgs, TlsArgs};
 use crate::differs::in_force;
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
+use crate::values;
+use clap::Args;
 use device::Emulated;
 use drive::Behaviour;
 use hdrhistogram::Histogram;
@@ -13,10 +14,70 @@ use serde::Serialize;
 use server::{Address, ExportConfig, Exporter, Listener, Tally, Tls};
 use std::fmt::Write;
 use std::fs::File;
+use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
+
+/// Encryption of an export.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// Encrypt with this certificate (PEM); clients that do not encrypt are refused
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Admit only clients with a certificate signed by one of these (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_clients: Option<PathBuf>,
+    /// Admit clients that do not encrypt, too
+    #[arg(long, requires = "tls_certificate")]
+    pub(crate) tls_optional: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("place").required(true).multiple(true).args(["socket", "listen"]))]
+pub(crate) struct EmulateArgs {
+    /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) drive: String,
+    /// The file with the drive's bytes; created if necessary
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Listen on a Unix socket
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Listen on a TCP port; 0 chooses a free one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Listen on an address that other machines reach, without authentication
+    #[arg(long, requires = "listen")]
+    pub(crate) allow_remote: bool,
+    /// The export's name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(crate) name: String,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    /// Vary the drive's times as those of any drive: the preset noise
+    #[arg(long)]
+    pub(crate) noise: bool,
+    /// Differences between the drive and its profile: a preset (modern, noise, fast02, none) and behaviours by name, such as
+    /// modern,drift=off,bad_sectors=20:8 (`freeblock probe --help` lists them); `none` is the drive by its file, without a
+    /// command queue and with the file's bus [default: none]
+    #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
+    pub(crate) behaviour: Option<Behaviour>,
+    /// Seed of the drive's behaviour
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
     let found = resolve(&args.drive)?;

@@ -1,11 +1,22 @@
 //! `freeblock inspect`.
 
-use crate::args::InspectArgs;
 use crate::drive::json;
 use crate::problem::Problem;
 use crate::tables::{capacity, table};
+use clap::Args;
 use device::{Inspection, Recording};
 use serde::Serialize;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// A disk's path, or that of one of its partitions
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Serialize)]
 struct InspectPage {

@@ -27,6 +27,8 @@ mod probe;
 mod problem;
 mod progress;
 #[cfg(target_os = "linux")]
+mod recipe;
+#[cfg(target_os = "linux")]
 mod repair;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -38,6 +40,7 @@ mod tables;
 mod tasks;
 #[cfg(feature = "lab")]
 mod torture;
+mod traces;
 mod values;
 
 use args::{Cli, Command};
@@ -84,7 +87,7 @@ pub fn check_config(text: &str, name: &str) -> Result<(), String> {
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub fn core_of_recording(setup: &serde_json::Value) -> Result<scheduler::OutsideDrive, String> {
-    serve::recipe::Recipe::from_setup(setup)?.core()
+    recipe::Recipe::from_setup(setup)?.core()
 }
 
 /// Runs the command in the arguments (the program's name first) and prints its output. Returns the exit code.

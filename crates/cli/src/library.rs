@@ -8,13 +8,11 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::simulate::{self, Given};
+pub use crate::simulate::{Parts, Watch};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use miette::Diagnostic;
-use scheduler::policy::ForeignPolicy;
-use sim::Finished;
 use std::ffi::OsString;
-use workload::Source;
 
 /// The output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,23 +51,6 @@ impl From<clap::Error> for Failure {
         let message = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
         Self { usage: true, message: message.trim_start_matches("error: ").trim_end().to_owned(), help: None }
     }
-}
-
-/// The calling program's view of a simulation.
-pub trait Watch {
-    /// Handles a foreground request that is done; not called during a warm-up.
-    fn finished(&mut self, done: &Finished);
-}
-
-/// Parts of a simulation that come from the calling program and not from options.
-#[derive(Default)]
-pub struct Parts<'a> {
-    /// The foreground's requests, in place of `--workload`; their times are those of `--workload random`.
-    pub requests: Option<Box<dyn Source>>,
-    /// The foreground's policy, in place of `--policy`.
-    pub policy: Option<Box<dyn ForeignPolicy>>,
-    /// Sees every foreground request.
-    pub watch: Option<&'a mut dyn Watch>,
 }
 
 /// An option of a command.

@@ -1,8 +1,7 @@
 //! The only module that prints.
 
-use crate::problem::Problem;
+use crate::problem::{Problem, plain};
 use miette::{GraphicalReportHandler, GraphicalTheme};
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -91,13 +90,4 @@ impl Console {
             Err(_) => self.complain(&format!("error: {problem}")),
         }
     }
-}
-
-/// Returns the text without control characters: names and titles come from files, and must not control the terminal.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let commands = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
-    if !text.contains(commands) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.chars().map(|c| if commands(c) { '\u{fffd}' } else { c }).collect())
 }

@@ -1,7 +1,7 @@
 //! Errors for users: what happened, where, and what to do about it.
 
-use crate::output::plain;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -103,4 +103,13 @@ impl Diagnostic for Problem {
         let excerpt = self.source.as_ref()?;
         Some(Box::new(std::iter::once(excerpt.label.clone())))
     }
+}
+
+/// Returns the text without control characters: names and titles come from files, and must not control the terminal.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    let commands = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if !text.contains(commands) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| if commands(c) { '\u{fffd}' } else { c }).collect())
 }

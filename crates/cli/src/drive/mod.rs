@@ -1,14 +1,18 @@
 //! `freeblock drive`.
 
+mod args;
 mod import;
 mod list;
 pub(crate) mod resolve;
 mod show;
 pub(crate) mod validate;
 
-use crate::args::DriveCommand;
 use crate::output::Console;
 use crate::problem::Problem;
+pub(crate) use args::DriveCommand;
+
+/// The drive that the papers measured, and the default everywhere.
+pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
 
 pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String, Problem> {
     match command {

@@ -3,8 +3,8 @@
 use super::resolve::resolve;
 use crate::output::Console;
 use crate::problem::Problem;
-use crate::simulate::trace::{open, unreadable};
 use crate::tables::{grouped, percent, table};
+use crate::traces::{open, unreadable};
 use drive::{CdfPoint, ClassReport, Report, ValidateRecord};
 use serde::Serialize;
 use std::io::{self, Read};

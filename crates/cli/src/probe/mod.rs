@@ -1,12 +1,13 @@
 //! `freeblock probe`.
 
+mod args;
 mod device;
 #[cfg(target_os = "linux")]
 mod timed;
 
+pub(crate) use args::ProbeArgs;
 pub(crate) use device::DeviceName;
 
-use crate::args::ProbeArgs;
 use crate::files;
 use crate::interrupt;
 use crate::output::Console;

@@ -2,7 +2,7 @@
 
 use super::names::{DeviceSpec, Place};
 use super::web::WebArgs;
-use crate::args::TlsArgs;
+use crate::emulate::TlsArgs;
 use crate::mimic::LearningArgs;
 use crate::tasks::ALL as ALL_DISKS;
 use clap::Args;

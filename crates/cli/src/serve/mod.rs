@@ -12,7 +12,6 @@ mod names;
 mod open;
 mod places;
 mod probing;
-pub(crate) mod recipe;
 mod reload;
 mod source;
 mod tls;

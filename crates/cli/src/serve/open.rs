@@ -3,10 +3,10 @@
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
 use super::probing;
-use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::differs::{Differs, in_force};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
+use crate::recipe::{Knowledge, Made, Recipe, hex};
 use device::{Device, Emulated, Finding, Inspection, Options, Raw};
 use drive::Behaviour;
 use mimic::Learner;

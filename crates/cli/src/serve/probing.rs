@@ -7,10 +7,10 @@
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
 use super::open::{ServedDisk, characterised};
-use super::recipe::{Knowledge, Made, Recipe};
 use crate::drive::resolve::ready;
 use crate::files;
 use crate::problem::Problem;
+use crate::recipe::{Knowledge, Made, Recipe};
 use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };

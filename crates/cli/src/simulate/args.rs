@@ -1,7 +1,7 @@
 //! The options of `freeblock simulate`.
 
 use super::log::{LogFile, log_file};
-use crate::args::DEFAULT_DRIVE;
+use crate::drive::DEFAULT_DRIVE;
 use crate::mimic::LearningArgs;
 use crate::values::{self, Drives, Load, ReadAs, TraceDevices, Warmup};
 use clap::{Args, ValueEnum};

@@ -2,7 +2,7 @@
 
 use super::args::SimulateArgs;
 use super::{Given, Simulated, simulate_once};
-use crate::args::DEFAULT_DRIVE;
+use crate::drive::DEFAULT_DRIVE;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;

@@ -1,12 +1,28 @@
 //! Parts of a simulation from a program that calls the command as a library.
 
 use super::args::{SimulateArgs, Where};
-use crate::library::{Parts, Watch};
 use crate::problem::Problem;
 use crate::values::Load;
 use scheduler::policy::{ForeignPolicy, PolicyName};
 use sim::Finished;
 use workload::Source;
+
+/// The calling program's view of a simulation.
+pub trait Watch {
+    /// Handles a foreground request that is done; not called during a warm-up.
+    fn finished(&mut self, done: &Finished);
+}
+
+/// Parts of a simulation that come from the calling program and not from options.
+#[derive(Default)]
+pub struct Parts<'a> {
+    /// The foreground's requests, in place of `--workload`; their times are those of `--workload random`.
+    pub requests: Option<Box<dyn Source>>,
+    /// The foreground's policy, in place of `--policy`.
+    pub policy: Option<Box<dyn ForeignPolicy>>,
+    /// Sees every foreground request.
+    pub watch: Option<&'a mut dyn Watch>,
+}
 
 /// The parts, by default none.
 #[derive(Default)]

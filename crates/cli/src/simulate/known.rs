@@ -4,7 +4,6 @@ use super::args::{SimulateArgs, Switch, Where};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use model::DriveModel;
-use scheduler::policy::PolicyName;
 use scheduler::{OutsideConfig, Overheads};
 use std::sync::Arc;
 
@@ -85,13 +84,4 @@ pub(super) fn believed(
         None => served(OutsideConfig::beyond(overheads)),
     };
     Ok((known, place))
-}
-
-/// Returns a sentence about the behaviour of a policy that needs positions if none are known.
-pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
-    matches!(policy, PolicyName::Sptf | PolicyName::Asptf(_) | PolicyName::SptfSw(_)).then(|| {
-        format!(
-            "nothing is known of where sectors lie, so that {policy} goes by LBN distance, as sstf does; smtf learns the times"
-        )
-    })
 }

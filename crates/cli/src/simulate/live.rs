@@ -4,7 +4,7 @@
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
-use crate::serve::recipe::Recipe;
+use crate::recipe::Recipe;
 use crate::tables::{grouped, span};
 use crate::{Outcome, drive};
 use serde::Serialize;

@@ -5,7 +5,7 @@ mod confidence;
 mod drives;
 mod foreground;
 mod given;
-pub(crate) mod known;
+mod known;
 #[cfg(target_os = "linux")]
 mod live;
 pub(crate) mod log;
@@ -14,10 +14,11 @@ mod outside;
 pub(crate) mod run;
 mod seeds;
 mod show;
-pub(crate) mod trace;
+mod trace;
 mod watch;
 
 use crate::Outcome;
+use crate::caution::without_positions;
 use crate::differs::in_force;
 use crate::drive::resolve::resolve;
 use crate::interrupt;
@@ -28,6 +29,7 @@ use args::{BackgroundTask, SimulateArgs, Switch, Where};
 use drive::{Behaviour, Drive, DriveError};
 use foreground::{Foreground, Space};
 pub(crate) use given::Given;
+pub use given::{Parts, Watch};
 use known::GivenProfile;
 use log::Log;
 use mimic::Learner;
@@ -417,7 +419,7 @@ fn check_results(args: &SimulateArgs) -> Result<(), Problem> {
 /// Returns the part of the title behind the drive: load and scheduler.
 fn of_drive_title(args: &SimulateArgs, load: &str, served: &str, notes: &mut Vec<String>) -> String {
     let mut title = format!("{load}, {served}");
-    if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind)
+    if let Some(remark) = without_positions(args.policy).filter(|_| args.blind)
         && !args.json
     {
         notes.push(remark);
@@ -436,7 +438,7 @@ fn served(args: &SimulateArgs, policy: &str, kits: &[Rc<Kit>]) -> String {
             return format!("{policy} in the drive: mechanics alone, no buffer, bus or overheads");
         }
         Where::Device => "the drive alone".to_owned(),
-        _ if known::without_positions(args.policy).is_some() && args.blind => {
+        _ if without_positions(args.policy).is_some() && args.blind => {
             format!("{policy} by LBN distance outside the drive")
         }
         _ => format!("{policy} outside the drive"),

@@ -1,7 +1,7 @@
 //! The parts of a disk's core, enough to make the same core again, because a recording is replayed on a fresh one.
 
+use crate::caution::without_positions;
 use crate::mimic::Learning;
-use crate::simulate::known::without_positions;
 use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
@@ -233,7 +233,7 @@ fn grain(sector: Bytes) -> Sectors {
 }
 
 /// Returns bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -1,7 +1,7 @@
 //! The knowledge of a disk's mimic, kept in its state directory.
 
 use crate::disk::{Disk, DiskHooks};
-use crate::files::{open_regular, private};
+use crate::file_system::{open_regular, private};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};

@@ -13,6 +13,7 @@ mod disk;
 mod export;
 mod exporter;
 mod fair_queue;
+mod file_system;
 pub mod files;
 mod learnt;
 mod limits;

@@ -4,9 +4,9 @@
 //! nothing, and [`mend`] applies an operator's choice: it writes a new journal from the readable content. Damaged files
 //! stay beside the new ones.
 
+use crate::file_system::{Files, How, Machine, put_aside, read_whole};
 use crate::files::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
 use crate::files::workers::{OpenError, lock};
-use crate::files::{Files, How, Machine, put_aside, read_whole};
 use crate::files::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX, SUMS_END};
 use crate::manager::spec::TaskKind;
 use crate::manager::table::{Closed, Event, Table, TaskState};

@@ -2,7 +2,8 @@
 //! call it.
 
 use crate::disk::{Disk, DiskStatus};
-use crate::files::{FileWorkers, JournalError, OpenError, Places, ReplySink};
+use crate::file_system::Places;
+use crate::files::{FileWorkers, JournalError, OpenError, ReplySink};
 use crate::mailbox::{Gone, Mailbox, NotQueued};
 use crate::manager::file_request::{FileReply, FileRequest};
 use crate::manager::spec::DiskFacts;

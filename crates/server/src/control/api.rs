@@ -7,7 +7,7 @@ use super::roles::Role;
 use super::session;
 use super::task_feed::TaskFeed;
 use crate::disk::DiskStatus;
-use crate::files::Places;
+use crate::file_system::Places;
 use crate::manager::spec::{Change, TaskSpec};
 use crate::manager::status::TaskStatus;
 use crate::manager::{ManagerError, TaskManager};
@@ -267,7 +267,7 @@ fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> ApiResult<()> {
         let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";
         return Err(Refusal::new(StatusCode::FORBIDDEN, text));
     }
-    places.check(spec).map_err(|error| ManagerError::Field(error).into())
+    spec.check_places(places).map_err(|error| ManagerError::Field(error).into())
 }
 
 pub(crate) async fn start(

@@ -1,7 +1,8 @@
 //! Former images, one on top of the other, as the base of a difference.
 
+use super::not_opened;
 use super::source::FileSource;
-use super::{Files, How, Lock, not_opened};
+use crate::file_system::{Files, How, Lock};
 use crate::manager::file_request::FileResult;
 use apps::backup::Point;
 use apps::backup::image::{self, Header, Index};

@@ -1,7 +1,8 @@
 //! The images that a restore reads.
 
+use super::not_opened;
 use super::source::FileSource;
-use super::{Files, How, Lock, not_opened};
+use crate::file_system::{Files, How, Lock};
 use crate::manager::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};

@@ -9,7 +9,7 @@
 //! and puts the file `damaged` beside the journal. That file prevents the use of the journal if it becomes readable
 //! later, because clients have written meanwhile. `freeblock repair` removes the file.
 
-use super::{Files, How, is_listed, read_whole, write_all};
+use crate::file_system::{Files, How, is_listed, read_whole, write_all};
 use crate::manager::table::{Closed, DiskShape, Event, Table};
 use crate::state::{LogKind, Scan};
 use apps::snapshot::VolumeId;

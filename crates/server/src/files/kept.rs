@@ -6,7 +6,7 @@
 //! fails: the disk's content there is newer.
 
 use super::source::no_room;
-use super::{Files, How, put_aside};
+use crate::file_system::{Files, How, put_aside};
 use crate::manager::budget::{Budget, Reservation};
 use crate::state::{Broken, Damage, Log, LogKind, Scan, end_path};
 use apps::backup::image::Header;
@@ -194,7 +194,7 @@ pub(crate) fn each(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Machine;
+    use crate::file_system::Machine;
     use apps::backup::image::OPEN;
     use apps::snapshot::{Shape, SnapshotId, VolumeId};
     use units::{Lbn, Sectors};

@@ -5,7 +5,7 @@
 //! damaged the task stops and its places stay closed: some blocks are between two places. Where the plan is not known
 //! to be the task's own, all places stay closed.
 
-use super::{Files, How, read_opened, read_whole, write_all};
+use crate::file_system::{Files, How, read_opened, read_whole, write_all};
 use crate::manager::file_request::FileResult;
 use crate::manager::spec::DiskFacts;
 use crate::state::{Log, LogKind, Scan};

@@ -1,6 +1,6 @@
 //! Files as `apps::backup` sees them.
 
-use super::File;
+use crate::file_system::{File, write_all};
 use apps::backup::{Destination, Sink, Source};
 use std::io;
 use units::Lbn;
@@ -123,7 +123,7 @@ impl Destination for FileDestination {
         let from = at.get().checked_mul(self.sector).ok_or("an LBN beyond all files")?;
         let room = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
-        match self.size().and_then(|()| super::write_all(&mut *self.file, from, bytes)) {
+        match self.size().and_then(|()| write_all(&mut *self.file, from, bytes)) {
             Ok(()) => Ok(true),
             Err(error) if no_room(&error) => {
                 self.full = error.to_string();

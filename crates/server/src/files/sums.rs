@@ -4,7 +4,7 @@
 //! the same number before a write goes: an older copy of the store, which has sums of blocks that were written since,
 //! is distrusted.
 
-use super::{File, Files, How, Identity, Lock, write_all};
+use crate::file_system::{File, Files, How, Identity, Lock, write_all};
 use crate::manager::file_request::{Compared, FileResult, OpenSums};
 use crate::state::{End, LogKind};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};

@@ -8,7 +8,7 @@ use super::moves::Moves;
 use super::source::{FileSource, no_room};
 use super::sums::OpenStore;
 use super::target::OpenImage;
-use super::{Files, How, Lock};
+use crate::file_system::{Files, How, Lock};
 use crate::manager::file_request::{FileOp, FileQueue, FileResult};
 use crate::runtime::Peers;
 use crate::state::{Log, LogKind, Scan};

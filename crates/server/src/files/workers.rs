@@ -1,9 +1,8 @@
 //! A thread for every queue with file operations.
 
 use super::journal::{self, Journal, JournalError, LOCK, journal_path};
-use super::places::Places;
 use super::worker::FileWorker;
-use super::{Files, Machine, make_regular, own_directory};
+use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
 use crate::manager::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::runtime::Peers;
 use std::collections::{BTreeMap, VecDeque};

@@ -5,7 +5,7 @@ use super::owner::Owner;
 use super::spec::{self, SpecError, TaskSpec, What};
 use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
-use crate::files::Places;
+use crate::file_system::Places;
 use scheduler::Sessions;
 use tracing::warn;
 
@@ -96,7 +96,7 @@ impl TaskManager {
     /// Logs the tasks that are not over and name a file outside of `places`, which have become narrower: they go on.
     pub fn warn_of_tasks_outside(&self, places: &Places) {
         for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
-            if let Err(error) = places.check(&entry.spec) {
+            if let Err(error) = entry.spec.check_places(places) {
                 let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
                 warn!(disk, task = id, %kind, %error, "this task goes on outside of `targets`; cancel it to end it");
             }

@@ -1,5 +1,6 @@
 //! The specification of a task.
 
+mod files;
 mod verify;
 
 use apps::snapshot::VolumeId;

@@ -23,7 +23,7 @@ impl ThreadedFile {
     /// # Errors
     /// The file exists, or cannot be created; or there is no thread.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = crate::files::private().write(true).create_new(true).open(path)?;
+        let file = crate::file_system::private().write(true).create_new(true).open(path)?;
         Self::over(file, |file| file.sync_data())
     }
 

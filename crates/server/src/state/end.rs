@@ -1,7 +1,7 @@
 //! The end of a log: its last acknowledged record, in a file of its own.
 
 use super::{Damage, LogKind};
-use crate::files::{File, Files, How, write_all};
+use crate::file_system::{File, Files, How, write_all};
 use std::io;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use super::end::{self, End, Mark, beside};
 use super::{Broken, Damage, LogKind};
-use crate::files::{File, Files, How, write_all};
+use crate::file_system::{File, Files, How, write_all};
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -36,9 +36,7 @@ pub(crate) use end::End;
 pub(crate) use log::{Log, Scan, end_path};
 
 #[cfg(test)]
-pub(crate) mod faults;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// The contents of a log. One in the place of another is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

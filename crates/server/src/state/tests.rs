@@ -1,9 +1,11 @@
 //! A log is read as it was acknowledged, or reports damage.
 #![allow(clippy::unwrap_used)]
 
-use super::faults::{FileFault, Share, all_faults, inject};
+pub(crate) mod faults;
+
+use self::faults::{FileFault, Share, all_faults, inject};
 use super::{Broken, Damage, Log, LogKind, Scan};
-use crate::files::Files;
+use crate::file_system::Files;
 use crate::manager::tests::memory::MemoryFiles;
 use proptest::prelude::*;
 use std::path::Path;

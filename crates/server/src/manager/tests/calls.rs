@@ -4,7 +4,7 @@ use super::images::backup;
 use super::log::Log;
 use super::memory::below;
 use super::rig::Rig;
-use crate::files::Places;
+use crate::file_system::Places;
 use crate::manager::file_request::FileQueue;
 use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::status::Outcome;

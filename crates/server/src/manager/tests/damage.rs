@@ -13,7 +13,7 @@ use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::manager::table::{Closed, Event, SumStore, Table, TaskState};
 use crate::manager::{ManagerError, TaskManager};
 use crate::repair::{self, Choice, Report, mend_with};
-use crate::state::faults::{FileFault, Share, all_faults, inject};
+use crate::state::tests::faults::{FileFault, Share, all_faults, inject};
 use crate::state::{Log, LogKind, Scan};
 use std::path::Path;
 use units::Duration;

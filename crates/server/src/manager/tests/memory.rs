@@ -1,6 +1,6 @@
 //! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
 
-use crate::files::{File, Files, How, Identity, Lock, held};
+use crate::file_system::{File, Files, How, Identity, Lock, held};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};

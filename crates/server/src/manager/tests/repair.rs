@@ -9,7 +9,7 @@ use super::rig::{Rig, STATE};
 use crate::files::journal;
 use crate::manager::table::{Closed, TaskState};
 use crate::repair::{self, Choice, mend_with};
-use crate::state::faults::{FileFault, Share, all_faults, inject};
+use crate::state::tests::faults::{FileFault, Share, all_faults, inject};
 use std::path::Path;
 
 /// The share of damages for tests that only read the directory.

@@ -4,7 +4,7 @@ use super::images::backup;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, busy};
-use crate::files::{Files, How, Lock};
+use crate::file_system::{Files, How, Lock};
 use crate::manager::ManagerError;
 use crate::manager::file_request::FileQueue;
 use crate::manager::spec::{TaskKind, TaskSpec};

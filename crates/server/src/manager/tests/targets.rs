@@ -3,8 +3,8 @@
 use super::images::{backup, replica, restored, restored_from};
 use super::memory::MemoryFiles;
 use super::rig::{Rig, SECTOR, range};
+use crate::file_system::{Files, How, Machine};
 use crate::files::worker::FileWorker;
-use crate::files::{Files, How, Machine};
 use crate::manager::ManagerError;
 use crate::manager::file_request::{FileOp, FileQueue, FileResult, ImageTarget};
 use crate::manager::spec::{TaskKind, TaskSpec};

@@ -5,7 +5,6 @@
 //! the file under it, the configuration, keys.
 
 use super::{File, How, Lock, Real};
-use crate::manager::spec::{SpecError, TaskSpec};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, openat, openat2, statat,
 };
@@ -130,23 +129,17 @@ impl Places {
         self.0.read().unwrap_or_else(PoisonError::into_inner).targets.is_some()
     }
 
-    /// Checks by name that every file of a task lies in a target.
-    ///
-    /// # Errors
-    /// The first field that names another place.
-    pub fn check(&self, spec: &TaskSpec) -> Result<(), SpecError> {
+    /// Checks by name that a file that a user names lies in a target. The error is the advice to the user.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), String> {
         let Some(targets) = self.rules().targets else { return Ok(()) };
-        for (field, path) in spec.paths() {
-            if within(&targets, path).is_none() {
-                let all: Vec<String> = targets.iter().map(|target| target.display().to_string()).collect();
-                let mend = match all.is_empty() {
-                    true => "the configuration names no directory in `targets`; name one there".to_owned(),
-                    false => format!("give a path in {} (`targets` of the configuration)", all.join(" or ")),
-                };
-                return Err(SpecError::new(field, path.display().to_string(), mend));
-            }
+        if within(&targets, path).is_some() {
+            return Ok(());
         }
-        Ok(())
+        let all: Vec<String> = targets.iter().map(|target| target.display().to_string()).collect();
+        Err(match all.is_empty() {
+            true => "the configuration names no directory in `targets`; name one there".to_owned(),
+            false => format!("give a path in {} (`targets` of the configuration)", all.join(" or ")),
+        })
     }
 
     /// Opens a file that a user has named. A device is opened exclusively.
@@ -204,28 +197,6 @@ impl Places {
         rules.outside_state(&leaf.parent)?;
         rustix::fs::unlinkat(&leaf.parent, &leaf.name, AtFlags::empty())?;
         leaf.sync()
-    }
-}
-
-impl TaskSpec {
-    /// Returns the files that it names, with their fields.
-    fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        fn all<'a>(
-            field: &'static str,
-            paths: &'a [PathBuf],
-        ) -> impl Iterator<Item = (&'static str, &'a Path)> {
-            paths.iter().map(move |path| (field, path.as_path()))
-        }
-        all("to", self.to.as_slice())
-            .chain(all("plan", self.plan.as_slice()))
-            .chain(all("checksums", self.checksums.as_slice()))
-            .chain(all("from", &self.from))
-            .chain(all("since", &self.since))
-    }
-
-    /// Returns whether it names any file.
-    pub fn names_files(&self) -> bool {
-        self.paths().next().is_some()
     }
 }
 

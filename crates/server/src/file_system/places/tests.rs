@@ -1,5 +1,5 @@
 use super::*;
-use crate::manager::spec::TaskKind;
+use crate::manager::spec::{TaskKind, TaskSpec};
 use std::os::unix::fs::symlink;
 
 /// A directory with a target, a state directory, a disk, and files that no task may access.
@@ -223,14 +223,14 @@ fn a_task_is_refused_by_the_first_field_that_names_another_place() {
     ] {
         let spec = spec(json);
         assert!(spec.names_files());
-        let why = places.check(&spec).unwrap_err().to_string();
+        let why = spec.check_places(&places).unwrap_err().to_string();
         assert!(why.starts_with(said), "{why}");
-        anywhere.check(&spec).unwrap();
+        spec.check_places(&anywhere).unwrap();
     }
-    places.check(&spec(r#"{"kind":"backup","to":"/backup/x","since":["/srv/images/a/b"]}"#)).unwrap();
+    spec(r#"{"kind":"backup","to":"/backup/x","since":["/srv/images/a/b"]}"#).check_places(&places).unwrap();
     assert!(!TaskSpec::new(TaskKind::Scrub).names_files());
     anywhere.set_targets(Some(Vec::new()));
-    let why = anywhere.check(&spec(r#"{"kind":"backup","to":"/x"}"#)).unwrap_err().to_string();
+    let why = spec(r#"{"kind":"backup","to":"/x"}"#).check_places(&anywhere).unwrap_err().to_string();
     assert!(why.contains("names no directory"), "{why}");
 }
 

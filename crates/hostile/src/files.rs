@@ -88,8 +88,8 @@ pub(crate) fn journal(bytes: &[u8]) {
     use server::manager::spec::DiskFacts;
     use server::manager::{ManagerConfig, TaskManager};
     // A restore's progress is in its entry.
-    if let Some(again) = server::tasks::restore_progress(bytes, 100) {
-        assert_eq!(server::tasks::restore_progress(&again, 100), Some(again));
+    if let Some(again) = server::jobs::restore_progress(bytes, 100) {
+        assert_eq!(server::jobs::restore_progress(&again, 100), Some(again));
     }
     for record in [bytes, &sealed::journal(bytes)] {
         let Some(journal) = server::files::journal_of(record) else { continue };

@@ -5,14 +5,14 @@
 //! stay beside the new ones.
 
 use crate::file_system::{Files, How, Machine, put_aside, read_whole};
-use crate::files::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
 use crate::files::workers::{OpenError, lock};
 use crate::files::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX, SUMS_END};
-use crate::manager::spec::TaskKind;
-use crate::manager::table::{Closed, Event, Table, TaskState};
+use crate::jobs::needed_files;
 use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
-use crate::tasks::needed_files;
+use crate::task::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
+use crate::task::spec::TaskKind;
+use crate::task::table::{Closed, Event, Table, TaskState};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io;
@@ -417,8 +417,8 @@ pub(crate) fn mend_with(
         }
         let one = Note { writes: 0, moves: 0, closed: None, used: 0 };
         let one = match kind {
-            crate::manager::spec::TaskKind::Restore => Note { writes: id, ..one },
-            crate::manager::spec::TaskKind::Reorganize => Note { moves: id, ..one },
+            crate::task::spec::TaskKind::Restore => Note { writes: id, ..one },
+            crate::task::spec::TaskKind::Reorganize => Note { moves: id, ..one },
             _ => one,
         };
         stays = stays.max(one.closes());

@@ -5,9 +5,9 @@ use crate::disk::{Disk, DiskStatus};
 use crate::file_system::Places;
 use crate::files::{FileWorkers, JournalError, OpenError, ReplySink};
 use crate::mailbox::{Gone, Mailbox, NotQueued};
-use crate::manager::file_request::{FileReply, FileRequest};
-use crate::manager::spec::DiskFacts;
 use crate::manager::{ManagerConfig, TaskManager};
+use crate::task::file_request::{FileReply, FileRequest};
+use crate::task::spec::DiskFacts;
 use device::Device;
 use scheduler::Sessions;
 use std::collections::BTreeMap;
@@ -348,7 +348,7 @@ pub fn random_seed() -> io::Result<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::file_request::{FileOp, FileQueue};
+    use crate::task::file_request::{FileOp, FileQueue};
     use std::cell::Cell;
 
     #[test]

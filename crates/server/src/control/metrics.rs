@@ -1,9 +1,9 @@
 //! Metrics for Prometheus, made from the status at the moment of the request.
 
 use crate::disk::{BOUNDS_US, BackgroundStatus, DiskStatus, Latency, MeasuredShare};
-use crate::manager::spec::TaskKind;
 use crate::manager::status::{Outcome, TaskStatus};
-use crate::manager::table::TaskState;
+use crate::task::spec::TaskKind;
+use crate::task::table::TaskState;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;

@@ -96,8 +96,8 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::spec::{TaskKind, TaskSpec};
-    use crate::manager::table::TaskState;
+    use crate::task::spec::{TaskKind, TaskSpec};
+    use crate::task::table::TaskState;
 
     fn status(id: u64) -> TaskStatus {
         TaskStatus {

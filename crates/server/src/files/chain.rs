@@ -3,7 +3,7 @@
 use super::not_opened;
 use super::source::FileSource;
 use crate::file_system::{Files, How, Lock};
-use crate::manager::file_request::FileResult;
+use crate::task::file_request::FileResult;
 use apps::backup::Point;
 use apps::backup::image::{self, Header, Index};
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use super::not_opened;
 use super::source::FileSource;
 use crate::file_system::{Files, How, Lock};
-use crate::manager::file_request::{Chunk, FileResult};
+use crate::task::file_request::{Chunk, FileResult};
 use apps::backup::image::{self, Header};
 use apps::backup::{Point, restore};
 use apps::snapshot::Shape;

@@ -7,8 +7,8 @@
 
 use super::source::no_room;
 use crate::file_system::{Files, How, put_aside};
-use crate::manager::budget::{Budget, Reservation};
 use crate::state::{Broken, Damage, Log, LogKind, Scan, end_path};
+use crate::task::budget::{Budget, Reservation};
 use apps::backup::image::Header;
 use scheduler::BlockSet;
 use std::collections::BTreeMap;

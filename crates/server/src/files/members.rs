@@ -3,8 +3,8 @@
 
 use super::identified;
 use crate::manager::TaskManager;
-use crate::manager::file_request::{FileResult, MembersReport, OpenMembers};
 use crate::runtime::{Handle, Peers};
+use crate::task::file_request::{FileResult, MembersReport, OpenMembers};
 use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
 use scheduler::{Priority, Sessions};
@@ -315,10 +315,10 @@ fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::spec::{DiskFacts, TaskKind, TaskSpec, What};
     use crate::manager::tests::manager_config;
     use crate::manager::tests::rig::Rig;
     use crate::runtime::ManagerCall;
+    use crate::task::spec::{DiskFacts, TaskKind, TaskSpec, What};
     use std::sync::mpsc::channel;
 
     /// Returns a simulated disk that is served under a name.

@@ -1,11 +1,10 @@
 //! The files of tasks: the threads that may wait for them, and each kind of file.
 //!
-//! The state machines of tasks are in [`crate::tasks`]; they touch no file.
+//! The state machines of tasks are in [`crate::jobs`]; they touch no file.
 
 mod chain;
 mod identified;
 mod images;
-pub(crate) mod journal;
 mod kept;
 mod members;
 mod moves;
@@ -17,13 +16,14 @@ pub(crate) mod worker;
 pub(crate) mod workers;
 
 pub use crate::file_system::{Places, open_regular, own_directory, private, private_directory, serial};
-pub use journal::{Journal, JournalError};
+pub use crate::task::journal::{Journal, JournalError};
 pub(crate) use moves::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX};
 pub(crate) use sums::SUMS_END;
 pub use workers::{FileWorkers, OpenError, ReplySink};
 
 use crate::file_system::is_denied;
-use crate::manager::file_request::FileResult;
+use crate::task::file_request::FileResult;
+use crate::task::journal;
 use std::io;
 
 /// Returns the report for a file of a user that cannot be opened: a forbidden place is not tried again.

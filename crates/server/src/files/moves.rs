@@ -6,9 +6,9 @@
 //! to be the task's own, all places stay closed.
 
 use crate::file_system::{Files, How, read_opened, read_whole, write_all};
-use crate::manager::file_request::FileResult;
-use crate::manager::spec::DiskFacts;
 use crate::state::{Log, LogKind, Scan};
+use crate::task::file_request::FileResult;
+use crate::task::spec::DiskFacts;
 use apps::reorganizer::{Options, Prepared, RecoverError, RelocationPlan, ReorganizeStateError};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@
 //! is distrusted.
 
 use crate::file_system::{File, Files, How, Identity, Lock, write_all};
-use crate::manager::file_request::{Compared, FileResult, OpenSums};
 use crate::state::{End, LogKind};
+use crate::task::file_request::{Compared, FileResult, OpenSums};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
 use std::io;
 use std::path::{Path, PathBuf};

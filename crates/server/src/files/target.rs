@@ -6,7 +6,7 @@ use super::replica::ReplicaTarget;
 use super::source::{FileDestination, FileSink, FileSource};
 use super::{identified, not_opened};
 use crate::file_system::{File, Files, How, Lock};
-use crate::manager::file_request::{FileResult, ImageTarget};
+use crate::task::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, load_set, save_set};
 use scheduler::BlockSet;

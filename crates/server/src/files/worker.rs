@@ -1,7 +1,6 @@
 //! Execution of file operations: one worker for each queue.
 
 use super::images::Images;
-use super::journal::journal_path;
 use super::kept::{Found, KeptBlocks};
 use super::members::Members;
 use super::moves::Moves;
@@ -9,9 +8,10 @@ use super::source::{FileSource, no_room};
 use super::sums::OpenStore;
 use super::target::OpenImage;
 use crate::file_system::{Files, How, Lock};
-use crate::manager::file_request::{FileOp, FileQueue, FileResult};
 use crate::runtime::Peers;
 use crate::state::{Log, LogKind, Scan};
+use crate::task::file_request::{FileOp, FileQueue, FileResult};
+use crate::task::journal::journal_path;
 use apps::backup::image;
 use std::io;
 use std::path::{Path, PathBuf};

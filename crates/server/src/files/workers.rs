@@ -1,10 +1,10 @@
 //! A thread for every queue with file operations.
 
-use super::journal::{self, Journal, JournalError, LOCK, journal_path};
 use super::worker::FileWorker;
 use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
-use crate::manager::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::runtime::Peers;
+use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest};
+use crate::task::journal::{self, Journal, JournalError, LOCK, journal_path};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
@@ -217,8 +217,8 @@ impl Drop for FileWorkers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::budget::Budget;
-    use crate::manager::file_request::FileResult;
+    use crate::task::budget::Budget;
+    use crate::task::file_request::FileResult;
     use apps::backup::image::{Header, OPEN};
     use apps::snapshot::{Shape, SnapshotId, VolumeId};
     use std::sync::Mutex;

@@ -1,7 +1,7 @@
 //! Log lines about bad sectors that tasks meet: the first of a task one by one, and their number at its end.
 
 use super::TaskManager;
-use super::table::Figures;
+use crate::task::table::Figures;
 use std::collections::BTreeSet;
 use tracing::warn;
 

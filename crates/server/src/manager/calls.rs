@@ -2,10 +2,10 @@
 
 use super::live::PermitState;
 use super::owner::Owner;
-use super::spec::{self, SpecError, TaskSpec, What};
-use super::table::{Event, TaskState};
 use super::{MOST_LIVE, ManagerError, TaskManager};
 use crate::file_system::Places;
+use crate::task::spec::{self, SpecError, TaskSpec, What};
+use crate::task::table::{Event, TaskState};
 use scheduler::Sessions;
 use tracing::warn;
 

@@ -1,11 +1,12 @@
 //! Tasks that are over before the journal has recorded it: a daemon killed now would go on with them. Until it has, the
 //! writes that they blocked stay blocked, and the files that they need to go on stay.
 
-use super::file_request::{FileOp, FileQueue, FileRequest};
 use super::owner::Owner;
-use super::spec::What;
-use super::table::{Event, TaskState};
-use super::{FILE_TIMEOUT, MOST_LIVE, TaskManager, Waiter};
+use super::{MOST_LIVE, TaskManager, Waiter};
+use crate::jobs::job::meets;
+use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest};
+use crate::task::spec::What;
+use crate::task::table::{Event, TaskState};
 use scheduler::Sessions;
 use tracing::{error, warn};
 use units::{Duration, LbnRange};
@@ -40,13 +41,6 @@ enum Holds {
 /// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.
 const MAY_GO_ON: &str = "this task is over, and neither the journal says so nor are the blocks that it kept removed: it may \
     go on after a restart, with newer bytes; cancel it then";
-
-/// Returns whether a range has a sector in common with one of `places`, which are in order.
-pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
-    let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
-    let at = places.partition_point(|(_, to)| *to <= start);
-    places.get(at).is_some_and(|(from, _)| *from < end)
-}
 
 impl TaskManager {
     /// Ends a task; returns the entry after which that is durable.

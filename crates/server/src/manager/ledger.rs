@@ -1,10 +1,10 @@
 //! The task manager's table and its journal: records events, and acts when they are durable.
 
-use super::file_request::{FileOp, FileQueue, FileRequest};
-use super::spec::TaskKind;
-use super::table::{Event, TaskEntry, TaskState};
 use super::{LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, TaskManager, Waiter};
-use crate::files::journal::{self, Note};
+use crate::task::file_request::{FileOp, FileQueue, FileRequest};
+use crate::task::journal::{self, Note};
+use crate::task::spec::TaskKind;
+use crate::task::table::{Event, TaskEntry, TaskState};
 use scheduler::Sessions;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};

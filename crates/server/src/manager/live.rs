@@ -2,13 +2,13 @@
 
 use super::TaskManager;
 use super::bad::LoggedBadSectors;
-use super::budget::Reservation;
 use super::owner::Owner;
 use super::pace::Pace;
-use super::spec::{self, Checksums, What};
-use super::table::TaskState;
-use crate::tasks::job::{Context, Job, Stage};
-use crate::tasks::{Begin, begin};
+use crate::jobs::job::{Context, Job, Stage};
+use crate::jobs::{Begin, begin};
+use crate::task::budget::Reservation;
+use crate::task::spec::{self, Checksums, What};
+use crate::task::table::TaskState;
 use page::Rings;
 use scheduler::{Harm, Sessions};
 use tracing::warn;
@@ -142,7 +142,7 @@ impl TaskManager {
             sessions: &mut calls,
             file_requests: &mut self.file_requests,
             disk,
-            sums: &mut self.sums,
+            writes: &mut self.sums,
             priority,
             now: self.now,
             ran: self.ran,
@@ -201,7 +201,7 @@ impl TaskManager {
             sessions: &mut calls,
             file_requests: &mut self.file_requests,
             disk: &self.config.disk,
-            sums: &mut self.sums,
+            writes: &mut self.sums,
             priority: priority.unwrap_or_default(),
             now: self.now,
             ran: self.ran,

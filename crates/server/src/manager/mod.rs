@@ -6,42 +6,40 @@
 
 mod application;
 mod bad;
-pub mod budget;
 mod calls;
 mod client_session;
-pub(crate) mod ending;
-pub mod file_request;
+mod ending;
 mod ledger;
 mod live;
 mod owner;
 mod pace;
 pub mod permits;
 mod rings;
-pub mod spec;
 pub mod status;
-pub(crate) mod sums;
-pub mod table;
+mod sums;
+
+pub use crate::task::{budget, file_request, spec, table};
 
 use crate::disk::{BackgroundTerms, Fence};
-use crate::files::journal::{self, Damaged, Journal, JournalError};
-use crate::tasks::job::Stage;
-use crate::tasks::priority_reader::Copying;
+use crate::jobs::job::Stage;
+use crate::jobs::priority_reader::Copying;
+use crate::task::budget::{Budget, Reservation};
+use crate::task::file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
+use crate::task::journal::{self, Damaged, Journal, JournalError};
+use crate::task::spec::{DiskFacts, SpecError, TaskKind};
+use crate::task::table::{Closed, DiskShape, Event, Figures, Table, TaskState};
 use apps::snapshot::VolumeId;
-use budget::{Budget, Reservation};
 use client_session::ClientSession;
 pub(crate) use client_session::MOST_ASKED_BYTES;
 use device::Answer;
 use ending::Ending;
-use file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
 use live::{Live, PermitState, RETRY_AFTER};
 use owner::Owner;
 use permits::Permits;
 use scheduler::{Harm, SessionOwners, Sessions};
-use spec::{DiskFacts, SpecError, TaskKind};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::DiskSums;
-use table::{Closed, DiskShape, Event, Figures, Table, TaskState};
 use thiserror::Error;
 use tracing::{error, warn};
 use units::{Bytes, Duration, Instant, LbnRange};
@@ -53,9 +51,6 @@ pub const MOST_REMEMBERED: usize = 1_000;
 /// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
 /// second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// The time after which a file that delays foreground writes is given up, together with its task or store: no write
-/// waits for ever.
-pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most time that counts between two ticks, which are half a second apart: a longer pause means that the daemon was
 /// stopped.
 const TICK_MAX: Duration = Duration::from_secs(2);

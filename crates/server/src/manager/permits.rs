@@ -1,6 +1,6 @@
 //! How many scrubs and comparisons run at a time, over all disks of a daemon.
 
-use super::budget::{Reservation, Shared};
+use crate::task::budget::{Reservation, Shared};
 
 /// The permits to run a task, shared by all disks of a daemon. There is no limit by default.
 ///

@@ -1,7 +1,7 @@
 //! The rings of the page for the tasks of a disk.
 
 use super::TaskManager;
-use super::table::TaskState;
+use crate::task::table::TaskState;
 use page::{RINGS, Rings};
 use units::{Lbn, LbnRange, Sectors};
 

@@ -1,8 +1,8 @@
 //! The status of tasks.
 
 use super::TaskManager;
-use super::spec::{TaskKind, TaskSpec};
-use super::table::{Content, Differences, Table, TaskState};
+use crate::task::spec::{TaskKind, TaskSpec};
+use crate::task::table::{Content, Differences, Table, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -5,11 +5,11 @@
 //! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
 //! journal drops it before the next write goes to the disk, and it is never trusted again.
 
-use super::file_request::{FileOp, FileQueue, FileRequest, FileResult};
+use super::TaskManager;
 use super::owner::Owner;
-use super::table::{Event, SumStore};
-use super::{FILE_TIMEOUT, TaskManager};
-use crate::tasks::job::blocks_of;
+use crate::jobs::job::{DiskWrites, blocks_of};
+use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest, FileResult};
+use crate::task::table::{Event, SumStore};
 use scheduler::{BlockSet, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -90,55 +90,6 @@ impl DiskSums {
         self.watch.as_ref().is_some_and(|watch| watch.id == id)
     }
 
-    /// Returns the ranges of the writes in flight, of clients and of tasks and sessions.
-    pub fn in_flight(&self) -> Vec<LbnRange> {
-        let given = self.given.values().flatten();
-        let given = given.map(|(start, len)| LbnRange::new(units::Lbn::new(*start), Sectors::new(*len)));
-        self.writing.iter().copied().chain(given).collect()
-    }
-
-    /// Returns the number of times that a write began or ended.
-    pub fn writes(&self) -> u64 {
-        self.writes
-    }
-
-    /// Returns whether a block has had no write since the scrub [asked for it](Self::ask_again), and has none in flight
-    /// or waiting.
-    pub fn is_quiet(&self, block: u64) -> bool {
-        let Some(watch) = &self.watch else { return false };
-        let of = |range: LbnRange| {
-            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
-            (first..end).contains(&block)
-        };
-        let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
-        let client_log = match &self.state {
-            StoreState::Kept(kept) => {
-                kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
-            }
-            StoreState::None | StoreState::Leaving(..) => true,
-        };
-        !client_log
-            && !watch.touched.contains(block)
-            && !self.writing.iter().any(|range| of(*range))
-            && !self.given.values().flatten().any(given)
-    }
-
-    /// Records that a block is read again, so that earlier writes do not matter. Returns whether it has no write in
-    /// flight now.
-    pub fn ask_again(&mut self, block: u64) -> bool {
-        if let Some(watch) = &mut self.watch {
-            watch.touched.remove(block);
-        }
-        self.is_quiet(block)
-    }
-
-    /// Records that the store will know a block.
-    pub fn recorded(&mut self, block: u64) {
-        if let StoreState::Kept(kept) = &mut self.state {
-            kept.maybe.insert(block);
-        }
-    }
-
     fn touch(&mut self, range: LbnRange) {
         self.writes += 1;
         if let Some(watch) = &mut self.watch {
@@ -168,6 +119,50 @@ impl DiskSums {
         kept.next.push((at, end));
         kept.forget(file_requests, ran);
         true
+    }
+}
+
+impl DiskWrites for DiskSums {
+    fn in_flight(&self) -> Vec<LbnRange> {
+        let given = self.given.values().flatten();
+        let given = given.map(|(start, len)| LbnRange::new(units::Lbn::new(*start), Sectors::new(*len)));
+        self.writing.iter().copied().chain(given).collect()
+    }
+
+    fn changes(&self) -> u64 {
+        self.writes
+    }
+
+    fn is_quiet(&self, block: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let of = |range: LbnRange| {
+            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
+            (first..end).contains(&block)
+        };
+        let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        let is_pending = match &self.state {
+            StoreState::Kept(kept) => {
+                kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
+            }
+            StoreState::None | StoreState::Leaving(..) => true,
+        };
+        !is_pending
+            && !watch.touched.contains(block)
+            && !self.writing.iter().any(|range| of(*range))
+            && !self.given.values().flatten().any(given)
+    }
+
+    fn ask_again(&mut self, block: u64) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.touched.remove(block);
+        }
+        self.is_quiet(block)
+    }
+
+    fn recorded(&mut self, block: u64) {
+        if let StoreState::Kept(kept) = &mut self.state {
+            kept.maybe.insert(block);
+        }
     }
 }
 
@@ -211,7 +206,15 @@ impl TaskManager {
     fn open_sums(&self, task: Option<u64>, path: PathBuf, block: Sectors, id: u64, anew: bool) -> FileOp {
         let disk = self.config.disk.clone();
         let known = self.table.sums().map(|store| (store.path.clone(), store.id));
-        FileOp::OpenSums(Box::new(super::file_request::OpenSums { task, path, block, known, id, anew, disk }))
+        FileOp::OpenSums(Box::new(crate::task::file_request::OpenSums {
+            task,
+            path,
+            block,
+            known,
+            id,
+            anew,
+            disk,
+        }))
     }
 
     fn keep_sums(&mut self, store: &SumStore, maybe: impl FnOnce(u64) -> BlockSet) {

@@ -2,8 +2,8 @@
 
 use crate::control::{self, Disks, Peer, Refusal, Role};
 use crate::disk::BOUNDS_US;
-use crate::manager::spec::{TaskKind, TaskSpec};
 use crate::runtime::Handle;
+use crate::task::spec::{TaskKind, TaskSpec};
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;

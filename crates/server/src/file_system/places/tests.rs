@@ -1,5 +1,5 @@
 use super::*;
-use crate::manager::spec::{TaskKind, TaskSpec};
+use crate::task::spec::{TaskKind, TaskSpec};
 use std::os::unix::fs::symlink;
 
 /// A directory with a target, a state directory, a disk, and files that no task may access.

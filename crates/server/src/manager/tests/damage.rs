@@ -8,13 +8,13 @@ use super::memory::MemoryFiles;
 use super::rig::{self, Rig, SECTOR, STATE, range};
 use super::tasks::busy;
 use crate::disk::Fence;
-use crate::files::journal::{self, Journal};
-use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::{Closed, Event, SumStore, Table, TaskState};
 use crate::manager::{ManagerError, TaskManager};
 use crate::repair::{self, Choice, Report, mend_with};
 use crate::state::tests::faults::{FileFault, Share, all_faults, inject};
 use crate::state::{Log, LogKind, Scan};
+use crate::task::journal::{self, Journal};
+use crate::task::spec::{TaskKind, TaskSpec};
+use crate::task::table::{Closed, Event, SumStore, Table, TaskState};
 use std::path::Path;
 use units::Duration;
 use workload::random::Stream;
@@ -196,7 +196,7 @@ fn a_plan_that_is_not_the_tasks_own_opens_no_place() {
 fn a_reorganisation_of_an_older_version_goes_on_and_its_plan_is_believed_with_its_memory_alone() {
     let (rig, id, _) = reorganisation();
     let own = rig.files.get(PLAN).unwrap();
-    let saved = crate::manager::table::Event::Progress {
+    let saved = crate::task::table::Event::Progress {
         id,
         figures: read(&rig.files).table.get(id).unwrap().figures.clone(),
         saved: vec![1],

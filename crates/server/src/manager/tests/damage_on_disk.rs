@@ -5,12 +5,12 @@
 use super::damage::{kept, paused_restore, reorganisation, summed};
 use super::rig::{Rig, STATE};
 use crate::file_system::{File, Files, How, Machine};
-use crate::files::journal;
 use crate::files::workers::{OpenError, lock};
-use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::TaskState;
 use crate::repair::{self, Choice, Report};
 use crate::state::tests::faults::{Share, all_faults, damaged};
+use crate::task::journal;
+use crate::task::spec::{TaskKind, TaskSpec};
+use crate::task::table::TaskState;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::io;

@@ -3,8 +3,8 @@
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::manager::ManagerError;
-use crate::manager::spec::{TaskKind, TaskSpec};
-use crate::manager::table::TaskState;
+use crate::task::spec::{TaskKind, TaskSpec};
+use crate::task::table::TaskState;
 use sim::Cure;
 use units::Lbn;
 use workload::random::Stream;

@@ -6,10 +6,10 @@ use super::damage::{
 };
 use super::memory::MemoryFiles;
 use super::rig::{Rig, STATE};
-use crate::files::journal;
-use crate::manager::table::{Closed, TaskState};
 use crate::repair::{self, Choice, mend_with};
 use crate::state::tests::faults::{FileFault, Share, all_faults, inject};
+use crate::task::journal;
+use crate::task::table::{Closed, TaskState};
 use std::path::Path;
 
 /// The share of damages for tests that only read the directory.

@@ -2,15 +2,15 @@
 
 use super::memory::MemoryFiles;
 use crate::disk::{BackgroundTerms, Fence};
-use crate::files::journal;
 use crate::files::worker::FileWorker;
-use crate::manager::budget::Budget;
-use crate::manager::file_request::{FileQueue, FileReply, FileRequest};
 use crate::manager::permits::Permits;
-use crate::manager::spec::{DiskFacts, TaskSpec};
 use crate::manager::status::TaskStatus;
-use crate::manager::table::TaskState;
 use crate::manager::{ManagerConfig, TaskManager};
+use crate::task::budget::Budget;
+use crate::task::file_request::{FileQueue, FileReply, FileRequest};
+use crate::task::journal;
+use crate::task::spec::{DiskFacts, TaskSpec};
+use crate::task::table::TaskState;
 use model::{DriveModel, Profile};
 use scheduler::{Config, IdleTime};
 use sim::{Place, Platters, Volume};

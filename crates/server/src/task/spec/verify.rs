@@ -1,7 +1,7 @@
 //! The specification of a comparison of disks.
 
-use super::super::budget::{Budget, Reservation};
 use super::{DiskFacts, SpecError, TaskKind, TaskSpec};
+use crate::task::budget::{Budget, Reservation};
 use apps::verify::{Array, ComparisonPlanError, MEMORY_MIN};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Lbn, Sectors};
@@ -38,7 +38,7 @@ impl VerifySpec {
     ///
     /// # Errors
     /// Not enough is left.
-    pub(in crate::manager) fn take_memory(&self, budget: &Budget) -> Result<Reservation, SpecError> {
+    pub(crate) fn take_memory(&self, budget: &Budget) -> Result<Reservation, SpecError> {
         let wanted = self.plan.memory;
         budget.take(wanted).ok_or_else(|| {
             let (left, most) = (budget.left(), budget.most());

@@ -2,14 +2,29 @@
 
 use super::priority_reader::Copying;
 use crate::disk::{BackgroundStatus, Fence};
-use crate::manager::file_request::{FileOp, FileQueue, FileRequest, FileResult};
-use crate::manager::spec::DiskFacts;
-use crate::manager::sums::DiskSums;
-use crate::manager::table::Figures;
+use crate::task::file_request::{FileOp, FileQueue, FileRequest, FileResult};
+use crate::task::spec::DiskFacts;
+use crate::task::table::Figures;
 use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
 use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId};
+
+/// The writes to a disk, of clients and of tasks and sessions.
+pub(crate) trait DiskWrites {
+    /// Returns the ranges of the writes in flight.
+    fn in_flight(&self) -> Vec<LbnRange>;
+    /// Returns the number of times that a write began or ended.
+    fn changes(&self) -> u64;
+    /// Returns whether a block has had no write since the scrub [asked for it](Self::ask_again), and has none in flight
+    /// or waiting.
+    fn is_quiet(&self, block: u64) -> bool;
+    /// Records that a block is read again, so that earlier writes do not matter. Returns whether it has no write in
+    /// flight now.
+    fn ask_again(&mut self, block: u64) -> bool;
+    /// Records that the checksum store will know a block.
+    fn recorded(&mut self, block: u64);
+}
 
 /// The arguments of every call of a job.
 pub(crate) struct Context<'a> {
@@ -18,7 +33,7 @@ pub(crate) struct Context<'a> {
     pub sessions: &'a mut dyn Sessions,
     pub file_requests: &'a mut VecDeque<FileRequest>,
     pub disk: &'a DiskFacts,
-    pub sums: &'a mut DiskSums,
+    pub writes: &'a mut dyn DiskWrites,
     pub priority: Priority,
     pub now: Instant,
     /// The time that the daemon ran: while it is stopped, no answer of a file is taken.
@@ -202,4 +217,11 @@ pub(crate) fn blocks_of(range: LbnRange, block: Sectors, blocks: u64) -> (u64, u
     let size = block.get().max(1);
     let end = range.start().get().saturating_add(range.len().get());
     ((range.start().get() / size).min(blocks), end.div_ceil(size).min(blocks))
+}
+
+/// Returns whether a range has a sector in common with one of `places`, which are in order.
+pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
+    let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+    let at = places.partition_point(|(_, to)| *to <= start);
+    places.get(at).is_some_and(|(from, _)| *from < end)
 }

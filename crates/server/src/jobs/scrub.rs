@@ -2,8 +2,8 @@
 
 use super::content::Contents;
 use super::job::{Context, Job, Stage};
-use crate::manager::file_request::FileResult;
-use crate::manager::table::{Content, Figures, MOST_BAD};
+use crate::task::file_request::FileResult;
+use crate::task::table::{Content, Figures, MOST_BAD};
 use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};

@@ -75,18 +75,18 @@ impl Budget {
 
 /// An amount that all disks of a daemon share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     used: Arc<AtomicU64>,
-    pub(super) most: u64,
+    pub(crate) most: u64,
 }
 
 impl Shared {
-    pub(super) fn of(most: u64) -> Self {
+    pub(crate) fn of(most: u64) -> Self {
         Self { used: Arc::default(), most }
     }
 
     /// Takes a part; `None` if less is left.
-    pub(super) fn take(&self, part: u64) -> Option<Reservation> {
+    pub(crate) fn take(&self, part: u64) -> Option<Reservation> {
         let with_it = |used: u64| used.checked_add(part).filter(|used| *used <= self.most);
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_it);
         taken.is_ok().then(|| self.taken(part))

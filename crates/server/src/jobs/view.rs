@@ -10,9 +10,9 @@ use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Job, Stage};
 use super::priority_reader::Copying;
 use crate::disk::{Asked, Background, BackgroundStatus};
-use crate::manager::budget::Budget;
-use crate::manager::file_request::{FileOp, FileResult};
-use crate::manager::table::Figures;
+use crate::task::budget::Budget;
+use crate::task::file_request::{FileOp, FileResult};
+use crate::task::table::Figures;
 use apps::backup::image::Header;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
@@ -85,7 +85,7 @@ impl View {
             late: BTreeMap::new(),
             marks: 0,
             // After a restart none is in flight.
-            unsteady: cx.sums.in_flight(),
+            unsteady: cx.writes.in_flight(),
             opened: false,
             claimed,
             flush: InstantFlush::default(),

@@ -4,12 +4,11 @@
 //! disk is free. A block that was read is durable in the state directory before its place is overwritten ([`Gate`]); a
 //! block that was written is flushed to the medium before the state directory forgets it.
 
-use super::job::{Context, Job, Stage};
+use super::job::{Context, Job, Stage, meets};
 use super::landed::Landed;
 use crate::disk::Fence;
-use crate::manager::ending::meets;
-use crate::manager::file_request::{FileOp, FileResult};
-use crate::manager::table::{Figures, MOST_BAD};
+use crate::task::file_request::{FileOp, FileResult};
+use crate::task::table::{Figures, MOST_BAD};
 use apps::reorganizer::{Nvram, NvramLost, Prepared, Progress, Reorganizer, Trouble};
 use scheduler::{Application, Record, Wanted};
 use std::collections::VecDeque;

@@ -4,9 +4,9 @@
 //! each slice the worker reports its findings, and the next slice is requested.
 
 use super::job::{Context, Job, Stage};
-use crate::manager::file_request::{FileOp, FileResult, OpenMembers};
-use crate::manager::spec::VerifySpec as Asked;
-use crate::manager::table::{Differences, Figures, MOST_BAD, Unreadable};
+use crate::task::file_request::{FileOp, FileResult, OpenMembers};
+use crate::task::spec::VerifySpec as Asked;
+use crate::task::table::{Differences, Figures, MOST_BAD, Unreadable};
 use scheduler::Record;
 use std::collections::BTreeSet;
 

@@ -7,10 +7,9 @@
 
 use super::job::{Context, blocks_of};
 use super::priority_reader::{Copying, PriorityReader, ReadBlock};
-use crate::manager::FILE_TIMEOUT;
-use crate::manager::budget::Budget;
-use crate::manager::file_request::FileOp;
-use crate::manager::table::MOST_BAD;
+use crate::task::budget::Budget;
+use crate::task::file_request::{FILE_TIMEOUT, FileOp};
+use crate::task::table::MOST_BAD;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};

@@ -3,13 +3,17 @@
 //! A task manager touches no file, because its disk's loop must not wait for one. Each request belongs to a queue: the
 //! operations of one queue are executed one after the other, and queues do not wait for each other.
 
-use crate::manager::budget::Budget;
-use crate::manager::spec::DiskFacts;
+use crate::task::budget::Budget;
+use crate::task::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Prepared;
 use scheduler::{BlockSet, Priority};
 use std::path::PathBuf;
-use units::Sectors;
+use units::{Duration, Sectors};
+
+/// The time after which a file that delays foreground writes is given up, together with its task or store: no write
+/// waits for ever.
+pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queue of file operations that are executed one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,8 +10,8 @@
 //! later, because clients have written meanwhile. `freeblock repair` removes the file.
 
 use crate::file_system::{Files, How, is_listed, read_whole, write_all};
-use crate::manager::table::{Closed, DiskShape, Event, Table};
 use crate::state::{LogKind, Scan};
+use crate::task::table::{Closed, DiskShape, Event, Table};
 use apps::snapshot::VolumeId;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,11 +122,11 @@ pub(crate) struct Note {
 impl Note {
     /// Returns the note of a table.
     pub fn of(table: &Table) -> Self {
-        let live = |wanted: fn(crate::manager::spec::TaskKind) -> bool| {
+        let live = |wanted: fn(crate::task::spec::TaskKind) -> bool| {
             let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
             found.map_or(0, |(id, _)| id)
         };
-        use crate::manager::spec::TaskKind::{Reorganize, Restore};
+        use crate::task::spec::TaskKind::{Reorganize, Restore};
         Self {
             used: table.next_id() - 1,
             writes: live(|kind| kind == Restore),

@@ -20,10 +20,10 @@ pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
 }
 
 use crate::disk::{Background, BackgroundTerms};
-use crate::manager::budget::Budget;
-use crate::manager::file_request::ImageTarget;
-use crate::manager::spec::{TaskKind, What};
-use crate::manager::table::Figures;
+use crate::task::budget::Budget;
+use crate::task::file_request::ImageTarget;
+use crate::task::spec::{TaskKind, What};
+use crate::task::table::Figures;
 use apps::backup::image::Header;
 use apps::snapshot::{Shape, SnapshotId, VolumeId};
 use job::{Context, Job};

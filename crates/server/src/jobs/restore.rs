@@ -5,8 +5,8 @@
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
-use crate::manager::file_request::{Chunk, FileOp, FileResult};
-use crate::manager::table::{Figures, MOST_BAD};
+use crate::task::file_request::{Chunk, FileOp, FileResult};
+use crate::task::table::{Figures, MOST_BAD};
 use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

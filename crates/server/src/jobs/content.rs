@@ -5,8 +5,8 @@
 
 use super::job::Context;
 use super::landed::Landed;
-use crate::manager::file_request::{Compared, FileOp, FileQueue, FileRequest};
-use crate::manager::table::{Content, MOST_BAD};
+use crate::task::file_request::{Compared, FileOp, FileQueue, FileRequest};
+use crate::task::table::{Content, MOST_BAD};
 use apps::scrub::Judgement;
 use scheduler::BlockSet;
 use tracing::{error, warn};
@@ -81,7 +81,7 @@ impl Contents {
 
     /// Takes the sum of a block of the scrub that was read whole.
     pub fn read(&mut self, cx: &mut Context<'_>, block: u64, sum: u32) {
-        match cx.sums.is_quiet(self.first + block) || !self.ready {
+        match cx.writes.is_quiet(self.first + block) || !self.ready {
             true => self.waiting.push((self.first + block, sum)),
             false => self.unquiet(cx, (self.first + block, sum)),
         }
@@ -92,7 +92,7 @@ impl Contents {
     /// recorded.
     fn unquiet(&mut self, cx: &mut Context<'_>, (of_store, _): Sum) {
         let block = of_store - self.first;
-        let again = !self.again.contains(block) && cx.sums.ask_again(of_store);
+        let again = !self.again.contains(block) && cx.writes.ask_again(of_store);
         self.again.insert(block);
         // A block that is written all the time has been read without error, so the medium is fine.
         self.settled.push((block, if again { Judgement::Again } else { Judgement::Fine }));
@@ -164,13 +164,13 @@ impl Contents {
 
     fn record(&mut self, cx: &mut Context<'_>) {
         for sum in std::mem::take(&mut self.flushed) {
-            match cx.sums.is_quiet(sum.0) {
+            match cx.writes.is_quiet(sum.0) {
                 true => self.recording.push(sum),
                 false => self.unquiet(cx, sum),
             }
         }
         if !self.recording.is_empty() {
-            self.recording.iter().for_each(|(block, _)| cx.sums.recorded(*block));
+            self.recording.iter().for_each(|(block, _)| cx.writes.recorded(*block));
             cx.file_requests.push_back(FileRequest {
                 queue: FileQueue::Sums,
                 op: FileOp::Record(self.recording.clone()),
@@ -195,7 +195,7 @@ impl Contents {
     }
 
     fn go_on(&mut self, cx: &mut Context<'_>) {
-        self.writes = cx.sums.writes();
+        self.writes = cx.writes.changes();
         if self.ready && !self.comparing && !self.waiting.is_empty() {
             self.comparing = true;
             let op = FileOp::Compare(std::mem::take(&mut self.waiting));

@@ -15,6 +15,7 @@ mod exporter;
 mod fair_queue;
 mod file_system;
 pub mod files;
+mod handle;
 pub mod jobs;
 mod learnt;
 mod limits;

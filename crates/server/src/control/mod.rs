@@ -15,8 +15,8 @@ pub(crate) use api::{Disks, act, facts, start};
 pub(crate) use reply::Refusal;
 pub use roles::{Role, Roles};
 
+use crate::handle::Handle;
 use crate::listen::handed_over;
-use crate::runtime::Handle;
 use accept::Admission;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};

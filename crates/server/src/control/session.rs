@@ -4,8 +4,8 @@ use super::accept::Slot;
 use super::api::{Disks, ask, find};
 use super::limited_log::LimitedLog;
 use super::reply::Refusal;
+use crate::handle::Handle;
 use crate::manager::{MOST_ASKED_BYTES, ManagerError};
-use crate::runtime::Handle;
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -288,8 +288,8 @@ mod tests {
     use crate::control::ConnectionLimits;
     use crate::control::accept::Admission;
     use crate::control::roles::Roles;
+    use crate::handle::ManagerCall;
     use crate::manager::tests::{manager_config, rig::Rig};
-    use crate::runtime::ManagerCall;
     use std::sync::Mutex;
 
     /// Carries out the calls that wait, and those that they make.

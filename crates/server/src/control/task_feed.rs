@@ -1,8 +1,8 @@
 //! The tasks of all disks as those who follow the events see them: asked for once for all followers.
 
 use super::api::{Disks, ask};
+use crate::handle::Handle;
 use crate::manager::status::TaskStatus;
-use crate::runtime::Handle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

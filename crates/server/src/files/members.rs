@@ -2,8 +2,8 @@
 //! like a session of a program.
 
 use super::identified;
+use crate::handle::{Handle, Peers};
 use crate::manager::TaskManager;
-use crate::runtime::{Handle, Peers};
 use crate::task::file_request::{FileResult, MembersReport, OpenMembers};
 use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
@@ -315,9 +315,9 @@ fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::ManagerCall;
     use crate::manager::tests::manager_config;
     use crate::manager::tests::rig::Rig;
-    use crate::runtime::ManagerCall;
     use crate::task::spec::{DiskFacts, TaskKind, TaskSpec, What};
     use std::sync::mpsc::channel;
 

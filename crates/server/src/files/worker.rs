@@ -8,7 +8,7 @@ use super::source::{FileSource, no_room};
 use super::sums::OpenStore;
 use super::target::OpenImage;
 use crate::file_system::{Files, How, Lock};
-use crate::runtime::Peers;
+use crate::handle::Peers;
 use crate::state::{Log, LogKind, Scan};
 use crate::task::file_request::{FileOp, FileQueue, FileResult};
 use crate::task::journal::journal_path;

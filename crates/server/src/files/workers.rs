@@ -2,7 +2,7 @@
 
 use super::worker::FileWorker;
 use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
-use crate::runtime::Peers;
+use crate::handle::Peers;
 use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest};
 use crate::task::journal::{self, Journal, JournalError, LOCK, journal_path};
 use std::collections::{BTreeMap, VecDeque};

@@ -2,7 +2,7 @@
 
 use crate::control::{self, Disks, Peer, Refusal, Role};
 use crate::disk::BOUNDS_US;
-use crate::runtime::Handle;
+use crate::handle::Handle;
 use crate::task::spec::{TaskKind, TaskSpec};
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};

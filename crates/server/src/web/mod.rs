@@ -9,7 +9,8 @@ mod serve;
 
 pub use auth::{Token, TokenError};
 
-use crate::runtime::{Handle, random_seed};
+use crate::handle::Handle;
+use crate::runtime::random_seed;
 use crate::tls::Tls;
 use auth::RequestGuard;
 use feed::Feed;

@@ -88,7 +88,11 @@ impl RuntimeBuilder {
             error => RuntimeError::State { place, error },
         })?;
         let facts = Arc::new(config.disk.clone());
+        let sound = journal.damage.is_none();
         let mut manager = TaskManager::open(config, journal)?;
+        if sound && let Some(damage) = manager.damage() {
+            workers.note_damage(damage);
+        }
         let (sender, file_requests) = channel();
         manager.send_file_requests_to(Box::new(move |file_request| {
             // Without a receiver the daemon is ending.

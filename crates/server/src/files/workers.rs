@@ -4,7 +4,7 @@ use super::worker::FileWorker;
 use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
 use crate::handle::Peers;
 use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest};
-use crate::task::journal::{self, Journal, JournalError, LOCK, journal_path};
+use crate::task::journal::{self, Damaged, Journal, JournalError, LOCK, journal_path};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
@@ -112,6 +112,11 @@ impl FileWorkers {
         };
         note_journal(state, &workers.lock);
         Ok((workers, journal))
+    }
+
+    /// Records in the directory that the tasks are stopped.
+    pub(crate) fn note_damage(&self, damage: &mut Damaged) {
+        journal::note(&*self.files, &self.state, damage);
     }
 
     /// Limits the files that users name to these places. To be called before the first request.

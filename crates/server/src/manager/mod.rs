@@ -100,7 +100,7 @@ pub enum ManagerError {
     /// The maximum number of tasks exists.
     #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
     TooMany,
-    /// The journal is damaged.
+    /// The journal is damaged, or the disk has another size.
     #[error(
         "the tasks of this disk are stopped: {0}; `freeblock repair` shows what is known, and how to go on"
     )]
@@ -179,31 +179,29 @@ fn is_serial(device: &str) -> bool {
     !device.starts_with('/')
 }
 
-/// Returns the disk of a table and this one, in words, if the table is not of this one. A disk may get another place or
-/// size as long as nothing depends on it, but never another serial number.
-fn other_disk(table: &Table, now: Option<&str>, shape: DiskShape) -> Option<(String, String)> {
+/// Returns the disk of a table and this one, in words, if the table is not of this one. A disk may get another place as
+/// long as nothing depends on it, but never another serial number.
+fn other_disk(table: &Table, now: Option<&str>) -> Option<(String, String)> {
     let known = |device: Option<&str>| device.unwrap_or("without a serial number").to_owned();
     let serials = [table.device(), now].into_iter().flatten().filter(|device| is_serial(device)).count() == 2;
-    if table.device().is_some_and(|before| Some(before) != now) && (serials || table.needs_its_disk()) {
-        return Some((known(table.device()), known(now)));
-    }
-    let before = table.shape().filter(|before| *before != shape && table.needs_its_disk())?;
-    let sized = |shape: DiskShape| format!("of {} sectors of {} bytes", shape.sectors, shape.sector_bytes);
-    Some((sized(before), sized(shape)))
+    let differs = table.device().is_some_and(|before| Some(before) != now);
+    (differs && (serials || table.needs_its_disk())).then(|| (known(table.device()), known(now)))
 }
 
 impl TaskManager {
-    /// Opens a task manager with the tasks of its journal. If the journal is damaged, shows its tasks and runs none.
+    /// Opens a task manager with the tasks of its journal. If the journal is damaged, or the disk has another size than
+    /// its tasks know, shows the tasks and runs none.
     ///
     /// # Errors
     /// The journal is of another disk.
     pub fn open(config: ManagerConfig, journal: Journal) -> Result<Self, JournalError> {
-        let Journal { mut table, damage } = journal;
+        let Journal { mut table, mut damage } = journal;
         let (capacity, sector_bytes) = (config.disk.capacity.get(), config.disk.sector_bytes.get());
         let shape = DiskShape { sectors: capacity, sector_bytes };
-        if let Some((before, now)) = other_disk(&table, config.disk.device.as_deref(), shape) {
+        if let Some((before, now)) = other_disk(&table, config.disk.device.as_deref()) {
             return Err(JournalError::OtherDisk { place: config.disk.name.clone(), before, now });
         }
+        damage = damage.or_else(|| journal::resized(&table, shape));
         let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
         // A serial number that is not seen this time is kept.
         let known = table.device().filter(|known| is_serial(known));
@@ -274,7 +272,7 @@ impl TaskManager {
         if let Some(damage) = &self.damage {
             let (disk, why) = (&self.config.disk.name, &damage.why);
             error!(disk, why, "the tasks of this disk are stopped; `freeblock repair` shows what is known");
-            for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
+            for (id, entry) in self.table.live() {
                 error!(disk, task = id, kind = %entry.spec.kind, "stopped");
             }
             if let Some(why) = self.shut() {
@@ -283,8 +281,7 @@ impl TaskManager {
             return;
         }
         self.begin_sums();
-        let ids: Vec<u64> = self.table.iter().filter(|(_, e)| !e.state.is_over()).map(|(id, _)| id).collect();
-        for id in ids {
+        for id in self.table.live().map(|(id, _)| id).collect::<Vec<_>>() {
             self.begin_one(sessions, id);
         }
         self.sweep();
@@ -325,6 +322,11 @@ impl TaskManager {
     /// Returns the next file operation to execute.
     pub fn next_file_request(&mut self) -> Option<FileRequest> {
         self.file_requests.pop_front()
+    }
+
+    /// Returns the reason why the tasks are stopped, to be noted in the state directory before clients write.
+    pub(crate) fn damage(&mut self) -> Option<&mut Damaged> {
+        self.damage.as_mut()
     }
 
     /// Returns why the tasks are stopped, or why the journal cannot be written.

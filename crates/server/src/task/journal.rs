@@ -37,7 +37,7 @@ pub enum JournalError {
         /// The version found.
         found: String,
     },
-    /// The disk has another serial number, place or size than before.
+    /// The disk has another serial number or place than before.
     #[error(
         "the tasks in {place} are of the disk {before}, and this is {now}; name the disk by /dev/disk/by-id/..., or give this \
          one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
@@ -45,7 +45,7 @@ pub enum JournalError {
     OtherDisk {
         /// The state directory.
         place: String,
-        /// The serial number or place in the journal, or the size.
+        /// The serial number or place in the journal.
         before: String,
         /// The same of the disk.
         now: String,
@@ -301,14 +301,27 @@ fn other_version(files: &dyn Files, path: &Path, broken: &crate::state::Broken) 
 /// Reads the journal and, if it is damaged, records that durably.
 pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
     let mut journal = read(files, state)?;
-    if let Some(damage) = &mut journal.damage
-        && let Err(error) = mark(files, state, &damage.why)
-    {
-        // Otherwise it could count as sound later, after clients have written.
+    if let Some(damage) = &mut journal.damage {
+        note(files, state, damage);
+    }
+    Ok(journal)
+}
+
+/// Returns that the tasks stop, if they depend on a size that the disk no longer has.
+pub(crate) fn resized(table: &Table, now: DiskShape) -> Option<Damaged> {
+    let before = table.shape().filter(|before| *before != now && table.live().next().is_some())?;
+    let ids: Vec<u64> = table.live().map(|(id, _)| id).collect();
+    let why = format!("tasks {ids:?} began on a disk of {before}, and it has {now} now");
+    Some(Damaged { why, closed: Note::of(table).closes(), numbered: true })
+}
+
+/// Records durably that the tasks are stopped, since clients write without them from here on. Without that record the
+/// journal could count as sound later: then clients may not write.
+pub(crate) fn note(files: &dyn Files, state: &Path, damage: &mut Damaged) {
+    if let Err(error) = mark(files, state, &damage.why) {
         damage.why = format!("{}, and that cannot be noted: {error}", damage.why);
         damage.closed = damage.closed.max(Some(Closed::Writes));
     }
-    Ok(journal)
 }
 
 /// Records durably that a journal is damaged, and why. An existing marker that cannot be written is enough.

@@ -172,6 +172,12 @@ pub(crate) struct DiskShape {
     pub sector_bytes: u64,
 }
 
+impl std::fmt::Display for DiskShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} sectors of {} bytes", self.sectors, self.sector_bytes)
+    }
+}
+
 /// The accesses that are closed to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -224,7 +230,12 @@ impl Table {
 
     /// Returns whether it matters which disk it is: a task is not over, or places stay closed.
     pub fn needs_its_disk(&self) -> bool {
-        self.closed.is_some() || self.entries.values().any(|entry| !entry.state.is_over())
+        self.closed.is_some() || self.live().next().is_some()
+    }
+
+    /// Returns the tasks that are not over.
+    pub fn live(&self) -> impl Iterator<Item = (u64, &TaskEntry)> {
+        self.iter().filter(|(_, entry)| !entry.state.is_over())
     }
 
     /// Returns the accesses that stay closed after a task that did not end well.

@@ -536,6 +536,41 @@ fn on(rig: &Rig, table: &Table, device: Option<&str>, sectors: u64) -> Result<Ta
 }
 
 #[test]
+fn tasks_of_a_disk_that_has_another_size_now_stop_and_keep_it_closed_until_an_operator_decides() {
+    let (rig, ..) = paused_restore();
+    let size = rig.drive.layout().capacity().get();
+    let open = |files: &MemoryFiles, sectors| {
+        let mut config = rig::manager_config(&rig.drive, 1 << 30, 7);
+        config.disk.capacity = units::Sectors::new(sectors);
+        let mut manager = TaskManager::open(config, read(files)).unwrap();
+        if let Some(damage) = manager.damage() {
+            journal::note(files, Path::new(STATE), damage);
+        }
+        manager
+    };
+    for sectors in [size - 8, size + 8] {
+        let files = rig.files.copy();
+        assert_eq!(open(&files, size).trouble(), None);
+        let manager = open(&files, sectors);
+        let why = format!(
+            "tasks [2, 3] began on a disk of {size} sectors of 512 bytes, and it has {sectors} sectors of 512 bytes now"
+        );
+        assert!(manager.trouble().unwrap().contains(&why), "{:?}", manager.trouble());
+        assert_eq!(manager.closed(), Some(Closed::Writes));
+        // Clients may have written since, so the former size is of no use any more.
+        let manager = open(&files, size);
+        assert!(manager.trouble().unwrap().contains(&why), "{:?}", manager.trouble());
+        assert_eq!(manager.closed(), Some(Closed::Writes));
+        let give_up = Choice { give_up: true, ..Choice::default() };
+        mend_with(&files, Path::new(STATE), &give_up, 1_700_000_000, 5).unwrap();
+        let manager = open(&files, sectors);
+        assert_eq!((manager.trouble(), manager.closed()), (None, Some(Closed::Writes)));
+        let states: Vec<_> = manager.table.iter().map(|(_, entry)| entry.state).collect();
+        assert_eq!(states, [TaskState::Done, TaskState::Failed, TaskState::Failed]);
+    }
+}
+
+#[test]
 fn tasks_do_not_move_to_another_disk() {
     let (rig, ..) = paused_restore();
     let with = |table: &Table, device: Option<&str>, sectors: u64| on(&rig, table, device, sectors);
@@ -549,9 +584,9 @@ fn tasks_do_not_move_to_another_disk() {
         (Some(file), Some(file), size, true, true),
         (Some(file), Some("/disk.img (inode 8)"), size, false, true),
         (Some(file), Some(serial), size, false, true),
-        (Some(file), Some(file), size + 8, false, true),
+        (Some(file), Some(file), size + 8, true, true),
         (Some(serial), Some(serial), size, true, true),
-        (Some(serial), Some(serial), size + 8, false, true),
+        (Some(serial), Some(serial), size + 8, true, true),
         (Some(serial), None, size, false, true),
         (Some(serial), Some("/dev/sda"), size, false, true),
         (Some(serial), Some("SERIAL-2"), size, false, false),

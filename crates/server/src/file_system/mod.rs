@@ -35,6 +35,14 @@ pub(crate) enum Lock {
     Shared,
 }
 
+/// The identity of a file or device over restarts.
+pub(crate) struct LastingIdentity {
+    /// A file's inode and the time of its creation, a device's serial number, or its size if it has none.
+    pub text: String,
+    /// Whether no other has the same: the time, or the number, is known.
+    pub is_unique: bool,
+}
+
 /// A file.
 pub(crate) trait File: Send {
     /// Reads at a place; fewer bytes only at the end.
@@ -51,9 +59,8 @@ pub(crate) trait File: Send {
     fn is_device(&mut self) -> io::Result<bool>;
     /// Returns which file it is, under any of its names.
     fn identity(&mut self) -> io::Result<Identity>;
-    /// Returns the same as it is after a restart, too, and on no other disk: a file's inode and the time of its
-    /// creation, a device's serial number, or its size if it has none.
-    fn lasting_identity(&mut self) -> io::Result<String>;
+    /// Returns the same as it is after a restart, too.
+    fn lasting_identity(&mut self) -> io::Result<LastingIdentity>;
     /// Keeps other users from what will be written to a regular file: closes it to them with `force`, and refuses
     /// without that a file that is open to them. Another user's file is refused.
     fn keep_from_others(&mut self, force: bool) -> io::Result<()>;
@@ -221,15 +228,18 @@ impl File for Real {
         Ok(identity(&fstat(&self.file)?))
     }
 
-    fn lasting_identity(&mut self) -> io::Result<String> {
+    fn lasting_identity(&mut self) -> io::Result<LastingIdentity> {
         let found = self.file.metadata()?;
         if self.is_device()? {
             let number = serial::of(found.rdev());
-            return Ok(format!("device {}", number.map_or_else(|| self.len().map(|n| n.to_string()), Ok)?));
+            let is_unique = number.is_some();
+            let text = format!("device {}", number.map_or_else(|| self.len().map(|n| n.to_string()), Ok)?);
+            return Ok(LastingIdentity { text, is_unique });
         }
         // Inodes have the same numbers on disks that are made alike.
         let created = found.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        Ok(format!("inode {}, created {}", found.ino(), created.unwrap_or_default().as_nanos()))
+        let text = format!("inode {}, created {}", found.ino(), created.unwrap_or_default().as_nanos());
+        Ok(LastingIdentity { text, is_unique: created.is_some() })
     }
 
     fn keep_from_others(&mut self, force: bool) -> io::Result<()> {

@@ -82,6 +82,11 @@ impl ReplicaTarget {
         Ok(Self { replica, last: None, seen: seen.into() })
     }
 
+    /// Returns whether a block that was written before was found there.
+    pub fn is_recognised(&self) -> bool {
+        !self.seen.is_empty()
+    }
+
     /// Adds the blocks that it has.
     pub fn present(&self, has: &mut BlockSet) {
         self.replica.present(&mut |block| {

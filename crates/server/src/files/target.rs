@@ -5,7 +5,7 @@ use super::kept;
 use super::replica::ReplicaTarget;
 use super::source::{FileDestination, FileSink, FileSource};
 use super::{identified, not_opened};
-use crate::file_system::{File, Files, How, Lock};
+use crate::file_system::{File, Files, How, LastingIdentity, Lock};
 use crate::task::file_request::{FileResult, ImageTarget};
 use apps::backup::image::{self, Header, OPEN};
 use apps::backup::{ImageWriter, load_set, save_set};
@@ -90,7 +90,7 @@ impl Durable for ImageWriter<FileSink> {
 /// A target that this task alone has open.
 struct Claimed {
     file: Box<dyn File>,
-    identity: String,
+    identity: LastingIdentity,
     /// Whether it is another file than the one of the record.
     other: bool,
 }
@@ -125,7 +125,7 @@ impl OpenImage {
             }
         }
         let claimed = claim(&**files, &target, known)?;
-        let identity = identified::begin(&claimed.identity);
+        let identity = identified::begin(&claimed.identity.text);
         let output: Box<dyn Durable> = match target.replica {
             true => Self::replica(&target, claimed, progress, known.is_some(), &mut has)?,
             false => Self::image(&target, claimed, chain.as_ref(), acknowledged, &mut has)?,
@@ -245,7 +245,7 @@ impl OpenImage {
         let place = target.path.display();
         let trouble = |e: io::Error| FileResult::Trouble(format!("{place}: {e}"));
         let refused = |why: String| FileResult::Refused(format!("{place}: {why}"));
-        let Claimed { mut file, other, .. } = claimed;
+        let Claimed { mut file, other, identity } = claimed;
         if other {
             return Err(another(target));
         }
@@ -266,6 +266,13 @@ impl OpenImage {
         }
         let destination = FileDestination { file, sector, end: size, sized: device, full: String::new() };
         let replica = ReplicaTarget::open(target.header, progress, destination).map_err(refused)?;
+        if !fresh && !identity.is_unique && !replica.is_recognised() {
+            return Err(refused(
+                "another may have its name now: it has no serial number, or no time of creation, and no block with data was \
+                 written to it; make a new replica"
+                    .into(),
+            ));
+        }
         replica.present(has);
         Ok(Box::new(replica))
     }
@@ -415,7 +422,7 @@ fn claim(files: &dyn Files, target: &ImageTarget, known: Option<&str>) -> Result
             file.keep_from_others(target.fresh && target.force)?;
         }
         let identity = file.lasting_identity()?;
-        let other = known.is_some_and(|known| known != identity);
+        let other = known.is_some_and(|known| known != identity.text);
         Ok(Claimed { file, identity, other })
     });
     claimed.map_err(|error| {

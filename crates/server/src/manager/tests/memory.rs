@@ -1,6 +1,6 @@
 //! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
 
-use crate::file_system::{File, Files, How, Identity, Lock, held};
+use crate::file_system::{File, Files, How, Identity, LastingIdentity, Lock, held};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ struct MemoryState {
     gone: Vec<PathBuf>,
     /// Paths that name a directory instead of a file.
     directories: BTreeSet<PathBuf>,
+    /// Paths that name a device without a serial number.
+    devices: BTreeSet<PathBuf>,
     /// Paths with the error of opening them.
     faults: BTreeMap<PathBuf, io::ErrorKind>,
     /// The number of changing calls that still succeed; then everything fails, as for a killed process.
@@ -101,6 +103,13 @@ impl MemoryFiles {
         state.directories.insert(path.into());
     }
 
+    /// Makes a path one of a device without a serial number, of this content.
+    pub fn put_device(&self, path: &str, bytes: &[u8]) {
+        self.delete(path);
+        self.put(path, bytes);
+        self.state().devices.insert(path.into());
+    }
+
     /// Gives a file another name as well.
     pub fn link(&self, path: &str, other: &str) {
         let mut state = self.state();
@@ -129,9 +138,10 @@ impl MemoryFiles {
 
     /// Returns a separate file system with the same files.
     pub fn copy(&self) -> Self {
-        let MemoryState { names, blobs, next, directories, .. } = &*self.state();
+        let MemoryState { names, blobs, next, directories, devices, .. } = &*self.state();
         let (names, blobs, directories) = (names.clone(), blobs.clone(), directories.clone());
-        let state = MemoryState { names, blobs, next: *next, directories, ..MemoryState::default() };
+        let (next, devices) = (*next, devices.clone());
+        let state = MemoryState { names, blobs, next, directories, devices, ..MemoryState::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -255,15 +265,17 @@ impl File for MemoryFile {
     }
 
     fn is_device(&mut self) -> io::Result<bool> {
-        Ok(false)
+        Ok(self.memory.state().devices.contains(&self.path))
     }
 
     fn identity(&mut self) -> io::Result<Identity> {
         Ok(Identity::File { device: 0, inode: self.id })
     }
 
-    fn lasting_identity(&mut self) -> io::Result<String> {
-        Ok(format!("inode {}", self.id))
+    fn lasting_identity(&mut self) -> io::Result<LastingIdentity> {
+        let is_unique = !self.is_device()?;
+        let text = if is_unique { format!("inode {}", self.id) } else { format!("device {}", self.len()?) };
+        Ok(LastingIdentity { text, is_unique })
     }
 
     fn keep_from_others(&mut self, _: bool) -> io::Result<()> {

@@ -220,7 +220,40 @@ fn a_file_that_was_made_anew_is_another_target() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
-/// A device without a serial number is known by its size and its blocks alone.
+/// A device without a serial number has the size of others, and zeros are on many.
+#[test]
+fn a_replica_goes_on_in_a_device_without_a_serial_number_only_where_its_blocks_are() {
+    let len = Rig::new().now.len();
+    let blank = || {
+        let mut rig = Rig::new();
+        rig.files.put_device(IMAGE, &vec![0; len]);
+        rig.pace = 1;
+        let id = rig.start(forced(replica()));
+        rig.call(|manager, s| manager.pause(s, id)).unwrap();
+        (rig, id)
+    };
+    let (mut rig, id) = blank();
+    rig.run_for(Duration::from_secs(1));
+    let mut rig = rig.crash(None);
+    if rig.task(id).state == TaskState::Paused {
+        rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    }
+    assert_eq!(rig.run(id), TaskState::Failed);
+    let reason = rig.task(id).reason.unwrap();
+    assert!(reason.contains("another may have its name now: it has no serial number"), "{reason}");
+    assert!(rig.files.get(IMAGE).unwrap() == vec![0; len], "it is written to");
+    // Its blocks tell it from others.
+    let (mut rig, id) = blank();
+    rig.call(|manager, s| manager.resume(s, id)).unwrap();
+    while rig.task(id).done == 0 {
+        rig.step();
+    }
+    let mut rig = rig.crash(None);
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.files.get(IMAGE).unwrap() == rig.now);
+}
+
+/// Blocks of zeros alone do not tell a file or device from another.
 #[test]
 fn a_replica_is_not_known_by_blocks_of_zeros() {
     let (rig, _) = two_images();

@@ -5,13 +5,14 @@
 //! stay beside the new ones.
 
 use crate::file_system::{Files, How, Machine, put_aside, read_whole};
+use crate::files::sums;
 use crate::files::workers::{OpenError, lock};
 use crate::files::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX, SUMS_END};
 use crate::jobs::needed_files;
 use crate::runtime::random_seed;
 use crate::state::{End, Log, LogKind, Scan, end_path};
 use crate::task::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
-use crate::task::spec::TaskKind;
+use crate::task::spec::{DiskFacts, TaskKind};
 use crate::task::table::{Closed, Event, Table, TaskState};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -170,6 +171,46 @@ pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
         unused.push((place, format!("{why}; give the disk its name {name} again, or remove the directory")));
     }
     unused
+}
+
+/// Stops the tasks and gives up the checksums that a disk has under other names, because its clients write without them
+/// from here on. Returns their state directories, with what is said of each.
+pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String)> {
+    let others = disks(state).unwrap_or_default().into_iter().filter(|place| !place.ends_with(&disk.name));
+    let left = others.filter_map(|place| {
+        // One that is locked belongs to a disk that is served.
+        let _lock = lock(&place).ok()?;
+        let why = leave_name(&Machine::default(), &place, disk)?;
+        Some((place, why))
+    });
+    left.collect()
+}
+
+/// Does so for one name.
+pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> Option<String> {
+    let Journal { table, damage: None } = journal::read(files, place).ok()? else { return None };
+    if disk.read_only || disk.device.is_none() || table.device() != disk.device.as_deref() {
+        return None;
+    }
+    let live: Vec<u64> = table.live().map(|(id, _)| id).collect();
+    let now = &disk.name;
+    let (why, noted) = match table.sums() {
+        _ if !live.is_empty() => {
+            let why = format!("the disk of tasks {live:?} was served under the name {now}");
+            let noted = journal::mark(files, place, &why);
+            (format!("{why}: they are stopped"), noted)
+        }
+        Some(store) => {
+            let why =
+                format!("the disk is served under the name {now}: the checksums of this name are given up");
+            (why, sums::leave(files, place, store.id))
+        }
+        None => return None,
+    };
+    Some(match noted {
+        Ok(()) => why,
+        Err(error) => format!("{why}, but that cannot be noted: {error}; remove the directory"),
+    })
 }
 
 /// Reads all of a disk's state directory, and changes nothing.

@@ -232,7 +232,13 @@ fn runtime(
     let (permits, memory, keep_bytes_max) =
         (among.permits.clone(), among.memory.clone(), config.keep_bytes_max);
     let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, permits, memory };
+    let facts = setup.disk.clone();
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
+    if runtime.is_ok() {
+        for (place, why) in server::repair::leave_other_names(state, &facts) {
+            tracing::error!(state = %place.display(), why, "clients write without what is there");
+        }
+    }
     runtime.map(|runtime| Some(runtime.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
         match error {
             RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),

@@ -10,7 +10,7 @@ mod members;
 mod moves;
 mod replica;
 pub(crate) mod source;
-mod sums;
+pub(crate) mod sums;
 mod target;
 pub(crate) mod worker;
 pub(crate) mod workers;

@@ -13,7 +13,7 @@ use crate::repair::{self, Choice, Report, mend_with};
 use crate::state::tests::faults::{FileFault, Share, all_faults, inject};
 use crate::state::{Log, LogKind, Scan};
 use crate::task::journal::{self, Journal};
-use crate::task::spec::{TaskKind, TaskSpec};
+use crate::task::spec::{DiskFacts, TaskKind, TaskSpec};
 use crate::task::table::{Closed, Event, SumStore, Table, TaskState};
 use std::path::Path;
 use units::Duration;
@@ -599,6 +599,49 @@ fn tasks_do_not_move_to_another_disk() {
                 assert!(why.starts_with("the tasks in tiny are of the disk "), "{why}");
             }
         }
+    }
+}
+
+/// Returns the files of a state directory as if the disk had this serial number.
+fn with_device(files: &MemoryFiles, device: &str) -> MemoryFiles {
+    let (files, path) = (files.copy(), Path::new(JOURNAL));
+    let mut table = read(&files).table;
+    let (volume, shape) = (table.volume().unwrap(), table.shape().unwrap());
+    table.apply(journal::first(volume, Some(device.into()), shape));
+    let scan = Scan::read(&files, path, LogKind::Tasks, None, |_| true).unwrap().unwrap();
+    let mut log = Log::resume(&files, path, LogKind::Tasks, scan).unwrap();
+    log.replace(&files, &journal::encode(&table.events()), &journal::Note::of(&table).encode()).unwrap();
+    files
+}
+
+#[test]
+fn what_a_disk_has_under_a_name_is_left_when_clients_write_it_under_another() {
+    let (sums, tasks) = (summed().0, paused_restore().0);
+    let other = DiskFacts {
+        name: "other".into(),
+        device: Some("SERIAL-1".into()),
+        ..rig::manager_config(&sums.drive, 1 << 30, 7).disk
+    };
+    for (device, read_only, leaves) in
+        [("SERIAL-1", false, true), ("SERIAL-1", true, false), ("SERIAL-2", false, false)]
+    {
+        let other = DiskFacts { read_only, ..other.clone() };
+        let leave = |files: &MemoryFiles| repair::leave_name(files, Path::new(STATE), &other);
+        let files = with_device(&sums.files, device);
+        let said = leave(&files);
+        assert_eq!(said.is_some_and(|said| said.contains("under the name other")), leaves);
+        let mut rig = sums.again(files);
+        rig.settle();
+        assert_eq!(rig.call(|manager, _| manager.table.sums().is_none()), leaves, "{device} {read_only}");
+        let files = with_device(&tasks.files, device);
+        let said = leave(&files);
+        assert_eq!(said.is_some_and(|said| said.contains("under the name other")), leaves);
+        let damage = read(&files).damage;
+        assert_eq!(damage.is_some(), leaves, "{device} {read_only}");
+        let why = "the disk of tasks [2, 3] was served under the name other";
+        assert!(
+            damage.is_none_or(|damage| damage.why.starts_with(why) && damage.closed == Some(Closed::Writes))
+        );
     }
 }
 

@@ -148,13 +148,9 @@ impl Peers {
         self.0.get_or_init(|| disks.into_iter().map(|disk| (disk.facts().name.clone(), disk)).collect());
     }
 
-    /// Returns the disk of a name, if there is one.
-    ///
-    /// # Errors
-    /// The daemon is still starting.
-    pub(crate) fn find(&self, name: &str) -> Result<Option<Handle>, String> {
-        let disks = self.0.get().ok_or("the other disks are not served yet")?;
-        Ok(disks.get(name).cloned())
+    /// Returns the disks by their names; `None` while the daemon is still starting.
+    pub(crate) fn disks(&self) -> Option<&BTreeMap<String, Handle>> {
+        self.0.get()
     }
 }
 

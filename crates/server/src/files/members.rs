@@ -8,7 +8,7 @@ use crate::task::file_request::{FileResult, MembersReport, OpenMembers};
 use apps::verify::{Comparison, ComparisonProgressError, Wish};
 use client::wire::{Call, Event, Range};
 use scheduler::{Priority, Sessions};
-use std::sync::mpsc::{Receiver, SendError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
@@ -28,15 +28,19 @@ type WakeUp = Arc<(Mutex<bool>, Condvar)>;
 /// The sessions on one member.
 struct Member {
     disk: Handle,
-    /// The numbers of its client sessions: for blocks that are read first, and for those that are read again.
-    client_sessions: [u64; 2],
+    /// Its client sessions: for blocks that are read first, and for those that are read again.
+    client_sessions: [MemberSession; 2],
 }
 
-impl Drop for Member {
+/// A client session, which this value closes.
+struct MemberSession {
+    disk: Handle,
+    id: u64,
+}
+
+impl Drop for MemberSession {
     fn drop(&mut self) {
-        for id in self.client_sessions {
-            self.disk.close_client_session(id);
-        }
+        self.disk.close_client_session(self.id);
     }
 }
 
@@ -83,9 +87,10 @@ impl Members {
         let OpenMembers { members: names, plan, saved, seed } = asked;
         let damaged = || FileResult::Refused("its progress is damaged; begin anew".into());
         let (known, progress) = identified::split(saved).ok_or_else(damaged)?;
+        let disks = peers.disks().ok_or(FileResult::Starting)?;
         let mut found = Vec::new();
         for name in names {
-            let Some(disk) = peers.find(name).map_err(FileResult::Trouble)? else {
+            let Some(disk) = disks.get(name).cloned() else {
                 let text = format!(
                     "members: the daemon has no disk {name:?}; cancel the task, or configure that disk"
                 );
@@ -107,9 +112,13 @@ impl Members {
         let devices = found.iter().map(|disk| disk.facts().device.clone().unwrap_or_default());
         let devices = devices.collect::<Vec<_>>().join("\n");
         let mut pairs = known.unwrap_or(&devices).split('\n').zip(devices.split('\n')).zip(names);
-        if let Some((_, name)) = pairs.find(|((known, now), _)| known != now) {
+        if let Some(((known, now), name)) = pairs.find(|((known, now), _)| known != now) {
+            let named = |disk: &str| if disk.is_empty() { "an unknown disk".into() } else { format!("{disk:?}") };
             return Err(FileResult::Trouble(format!(
-                "members: {name} is another disk now; cancel the task, or give the disk its name again"
+                "members: {name} was {} and is {} now; cancel the task, or see that {name} is the former disk and that its \
+                 serial number is seen, and restart the daemon",
+                named(known),
+                named(now)
             )));
         }
         let begun = if progress.is_empty() {
@@ -123,7 +132,8 @@ impl Members {
         let waker = WakeUp::default();
         let mut members = Vec::new();
         for disk in found {
-            let client_sessions = client_sessions(&disk, &waker).map_err(FileResult::Trouble)?;
+            let open = || wait(&disk, &open_session(&disk, &waker)?)?;
+            let client_sessions = [open().map_err(FileResult::Trouble)?, open().map_err(FileResult::Trouble)?];
             members.push(Member { disk, client_sessions });
         }
         let (saved_done, now) = (comparison.figures().done, Instant::now());
@@ -178,8 +188,8 @@ impl Members {
 
     fn call_all(&self, call: impl Fn() -> Call) -> Result<(), String> {
         for member in &self.members {
-            for id in member.client_sessions {
-                let call = call();
+            for MemberSession { id, .. } in &member.client_sessions {
+                let (id, call) = (*id, call());
                 ask(&member.disk, move |manager, sessions| drop(manager.client_call(sessions, id, call)))?;
             }
         }
@@ -198,7 +208,8 @@ impl Members {
         if priority != self.priority {
             self.priority = priority;
             for member in &self.members {
-                for id in member.client_sessions {
+                for MemberSession { id, .. } in &member.client_sessions {
+                    let id = *id;
                     ask(&member.disk, move |manager, sessions| {
                         manager.set_client_priority(sessions, id, priority)
                     })?;
@@ -220,8 +231,8 @@ impl Members {
         let mut answer = Vec::new();
         while let Some(Wish { member, range, unit, again }) = self.comparison.wish(self.now()) {
             let Some(of) = self.members.get(member) else { continue };
-            let [first, second] = of.client_sessions;
-            let (id, block) = (if again { second } else { first }, unit.get());
+            let [first, second] = &of.client_sessions;
+            let (id, block) = (if again { second.id } else { first.id }, unit.get());
             let range = Range { start: range.start().get(), sectors: range.len().get() };
             let call = Call::Read { call: 0, range, block, parameter: 0 };
             answer.push((
@@ -243,8 +254,8 @@ impl Members {
         let room = self.comparison.has_room();
         let mut asked = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
-            let [first, second] = member.client_sessions;
-            for (id, again) in [(first, false), (second, true)] {
+            let [first, second] = &member.client_sessions;
+            for (id, again) in [(first.id, false), (second.id, true)] {
                 if again || room {
                     let answer = ask(&member.disk, move |manager, sessions| {
                         manager.client_fetch(sessions, id, FETCH_BYTES)
@@ -282,34 +293,18 @@ impl Members {
     }
 }
 
-/// Opens the sessions on a member.
-fn client_sessions(disk: &Handle, waker: &WakeUp) -> Result<[u64; 2], String> {
-    let open = || {
-        let waker = Arc::clone(waker);
-        let ring = Box::new(move || {
-            *waker.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-            waker.1.notify_one();
-        });
-        let priority = Priority::default().get();
-        let (tell, answer) = sync_channel(1);
-        let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
-            let opened = manager.open_client_session(sessions, priority, ring);
-            // The worker may have given up; then nobody would close the session.
-            if let Err(SendError(Ok(id))) = tell.send(opened) {
-                manager.close_client_session(sessions, id);
-            }
-        };
-        disk.post(Box::new(call)).map_err(|_| gone(disk))?;
-        wait(disk, &answer)?.map_err(|error| format!("{}: {error}", disk.facts().name))
-    };
-    let first = open()?;
-    match open() {
-        Ok(second) => Ok([first, second]),
-        Err(why) => {
-            disk.close_client_session(first);
-            Err(why)
-        }
-    }
+/// Asks a member for a session. The value that closes it is made there, so that an answer that comes too late closes it.
+fn open_session(disk: &Handle, waker: &WakeUp) -> Result<Receiver<Result<MemberSession, String>>, String> {
+    let (waker, opened_at) = (Arc::clone(waker), disk.clone());
+    let ring = Box::new(move || {
+        *waker.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        waker.1.notify_one();
+    });
+    let priority = Priority::default().get();
+    ask(disk, move |manager, sessions| match manager.open_client_session(sessions, priority, ring) {
+        Ok(id) => Ok(MemberSession { disk: opened_at, id }),
+        Err(error) => Err(format!("{}: {error}", opened_at.facts().name)),
+    })
 }
 
 #[cfg(test)]
@@ -320,6 +315,29 @@ mod tests {
     use crate::manager::tests::rig::Rig;
     use crate::task::spec::{DiskFacts, TaskKind, TaskSpec, What};
     use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_session_that_is_open_only_after_the_worker_has_given_up_is_closed() {
+        let calls = Arc::new(Mutex::new(Vec::<ManagerCall>::new()));
+        let queue = Arc::clone(&calls);
+        let disk = Handle::of_calls(manager_config().disk, move |call| queue.lock().unwrap().push(call));
+        let mut rig = Rig::new();
+        let mut carry_out = || {
+            let waiting = std::mem::take(&mut *calls.lock().unwrap());
+            waiting.into_iter().for_each(|call| rig.call(call));
+            rig.call(|manager, _| manager.client_sessions())
+        };
+        // The answer comes after the worker has given up, or it is there already and nothing has taken it.
+        for is_late in [true, false] {
+            let answer = open_session(&disk, &WakeUp::default()).unwrap();
+            if !is_late {
+                assert_eq!(carry_out(), 1);
+            }
+            drop(answer);
+            carry_out();
+            assert_eq!(carry_out(), 0, "late: {is_late}");
+        }
+    }
 
     /// Returns a simulated disk that is served under a name.
     fn served(name: &str, device: &str) -> Handle {
@@ -366,10 +384,13 @@ mod tests {
             Some(FileResult::Trouble(reason)) => assert!(reason.contains(why), "{reason}"),
             other => panic!("{other:?}"),
         };
-        waits(&[a, ("b", "/c"), ("c", "/b")], "b is another disk now");
-        waits(&[("a", "/b"), ("b", "/a")], "a is another disk now");
+        waits(&[a, ("b", "/c"), ("c", "/b")], "members: b was \"/b\" and is \"/c\" now");
+        waits(&[("a", "/b"), ("b", "/a")], "members: a was \"/a\" and is \"/b\" now");
         // It is not configured this time.
         waits(&[a], "the daemon has no disk \"b\"");
         assert!(go_on(&[a, b]).is_ok());
+        // They are not served yet.
+        let starting = Members::open(&Peers::default(), &asked(&saved)).err();
+        assert!(matches!(starting, Some(FileResult::Starting)), "{starting:?}");
     }
 }

@@ -90,6 +90,11 @@ impl Job for VerifyTask {
                     self.failed = Some(text.into());
                 }
             }
+            FileResult::Starting => {
+                // The next tick asks again.
+                self.at_work = false;
+                return;
+            }
             FileResult::Trouble(why) => (self.open, self.at_work, self.waiting) = (false, false, Some(why)),
             FileResult::Refused(why) => self.failed = Some(why),
             _ => return,

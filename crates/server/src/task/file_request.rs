@@ -162,7 +162,8 @@ pub enum FileOp {
     Compare(Vec<(u64, u32)>),
     /// Store sums of blocks, durably: [`FileResult::Recorded`] or [`FileResult::Trouble`].
     Record(Vec<(u64, u32)>),
-    /// Open the disks of a comparison: [`FileResult::Members`], [`FileResult::Trouble`] or [`FileResult::Refused`].
+    /// Open the disks of a comparison: [`FileResult::Members`], [`FileResult::Starting`], [`FileResult::Trouble`] or
+    /// [`FileResult::Refused`].
     OpenMembers(Box<OpenMembers>),
     /// Read them for a short time: [`FileResult::Members`] or [`FileResult::Trouble`].
     ReadMembers {
@@ -346,6 +347,8 @@ pub enum FileResult {
     },
     /// There is no space at present: try again.
     Full(String),
+    /// The daemon does not serve all its disks yet: ask again soon.
+    Starting,
     /// The file cannot be reached: open it again.
     Trouble(String),
     /// The operation can never succeed.

@@ -3,6 +3,7 @@
 use super::memory::MemoryFiles;
 use crate::disk::{BackgroundTerms, Fence};
 use crate::files::worker::FileWorker;
+use crate::handle::Peers;
 use crate::manager::permits::Permits;
 use crate::manager::status::TaskStatus;
 use crate::manager::{ManagerConfig, TaskManager};
@@ -37,6 +38,8 @@ pub struct Rig {
     pub hangs: Vec<FileQueue>,
     /// Queues for which the system gives no thread.
     pub no_threads: Vec<FileQueue>,
+    /// The disks for comparisons: none, unless a test begins before they are served.
+    pub peers: Peers,
     held: VecDeque<(LbnRange, Vec<u8>)>,
     in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
     /// The disk's content from the clients' point of view.
@@ -116,6 +119,8 @@ impl Rig {
         let mut volume = Volume::starting_at(at, Arc::clone(&drive), config, platters).unwrap();
         let journal = journal::open(&files, Path::new(STATE)).unwrap();
         let manager = volume.host(TaskManager::open(manager_config(&drive, keep, seed), journal).unwrap());
+        let peers = Peers::default();
+        peers.set([]);
         let mut rig = Self {
             volume,
             manager,
@@ -126,6 +131,7 @@ impl Rig {
             pace: usize::MAX,
             hangs: Vec::new(),
             no_threads: Vec::new(),
+            peers,
             held: VecDeque::new(),
             in_flight: BTreeMap::new(),
             now,
@@ -172,11 +178,11 @@ impl Rig {
             let Some(FileRequest { queue, op }) = next.and_then(|at| self.file_requests.remove(at)) else {
                 break;
             };
-            let files = Arc::new(self.files.clone());
+            let (files, peers) = (Arc::new(self.files.clone()), self.peers.clone());
             let worker = self
                 .workers
                 .entry(queue)
-                .or_insert_with(|| FileWorker::new(queue, files, PathBuf::from(STATE)));
+                .or_insert_with(|| FileWorker::new(queue, files, PathBuf::from(STATE)).among(peers));
             let result = match self.no_threads.contains(&queue) {
                 true => op.refused(queue, "no thread".into()),
                 false => worker.execute(op),

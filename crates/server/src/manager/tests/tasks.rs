@@ -4,6 +4,7 @@ use super::images::{backup, replica};
 use super::log::Log;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
+use crate::handle::Peers;
 use crate::manager::ManagerError;
 use crate::manager::permits::Permits;
 use crate::task::budget::Budget;
@@ -136,7 +137,8 @@ fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     let members = vec!["tiny".into(), "other".into()];
     let id = rig.start(TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) });
     let state = |rig: &Rig| (rig.task(id).state, rig.task(id).reason.unwrap_or_default());
-    let blocked = (TaskState::Paused, "the other disks are not served yet".to_owned());
+    let none = "members: the daemon has no disk \"tiny\"; cancel the task, or configure that disk";
+    let blocked = (TaskState::Paused, none.to_owned());
     let why = "it waits for its turn: 1 scrubs and comparisons run at a time (tasks_at_once)";
     let queued = (TaskState::Queued, why.to_owned());
     assert_eq!(state(&rig), blocked);
@@ -155,6 +157,21 @@ fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
     assert_eq!(state(&rig), blocked);
+}
+
+#[test]
+fn a_comparison_that_begins_before_the_disks_are_served_waits_for_these_alone() {
+    let mut rig = Rig::new();
+    rig.peers = Peers::default();
+    let members = vec!["tiny".into(), "other".into()];
+    let id = rig.start(TaskSpec { members, ..TaskSpec::new(TaskKind::Verify) });
+    let state = |rig: &Rig| (rig.task(id).state, rig.task(id).reason);
+    rig.run_for(Duration::from_secs(60));
+    assert_eq!(state(&rig), (TaskState::Queued, None));
+    rig.peers.set([]);
+    rig.run_for(Duration::from_secs(1));
+    let none = "members: the daemon has no disk \"tiny\"; cancel the task, or configure that disk";
+    assert_eq!(state(&rig), (TaskState::Paused, Some(none.into())));
 }
 
 #[test]

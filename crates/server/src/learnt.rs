@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, DiskHooks};
 use crate::file_system::{open_regular, private};
+use crate::files::{END_WAIT, join_until};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
@@ -11,10 +12,10 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
-use tracing::{info, warn};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
 
 /// The interval between savings: a power cut loses at most the knowledge of this time.
 pub const SAVE_EVERY: Duration = Duration::from_secs(180);
@@ -24,6 +25,9 @@ const CELLS: usize = 1 << 14;
 
 /// The interval between two such parts, so that requests are not delayed by several in a row.
 const PART_EVERY: Duration = Duration::from_millis(2);
+
+/// The most parts of the last saving that wait to be written: some megabytes.
+const PARTS_WAITING_MAX: usize = 16;
 
 /// The file, in a disk's state directory.
 const NAME: &str = "learnt";
@@ -131,7 +135,10 @@ impl Learnt {
 pub struct LearntSaver {
     learnt: Learnt,
     thread: JoinHandle<()>,
-    end: Sender<()>,
+    /// Takes the parts of the last saving.
+    end: Sender<Receiver<SavedPart>>,
+    /// The time that the thread has for it.
+    end_wait: Duration,
 }
 
 impl LearntSaver {
@@ -144,10 +151,14 @@ impl LearntSaver {
         disk: Mailbox<Disk<D, A>>,
         every: Duration,
     ) -> io::Result<Self> {
-        let (end, ended) = channel();
+        let (end, ended) = channel::<Receiver<SavedPart>>();
         let saves = learnt.clone();
         let thread = Builder::new().name("learnt".into()).spawn(move || {
-            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            let last = loop {
+                match ended.recv_timeout(every) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    last => break last.ok(),
+                }
                 let mut saving = None;
                 let mut first = true;
                 let next = || {
@@ -156,24 +167,52 @@ impl LearntSaver {
                     }
                     part(&disk, &saves.drive, &mut saving)
                 };
-                match saves.put(next) {
-                    Ok(()) => {}
-                    Err(Gone) => return,
+                if let Err(Gone) = saves.put(next) {
+                    break ended.recv().ok();
                 }
+            };
+            if let Some(parts) = last {
+                let Ok(()) = saves.put(|| Ok::<_, Infallible>(parts.recv().ok()));
             }
         })?;
-        Ok(Self { learnt, thread, end })
+        Ok(Self { learnt, thread, end, end_wait: END_WAIT })
     }
 
-    /// Ends after the disk has ended, and saves the rest.
+    /// Ends after the disk has ended, and saves the rest. A directory that hangs keeps the daemon from ending for a
+    /// bounded time.
     pub fn close<D: Device, A: DiskHooks>(self, disk: &Disk<D, A>) {
-        // The thread may have ended by itself.
-        let _ = self.end.send(());
-        let _ = self.thread.join();
-        let Some(learner) = learner(disk) else { return };
+        let learner = learner(disk);
         // From here on the knowledge no longer changes.
-        let mut saving = learner.begin_saving(&self.learnt.drive);
-        let Ok(()) = self.learnt.put(|| Ok::<_, Infallible>(Some(saving.go_on(learner, CELLS))));
+        let mut saving = learner.map(|learner| learner.begin_saving(&self.learnt.drive));
+        self.end(|| Some(saving.as_mut()?.go_on(learner?, CELLS)));
+    }
+
+    /// Passes the parts of the last saving to the thread, and waits for its end.
+    fn end(self, mut next: impl FnMut() -> Option<SavedPart>) {
+        let until = Instant::now() + self.end_wait;
+        let (parts, waiting) = sync_channel(PARTS_WAITING_MAX);
+        // The thread may have failed.
+        let mut goes_on = self.end.send(waiting).is_ok();
+        while goes_on && let Some(part) = next() {
+            let has_more = matches!(part, SavedPart::Part(_));
+            goes_on = send_until(&parts, part, until) && has_more;
+        }
+        drop(parts);
+        if join_until(self.thread, until).is_none() {
+            let (path, waited) = (self.learnt.path.display(), self.end_wait);
+            error!(%path, ?waited, "what was learnt last is not saved: the directory does not answer");
+        }
+    }
+}
+
+/// Sends a value as soon as there is room; returns whether there was until then.
+fn send_until<T>(to: &SyncSender<T>, mut value: T, until: Instant) -> bool {
+    loop {
+        match to.try_send(value) {
+            Err(TrySendError::Full(back)) if Instant::now() < until => value = back,
+            sent => return sent.is_ok(),
+        }
+        std::thread::sleep(PART_EVERY);
     }
 }
 
@@ -199,4 +238,26 @@ fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
         *saving = (part != SavedPart::Forgotten).then_some(begun);
         part
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_hangs_does_not_keep_the_daemon_from_ending() {
+        for takes_parts in [false, true] {
+            let (release, held) = channel::<()>();
+            let (end, ended) = channel::<Receiver<SavedPart>>();
+            let thread = std::thread::spawn(move || {
+                let parts = takes_parts.then(|| ended.recv());
+                let _ = held.recv();
+                drop((ended, parts));
+            });
+            let learnt = Learnt::new(Path::new("/none"), "a drive");
+            let saver = LearntSaver { learnt, thread, end, end_wait: Duration::ZERO };
+            saver.end(|| Some(SavedPart::Part(Vec::new())));
+            drop(release);
+        }
+    }
 }

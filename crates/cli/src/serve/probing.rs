@@ -15,6 +15,7 @@ use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };
 use model::Profile;
+use server::files::{END_WAIT, join_until};
 use server::{Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
 use std::io::Read;
@@ -106,6 +107,7 @@ pub(super) struct ToProbe {
 
 /// A probe at work.
 pub(super) struct Probing {
+    disk: String,
     thread: JoinHandle<()>,
     ends: Arc<AtomicBool>,
 }
@@ -150,8 +152,10 @@ impl Probing {
         // A reading that waits has no answer then.
         disk.want_readings(false);
         disk.on_probe_asked(None);
-        // The thread has logged its own panic.
-        let _ = self.thread.join();
+        // A thread that has failed has logged its own panic.
+        if join_until(self.thread, Instant::now() + END_WAIT).is_none() {
+            error!(disk = self.disk, waited = ?END_WAIT, "the probe's files do not answer; the daemon ends without them");
+        }
     }
 }
 
@@ -184,7 +188,7 @@ impl ToProbe {
         });
         let thread =
             thread.map_err(|e| Problem::failed(format!("no thread for the probe of {name}: {e}")))?;
-        Ok(Probing { thread, ends })
+        Ok(Probing { disk: name, thread, ends })
     }
 
     fn measured(&self) -> PathBuf {

@@ -6,6 +6,7 @@ use super::config::{Config, DiskConfig};
 use super::ending::Ending;
 use super::open::ServedDisk;
 use crate::emulate::Lines;
+use crate::problem::Problem;
 use server::control::Control;
 use server::files::Places;
 use server::{ExportUpdate, Mailbox, Moment};
@@ -38,6 +39,9 @@ impl Reload {
 
     fn apply(&mut self, new: Config) {
         self.lines.set(new.log);
+        for why in unusable(&new) {
+            error!("the daemon would not start with this configuration; mend it before a restart: {why}");
+        }
         for option in fixed(&self.config, &new) {
             warn!(
                 option,
@@ -74,6 +78,13 @@ impl Reload {
             "the configuration is read again: limits, roles, targets, certificates of disks and the log's level are as it says"
         );
     }
+}
+
+/// Returns why the daemon would not start with a configuration: options that are read at the start only.
+fn unusable(new: &Config) -> Vec<Problem> {
+    let page = new.web.as_ref().and_then(|web| web.read().err());
+    let page = page.map(|problem| new.places.underline("web", problem));
+    page.into_iter().chain(super::check_handed_over(new).err()).collect()
 }
 
 /// Returns whether a disk's addresses are those at which it is served: its encryption is right for these alone.
@@ -167,6 +178,28 @@ mod tests {
             assert_eq!(fixed(&old, &config()), ["web, or a file that it names"]);
         }
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Otherwise the log asks for a restart after which the daemon is down.
+    #[test]
+    fn a_page_with_which_the_daemon_would_not_start_is_named() {
+        let directory = std::env::temp_dir().join(format!("freeblock-unusable-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("token");
+        let why = |web: &str| {
+            let config = config(&format!("[web]\nlisten = {web}\n"), "");
+            unusable(&config).iter().map(ToString::to_string).collect::<String>()
+        };
+        let with_token = format!("\"127.0.0.1:8080\"\ntoken = {path:?}");
+        assert!(why(&with_token).contains("No such file"), "{}", why(&with_token));
+        std::fs::write(&path, "short").unwrap();
+        assert!(why(&with_token).contains("16"), "{}", why(&with_token));
+        std::fs::write(&path, "a-token-of-enough-characters").unwrap();
+        assert_eq!(why(&with_token), "");
+        // It is reached from other machines.
+        let open = why("\"0.0.0.0:8080\"");
+        assert!(open.contains("token"), "{open}");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -113,7 +113,8 @@ impl Members {
         let devices = devices.collect::<Vec<_>>().join("\n");
         let mut pairs = known.unwrap_or(&devices).split('\n').zip(devices.split('\n')).zip(names);
         if let Some(((known, now), name)) = pairs.find(|((known, now), _)| known != now) {
-            let named = |disk: &str| if disk.is_empty() { "an unknown disk".into() } else { format!("{disk:?}") };
+            let named =
+                |disk: &str| if disk.is_empty() { "an unknown disk".into() } else { format!("{disk:?}") };
             return Err(FileResult::Trouble(format!(
                 "members: {name} was {} and is {} now; cancel the task, or see that {name} is the former disk and that its \
                  serial number is seen, and restart the daemon",
@@ -133,7 +134,8 @@ impl Members {
         let mut members = Vec::new();
         for disk in found {
             let open = || wait(&disk, &open_session(&disk, &waker)?)?;
-            let client_sessions = [open().map_err(FileResult::Trouble)?, open().map_err(FileResult::Trouble)?];
+            let client_sessions =
+                [open().map_err(FileResult::Trouble)?, open().map_err(FileResult::Trouble)?];
             members.push(Member { disk, client_sessions });
         }
         let (saved_done, now) = (comparison.figures().done, Instant::now());

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -42,7 +42,18 @@ pub struct FileWorkers {
 
 /// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
 /// task goes on without the blocks that were on their way. Nothing was acknowledged that is not durable.
-const END_WAIT: Duration = Duration::from_secs(10);
+pub const END_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits for the end of a thread until then; `None` if it goes on.
+pub fn join_until<T>(thread: JoinHandle<T>, until: Instant) -> Option<thread::Result<T>> {
+    while !thread.is_finished() {
+        if Instant::now() >= until {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Some(thread.join())
+}
 
 /// The bytes in the stack of a thread, as the standard library's.
 const STACK_BYTES: usize = 2 << 20;
@@ -188,10 +199,8 @@ impl FileWorkers {
         let until = Instant::now() + self.end_wait;
         let (mut noted, mut hanging) = (false, Vec::new());
         while let Some((queue, thread)) = threads.pop_front() {
-            while !thread.is_finished() && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            if !thread.is_finished() {
+            // A thread that has failed has logged its own panic.
+            if join_until(thread, until).is_none() {
                 hanging.push(queue);
                 tracing::error!(
                     state = %self.state.display(),
@@ -201,7 +210,6 @@ impl FileWorkers {
                 );
                 continue;
             }
-            let _ = thread.join();
             // The directory may hang from now on.
             if queue == FileQueue::Journal && !std::mem::replace(&mut noted, true) {
                 let (state, lock) = (self.state.clone(), Arc::clone(&self.lock));

@@ -271,7 +271,8 @@ impl File for Real {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
         };
         match flock(&self.file, operation) {
-            Err(Errno::WOULDBLOCK) => Err(held()),
+            // Some network file systems say so of a lock of another.
+            Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(held()),
             // Some network file systems have no locks.
             Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::BADF) => Ok(()),
             Err(error) => Err(error.into()),

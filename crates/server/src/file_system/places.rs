@@ -177,7 +177,10 @@ impl Places {
                 return Ok(file);
             }
         }
-        Err(denied("it is put there and taken away again and again"))
+        Err(denied(
+            "it is put there and taken away again and again, or its file system gives it another number each time; name a file \
+             on another",
+        ))
     }
 
     /// Returns which file this is at present; `None` if there is none.

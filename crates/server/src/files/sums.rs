@@ -10,7 +10,7 @@ use crate::task::file_request::{Compared, FileResult, OpenSums};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The end of the disk's checksum store, in the state directory.
 pub(crate) const SUMS_END: &str = "sums.end";
@@ -24,8 +24,16 @@ pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<()> 
     End::last(files, &state.join(SUMS_END), id, LEFT)
 }
 
-/// A file as the store uses it.
-struct Pages(Box<dyn File>);
+/// The open and locked file of a store. On some network file systems its lock keeps other handles out, so that there is
+/// one.
+type StoreFile = Arc<Mutex<Box<dyn File>>>;
+
+/// The same as the store uses it.
+struct Pages(StoreFile);
+
+fn locked(file: &StoreFile) -> MutexGuard<'_, Box<dyn File>> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn place(page: u64) -> u64 {
     page.saturating_mul(PAGE_BYTES as u64)
@@ -33,16 +41,16 @@ fn place(page: u64) -> u64 {
 
 impl SumFile for Pages {
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String> {
-        let n = self.0.read_at(place(page), into).map_err(|e| e.to_string())?;
+        let n = locked(&self.0).read_at(place(page), into).map_err(|e| e.to_string())?;
         Ok(n == into.len())
     }
 
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String> {
-        write_all(&mut *self.0, place(page), bytes).map_err(|e| e.to_string())
+        write_all(&mut **locked(&self.0), place(page), bytes).map_err(|e| e.to_string())
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        self.0.sync().map_err(|e| e.to_string())
+        locked(&self.0).sync().map_err(|e| e.to_string())
     }
 }
 
@@ -55,12 +63,9 @@ pub(crate) struct OpenStore {
     place: String,
     /// The damaged pages that have been reported.
     reported: usize,
-    file: Option<Identity>,
-    lock: FileLock,
+    identity: Option<Identity>,
+    file: StoreFile,
 }
-
-/// An open file that locks a store; nothing is read from it.
-type FileLock = Arc<Mutex<Box<dyn File>>>;
 
 impl OpenStore {
     /// Opens or creates a store.
@@ -76,10 +81,10 @@ impl OpenStore {
             false => asked.path.clone(),
         };
         let place = path.display().to_string();
-        let opened = Self::at(files, &asked, path.clone(), held).and_then(|(store, empty, lock)| {
+        let opened = Self::at(files, &asked, path.clone(), held).and_then(|(store, empty, file)| {
             let (end, acknowledged) = Self::end(files, &state.join(SUMS_END), &store, empty)?;
-            let file = files.identity_of(&path).map_err(|e| e.to_string())?;
-            Ok((Self { store, end, acknowledged, place: place.clone(), reported: 0, file, lock }, empty))
+            let identity = files.identity_of(&path).map_err(|e| e.to_string())?;
+            Ok((Self { store, end, acknowledged, place: place.clone(), reported: 0, identity, file }, empty))
         });
         match opened {
             Ok((sums, empty)) => {
@@ -124,7 +129,7 @@ impl OpenStore {
         asked: &OpenSums,
         path: PathBuf,
         held: Option<&Self>,
-    ) -> Result<(StoredChecksums<Pages>, bool, FileLock), String> {
+    ) -> Result<(StoredChecksums<Pages>, bool, StoreFile), String> {
         if asked.disk.own.iter().any(|own| files.is_same(own, &path)) {
             return Err("that is the disk itself; name another file".into());
         }
@@ -141,20 +146,19 @@ impl OpenStore {
         };
         // Never recreates the disk's own checksum store if its file is missing.
         let how = if asked.task.is_some() { How::Make } else { How::Write };
-        let lock = Self::lock(files, &path, how, held).map_err(|e| e.to_string())?;
-        let mut file = files.open_named(&path, how).map_err(|e| e.to_string())?;
-        let len = file.len().map_err(|e| e.to_string())?;
-        if file.is_device().map_err(|e| e.to_string())? {
+        let file = Self::lock(files, &path, how, held).map_err(|e| e.to_string())?;
+        let len = locked(&file).len().map_err(|e| e.to_string())?;
+        if locked(&file).is_device().map_err(|e| e.to_string())? {
             return Err("that is a device; name a file".into());
         }
         let known = asked.known.as_ref().map(|(_, id)| *id);
         let text = |error: StoreError| error.to_string();
         let old = match len {
             0 => Err(StoreError::Stale),
-            _ => StoredChecksums::open(plan, StoreLimits::default(), Pages(file)),
+            _ => StoredChecksums::open(plan, StoreLimits::default(), Pages(StoreFile::clone(&file))),
         };
         match old {
-            Ok(store) if Some(store.id()) == known => return Ok((store, false, lock)),
+            Ok(store) if Some(store.id()) == known => return Ok((store, false, file)),
             // This task created it, and the journal did not learn of that: no sum was recorded in it yet.
             Ok(store) if store.id() == asked.id && asked.task.is_some() => {}
             // A crash has cut off its creation.
@@ -164,18 +168,19 @@ impl OpenStore {
             Ok(_) => return Err(format!("{}; say force for that", StoreError::Stale)),
             Err(error) => return Err(text(error)),
         }
-        let mut file = files.open_named(&path, How::Make).map_err(|e| e.to_string())?;
-        file.set_len(0).map_err(|e| e.to_string())?;
+        locked(&file).set_len(0).map_err(|e| e.to_string())?;
+        let pages = Pages(StoreFile::clone(&file));
         let store =
-            StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), Pages(file)).map_err(text)?;
-        Ok((store, true, lock))
+            StoredChecksums::create_as(asked.id, plan, StoreLimits::default(), pages).map_err(text)?;
+        Ok((store, true, file))
     }
 
-    /// Locks the store's file, so that no other disk writes to it. The disk's own open store may be the same file.
-    fn lock(files: &dyn Files, path: &Path, how: How, held: Option<&Self>) -> io::Result<FileLock> {
-        let file = files.identity_of(path)?;
-        match held.filter(|held| file.is_some() && held.file == file) {
-            Some(held) => Ok(FileLock::clone(&held.lock)),
+    /// Opens and locks the store's file, so that no other disk writes to it. The disk's own open store may be the same
+    /// file.
+    fn lock(files: &dyn Files, path: &Path, how: How, held: Option<&Self>) -> io::Result<StoreFile> {
+        let identity = files.identity_of(path)?;
+        match held.filter(|held| identity.is_some() && held.identity == identity) {
+            Some(held) => Ok(StoreFile::clone(&held.file)),
             None => Ok(Arc::new(Mutex::new(files.claim(path, how, Lock::Alone)?))),
         }
     }

@@ -48,6 +48,8 @@ struct MemoryState {
     faults: BTreeMap<PathBuf, io::ErrorKind>,
     /// The number of changing calls that still succeed; then everything fails, as for a killed process.
     left: Option<u64>,
+    /// Whether a lock keeps other handles from reading and writing, as on some network file systems.
+    mandatory: bool,
     /// The files that are locked, by the number of each lock.
     locks: BTreeMap<u64, (u64, Lock)>,
 }
@@ -131,6 +133,11 @@ impl MemoryFiles {
         }
     }
 
+    /// Lets a lock keep other handles from the file.
+    pub fn set_mandatory_locks(&self) {
+        self.state().mandatory = true;
+    }
+
     /// Lets this number of changing calls succeed from now on, and fails the rest.
     pub fn stop_after(&self, calls: Option<u64>) {
         self.state().left = calls;
@@ -199,6 +206,12 @@ impl MemoryFile {
         let mut state = self.memory.state();
         if state.gone.iter().any(|d| self.path.starts_with(d)) {
             return Err(io::Error::other("the device is gone"));
+        }
+        let of_another = |(number, (id, lock)): (&u64, &(u64, Lock))| {
+            *id == self.id && *lock == Lock::Alone && Some(*number) != self.lock
+        };
+        if state.mandatory && state.locks.iter().any(of_another) {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         let limit = state.limits.iter().find(|(d, _)| self.path.starts_with(d)).map(|(d, l)| (d.clone(), *l));
         let room = limit.map(|(d, limit)| {

@@ -392,6 +392,32 @@ fn two_images() -> (Rig, Vec<u8>) {
     (rig, then)
 }
 
+/// As on CIFS: a lock keeps every other handle of its file out.
+#[test]
+fn tasks_work_where_a_lock_keeps_other_handles_out() {
+    let mut rig = Rig::new();
+    rig.files.set_mandatory_locks();
+    let sums = TaskSpec { checksums: Some("/backups/sums".into()), ..TaskSpec::new(TaskKind::Scrub) };
+    let difference = TaskSpec { since: vec!["/backups/a".into()], ..to("/backups/b", backup()) };
+    let specs = [
+        to("/backups/a", backup()),
+        difference,
+        to("/backups/c", replica()),
+        restore("/backups/a"),
+        sums.clone(),
+        sums.clone(),
+        TaskSpec { force: true, ..sums },
+    ];
+    for spec in specs {
+        let kind = spec.kind;
+        let id = rig.start(spec);
+        assert_eq!(rig.run(id), TaskState::Done, "{kind}: {:?}", rig.task(id).reason);
+        rig = rig.crash(None);
+    }
+    let verified = [5, 6, 7].map(|id| rig.task(id).checksums.is_some_and(|sums| sums.verified > 0));
+    assert_eq!(verified, [false, true, false]);
+}
+
 #[test]
 fn a_restore_goes_on_with_the_images_that_it_began_with_alone() {
     for (power, retried) in [(false, false), (true, false), (false, true)] {

@@ -124,14 +124,20 @@ fn shown(report: &Report, state: &std::path::Path) -> String {
     let again = format!("freeblock repair --state {} --disk {name}", state.display());
     if let Some(why) = &report.damage {
         let _ = writeln!(text, "damage: {why}");
+        // The tasks of a sound journal are stopped for another reason.
+        let is_whole =
+            report.files.iter().any(|file| file.name == "tasks.journal" && file.sound == Some(true));
+        let mut back = "";
+        if !is_whole {
+            back = "put an undamaged file back, never an older copy; or ";
+            let _ = writeln!(
+                text,
+                "not known: whatever was in the damaged records, such as tasks, their progress and their ends"
+            );
+        }
         let _ = writeln!(
             text,
-            "not known: whatever was in the damaged records, such as tasks, their progress and their ends"
-        );
-        let _ = writeln!(
-            text,
-            "to go on: put an undamaged file back, never an older copy; or `{again} --give-up`, which fails the tasks that \
-             were not over and keeps what is closed closed"
+            "to go on: {back}`{again} --give-up`, which fails the tasks that were not over and keeps what is closed closed"
         );
     }
     if report.closed.is_some() {

@@ -101,6 +101,42 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
 }
 
 #[test]
+fn a_disk_that_was_extended_is_served_and_its_tasks_wait_for_an_operator() {
+    let directory = directory("extended");
+    let disk = directory.join("raw");
+    let file = std::fs::File::create_new(&disk).unwrap();
+    file.set_len(16 << 20).unwrap();
+    let start = || Daemon::with(&directory, &disk.display().to_string());
+    let Some(mut daemon) = start() else { return };
+    daemon.says(&["restore", &directory.join("image").display().to_string()]);
+    wait_for(&daemon, "paused");
+    daemon.kill();
+    drop(daemon);
+    file.set_len(17 << 20).unwrap();
+    let Some(mut daemon) = start() else { return };
+    assert!(!is_let_in(&directory), "a client may write where the restore will");
+    let said = daemon.says(&["status"]);
+    let why =
+        "tasks [1] began on a disk of 32768 sectors of 512 bytes, and it has 34816 sectors of 512 bytes now";
+    assert!(said.contains(why), "{said}");
+    daemon.kill();
+    drop(daemon);
+    let state = directory.join("state").display().to_string();
+    let shown = run_with(&["repair", "--state", &state]);
+    assert_eq!(shown.code, Some(1), "{}", shown.out);
+    let (damage, way_on) = (format!("damage: {why}"), "to go on: `freeblock repair");
+    assert!(shown.out.contains(&damage) && shown.out.contains(way_on), "{}", shown.out);
+    run_with(&["repair", "--state", &state, "--disk", "d0", "--give-up"]).worked();
+    let Some(mut daemon) = start() else { return };
+    assert!(!is_let_in(&directory), "what was closed stays closed");
+    let said = daemon.says(&["scrub", "--sectors", "64", "--wait"]);
+    assert!(said.starts_with("scrub 2 of d0 is done"), "{said}");
+    daemon.kill();
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
     let directory = directory("unlisted");
     let Some(mut daemon) = Daemon::start(&directory) else { return };

@@ -11,13 +11,18 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon; `None` if there is no io_uring.
+    /// Starts a daemon with an emulated disk; `None` if there is no io_uring.
     pub(crate) fn start(directory: &Path) -> Option<Self> {
+        let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/tests/data/small.toml");
+        Self::with(directory, &format!("emulated:{profile},file={}", directory.join("disk").display()))
+    }
+
+    /// Starts a daemon with this device.
+    pub(crate) fn with(directory: &Path, device: &str) -> Option<Self> {
         let at = |name: &str| directory.join(name).display().to_string();
         std::fs::create_dir_all(directory).unwrap();
-        let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/tests/data/small.toml");
         let mut child = Command::new(env!("CARGO_BIN_EXE_freeblock"))
-            .args(["serve", "--disk", &format!("d0=emulated:{profile},file={}", at("disk"))])
+            .args(["serve", "--disk", &format!("d0={device}")])
             .args([
                 "--listen",
                 &format!("unix:{}", at("nbd")),

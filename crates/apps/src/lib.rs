@@ -38,7 +38,7 @@
 //! }
 //!
 //! # use model::{DriveModel, Profile};
-//! # use scheduler::{Action, Config, HeadWork, InDrive, Request};
+//! # use scheduler::{Output, Config, HeadWork, InDrive, Request};
 //! # use units::{Op, RequestId};
 //! # const SECTOR: usize = 512;
 //! # let toml = include_str!("../../model/tests/data/tiny.toml");
@@ -56,14 +56,14 @@
 //! #     requests += 1;
 //! #     let range = LbnRange::new(Lbn::new(requests * 1_237 % 4_900), BLOCK);
 //! #     core.submit(now, Request { id: RequestId::new(requests), op: Op::Read, range })?;
-//!     while let Some(action) = core.poll(now) {
-//!         match action {
-//!             Action::Do(HeadWork::Execute) => {
+//!     while let Some(output) = core.poll(now) {
+//!         match output {
+//!             Output::Do(HeadWork::Execute) => {
 //!                 // Here a host moves the head; this one believes the core's own prediction.
 //!                 now = core.busy_until().unwrap();
 //!                 core.completed_with(now, &[broken]);
 //!             }
-//!             Action::Deliver(record) => {
+//!             Output::Deliver(record) => {
 //!                 let place = |lbn: Lbn| lbn.get() as usize * SECTOR;
 //!                 let bytes = &medium[place(record.range.start())..place(record.range.end())];
 //!                 scrubber.done(&mut core, &record, bytes, now);

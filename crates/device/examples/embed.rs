@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op,
-    Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
+    Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome,
+    Output, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
     Sectors, Sessions,
 };
 use io_uring::{IoUring, opcode, types};
@@ -58,13 +58,13 @@ pub fn embed(path: &Path, profile: Option<&Path>, blocks: &[u64]) -> Result<Sums
             core.submit(clock()?, Request { id: RequestId::new(id as u64), op: Op::Read, range })?;
             waits = true;
         }
-        while let Some(action) = core.poll(clock()?) {
-            match action {
-                Action::Do(command) => commands.push(command),
-                Action::Completed(_) => waits = false,
-                Action::Failed { id, bad } => return Err(format!("{id}: LBN {bad} cannot be read").into()),
+        while let Some(output) = core.poll(clock()?) {
+            match output {
+                Output::Do(command) => commands.push(command),
+                Output::Completed(_) => waits = false,
+                Output::Failed { id, bad } => return Err(format!("{id}: LBN {bad} cannot be read").into()),
                 // The bytes of the block have arrived with the commands.
-                Action::Deliver(_) => {}
+                Output::Deliver(_) => {}
             }
         }
         while let Some(command) = commands.next() {

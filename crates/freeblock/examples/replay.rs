@@ -7,8 +7,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout)]
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op,
-    Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
+    Bytes, Command, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome,
+    Output, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority, Profile, Request, RequestId,
     Sectors, Sessions,
 };
 use std::error::Error;
@@ -124,17 +124,17 @@ pub fn replay(log: &str, path: &Path, profile: Option<&Path>) -> Result<Report, 
         while let Some((at, (_, op, range))) = arrivals.next_if(|(_, (arrival, ..))| *arrival <= now) {
             core.submit(now, Request { id: RequestId::new(at as u64), op: *op, range: *range })?;
         }
-        while let Some(action) = core.poll(now) {
-            match action {
-                Action::Do(command) => commands.push(command),
-                Action::Completed(id) => {
+        while let Some(output) = core.poll(now) {
+            match output {
+                Output::Do(command) => commands.push(command),
+                Output::Completed(id) => {
                     let response = now.saturating_since(requests[id.get() as usize].0);
                     report.requests += 1;
                     report.total += response;
                     report.longest = report.longest.max(response);
                 }
-                Action::Failed { id, bad } => return Err(format!("{id} failed at LBN {bad}").into()),
-                Action::Deliver(record) => report.scanned += record.range.len().get(),
+                Output::Failed { id, bad } => return Err(format!("{id} failed at LBN {bad}").into()),
+                Output::Deliver(record) => report.scanned += record.range.len().get(),
             }
         }
         while let Some(command) = commands.next() {

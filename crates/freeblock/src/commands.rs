@@ -4,13 +4,13 @@ use crate::{Command, CommandId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The commands that a host was given, from [`Action::Do`](crate::Action::Do) to their completion.
+/// The commands that a host was given, from [`Output::Do`](crate::Output::Do) to their completion.
 ///
 /// A device may reorder the commands that it has. Therefore a command is held back while it overlaps an earlier one that is not
 /// done, if either writes: a background write must not land after a newer one of the foreground. Other commands may overtake it.
 ///
 /// ```
-/// # use freeblock::{Action, Bytes, Config, DriveModel, Instant, OutsideConfig, OutsideDrive, Request, Sectors};
+/// # use freeblock::{Output, Bytes, Config, DriveModel, Instant, OutsideConfig, OutsideDrive, Request, Sectors};
 /// use freeblock::{Commands, Lbn, LbnRange, Op, Outcome, RequestId};
 /// # let drive = DriveModel::unknown(Sectors::new(2_000_000), Bytes::new(512))?;
 /// # let config = Config::outside(OutsideConfig::blind().serving());
@@ -20,15 +20,15 @@ use alloc::vec::Vec;
 /// core.submit(now, Request { id: RequestId::new(1), op: Op::Write, range })?;
 /// core.submit(now, Request { id: RequestId::new(2), op: Op::Read, range })?;
 /// let mut commands = Commands::default();
-/// while let Some(Action::Do(command)) = core.poll(now) {
+/// while let Some(Output::Do(command)) = core.poll(now) {
 ///     commands.push(command);
 /// }
 /// while let Some(command) = commands.next() {
 ///     // Here the host gives the command to its device, and waits for its completion.
 ///     commands.done(command.id);
 ///     core.command_done(now, command.id, Outcome::Done);
-///     while let Some(action) = core.poll(now) {
-///         if let Action::Do(command) = action {
+///     while let Some(output) = core.poll(now) {
+///         if let Output::Do(command) = output {
 ///             commands.push(command);
 ///         }
 ///     }

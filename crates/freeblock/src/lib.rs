@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use freeblock::{
-//!     Action, Bytes, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, OutsideConfig,
+//!     Output, Bytes, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, OutsideConfig,
 //!     OutsideDrive, Parameter, Priority, Request, RequestId, Sectors, Sessions,
 //! };
 //!
@@ -29,13 +29,13 @@
 //!
 //! let (mut commands, mut scrubbed) = (Commands::default(), 0);
 //! while core.undelivered(scrub) != Some(0) {
-//!     while let Some(action) = core.poll(now) {
-//!         match action {
-//!             Action::Do(command) => commands.push(command),
+//!     while let Some(output) = core.poll(now) {
+//!         match output {
+//!             Output::Do(command) => commands.push(command),
 //!             // The clients' bytes arrived with the command whose `request` is this id.
-//!             Action::Completed(id) => println!("{id} is done after {now}"),
-//!             Action::Failed { id, bad } => println!("{id} failed at LBN {bad}"),
-//!             Action::Deliver(record) => scrubbed += record.range.len().get(),
+//!             Output::Completed(id) => println!("{id} is done after {now}"),
+//!             Output::Failed { id, bad } => println!("{id} failed at LBN {bad}"),
+//!             Output::Deliver(record) => scrubbed += record.range.len().get(),
 //!         }
 //!     }
 //!     // Here a host gives the commands to its device and waits for one of them. This device takes 5 ms for each.

@@ -221,13 +221,13 @@ pub(crate) fn recording(_: &[u8]) {}
 pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
     let lines = [
         r#"{"disk":"d"}"#,
-        r#"{"call":{"call":{"open":{"priority":20}},"got":1}}"#,
-        r#"{"submit":{"at":1000,"request":{"id":0,"op":"read","range":{"start":8,"len":8}},"taken":true}}"#,
-        r#"{"poll":{"at":1000,"buffers":[],"gave":null}}"#,
-        r#"{"done":{"at":5000000,"id":0,"bad":null}}"#,
+        r#"{"input":{"input":{"call":{"open":{"priority":20}}},"answer":1}}"#,
+        r#"{"input":{"input":{"submit":{"at":1000,"request":{"id":0,"op":"read","range":{"start":8,"len":8}}}},"answer":0}}"#,
+        r#"{"poll":{"at":1000,"buffers":[],"output":null}}"#,
+        r#"{"input":{"input":{"ended":{"at":5000000,"end":{"one":{"id":0,"outcome":"done"}}}},"answer":0}}"#,
         r#""end""#,
     ];
-    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 2\n".to_vec()];
+    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 3\n".to_vec()];
     for config in setups() {
         let config = config.to_string();
         seeds.push([&[config.as_str()], &lines[1..]].concat().join("\n").into_bytes());

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Action, Buffers, CommandId, Config, HeadWork, IdleTime, Outcome, OutsideConfig, Parameter, Priority,
+    Buffers, CommandId, Config, HeadWork, IdleTime, Outcome, Output, OutsideConfig, Parameter, Priority,
     Purpose, Ready, Request, Wanted, Whose,
 };
 use sim::{PlacedCore, PlacedWork};
@@ -134,7 +134,7 @@ shown!(Completed { id });
 shown!(Failed { id, bad });
 shown!(Deliver { session, task, lbn, sectors, op, parameter, bad, last });
 
-/// The scheduler core in a drive or outside it. It reads no clock and starts no thread: the same calls give the same actions.
+/// The scheduler core in a drive or outside it. It reads no clock and starts no thread: the same calls give the same outputs.
 /// Times are in ns, and do not go backwards.
 #[pyclass(module = "freeblock")]
 pub(crate) struct Core {
@@ -209,7 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// The next action, or None until the next call. `ready` is asked before a background block is written, with session, task,
+    /// The next output, or None until the next call. `ready` is asked before a background block is written, with session, task,
     /// first LBN, sectors and parameter, and returns whether its bytes are at hand; without it all are.
     #[pyo3(signature = (now, ready=None))]
     fn poll<'py>(
@@ -219,14 +219,14 @@ impl Core {
         ready: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.now = later(self.now, now)?;
-        let action = match ready {
+        let output = match ready {
             None => self.core.poll_with(self.now, &mut Ready),
             Some(ready) => {
                 self.core.poll_with(self.now, &mut PythonBuffers { ready: &ready, trouble: &self.trouble })
             }
         };
         self.trouble.check()?;
-        action.map(|action| self.action(py, action)).transpose()
+        output.map(|output| self.output(py, output)).transpose()
     }
 
     /// Reports that the outstanding `Execute` is done, except for these bad sectors.
@@ -357,10 +357,10 @@ impl Core {
 }
 
 impl Core {
-    fn action<'py>(&mut self, py: Python<'py>, action: Action<PlacedWork>) -> PyResult<Bound<'py, PyAny>> {
-        match action {
-            Action::Do(PlacedWork::Head(work)) => self.head_work(py, work),
-            Action::Do(PlacedWork::Command(command)) => {
+    fn output<'py>(&mut self, py: Python<'py>, output: Output<PlacedWork>) -> PyResult<Bound<'py, PyAny>> {
+        match output {
+            Output::Do(PlacedWork::Head(work)) => self.head_work(py, work),
+            Output::Do(PlacedWork::Command(command)) => {
                 self.commands.insert(command.id.get(), command.id);
                 Send {
                     id: command.id.get(),
@@ -372,9 +372,9 @@ impl Core {
                 }
                 .into_bound_py_any(py)
             }
-            Action::Completed(id) => Completed { id: id.get() }.into_bound_py_any(py),
-            Action::Failed { id, bad } => Failed { id: id.get(), bad: bad.get() }.into_bound_py_any(py),
-            Action::Deliver(record) => Deliver {
+            Output::Completed(id) => Completed { id: id.get() }.into_bound_py_any(py),
+            Output::Failed { id, bad } => Failed { id: id.get(), bad: bad.get() }.into_bound_py_any(py),
+            Output::Deliver(record) => Deliver {
                 session: record.session.get(),
                 task: record.task.get(),
                 lbn: record.range.start().get(),

@@ -13,7 +13,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use freeblock_scheduler::{
-    Access, Action, Config, HeadWork, InDrive, Parameter, Priority, Request, Sessions,
+    Access, Config, HeadWork, InDrive, Output, Parameter, Priority, Request, Sessions,
 };
 use model::{DriveModel, Position, builtin};
 use std::error::Error;
@@ -286,22 +286,22 @@ impl Bench {
                 self.submit(next.op, next.range);
             }
             let began = Clock::now();
-            let action = self.core.poll(self.now);
+            let output = self.core.poll(self.now);
             let took = elapsed(began);
-            match action {
-                Some(Action::Do(HeadWork::Execute)) => {
+            match output {
+                Some(Output::Do(HeadWork::Execute)) => {
                     let until = self.core.busy_until().expect("an Execute has an end");
                     self.samples.add(took, self.core.accesses(), until);
                     self.now = until;
                     self.core.completed(until);
                 }
-                Some(Action::Completed(_)) => {
+                Some(Output::Completed(_)) => {
                     self.outstanding -= 1;
                     if self.samples.nanos.len() == goal || background && self.wanted() == 0 {
                         return;
                     }
                 }
-                Some(Action::Deliver(_) | Action::Do(HeadWork::Cut) | Action::Failed { .. }) | None => {}
+                Some(Output::Deliver(_) | Output::Do(HeadWork::Cut) | Output::Failed { .. }) | None => {}
             }
         }
     }
@@ -348,14 +348,14 @@ impl Bench {
             after = layout.track(last.track).into();
         }
         self.submit(Op::Read, range);
-        while let Some(action) = self.core.poll(self.now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(self.now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     self.now = self.core.busy_until().expect("an Execute has an end");
                     self.core.completed(self.now);
                 }
-                Action::Completed(_) => self.outstanding -= 1,
-                Action::Deliver(_) | Action::Do(HeadWork::Cut) | Action::Failed { .. } => {}
+                Output::Completed(_) => self.outstanding -= 1,
+                Output::Deliver(_) | Output::Do(HeadWork::Cut) | Output::Failed { .. } => {}
             }
         }
         after

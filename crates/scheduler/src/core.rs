@@ -1,21 +1,24 @@
-//! The core: times, completions and calls go in, and actions come out.
+//! The core: inputs go in, and outputs come out.
 
-mod action;
 mod builder;
 mod config;
 mod dispatch;
 mod idle_search;
 mod in_drive;
+mod input;
+mod output;
 mod outside;
 mod under_way;
 mod watch;
 mod wrapper;
 
-pub use action::{Access, Action, HeadWork, Purpose, Whose};
 use alloc::vec::Vec;
+pub use input::{HeadEnd, Input, Refused, SubmitError};
+pub use output::{Access, HeadWork, Output, Purpose, Whose};
 pub use outside::{
-    AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism,
-    ErrorRecord, Interval, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads, Promise,
+    AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandEnd, CommandId,
+    Conservatism, ErrorRecord, Interval, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads,
+    Promise,
 };
 
 use crate::background::{Background, Urgent};
@@ -26,13 +29,12 @@ use crate::planner::Planner;
 use crate::policy::AnyPolicy;
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError};
-use action::Event;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use config::{Config, Sharing};
 pub use in_drive::InDrive;
 use model::{DriveModel, Position};
-use thiserror::Error;
+use output::Event;
 use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 use watch::DriveWatch;
 pub use wrapper::AnyCore;
@@ -40,38 +42,6 @@ use wrapper::wraps_engine;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
-
-/// The reason why a foreground request was refused. A refusal changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// The pool is full.
-    #[error("{most} requests are waiting; submit {id} again after a completion")]
-    Full {
-        /// The request.
-        id: RequestId,
-        /// The most that may wait.
-        most: usize,
-    },
-    /// No sectors.
-    #[error("{id} asks for no sectors at LBN {range}; ask for at least one")]
-    Empty {
-        /// The request.
-        id: RequestId,
-        /// Its range.
-        range: LbnRange,
-    },
-    /// The range ends past the drive's end.
-    #[error("{id} asks for LBNs {range}; the drive ends at LBN {capacity}")]
-    PastEnd {
-        /// The request.
-        id: RequestId,
-        /// Its range.
-        range: LbnRange,
-        /// Sectors of the drive.
-        capacity: Sectors,
-    },
-}
 
 /// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -106,6 +106,8 @@ pub const MOST_TASKS: usize = 1 << 20;
 
 /// The report on a finished block: exactly one for every registered block that was not aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Record {
     /// The session.
     pub session: SessionId,
@@ -221,7 +223,7 @@ pub enum SessionCall {
 /// ```
 /// # use freeblock_scheduler::model::{DriveModel, builtin};
 /// # use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Sectors};
-/// use freeblock_scheduler::{Action, Buffers, Config, HeadWork, InDrive, Parameter, Priority, Sessions, Wanted};
+/// use freeblock_scheduler::{Buffers, Config, HeadWork, InDrive, Output, Parameter, Priority, Sessions, Wanted};
 /// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
 /// /// Asked for a buffer when the head could write it.
 /// struct Cache {
@@ -241,13 +243,13 @@ pub enum SessionCall {
 ///
 /// let (mut now, mut written) = (Instant::ZERO, Vec::new());
 /// let mut run = |core: &mut InDrive, mut cache: Cache| {
-///     while let Some(action) = core.poll_with(now, &mut cache) {
-///         match action {
-///             Action::Do(HeadWork::Execute) => {
+///     while let Some(output) = core.poll_with(now, &mut cache) {
+///         match output {
+///             Output::Do(HeadWork::Execute) => {
 ///                 now = core.busy_until().unwrap();
 ///                 core.completed(now);
 ///             }
-///             Action::Deliver(record) => written.push((record.range, record.parameter)),
+///             Output::Deliver(record) => written.push((record.range, record.parameter)),
 ///             _ => {}
 ///         }
 ///     }

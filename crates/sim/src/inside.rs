@@ -7,7 +7,7 @@ use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
 use model::DriveModel;
 use scheduler::{
-    Action, AnyCore, Config, Harm, HeadWork, InDrive, Parameter, PlannerStats, Priority, Request,
+    AnyCore, Config, Harm, HeadWork, InDrive, Output, Parameter, PlannerStats, Priority, Request,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -310,20 +310,20 @@ impl<S: Source> Inside<S> {
         }
     }
 
-    /// Carries out the core's actions. A request that it reports as completed was begun at `began`.
+    /// Handles the core's outputs. A request that it reports as completed was begun at `began`.
     fn drain(&mut self, began: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
-        while let Some(action) = self.core.poll(self.now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(self.now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     let until = self.execute();
                     self.busy = Some((self.now, until));
                 }
-                Action::Do(HeadWork::Cut) => {
+                Output::Do(HeadWork::Cut) => {
                     if let (Some(busy), Some(until)) = (&mut self.busy, self.core.busy_until()) {
                         busy.1 = until;
                     }
                 }
-                Action::Completed(id) | Action::Failed { id, .. } => {
+                Output::Completed(id) | Output::Failed { id, .. } => {
                     let slot = (id.get() - self.first_in_flight) as usize;
                     let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
                     self.forget_finished();
@@ -340,7 +340,7 @@ impl<S: Source> Inside<S> {
                     // A task without a think time has its next request in the pool before the core chooses again.
                     self.issue(observer)?;
                 }
-                Action::Deliver(record) => {
+                Output::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {
                         let sector = self.core.drive().sector_bytes();
                         let potential_used = self.head.spent.potential_used();

@@ -9,7 +9,7 @@ use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
-    Action, Command, Config, ErrorRecord, Harm, Outcome, OutsideDrive, Overheads, PlannerStats, Purpose,
+    Command, Config, ErrorRecord, Harm, Outcome, Output, OutsideDrive, Overheads, PlannerStats, Purpose,
     Request,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -535,18 +535,18 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
-    /// Carries out the core's actions.
+    /// Handles the core's outputs.
     fn drain(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
-        while let Some(action) = self.core.poll(self.now) {
-            match action {
-                Action::Do(command) => {
+        while let Some(output) = self.core.poll(self.now) {
+            match output {
+                Output::Do(command) => {
                     self.held.push_back(command);
                     self.fill()?;
                 }
-                Action::Completed(id) | Action::Failed { id, .. } => {
+                Output::Completed(id) | Output::Failed { id, .. } => {
                     self.core_done(id, observer)?;
                 }
-                Action::Deliver(record) => {
+                Output::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {
                         let sector = self.core.drive().sector_bytes();
                         let potential_used = self.head.spent.potential_used();

@@ -1,6 +1,6 @@
 //! A core in the drive or outside, for hosts that have either.
 
-use scheduler::{Action, AnyCore, Buffers, Command, Config, HeadWork, IdleTimeError, InDrive, OutsideDrive};
+use scheduler::{AnyCore, Buffers, Command, Config, HeadWork, IdleTimeError, InDrive, Output, OutsideDrive};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use units::Instant;
@@ -64,11 +64,11 @@ impl PlacedCore {
         }
     }
 
-    /// Returns the next action; `buffers` is asked before a background block is written.
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<PlacedWork>> {
+    /// Returns the next output; `buffers` is asked before a background block is written.
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<PlacedWork>> {
         match self {
-            Self::In(core) => core.poll_with(now, buffers).map(|action| action.map(PlacedWork::Head)),
-            Self::Outside(core) => core.poll_with(now, buffers).map(|action| action.map(PlacedWork::Command)),
+            Self::In(core) => core.poll_with(now, buffers).map(|output| output.map(PlacedWork::Head)),
+            Self::Outside(core) => core.poll_with(now, buffers).map(|output| output.map(PlacedWork::Command)),
         }
     }
 }

@@ -7,9 +7,12 @@ use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use crate::setup::Setup;
 use crate::step::Step;
-use scheduler::{AnyCore, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sharing, SubmitError};
+use scheduler::{
+    AnyCore, MOST_SESSIONS, Parameter, Priority, Refused, Request, SessionCall, SessionError, Sessions,
+    Sharing, SubmitError, Watched,
+};
 use std::collections::BTreeMap;
-use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
+use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
 /// The number of foreground requests at the end, without a block for any session, that prove starvation.
 const STARVATION_REQUESTS: u64 = 30_000;
@@ -72,45 +75,27 @@ pub(crate) trait Calls {
     fn call(&mut self, step: &Step) -> Option<Result<(), Broken>> {
         Some(match *step {
             Step::Open { session, priority } => self.open(session, priority),
-            Step::Close { session } => match self.clients().session(session) {
-                Some(id) => self.close(id),
-                None => Ok(()),
-            },
-            Step::Task { op, session, task, start, len, block } => match self.clients().session(session) {
-                Some(session) => {
-                    let (range, parameter) = (self.clip(start, len), Parameter(self.clock().1));
-                    self.register(NewTask {
-                        number: task,
-                        session,
-                        op,
-                        range,
-                        block: block.max(1),
-                        parameter,
-                    })
-                }
-                None => Ok(()),
-            },
-            Step::Abort { task } => self.abort(task),
-            Step::AbortRange { session, start, len } => match self.clients().session(session) {
-                Some(id) => {
-                    let range = self.clip(start, len);
-                    let (core, clients) = self.both();
-                    let (told, left) = (core.abort_range(id, range), clients.withdrawn(id, range));
-                    counted(told, left, "abort-range")
-                }
-                None => Ok(()),
-            },
-            Step::Promote { session, start, len } => self.promote(session, start, len),
-            Step::Suspend { session } => self.suspend(session, true),
-            Step::Resume { session } => self.suspend(session, false),
-            Step::Serve { session, on } => match self.clients().session(session) {
-                Some(id) => {
-                    let (core, clients) = self.both();
-                    clients.serve(id, on);
-                    core.serve_reads_by_writes(id, on).map_err(refused)
-                }
-                None => Ok(()),
-            },
+            Step::Close { session } => self.make_of(session, |session| SessionCall::Close { session }),
+            Step::Task { op, session, task, start, len, block } => {
+                self.register(task, session, op, self.clip(start, len), block.max(1))
+            }
+            Step::Abort { task } => {
+                let tasks = self.clients().tasks_of(task);
+                tasks.into_iter().try_for_each(|id| self.make(task, SessionCall::Abort { task: id }))
+            }
+            Step::AbortRange { session, start, len } => {
+                let range = self.clip(start, len);
+                self.make_of(session, |session| SessionCall::AbortRange { session, range })
+            }
+            Step::Promote { session, start, len } => {
+                let range = self.clip(start, len);
+                self.make_of(session, |session| SessionCall::Promote { session, range })
+            }
+            Step::Suspend { session } => self.make_of(session, |session| SessionCall::Suspend { session }),
+            Step::Resume { session } => self.make_of(session, |session| SessionCall::Resume { session }),
+            Step::Serve { session, on } => {
+                self.make_of(session, |session| SessionCall::ServeByWrites { session, op: Op::Read, on })
+            }
             Step::Submit { op, start, len } => {
                 let range = self.clip(start, len);
                 self.submit(op, range).map(|_| ())
@@ -126,60 +111,48 @@ pub(crate) trait Calls {
         if known || self.clients().sessions.len() >= MOST_SESSIONS {
             return Ok(());
         }
+        self.make(number, SessionCall::Open { priority })
+    }
+
+    fn register(
+        &mut self,
+        task: u32,
+        session: u32,
+        op: Op,
+        range: LbnRange,
+        block: u64,
+    ) -> Result<(), Broken> {
+        let (block, parameter) = (Sectors::new(block), Parameter(self.clock().1));
+        let Some(session) = self.clients().session(session) else { return Ok(()) };
+        self.make(task, SessionCall::Register { session, op, range, block, parameter })
+    }
+
+    /// Makes a call of an open session.
+    fn make_of(&mut self, session: u32, call: impl FnOnce(SessionId) -> SessionCall) -> Result<(), Broken> {
+        self.clients().session(session).map_or(Ok(()), |id| self.make(session, call(id)))
+    }
+
+    /// Makes a call that must be accepted; `number` is that of its session or its task.
+    fn make(&mut self, number: u32, call: SessionCall) -> Result<(), Broken> {
+        self.door(number, |sessions| sessions.call(call))?.map_err(refused)?;
+        if let SessionCall::Promote { .. } | SessionCall::Suspend { .. } | SessionCall::Resume { .. } = call {
+            self.promoted();
+        }
+        Ok(())
+    }
+
+    /// Lets a client make calls, each of which is checked; `number` is that of the sessions and tasks that it opens.
+    fn door<R>(&mut self, number: u32, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
         let serve = self.setup().writes_serve_reads;
-        let (core, clients) = self.both();
-        let id = core.open(priority).map_err(refused)?;
-        clients.opened(id, Session { number, priority, serve, suspended: None, wanted: 0 })
-    }
-
-    fn close(&mut self, id: SessionId) -> Result<(), Broken> {
-        let (core, clients) = self.both();
-        let (told, left) = (core.close(id), clients.closed(id));
-        counted(told, left, "close")
-    }
-
-    fn register(&mut self, task: NewTask) -> Result<(), Broken> {
         let (now, sequence) = self.clock();
         let (core, clients) = self.both();
-        let id = task.register(core).map_err(refused)?;
-        clients.registered(id, task, now, sequence)
-    }
-
-    fn abort(&mut self, task: u32) -> Result<(), Broken> {
-        for id in self.clients().tasks_of(task) {
-            let (core, clients) = self.both();
-            let told = core.abort(id);
-            if let Some(left) = clients.aborted(id) {
-                counted(told, left, "abort")?;
+        let mut seen = Ok(());
+        let told = call(&mut Watched::new(core, |call, answer| {
+            if seen.is_ok() {
+                seen = see(clients, (number, serve), (now, sequence), call, answer);
             }
-        }
-        Ok(())
-    }
-
-    fn promote(&mut self, session: u32, start: u64, len: u64) -> Result<(), Broken> {
-        let Some(id) = self.clients().session(session) else { return Ok(()) };
-        let range = self.clip(start, len);
-        let (core, clients) = self.both();
-        let most = clients.touching(id, range);
-        let told = core.promote(id, range);
-        hold(told.is_ok_and(|n| n <= most), Check::Count, || {
-            format!("promote says {told:?}, and {most} blocks are wanted there")
-        })?;
-        self.promoted();
-        Ok(())
-    }
-
-    fn suspend(&mut self, number: u32, on: bool) -> Result<(), Broken> {
-        let Some(id) = self.clients().session(number) else { return Ok(()) };
-        let sequence = self.clock().1;
-        let (core, clients) = self.both();
-        let told = if on { core.suspend(id) } else { core.resume(id) };
-        if let Some(session) = clients.sessions.get_mut(&id) {
-            session.suspended = on.then(|| session.suspended.unwrap_or(sequence));
-        }
-        told.map_err(refused)?;
-        self.promoted();
-        Ok(())
+        }));
+        seen.map(|()| told)
     }
 
     /// Checks that no session starves: with a steady foreground, each that is not suspended gets its blocks; after a resume,
@@ -195,7 +168,7 @@ pub(crate) trait Calls {
         let of = self.clients().sessions.values();
         let suspended: Vec<u32> = of.filter(|s| s.suspended.is_some()).map(|s| s.number).collect();
         for number in suspended {
-            self.suspend(number, false)?;
+            self.make_of(number, |session| SessionCall::Resume { session })?;
         }
         self.in_gaps()?;
         self.no_request_starves()
@@ -303,11 +276,12 @@ pub(crate) trait Calls {
         // A session that was opened last, with few wanted blocks and as few tickets as possible.
         let tickets = if self.dice().one_in(2) { 1 } else { 10 };
         self.open(number - 1, tickets)?;
-        if let Some(session) = self.clients().session(number - 1) {
-            let (parameter, start) = (Parameter(self.event()), self.dice().next());
+        if self.clients().session(number - 1).is_some() {
+            self.event();
+            let start = self.dice().next();
             let range = self.clip(start, 12);
             let op = if self.dice().one_in(2) { Op::Write } else { Op::Read };
-            self.register(NewTask { number: number - 1, session, op, range, block: 2, parameter })?;
+            self.register(number - 1, number - 1, op, range, 2)?;
         }
         let others = |clients: &Clients| -> Vec<(SessionId, u64)> {
             let active = clients.sessions.iter().filter(|(id, s)| **id != hog && s.suspended.is_none());
@@ -317,9 +291,9 @@ pub(crate) trait Calls {
             others(self.clients()).into_iter().map(|(id, left)| (id, left, 0)).collect();
         while seen.iter().any(|(_, left, _)| *left > 0) {
             if self.clients().sessions.get(&hog).is_some_and(|s| s.wanted == 0) {
-                let parameter = Parameter(self.event());
+                self.event();
                 let range = self.clip(0, u64::MAX);
-                self.register(NewTask { number, session: hog, op: Op::Read, range, block: 1, parameter })?;
+                self.register(number, number, Op::Read, range, 1)?;
             }
             self.request()?;
             let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
@@ -332,7 +306,7 @@ pub(crate) trait Calls {
                     (*left, *without) = (now, 0);
                 }
                 if *without >= PATIENCE_SHARED && !gaps_will_do {
-                    return self.close(hog);
+                    return self.make(number, SessionCall::Close { session: hog });
                 }
                 hold(*without < PATIENCE_SHARED, Check::Starved, || {
                     format!(
@@ -341,7 +315,7 @@ pub(crate) trait Calls {
                 })?;
             }
         }
-        self.close(hog)
+        self.make(number, SessionCall::Close { session: hog })
     }
 
     /// Returns the wanted blocks, for a message.
@@ -360,21 +334,61 @@ pub(crate) trait Calls {
 /// accepted.
 const PATIENCE_CAREFUL: u64 = 2_000;
 
-/// Checks a call's count of undelivered blocks.
-pub(crate) fn counted(told: Result<u64, SessionError>, left: u64, call: &str) -> Result<(), Broken> {
-    hold(told == Ok(left), Check::Count, || format!("{call} says {told:?}, and {left} blocks had not come"))
+/// Checks the answer to a call, and reports the call to the model: the number of its session or task, whether writes complete
+/// reads of a new session, and the place in the order of events.
+fn see(
+    clients: &mut Clients,
+    (number, serve): (u32, bool),
+    (now, sequence): (Instant, u64),
+    call: SessionCall,
+    answer: Result<u64, SessionError>,
+) -> Result<(), Broken> {
+    let left = match (call, answer) {
+        (SessionCall::Abort { task }, _) => Some(clients.aborted(task).unwrap_or(0)),
+        (SessionCall::AbortRange { session, range }, _) => Some(clients.withdrawn(session, range)),
+        (SessionCall::Close { session }, _) => Some(clients.closed(session)),
+        (SessionCall::Open { priority }, Ok(id)) => {
+            let session = Session { number, priority, serve, suspended: None, wanted: 0 };
+            clients.opened(SessionId::new(id), session)?;
+            None
+        }
+        (SessionCall::Register { session, op, range, block, parameter }, Ok(id)) => {
+            let task = NewTask { number, session, op, range, block: block.get(), parameter };
+            clients.registered(TaskId::new(id), task, now, sequence)?;
+            None
+        }
+        (SessionCall::Promote { session, range }, Ok(promoted)) => {
+            Some(promoted.min(clients.touching(session, range)))
+        }
+        (SessionCall::ServeByWrites { session, op: Op::Read, on }, Ok(_)) => {
+            clients.serve(session, on);
+            None
+        }
+        (SessionCall::Suspend { session }, Ok(_)) => {
+            clients.suspended(session, Some(sequence));
+            None
+        }
+        (SessionCall::Resume { session }, Ok(_)) => {
+            clients.suspended(session, None);
+            None
+        }
+        _ => None,
+    };
+    hold(left.is_none_or(|left| answer == Ok(left)), Check::Count, || {
+        format!("{call:?} is answered {answer:?}; the model says {left:?}")
+    })
 }
 
 /// Returns whether a foreground request was accepted; it may be refused only if the pool is full.
 pub(crate) fn taken(
-    told: Result<(), SubmitError>,
+    told: Result<u64, Refused>,
     request: Request,
     core: &impl Door,
     room: usize,
 ) -> Result<bool, Broken> {
     match told {
-        Ok(()) => Ok(true),
-        Err(SubmitError::Full { most, .. }) => {
+        Ok(_) => Ok(true),
+        Err(Refused::Submit(SubmitError::Full { most, .. })) => {
             let full = most == room && core.pending() - core.promoted_pending() >= most;
             hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
             Ok(false)

@@ -1,7 +1,7 @@
 //! The clients' view of their sessions and tasks: the naive model for the checks of every record and every count.
 
 use crate::failure::{Broken, Check, hold};
-use scheduler::{AnyCore, Core, Parameter, Priority, Record};
+use scheduler::{AnyCore, Core, Parameter, Priority, Record, SessionCall};
 use std::collections::BTreeMap;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
@@ -259,6 +259,13 @@ impl Clients {
         }
     }
 
+    /// Sets the event that suspended a session, unless an earlier one has; `None`: the session is resumed.
+    pub fn suspended(&mut self, id: SessionId, by: Option<u64>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.suspended = by.map(|event| session.suspended.unwrap_or(event));
+        }
+    }
+
     /// Returns the number of blocks that sessions which are not suspended have not yet received.
     pub fn active_wanted(&self) -> u64 {
         self.sessions.values().filter(|s| s.suspended.is_none()).map(|s| s.wanted).sum()
@@ -337,15 +344,11 @@ impl Clients {
                 if block > begin {
                     let (first, last) = (old.block_range(begin), old.block_range(block - 1));
                     let range = LbnRange::new(first.start(), last.end().since(first.start()));
-                    let task = NewTask {
-                        number: old.number,
-                        session,
-                        op: old.op,
-                        range,
-                        block: old.block,
-                        parameter: old.parameter,
-                    };
-                    let id = task.register(core).map_err(refused)?;
+                    let Task { number, op, parameter, .. } = old;
+                    let block = Sectors::new(old.block);
+                    let call = SessionCall::Register { session, op, range, block, parameter };
+                    let id = core.call(call).map(TaskId::new).map_err(refused)?;
+                    let task = NewTask { number, session, op, range, block: old.block, parameter };
                     self.add(id, task, (now, sequence), (old.origin.0, old.origin.1 + begin))?;
                 }
                 block += 1;
@@ -355,7 +358,7 @@ impl Clients {
     }
 }
 
-/// A task that is about to be registered.
+/// A task that was registered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewTask {
     pub number: u32,
@@ -364,16 +367,6 @@ pub(crate) struct NewTask {
     pub range: LbnRange,
     pub block: u64,
     pub parameter: Parameter,
-}
-
-impl NewTask {
-    pub fn register(&self, core: &mut dyn AnyCore) -> Result<TaskId, scheduler::SessionError> {
-        let block = Sectors::new(self.block);
-        match self.op {
-            Op::Read => core.read(self.session, self.range, block, self.parameter),
-            Op::Write => core.write(self.session, self.range, block, self.parameter),
-        }
-    }
 }
 
 fn touching(task: &Task, range: LbnRange) -> Vec<u64> {

@@ -5,7 +5,7 @@ use crate::dice::mix;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::step::AtHand;
-use scheduler::{Action, AnyCore, Buffers, Command, HeadWork, InDrive, OutsideDrive, Wanted};
+use scheduler::{AnyCore, Buffers, Command, HeadWork, InDrive, Output, OutsideDrive, Wanted};
 use std::fmt::Debug;
 use units::Instant;
 
@@ -22,13 +22,13 @@ struct Desk<'a> {
 pub(crate) trait Door: AnyCore + Debug {
     type Work: Debug;
 
-    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Self::Work>>;
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Self::Work>>;
 }
 
 impl Door for InDrive {
     type Work = HeadWork;
 
-    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<HeadWork>> {
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<HeadWork>> {
         self.poll_with(now, buffers)
     }
 }
@@ -36,15 +36,15 @@ impl Door for InDrive {
 impl Door for OutsideDrive {
     type Work = Command;
 
-    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
+    fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Command>> {
         self.poll_with(now, buffers)
     }
 }
 
-/// A core's next action, and the buffers that it was given for it.
-type Polled<W> = (Option<Action<W>>, Vec<Held>);
+/// A core's next output, and the buffers that it was given for it.
+type Polled<W> = (Option<Output<W>>, Vec<Held>);
 
-/// Returns the core's next action, and the buffers that it was given for it.
+/// Returns the core's next output, and the buffers that it was given for it.
 pub(crate) fn poll<D: Door>(
     core: &mut D,
     now: Instant,
@@ -53,8 +53,8 @@ pub(crate) fn poll<D: Door>(
     versions: &mut u64,
 ) -> Result<Polled<D::Work>, Broken> {
     let mut desk = Desk { clients, at_hand, held: Vec::new(), versions, broken: None };
-    let action = core.poll_with(now, &mut desk);
-    desk.broken.map_or(Ok((action, desk.held)), Err)
+    let output = core.poll_with(now, &mut desk);
+    desk.broken.map_or(Ok((output, desk.held)), Err)
 }
 
 /// Polls once more than a host must, after the core has returned `None`: a live host does so, since any event may wake it.

@@ -8,7 +8,7 @@ use units::Instant;
 pub enum Check {
     /// The scheduler panicked.
     Panic,
-    /// The core returns actions without end while time stands still.
+    /// The core returns outputs without end while time stands still.
     Endless,
     /// Foreground times equal those of a core without background work (promise 1).
     Twin,
@@ -63,7 +63,7 @@ pub enum Check {
     Starved,
     /// Queues are bounded (promise 5).
     Bound,
-    /// The same steps give the same actions (promise 6).
+    /// The same steps give the same outputs (promise 6).
     Replay,
     /// Bad calls are refused and change nothing (promise 7).
     Refusal,

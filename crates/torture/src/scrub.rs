@@ -2,16 +2,15 @@
 //! findings compared to the true defects.
 
 use crate::calls::Calls;
-use crate::clients::{Clients, NewTask, Session};
 use crate::counts::Counts;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Health, Medium, lbns};
 use apps::scrub::{Checksums, Finding, Known, ScrubPlan, Scrubber};
-use scheduler::{Application, Priority, Record, SessionCall, SessionError, Sessions, Watched};
+use scheduler::{Application, Priority, Record};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
+use units::{Lbn, Sectors, SessionId};
 
 /// The number of its session, which no step has.
 const SCRUBBER: u32 = u32::MAX - 7;
@@ -60,38 +59,6 @@ pub(crate) struct Scrub {
     ever_rotten: BTreeSet<Lbn>,
 }
 
-/// Reports a call of an application to the model: the number of its session, whether writes complete reads of a new session,
-/// and the place in the order of events.
-fn see(
-    clients: &mut Clients,
-    (number, serve): (u32, bool),
-    (now, sequence): (Instant, u64),
-    call: SessionCall,
-    answer: Result<u64, SessionError>,
-) -> Result<(), Broken> {
-    let left = match call {
-        SessionCall::Open { priority } => {
-            let session = Session { number, priority, serve, suspended: None, wanted: 0 };
-            return answer.map_or(Ok(()), |id| clients.opened(SessionId::new(id), session));
-        }
-        SessionCall::ServeByWrites { session, op: Op::Read, on } if answer.is_ok() => {
-            clients.serve(session, on);
-            return Ok(());
-        }
-        SessionCall::Register { session, op, range, block, parameter } => {
-            let task = NewTask { number, session, op, range, block: block.get(), parameter };
-            return answer.map_or(Ok(()), |id| clients.registered(TaskId::new(id), task, now, sequence));
-        }
-        SessionCall::Abort { task } => clients.aborted(task).unwrap_or(0),
-        SessionCall::AbortRange { session, range } => clients.withdrawn(session, range),
-        SessionCall::Close { session } => clients.closed(session),
-        _ => return Ok(()),
-    };
-    hold(answer == Ok(left), Check::Count, || {
-        format!("an application is told {answer:?}, and {left} blocks had not come")
-    })
-}
-
 /// The scrubber of a host, and the writes to which its findings are compared.
 pub(crate) struct Scrubs {
     /// The last write to each sector.
@@ -117,20 +84,6 @@ pub(crate) trait Scrubbing: Calls {
     fn scrubs(&self) -> &Scrubs;
     fn scrubs_mut(&mut self) -> &mut Scrubs;
     fn counts_mut(&mut self) -> &mut Counts;
-
-    /// Lets an application make calls.
-    fn door<R>(&mut self, number: u32, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
-        let serve = self.setup().writes_serve_reads;
-        let (now, sequence) = self.clock();
-        let (core, clients) = self.both();
-        let mut seen = Ok(());
-        let told = call(&mut Watched::new(core, |call, answer| {
-            if seen.is_ok() {
-                seen = see(clients, (number, serve), (now, sequence), call, answer);
-            }
-        }));
-        seen.map(|()| told)
-    }
 
     /// Starts a scrub of the whole drive, unless one is under way.
     fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {

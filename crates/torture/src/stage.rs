@@ -12,7 +12,7 @@ use units::Instant;
 pub struct Outcome {
     /// The numbers of events.
     pub counts: Counts,
-    /// A hash of all actions and their times.
+    /// A hash of all outputs and their times.
     pub hash: u64,
 }
 

@@ -147,7 +147,7 @@ pub enum Step {
         /// Nanoseconds.
         ns: u64,
     },
-    /// Sets the maximum of actions per poll from here on; `None` for no limit.
+    /// Sets the maximum of outputs per poll from here on; `None` for no limit.
     Polls {
         /// The maximum.
         most: Option<u32>,

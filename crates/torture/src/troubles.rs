@@ -6,7 +6,7 @@ use units::Duration;
 /// The host's polls, its clients' answers, and the outcome of the work under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Troubles {
-    /// The maximum of actions per poll.
+    /// The maximum of outputs per poll.
     pub polls: Option<u32>,
     /// The available buffers.
     pub at_hand: AtHand,

@@ -7,7 +7,9 @@ use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use crate::setup::Setup;
 use model::DriveModel;
-use scheduler::{Access, Action, Config, HeadWork, InDrive, Purpose, Request, Sessions, SubmitError};
+use scheduler::{
+    Access, Config, HeadEnd, HeadWork, InDrive, Input, Output, Purpose, Refused, Request, Sessions,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, RequestId, SessionId};
@@ -52,8 +54,8 @@ pub(crate) struct Twin {
     /// Its requests, in order of arrival.
     waiting: Vec<Request>,
     alone: BTreeMap<RequestId, Alone>,
-    /// In lockstep: actions that the other has reported and this has not yet.
-    expected: Vec<Action<HeadWork>>,
+    /// In lockstep: outputs that the other has reported and this has not yet.
+    expected: Vec<Output<HeadWork>>,
 }
 
 impl Twin {
@@ -110,64 +112,48 @@ impl Twin {
         }
     }
 
-    /// Submits the same request; `told` is the other's answer.
-    pub fn submit(
-        &mut self,
-        now: Instant,
-        request: Request,
-        told: Result<(), SubmitError>,
-    ) -> Result<(), Broken> {
-        if !self.on || self.away {
-            return Ok(());
-        }
-        if !self.lockstep {
-            // On its own clock it may have fewer waiting requests.
-            if told.is_err() || self.core.submit(now, request).is_err() {
-                self.on = false;
-                return Ok(());
+    /// Takes an input of the other; `told` is the other's answer.
+    pub fn input(&mut self, input: Input<HeadEnd<'_>>, told: Result<u64, Refused>) -> Result<(), Broken> {
+        match input {
+            // It has no background.
+            Input::Call(_) => {}
+            _ if self.away => {}
+            _ if self.is_lockstep() => {
+                let here = self.core.input(input);
+                hold(here == told, Check::Twin, || {
+                    format!("{input:?} is answered {told:?}, and without background {here:?}")
+                })?;
             }
-            self.waiting.push(request);
-            self.go_on(now, true);
-            return Ok(());
-        }
-        let here = self.core.submit(now, request);
-        hold(here == told, Check::Twin, || {
-            format!("{request:?} is answered {told:?}, and without background {here:?}")
-        })
-    }
-
-    /// Records an action of the other for the foreground.
-    pub fn expect(&mut self, action: Action<HeadWork>) {
-        if self.is_lockstep() && !self.away {
-            self.expected.push(action);
-        }
-    }
-
-    pub fn completed(&mut self, now: Instant, bad: &[Lbn]) {
-        if self.is_lockstep() && !self.away {
-            self.core.completed_with(now, bad);
-        }
-    }
-
-    pub fn lost(&mut self, now: Instant) {
-        if self.is_lockstep() {
-            if !self.away {
-                self.core.lost(now);
+            Input::Submit { at, request } if self.on => {
+                // On its own clock it may have fewer waiting requests.
+                self.on = told.is_ok() && self.core.submit(at, request).is_ok();
+                if self.on {
+                    self.waiting.push(request);
+                    self.go_on(at, true);
+                }
             }
-        } else {
-            self.on = false;
+            Input::Ended { end: HeadEnd::Lost, .. } => self.on = false,
+            Input::Submit { .. } | Input::Ended { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Records an output of the other for the foreground.
+    pub fn expect(&mut self, output: Output<HeadWork>) {
+        if self.is_lockstep() && !self.away {
+            self.expected.push(output);
         }
     }
 
-    /// In lockstep: compares this with the other, which has no more actions at `now`, and has begun `exec` now if it is set.
+    /// In lockstep: compares this with the other, which has no more outputs at `now`, and has begun `exec` now if it is set.
     pub fn in_step(&mut self, now: Instant, exec: Option<&Exec>) -> Result<(), Broken> {
         if !self.is_lockstep() || self.away {
             return Ok(());
         }
         let (mut began, mut said) = (false, Vec::new());
-        while let Some(action) = self.core.poll(now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     began = true;
                     break;
                 }
@@ -207,9 +193,9 @@ impl Twin {
     }
 
     fn go_on(&mut self, now: Instant, arrival: bool) {
-        while let Some(action) = self.core.poll(now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     self.due = self.core.busy_until();
                     match (self.waiting.as_slice(), self.due) {
                         ([], _) => self.moved = true,
@@ -219,7 +205,7 @@ impl Twin {
                         _ => {}
                     }
                 }
-                Action::Completed(id) => {
+                Output::Completed(id) => {
                     self.moved = false;
                     // The request after which it began again is not among them.
                     let at = self.waiting.iter().position(|waiting| waiting.id == id);

@@ -21,7 +21,7 @@ use crate::troubles::Troubles;
 use crate::twin::{Alone, Before, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, AnyCore, Config, Harm, HeadWork, InDrive, Request};
+use scheduler::{AnyCore, Config, Harm, HeadEnd, HeadWork, InDrive, Input, Output, Refused, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -42,9 +42,9 @@ pub(crate) struct Foreground {
     pub alone: bool,
 }
 
-/// The core's next action.
+/// The core's next output.
 pub(crate) struct Said {
-    action: Option<Action<HeadWork>>,
+    output: Option<Output<HeadWork>>,
     /// The buffers that it was given for that.
     held: Vec<Held>,
     /// Its harm before.
@@ -74,7 +74,7 @@ pub(crate) struct World {
     pub requests: BTreeMap<RequestId, Foreground>,
     next_request: u64,
     pub troubles: Troubles,
-    /// Whether no action waits to be polled.
+    /// Whether no output waits to be polled.
     drained: bool,
     /// Whether it polls once more each time.
     pub once_more: bool,
@@ -136,11 +136,18 @@ impl World {
         self.versions
     }
 
+    /// Gives the core an input, and the twin the same.
+    fn input(&mut self, input: Input<HeadEnd<'_>>) -> Result<Result<u64, Refused>, Broken> {
+        let told = self.core.input(input);
+        self.twin.input(input, told)?;
+        Ok(told)
+    }
+
     /// Polls as often as the host does.
     pub fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
-            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give actions without end".into())?;
+            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give outputs without end".into())?;
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {
@@ -153,37 +160,37 @@ impl World {
         Ok(())
     }
 
-    /// Polls one action; returns false if there was none, or the host stops here.
+    /// Polls one output; returns false if there was none, or the host stops here.
     fn poll(&mut self) -> Result<bool, Broken> {
         let said = self.ask()?;
         self.act(said)
     }
 
-    /// Returns the core's next action.
+    /// Returns the core's next output.
     fn ask(&mut self) -> Result<Said, Broken> {
         let (waiting, promoted) = (self.requests_waiting(), self.core.promoted_pending());
         let harm = self.core.harm();
         let at_hand = self.troubles.at_hand;
-        let (action, held) =
+        let (output, held) =
             desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
-        Ok(Said { action, held, harm, waiting, promoted })
+        Ok(Said { output, held, harm, waiting, promoted })
     }
 
     fn act(&mut self, said: Said) -> Result<bool, Broken> {
-        let Some(action) = said.action else { return Ok(false) };
-        match action {
-            Action::Do(HeadWork::Execute) => {
+        let Some(output) = said.output else { return Ok(false) };
+        match output {
+            Output::Do(HeadWork::Execute) => {
                 self.execute(said)?;
                 return Ok(false);
             }
-            Action::Do(HeadWork::Cut) => self.cut()?,
-            Action::Completed(id) | Action::Failed { id, .. } => {
+            Output::Do(HeadWork::Cut) => self.cut()?,
+            Output::Completed(id) | Output::Failed { id, .. } => {
                 return Err((
                     Check::Request,
                     format!("{id} is said to be done at a time when nothing was done"),
                 ));
             }
-            Action::Deliver(record) => self.delivered(&record)?,
+            Output::Deliver(record) => self.delivered(&record)?,
         }
         Ok(true)
     }
@@ -237,7 +244,7 @@ impl World {
         self.medium.check_acknowledged()
     }
 
-    /// Checks that no work rests that could continue: without further actions, the head serves a waiting foreground request,
+    /// Checks that no work rests that could continue: without further outputs, the head serves a waiting foreground request,
     /// or there is an instant of the next attempt of idle work.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if self.exec.is_some() {
@@ -334,9 +341,8 @@ impl Calls for World {
         let id = RequestId::new(self.next_request);
         let request = Request { id, op, range };
         let was_idle = self.exec.as_ref().is_some_and(Exec::is_idle);
-        let told = self.core.submit(self.now, request);
         self.twin.advance(self.now);
-        self.twin.submit(self.now, request, told)?;
+        let told = self.input(Input::Submit { at: self.now, request })?;
         let taken = taken(told, request, &self.core, self.setup.most_pending)?;
         if taken {
             self.next_request += 1;

@@ -11,7 +11,7 @@ use freeblock_apps::snapshot::{Cow, Geometry, Provider, Step, Volume, VolumeId, 
 use model::layout::Location;
 use model::{DriveModel, Profile};
 use proptest::prelude::*;
-use scheduler::{Action, Buffers, Config, HeadWork, IdleTime, InDrive, Purpose, Request};
+use scheduler::{Buffers, Config, HeadWork, IdleTime, InDrive, Output, Purpose, Request};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -100,17 +100,17 @@ impl Inside {
         }
     }
 
-    /// Carries out one action; returns the foreground request that it ended.
+    /// Handles one output; returns the foreground request that it ended.
     fn poll(&mut self, app: &mut dyn Application) -> Option<RequestId> {
         match self.core.poll_with(self.now, &mut Asked { app, given: &mut self.given })? {
-            Action::Do(HeadWork::Execute) => self.execute(),
-            Action::Deliver(record) => {
+            Output::Do(HeadWork::Execute) => self.execute(),
+            Output::Deliver(record) => {
                 let read = record.op == Op::Read && record.bad.is_none();
                 let bytes = if read { self.host.bytes(record.range).to_vec() } else { Vec::new() };
                 self.late.0.push((record, bytes));
             }
-            Action::Completed(id) | Action::Failed { id, .. } => return Some(id),
-            Action::Do(HeadWork::Cut) => unreachable!("requests come when nothing is under way"),
+            Output::Completed(id) | Output::Failed { id, .. } => return Some(id),
+            Output::Do(HeadWork::Cut) => unreachable!("requests come when nothing is under way"),
         }
         None
     }

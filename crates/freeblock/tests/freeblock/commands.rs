@@ -1,7 +1,7 @@
 //! Commands between a core and a device that finishes them in any order.
 
 use freeblock::{
-    Action, Bytes, Command, Commands, Config, DriveModel, Instant, Lbn, LbnRange, Op, OutsideConfig,
+    Bytes, Command, Commands, Config, DriveModel, Instant, Lbn, LbnRange, Op, Output, OutsideConfig,
     OutsideDrive, Request, RequestId, Sectors,
 };
 use proptest::prelude::*;
@@ -15,8 +15,8 @@ fn commands(of: &[(bool, u64, u64)]) -> Vec<Command> {
         core.submit(Instant::ZERO, Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
     }
     let mut sent = Vec::new();
-    while let Some(action) = core.poll(Instant::ZERO) {
-        if let Action::Do(command) = action {
+    while let Some(output) = core.poll(Instant::ZERO) {
+        if let Output::Do(command) = output {
             sent.push(command);
         }
     }

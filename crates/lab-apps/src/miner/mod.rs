@@ -14,7 +14,7 @@
 //! ```
 //! use lab_apps::miner::*;
 //! use model::{DriveModel, random_profile::{Size, random_profile}};
-//! use scheduler::{Action, Config, HeadWork, InDrive, Request};
+//! use scheduler::{Output, Config, HeadWork, InDrive, Request};
 //! use std::sync::Arc;
 //! use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 //!
@@ -44,13 +44,13 @@
 //!     let start = Lbn::new(id.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (capacity.get() - 8));
 //!     let range = LbnRange::new(start, Sectors::new(8));
 //!     core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range })?;
-//!     while let Some(action) = core.poll(now) {
-//!         match action {
-//!             Action::Do(HeadWork::Execute) => {
+//!     while let Some(output) = core.poll(now) {
+//!         match output {
+//!             Output::Do(HeadWork::Execute) => {
 //!                 now = core.busy_until().unwrap();
 //!                 core.completed(now);
 //!             }
-//!             Action::Deliver(record) => {
+//!             Output::Deliver(record) => {
 //!                 // Here a host has the bytes that the head read; this one makes them.
 //!                 generator.page(table.page_at(record.range).unwrap(), &mut bytes);
 //!                 miner.deliver(&mut core, &record, &bytes)?;

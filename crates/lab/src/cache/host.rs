@@ -257,9 +257,9 @@ impl CacheHost {
             }
             match self.core.poll_with(self.now, &mut Held(&mut self.cache)) {
                 None => return Ok(()),
-                Some(scheduler::Action::Do(work)) => self.head.work(&self.core, work, self.now)?,
-                Some(scheduler::Action::Completed(id)) => self.completed(id)?,
-                Some(scheduler::Action::Deliver(record)) => match &mut self.scrubber {
+                Some(scheduler::Output::Do(work)) => self.head.work(&self.core, work, self.now)?,
+                Some(scheduler::Output::Completed(id)) => self.completed(id)?,
+                Some(scheduler::Output::Deliver(record)) => match &mut self.scrubber {
                     Some(scrubber) if scrubber.session == record.session => {
                         scrubber.sectors += record.range.len().get();
                         scrubber.finished |= record.last;
@@ -267,7 +267,7 @@ impl CacheHost {
                     _ => self.cache.done(&mut *self.core, &record, &[], self.now),
                 },
                 // There is no bad sector.
-                Some(scheduler::Action::Failed { .. }) => {}
+                Some(scheduler::Output::Failed { .. }) => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use model::DriveModel;
-use scheduler::{Action, Config, HeadWork, InDrive, Parameter, Priority, Request, SearchBudget, Sessions};
+use scheduler::{Output, Config, HeadWork, InDrive, Parameter, Priority, Request, SearchBudget, Sessions};
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
@@ -79,19 +79,19 @@ impl DecisionBench {
         loop {
             let before = self.core.planner_stats().tracks;
             let clock = Clock::now();
-            let Some(action) = self.core.poll(self.now) else { break };
+            let Some(output) = self.core.poll(self.now) else { break };
             let took = clock.elapsed();
-            match action {
-                Action::Do(HeadWork::Execute) => {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     decision.nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
                     decision.tracks = self.core.planner_stats().tracks - before;
                     self.now = self.core.busy_until().unwrap_or(self.now);
                     break;
                 }
-                Action::Completed(_)
-                | Action::Deliver(_)
-                | Action::Do(HeadWork::Cut)
-                | Action::Failed { .. } => {}
+                Output::Completed(_)
+                | Output::Deliver(_)
+                | Output::Do(HeadWork::Cut)
+                | Output::Failed { .. } => {}
             }
         }
         self.core.completed(self.now);

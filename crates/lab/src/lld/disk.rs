@@ -7,7 +7,7 @@ use lab_apps::lld::{
     NotPending, Reads, SegmentIndex, Step, WriteError, checksum as checksum_of,
 };
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, HeadWork, InDrive, Purpose, Record, Request, SubmitError};
+use scheduler::{Config, HeadWork, InDrive, Output, Purpose, Record, Request, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -157,13 +157,13 @@ impl LogDisk {
         self.now += self.per_request;
         self.requests += 1;
         self.core.submit(self.now, Request { id: RequestId::new(self.requests), op, range })?;
-        while let Some(action) = self.core.poll(self.now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(self.now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     self.execute();
                     self.core.completed(self.now);
                 }
-                Action::Deliver(record) => self.records.push(record),
+                Output::Deliver(record) => self.records.push(record),
                 _ => {}
             }
         }

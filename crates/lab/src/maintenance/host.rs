@@ -8,9 +8,9 @@ use crate::gaps::Gaps;
 use crate::head::{Head, Outer, Passed, Whose as For};
 use apps::reorganizer::{AccessError, AccessPlace};
 use apps::snapshot::{Step, Volume, WriteError, WriteProgress};
-use lab_apps::cache::{Action as CacheAction, NoHead};
+use lab_apps::cache::{Action, NoHead};
 use model::DriveModel;
-use scheduler::{Action, Config, Harm, Request, Sessions};
+use scheduler::{Config, Harm, Output, Request, Sessions};
 use sim::PlacedCore;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -261,17 +261,17 @@ impl MaintenanceHost {
             self.poll_caches()?;
             let sector = self.drive.sector_bytes();
             let mut asker = self.guests.asker(sector, &mut self.scratch);
-            let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
-            match action {
-                Action::Do(work) => self.head.work(&self.core, work, self.now).map_err(failed)?,
-                Action::Completed(id) => self.request_done(id)?,
-                Action::Failed { id, bad } => {
+            let Some(output) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
+            match output {
+                Output::Do(work) => self.head.work(&self.core, work, self.now).map_err(failed)?,
+                Output::Completed(id) => self.request_done(id)?,
+                Output::Failed { id, bad } => {
                     return Err(LabError::new(
                         format!("{id} failed at {bad}"),
                         "the medium has no bad sectors",
                     ));
                 }
-                Action::Deliver(record) => {
+                Output::Deliver(record) => {
                     let size = record.range.len().bytes(sector);
                     let with_foreground = self.completed.0 == self.now
                         && self.completed.1.iter().any(|range| range.overlaps(record.range));
@@ -505,15 +505,15 @@ impl MaintenanceHost {
             let guest = *guest;
             loop {
                 let now = self.now;
-                let action = self.guests.call(&mut *self.core, guest, |guest, sessions| match guest {
+                let output = self.guests.call(&mut *self.core, guest, |guest, sessions| match guest {
                     Guest::Cache(cache) => cache.poll(sessions, &NoHead, now),
                     _ => None,
                 });
-                match action.flatten() {
-                    Some(CacheAction::Submit(request)) => {
+                match output.flatten() {
+                    Some(Action::Submit(request)) => {
                         self.submit(request.op, request.range, RequestOwner::Cache(guest, request))?;
                     }
-                    Some(CacheAction::Answer { call, .. }) => {
+                    Some(Action::Answer { call, .. }) => {
                         let job = self.jobs.iter().find_map(|(id, job)| match job.kind {
                             AccessKind::Call(of, number) if (of, number) == (guest, call) => Some(*id),
                             _ => None,
@@ -522,7 +522,7 @@ impl MaintenanceHost {
                             self.end(id)?;
                         }
                     }
-                    Some(CacheAction::WriteFailed { .. }) => {}
+                    Some(Action::WriteFailed { .. }) => {}
                     None => break,
                 }
             }

@@ -1,10 +1,12 @@
 //! The core in the drive.
 
-use super::action::Event;
+use super::output::Event;
 use super::under_way::{Job, JobWork, UnderWay};
-use super::{Access, Action, Config, Core, HeadWork, SubmitError, Whose, wraps_engine};
-use crate::background::{Bad, Buffers, Ready};
-use crate::foreground::Request;
+use super::{
+    Access, Config, Core, HeadEnd, HeadWork, Input, Output, Refused, SubmitError, Whose, wraps_engine,
+};
+use crate::background::{Bad, Buffers};
+use crate::foreground::{Pending, Request};
 use crate::idle::IdleTimeError;
 use alloc::sync::Arc;
 use model::DriveModel;
@@ -12,15 +14,15 @@ use units::Instant;
 
 /// The scheduler in the drive: it knows the drive exactly and moves its head (OSDI'00).
 ///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`](crate::Sessions)) for the
-/// background, [`completed`](Self::completed) when an `Execute` is done; all but the session calls take the time. One door out:
-/// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
-/// [`HeadWork::Execute`] is under way. The core reads no clock, and its lottery is seeded: the same calls give the same actions.
+/// One door in: [`input`](Self::input), or its short forms [`submit`](Self::submit) for the foreground, the session calls
+/// ([`Sessions`](crate::Sessions)) for the background, and [`completed`](Self::completed) when an `Execute` is done. One door out:
+/// after any input, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
+/// [`HeadWork::Execute`] is under way. The core reads no clock, and its lottery is seeded: the same inputs give the same outputs.
 ///
 /// ```
 /// use freeblock_scheduler::model::{DriveModel, builtin};
 /// use freeblock_scheduler::units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-/// use freeblock_scheduler::{Action, Config, HeadWork, InDrive, Parameter, Priority, Request, Sessions};
+/// use freeblock_scheduler::{Output, Config, HeadWork, InDrive, Parameter, Priority, Request, Sessions};
 /// use std::sync::Arc;
 /// let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?;
 /// let scanned = LbnRange::new(Lbn::ZERO, Sectors::new(4_900));
@@ -33,14 +35,14 @@ use units::Instant;
 ///     id += 1;
 ///     let range = LbnRange::new(Lbn::new(id * 1_237 % 4_900), Sectors::new(8));
 ///     core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range })?;
-///     while let Some(action) = core.poll(now) {
-///         match action {
-///             Action::Do(HeadWork::Execute) => {
+///     while let Some(output) = core.poll(now) {
+///         match output {
+///             Output::Do(HeadWork::Execute) => {
 ///                 // Here a host moves the head; this one believes the core's own prediction.
 ///                 now = core.busy_until().unwrap();
 ///                 core.completed(now);
 ///             }
-///             Action::Deliver(_) => delivered += 1,
+///             Output::Deliver(_) => delivered += 1,
 ///             _ => {}
 ///         }
 ///     }
@@ -58,7 +60,7 @@ pub struct InDrive {
     retry: Option<Job>,
 }
 
-wraps_engine!(InDrive);
+wraps_engine!(InDrive, HeadWork, HeadEnd);
 
 impl InDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
@@ -77,34 +79,39 @@ impl InDrive {
         Self::try_new(drive, config).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Accepts a foreground request.
-    ///
-    /// # Errors
-    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
-    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let pending = self.core.check(now, request)?;
-        self.core.accept(now, pending);
-        self.cut(now);
-        Ok(())
-    }
-
     /// Reports that the outstanding [`HeadWork::Execute`] is done, at `now`.
     pub fn completed(&mut self, now: Instant) {
         self.completed_with(now, &[]);
     }
 
-    /// Reports the same as [`completed`](Self::completed), with sectors that the medium could not serve. The requests and
-    /// blocks that contain them fail, and nothing else. If the host knows which operation failed, it passes a [`Bad`]; if
-    /// it passes a list, both reads and writes of those sectors fail.
+    /// Reports the same as [`completed`](Self::completed), with sectors that the medium could not serve. If the host knows
+    /// which operation failed, it passes a [`Bad`]; if it passes a list, both reads and writes of those sectors fail.
     pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
-        let bad = bad.into();
-        let Some(done) = self.busy.take() else {
-            debug_assert!(false, "completed without an Execute under way");
+        self.ended(now, HeadEnd::Done(bad.into()));
+    }
+
+    /// Reports that the outstanding [`HeadWork::Execute`] was [lost](HeadEnd::Lost).
+    pub fn lost(&mut self, now: Instant) {
+        self.ended(now, HeadEnd::Lost);
+    }
+
+    /// Reports the end of the outstanding [`HeadWork::Execute`].
+    pub fn ended(&mut self, now: Instant, end: HeadEnd<'_>) {
+        let Some(UnderWay { work, .. }) = self.busy.take() else {
+            debug_assert!(false, "{end:?} without an Execute under way");
             return;
         };
         let core = &mut self.core;
         core.now = now;
-        if let JobWork::Foreground(job) = &done.work
+        let HeadEnd::Done(bad) = end else {
+            core.watch.lost_sight();
+            core.background.lost(core.drive.layout());
+            if let JobWork::Foreground(job) = work {
+                self.retry = Some(job);
+            }
+            return;
+        };
+        if let JobWork::Foreground(job) = &work
             && job.pending.promoted.is_none()
         {
             core.idle.since = now;
@@ -116,7 +123,7 @@ impl InDrive {
                 Some(bad) => Event::Failed { id, bad },
                 None => Event::Completed(id),
             });
-        } else if let JobWork::Probe(job) = done.work {
+        } else if let JobWork::Probe(job) = work {
             core.watch.done(now, &job.pending.request, bad.is_empty());
         } else {
             core.watch.lost_sight();
@@ -125,33 +132,11 @@ impl InDrive {
         core.background.deliver(bad, |record| outbox.push_back(Event::Deliver(record)));
     }
 
-    /// Reports that the outstanding [`HeadWork::Execute`] was lost; whether it reached the medium is unknown. The foreground
-    /// request is repeated before any other work, and the background blocks are wanted again.
-    pub fn lost(&mut self, now: Instant) {
-        let Some(lost) = self.busy.take() else {
-            debug_assert!(false, "lost without an Execute under way");
-            return;
-        };
-        let core = &mut self.core;
-        core.now = now;
-        core.watch.lost_sight();
-        core.background.lost(core.drive.layout());
-        if let JobWork::Foreground(job) = lost.work {
-            self.retry = Some(job);
-        }
-    }
-
-    /// Returns the next action, or `None` until the next call. A host with background writes uses
-    /// [`poll_with`](Self::poll_with).
-    pub fn poll(&mut self, now: Instant) -> Option<Action<HeadWork>> {
-        self.poll_with(now, &mut Ready)
-    }
-
     /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<HeadWork>> {
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<HeadWork>> {
         if core::mem::take(&mut self.is_cut) {
             self.core.now = now;
-            return Some(Action::Do(HeadWork::Cut));
+            return Some(Output::Do(HeadWork::Cut));
         }
         if let Some(event) = self.core.next_event(now) {
             return Some(event.map(|none| match none {}));
@@ -159,9 +144,15 @@ impl InDrive {
         self.core.promote_again();
         if self.busy.is_none() {
             self.busy = self.dispatch(now, buffers);
-            return self.busy.is_some().then_some(Action::Do(HeadWork::Execute));
+            return self.busy.is_some().then_some(Output::Do(HeadWork::Execute));
         }
         None
+    }
+
+    /// Adds a request that was checked.
+    fn admit(&mut self, now: Instant, pending: Pending) {
+        self.core.accept(now, pending);
+        self.cut(now);
     }
 
     /// Returns the next work of the head, if there is any.

@@ -45,7 +45,7 @@ mod through;
 pub use adopt::AdoptError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub use command::{Command, CommandId, Outcome};
+pub use command::{Command, CommandEnd, CommandId, Outcome};
 pub use config::{Conservatism, Neighbours, OutsideConfig, Overheads};
 pub use drive::OutsideDrive;
 pub use guard::Caution;

@@ -7,7 +7,7 @@ use core::ops::Deref;
 use units::Instant;
 
 /// The calls that both cores have, [`InDrive`](crate::InDrive) and [`OutsideDrive`](crate::OutsideDrive), for code that is given
-/// either: those of sessions, the queries of the engine, and these. The two cores return different actions for a poll.
+/// either: those of sessions, the queries of the engine, and these. The two cores return different work for a poll.
 ///
 /// ```
 /// use freeblock_scheduler::{AnyCore, Priority};
@@ -36,10 +36,10 @@ pub trait AnyCore: Sessions + Deref<Target = Core> {
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// Gives a core the calls that both have. The engine is given out for reading only, so that no host can swap those of two
-/// cores.
+/// Gives a core the calls that both have, by its private `admit` for a request that was checked, its `ended` and its `poll_with`.
+/// The engine is given out for reading only, so that no host can swap those of two cores.
 macro_rules! wraps_engine {
-    ($core:ident) => {
+    ($core:ident, $work:ident, $end:ident) => {
         impl core::ops::Deref for $core {
             type Target = Core;
 
@@ -76,6 +76,36 @@ macro_rules! wraps_engine {
         }
 
         impl $core {
+            /// Takes an input. Returns the number that [`Sessions::call`](crate::Sessions::call) returns, and 0 for an input that is no
+            /// call.
+            ///
+            /// # Errors
+            /// The reason why the request or the call is refused; ended work never is.
+            pub fn input(&mut self, input: Input<$end<'_>>) -> Result<u64, Refused> {
+                match input {
+                    Input::Submit { at, request } => self.submit(at, request)?,
+                    Input::Ended { at, end } => self.ended(at, end),
+                    Input::Call(call) => return Ok(self.core.call(call)?),
+                }
+                Ok(0)
+            }
+
+            /// Accepts a foreground request.
+            ///
+            /// # Errors
+            /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+            pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+                let pending = self.core.check(now, request)?;
+                self.admit(now, pending);
+                Ok(())
+            }
+
+            /// Returns the next output, or `None` until the next input. A host with background writes uses
+            /// [`poll_with`](Self::poll_with).
+            pub fn poll(&mut self, now: Instant) -> Option<Output<$work>> {
+                self.poll_with(now, &mut crate::background::Ready)
+            }
+
             /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
             pub fn set_policy(&mut self, policy: alloc::boxed::Box<dyn crate::policy::ForeignPolicy>) {
                 self.core.policy = crate::policy::AnyPolicy::Foreign(policy);

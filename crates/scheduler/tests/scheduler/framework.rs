@@ -1,7 +1,7 @@
 //! FAST'04's additions to rotational gaps: several sessions, writes, idle time, errors, lost commands.
 
 use freeblock_scheduler::{
-    Action, Bad, Buffers, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Purpose, Ready, Record,
+    Bad, Buffers, Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Purpose, Ready, Record,
     Request, SessionError, Sessions, Sharing, Wanted, Whose,
 };
 use model::{DriveModel, builtin};
@@ -67,11 +67,11 @@ impl Host {
     /// Polls until there is nothing to do before `end`.
     fn run(&mut self, end: Instant, buffers: &mut dyn Buffers) {
         loop {
-            while let Some(action) = self.core.poll_with(self.now, buffers) {
-                match action {
-                    Action::Deliver(record) => self.records.push(record),
-                    Action::Failed { id, bad } => self.failed.push((id, bad)),
-                    Action::Do(_) | Action::Completed(_) => {}
+            while let Some(output) = self.core.poll_with(self.now, buffers) {
+                match output {
+                    Output::Deliver(record) => self.records.push(record),
+                    Output::Failed { id, bad } => self.failed.push((id, bad)),
+                    Output::Do(_) | Output::Completed(_) => {}
                 }
             }
             let next = self.core.busy_until().or_else(|| self.core.wake_at()).filter(|at| *at <= end);
@@ -310,7 +310,7 @@ fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
     assert_eq!((host.records[0].range, host.records[0].op), (range(1_000, 8), Op::Write));
     host.core.resume(session).unwrap();
     host.core.promote(session, range(1_008, 8)).unwrap();
-    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Execute)));
     let written: Vec<(Op, u32)> = host.core.accesses().iter().map(|a| (a.op, a.sectors)).collect();
     assert_eq!(written, [(Op::Write, 4)], "only what the foreground left");
     host.run(host.now + Duration::from_secs(1), &mut Ready);
@@ -359,7 +359,7 @@ fn a_lost_request_is_repeated() {
     host.read(session, LbnRange::new(Lbn::ZERO, capacity));
     let before = host.core.undelivered(session).unwrap();
     host.submit(Op::Read, range(9_000_000, 8));
-    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Execute)));
     assert!(host.core.accesses().len() > 1, "there is a detour to lose");
     host.core.lost(host.now + Duration::from_millis(100));
     host.now += Duration::from_millis(100);
@@ -432,13 +432,13 @@ fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() 
     let session = host.open(Priority::default());
     let track = host.drive.layout().track_at(units::Cylinder::new(0), units::Head::new(0)).unwrap();
     host.read(session, range(0, host.drive.layout().track(track).sectors.into()));
-    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Execute)));
     assert!(host.core.accesses().iter().all(|a| matches!(a.purpose, Purpose::Idle { .. })));
     let planned = host.core.accesses()[0].sectors;
     // A third of a revolution later.
     host.now += Duration::from_millis(2);
     host.submit(Op::Read, range(9_000_000, 8));
-    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Cut)));
+    assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Cut)));
     assert_eq!(host.core.busy_until(), Some(host.now));
     let done: u32 = host.core.accesses().iter().map(|a| a.sectors).sum();
     assert!(done < planned, "{done} of {planned}");
@@ -522,7 +522,7 @@ fn failed_reads_and_failed_writes_are_distinguished() {
         host.read(reader, range(400_000, 8));
         host.write(writer, range(400_000, 8));
         let id = host.submit(Op::Write, range(400_000, 8));
-        assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
+        assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Execute)));
         assert_eq!(host.core.whose(), Some(Whose::Request(id)));
         host.now = host.core.busy_until().unwrap();
         host.core.completed_with(host.now, bad);
@@ -543,11 +543,11 @@ fn work_under_way_has_a_known_purpose() {
     assert_eq!(host.core.whose(), None);
     host.read(session, range(0, 8));
     host.core.promote(session, range(0, 8)).unwrap();
-    assert_eq!(host.core.poll(host.now), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(host.core.poll(host.now), Some(Output::Do(HeadWork::Execute)));
     assert_eq!(host.core.whose(), Some(Whose::Promoted(session)));
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     host.read(session, range(8_000, 8));
-    while host.core.poll(host.now) != Some(Action::Do(HeadWork::Execute)) {
+    while host.core.poll(host.now) != Some(Output::Do(HeadWork::Execute)) {
         host.now = host.core.wake_at().unwrap();
     }
     assert_eq!(host.core.whose(), Some(Whose::Idle));

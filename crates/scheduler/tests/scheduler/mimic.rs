@@ -2,7 +2,7 @@
 
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
-    Access, Action, Caution, Command, Config, HeadWork, IdleTime, InDrive, Last, Mimic, Observed, Outcome,
+    Access, Caution, Command, Config, HeadWork, IdleTime, InDrive, Last, Mimic, Observed, Outcome, Output,
     OutsideConfig, OutsideDrive, Parameter, Priority, Purpose, Request, Sessions,
 };
 use model::{DriveModel, builtin};
@@ -64,8 +64,8 @@ fn submit(core: &mut InDrive, now: Instant, id: u64, op: Op, lbn: u64) {
 
 /// Carries out one `Execute` as the core predicts it. Returns its end and its accesses.
 fn execute(core: &mut InDrive, now: Instant) -> Option<(Instant, Vec<Access>)> {
-    while let Some(action) = core.poll(now) {
-        if action == Action::Do(HeadWork::Execute) {
+    while let Some(output) = core.poll(now) {
+        if output == Output::Do(HeadWork::Execute) {
             let (until, accesses) = (core.busy_until().unwrap(), core.accesses().to_vec());
             core.completed(until);
             return Some((until, accesses));
@@ -121,12 +121,12 @@ fn failed_and_lost_requests_teach_nothing() {
         submit(&mut core, Instant::ZERO, id, Op::Read, lbn);
     }
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
-    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
+    while core.poll(now) != Some(Output::Do(HeadWork::Execute)) {}
     core.completed_with(core.busy_until().unwrap(), &[Lbn::new(5_003)]);
     let now = now + Duration::from_secs(1);
-    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
+    while core.poll(now) != Some(Output::Do(HeadWork::Execute)) {}
     core.lost(now);
-    while core.poll(now) != Some(Action::Do(HeadWork::Execute)) {}
+    while core.poll(now) != Some(Output::Do(HeadWork::Execute)) {}
     core.completed(core.busy_until().unwrap());
     assert_eq!(
         seen(core.set_mimic(None)),
@@ -209,9 +209,9 @@ fn submit_outside(core: &mut OutsideDrive, now: Instant, id: u64, op: Op, lbn: u
 }
 
 fn sent(core: &mut OutsideDrive, now: Instant) -> Vec<Command> {
-    let actions = std::iter::from_fn(|| core.poll(now));
-    let command = |action| if let Action::Do(command) = action { Some(command) } else { None };
-    actions.filter_map(command).collect()
+    let outputs = std::iter::from_fn(|| core.poll(now));
+    let command = |output| if let Output::Do(command) = output { Some(command) } else { None };
+    outputs.filter_map(command).collect()
 }
 
 fn at(us: u64) -> Instant {

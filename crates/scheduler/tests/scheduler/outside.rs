@@ -1,7 +1,7 @@
 //! A core outside the drive whose commands finish in another order than they were sent in.
 
 use freeblock_scheduler::{
-    Action, Command, CommandId, Config, IdleTime, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter,
+    Command, CommandId, Config, IdleTime, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, Parameter,
     Priority, Purpose, Record, Request, Sessions,
 };
 use model::{DriveModel, Profile, builtin};
@@ -27,11 +27,11 @@ fn at(ms: u64) -> Instant {
 /// Returns the commands, records and completions at an instant.
 fn polled(core: &mut OutsideDrive, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
     let (mut sent, mut delivered, mut completed) = (Vec::new(), Vec::new(), Vec::new());
-    while let Some(action) = core.poll(now) {
-        match action {
-            Action::Do(command) => sent.push(command),
-            Action::Deliver(record) => delivered.push(record),
-            Action::Completed(id) => completed.push(id),
+    while let Some(output) = core.poll(now) {
+        match output {
+            Output::Do(command) => sent.push(command),
+            Output::Deliver(record) => delivered.push(record),
+            Output::Completed(id) => completed.push(id),
             other => panic!("{other:?}"),
         }
     }
@@ -315,7 +315,7 @@ fn a_block_that_another_write_was_to_do_for_its_promotion_stays_promoted_if_that
     let (sent, ..) = polled(&mut core, at(0));
     assert_eq!(ranges(&sent), [range(90, 40)], "the write in front covers the block");
     core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
-    assert!(matches!(core.poll(at(10)), Some(Action::Failed { .. })));
+    assert!(matches!(core.poll(at(10)), Some(Output::Failed { .. })));
     let (again, ..) = polled(&mut core, at(10));
     assert_eq!(promoted(&again), [range(96, 8)]);
 }

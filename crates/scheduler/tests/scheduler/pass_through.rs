@@ -1,7 +1,7 @@
 //! Requests that are sent directly to the drive while no block is wanted.
 
 use freeblock_scheduler::{
-    Action, AuditConfig, AuditWindow, Caution, Command, Config, Outcome, OutsideConfig, OutsideDrive,
+    AuditConfig, AuditWindow, Caution, Command, Config, Outcome, Output, OutsideConfig, OutsideDrive,
     Overheads, Parameter, Priority, Request, Sessions,
 };
 use model::{DriveModel, Profile};
@@ -34,8 +34,8 @@ fn submit(core: &mut OutsideDrive, ms: u64, id: u64, op: Op, range: LbnRange) {
 
 fn sent(core: &mut OutsideDrive, ms: u64) -> Vec<Command> {
     let mut sent = Vec::new();
-    while let Some(action) = core.poll(at(ms)) {
-        if let Action::Do(command) = action {
+    while let Some(output) = core.poll(at(ms)) {
+        if let Output::Do(command) = output {
             sent.push(command);
         }
     }

@@ -1,7 +1,7 @@
 //! Drives whose medium has sectors larger than the host's.
 
 use freeblock_scheduler::{
-    Action, Config, HeadWork, IdleTime, InDrive, Outcome, OutsideConfig, OutsideDrive, Parameter, Priority,
+    Config, HeadWork, IdleTime, InDrive, Outcome, Output, OutsideConfig, OutsideDrive, Parameter, Priority,
     Purpose, Request, SessionError, Sessions,
 };
 use model::{DriveModel, Location, builtin};
@@ -100,8 +100,8 @@ fn serve_inside(core: &mut InDrive, steps: &[Step]) -> u64 {
     let mut steps = steps.iter().enumerate();
     let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
     loop {
-        while let Some(action) = core.poll(now) {
-            if matches!(action, Action::Do(HeadWork::Execute) | Action::Do(HeadWork::Cut)) {
+        while let Some(output) = core.poll(now) {
+            if matches!(output, Output::Do(HeadWork::Execute) | Output::Do(HeadWork::Cut)) {
                 writes += check_accesses(core);
             }
         }
@@ -131,8 +131,8 @@ fn serve_outside(core: &mut OutsideDrive, steps: &[Step]) -> u64 {
     let mut steps = steps.iter().enumerate();
     let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
     loop {
-        while let Some(action) = core.poll(now) {
-            let Action::Do(command) = action else { continue };
+        while let Some(output) = core.poll(now) {
+            let Output::Do(command) = output else { continue };
             let own = command.foreground.is_none();
             if command.op == Op::Write && own {
                 let (first, end) = (command.range.start(), command.range.end());

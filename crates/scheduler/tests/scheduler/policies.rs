@@ -2,7 +2,7 @@
 
 use freeblock_scheduler::policy::PolicyName;
 use freeblock_scheduler::{
-    Action, Config, HeadWork, InDrive, Parameter, Priority, Purpose, Request, Sessions,
+    Config, HeadWork, InDrive, Output, Parameter, Priority, Purpose, Request, Sessions,
 };
 use model::{DriveModel, Position, builtin};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ fn the_trip_of_scan_to_the_end_takes_its_seeks_and_holds_no_detour_and_look_goes
         for (id, lbn) in [capacity / 2, capacity / 4].into_iter().enumerate() {
             let range = LbnRange::new(Lbn::new(lbn), Sectors::new(8));
             core.submit(now, Request { id: RequestId::new(id as u64), op: Op::Read, range }).unwrap();
-            while let Some(action) = core.poll(now) {
-                if action == Action::Do(HeadWork::Execute) {
+            while let Some(output) = core.poll(now) {
+                if output == Output::Do(HeadWork::Execute) {
                     seen = core.accesses().to_vec();
                     let set_out = now;
                     now = core.busy_until().unwrap();

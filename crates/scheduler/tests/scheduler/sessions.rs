@@ -1,7 +1,7 @@
 //! Several sessions at once: opened, read, aborted and closed at any point, between any two polls.
 
 use freeblock_scheduler::{
-    Action, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Request, SessionError, Sessions, Whose,
+    Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Request, SessionError, Sessions, Whose,
 };
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
@@ -115,11 +115,11 @@ proptest! {
                 Step::Poll(times) => {
                     for _ in 0..times {
                         match core.poll(now) {
-                            Some(Action::Do(HeadWork::Execute)) => {
+                            Some(Output::Do(HeadWork::Execute)) => {
                                 now = core.busy_until().unwrap();
                                 core.completed(now);
                             }
-                            Some(Action::Deliver(record)) => {
+                            Some(Output::Deliver(record)) => {
                                 let Some((session, blocks, came)) = client.active.get_mut(&record.task) else {
                                     return Err(TestCaseError::fail("delivered after its end"));
                                 };
@@ -153,10 +153,10 @@ fn a_block_that_is_promoted_while_the_head_is_on_its_way_stays_promoted_when_tha
     let block = LbnRange::new(Lbn::new(16), Sectors::new(1));
     core.read(session, block, Sectors::new(1), Parameter::default()).unwrap();
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-    assert_eq!(core.poll(at(100)), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(core.poll(at(100)), Some(Output::Do(HeadWork::Execute)));
     assert_eq!(core.whose(), Some(Whose::Idle));
     assert_eq!(core.promote(session, block), Ok(0), "all of it is under way");
     core.lost(at(110));
-    assert_eq!(core.poll(at(110)), Some(Action::Do(HeadWork::Execute)));
+    assert_eq!(core.poll(at(110)), Some(Output::Do(HeadWork::Execute)));
     assert_eq!(core.whose(), Some(Whose::Promoted(session)));
 }

@@ -1,7 +1,7 @@
 //! Idle time in streams behind the foreground's reads.
 
 use freeblock_scheduler::{
-    Action, Command, Config, IdleTime, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
+    Command, Config, IdleTime, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
     Purpose, Request, Sessions,
 };
 use model::{DriveModel, Profile};
@@ -32,8 +32,8 @@ fn at(us: u64) -> Instant {
 
 fn sent(core: &mut OutsideDrive, us: u64) -> Vec<Command> {
     let mut sent = Vec::new();
-    while let Some(action) = core.poll(at(us)) {
-        if let Action::Do(command) = action {
+    while let Some(output) = core.poll(at(us)) {
+        if let Output::Do(command) = output {
             sent.push(command);
         }
     }

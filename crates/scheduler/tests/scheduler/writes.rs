@@ -4,7 +4,7 @@
 //! foreground's.
 
 use freeblock_scheduler::{
-    Access, Action, Buffers, Config, HeadWork, IdleTime, InDrive, Parameter, Priority, Purpose, Ready,
+    Access, Buffers, Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Purpose, Ready,
     Record, Request, Sessions, Wanted,
 };
 use model::random_profile::{Size, random_profile};
@@ -121,19 +121,19 @@ impl Host {
         self.poll();
     }
 
-    /// Polls until there are no more actions.
+    /// Polls until there are no more outputs.
     fn poll(&mut self) {
-        while let Some(action) = self.ask() {
-            self.act(action);
+        while let Some(output) = self.ask() {
+            self.act(output);
         }
     }
 
-    /// Returns the core's next action; records an `Execute`.
-    fn ask(&mut self) -> Option<Action<HeadWork>> {
+    /// Returns the core's next output; records an `Execute`.
+    fn ask(&mut self) -> Option<Output<HeadWork>> {
         let mut granted = Vec::new();
-        let action =
+        let output =
             self.core.poll_with(self.now, &mut Desk { not_now: self.not_now, granted: &mut granted });
-        if action == Some(Action::Do(HeadWork::Execute)) {
+        if output == Some(Output::Do(HeadWork::Execute)) {
             let (accesses, mut dispatched) = (self.core.accesses().to_vec(), self.event());
             // Repeated work is as old as the first attempt: data registered since are newer.
             if let Some(lost) = self.retry.take() {
@@ -142,18 +142,18 @@ impl Host {
             }
             self.exec = Some(Exec { accesses, granted, dispatched });
         }
-        action
+        output
     }
 
-    fn act(&mut self, action: Action<HeadWork>) {
-        match action {
-            Action::Do(HeadWork::Cut) => {
+    fn act(&mut self, output: Output<HeadWork>) {
+        match output {
+            Output::Do(HeadWork::Cut) => {
                 if let Some(exec) = &mut self.exec {
                     exec.accesses = self.core.accesses().to_vec();
                 }
             }
-            Action::Deliver(record) => self.delivered(&record),
-            Action::Do(HeadWork::Execute) | Action::Completed(_) | Action::Failed { .. } => {}
+            Output::Deliver(record) => self.delivered(&record),
+            Output::Do(HeadWork::Execute) | Output::Completed(_) | Output::Failed { .. } => {}
         }
     }
 
@@ -169,10 +169,10 @@ impl Host {
         } else {
             self.core.completed(self.now);
             // A foreground completion is reported first.
-            let action = self.ask();
-            self.land(&exec, matches!(action, Some(Action::Completed(_))));
-            if let Some(action) = action {
-                self.act(action);
+            let output = self.ask();
+            self.land(&exec, matches!(output, Some(Output::Completed(_))));
+            if let Some(output) = output {
+                self.act(output);
             }
         }
         self.poll();

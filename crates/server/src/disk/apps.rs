@@ -2,7 +2,7 @@
 
 use super::background::{Background, SnapshotRequests};
 use super::blocks::{Blocks, within};
-use crate::recording::{RecordedCore, RecordingEntry, note};
+use crate::recording::RecordedCore;
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
 use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
@@ -187,9 +187,7 @@ pub(super) struct CallContext<'a> {
 impl CallContext<'_> {
     /// Lets an application make calls.
     pub fn with<T, R>(self, app: &mut T, call: impl FnOnce(&mut T, &mut dyn Sessions) -> R) -> R {
-        let RecordedCore { core, recorder } = self.core;
-        let mut watched = Watched::new(core, |call, answer| {
-            note(recorder, || RecordingEntry::Call { call, got: answer.ok() });
+        let mut watched = Watched::new(self.core, |call, answer| {
             if answer.is_ok() {
                 forget_unwanted(call, self.blocks);
             }

@@ -36,8 +36,8 @@ use readings::Readings;
 use requests::{RequestSeq, Requests, State};
 use scheduler::policy::PolicyName;
 use scheduler::{
-    Action, Command, Config, IdleTimeError, Mimic, OutsideDrive, Record, Request, Sessions, SubmitError,
-    TrustWatch,
+    Command, Config, IdleTimeError, Input, Mimic, Output, OutsideDrive, Record, Refused, Request, Sessions,
+    SubmitError, TrustWatch,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -352,8 +352,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 self.answered(answer, now);
                 moved = true;
             }
-            while let Some(action) = self.poll_core(now) {
-                self.act(action, now);
+            while let Some(output) = self.poll_core(now) {
+                self.act(output, now);
                 moved = true;
             }
             if self.apps.wants_flush() {
@@ -377,22 +377,22 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    fn poll_core(&mut self, now: Instant) -> Option<Action<Command>> {
+    fn poll_core(&mut self, now: Instant) -> Option<Output<Command>> {
         self.core_time = self.core_time.max(now);
         self.core.poll_with(self.core_time, &mut AppBuffers::new(&mut self.apps, self.sector))
     }
 
-    fn act(&mut self, action: Action<Command>, now: Instant) {
-        match action {
-            Action::Do(command) => self.command(command, now),
-            Action::Completed(id) => self.finish(id.get(), now),
-            Action::Failed { id, bad } => {
+    fn act(&mut self, output: Output<Command>, now: Instant) {
+        match output {
+            Output::Do(command) => self.command(command, now),
+            Output::Completed(id) => self.finish(id.get(), now),
+            Output::Failed { id, bad } => {
                 if let Some(request) = self.requests.get_mut(id.get()) {
                     request.failure.get_or_insert(Failure::Medium(bad));
                 }
                 self.finish(id.get(), now);
             }
-            Action::Deliver(record) => self.deliver(&record, now),
+            Output::Deliver(record) => self.deliver(&record, now),
         }
     }
 
@@ -462,8 +462,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 return self.commands.push(self.core_time, CommandOrigin::Request(seq), range, ask);
             }
         };
-        let submitted = self.core.submit(self.core_time, Request { id: RequestId::new(seq), op, range });
-        if let Err(SubmitError::Full { .. }) = submitted {
+        let submit =
+            Input::Submit { at: self.core_time, request: Request { id: RequestId::new(seq), op, range } };
+        if let Err(Refused::Submit(SubmitError::Full { .. })) = self.core.input(submit) {
             request.state = State::Queued;
             self.queued.push_back(seq);
         }

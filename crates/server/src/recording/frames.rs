@@ -1,6 +1,6 @@
 //! A recording's file: lines in frames that distinguish a torn end from damage.
 //!
-//! The file begins with `freeblock recording 2` and a newline. Each frame consists of the length of its content (u32,
+//! The file begins with `freeblock recording 3` and a newline. Each frame consists of the length of its content (u32,
 //! little-endian), a checksum of that length, the content, and a checksum of all of the frame. Checksums are CRC-32,
 //! each starting with the last one of the frame before, so that a missing, repeated or misplaced frame is found; their
 //! highest bit is set, so that none ends in a zero byte. A file that ends within a frame, or has only zeroes from there
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use thiserror::Error;
 
 /// The version of the file, and of the lines in it.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const LETTERS: &str = "freeblock recording ";
 /// A longer first line is not that of a recording.
 const MOST_LETTERS: usize = 64;

@@ -1,8 +1,8 @@
-//! A core's inputs and decisions, recorded in a file, and replayed on another core.
+//! A core's inputs and outputs, recorded in a file, and replayed on another core.
 //!
-//! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Recorder`] writes all
-//! inputs of a live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that
-//! decides.
+//! A core is a state machine: the same inputs give the same outputs (design, promise 6). A [`Recorder`] writes all
+//! inputs of a live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares the outputs of
+//! that core.
 
 mod entry;
 mod frames;
@@ -13,22 +13,25 @@ pub use frames::{FrameError, FrameLines, Frames};
 pub use replay::{Replay, ReplayError, Replayed};
 pub use threaded_file::ThreadedFile;
 
-use entry::Decision;
-pub(crate) use entry::RecordingEntry;
-use scheduler::{Action, Buffers, Command, CommandId, Outcome, OutsideDrive, Request, SubmitError, Wanted};
+use entry::RecordingEntry;
+use scheduler::{
+    Buffers, Command, CommandEnd, CommandId, Input, Outcome, Output, OutsideDrive, Refused, SessionCall,
+    SessionError, Sessions, Wanted,
+};
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
 use tracing::{error, warn};
-use units::{Duration, Instant};
+use units::{Duration, Instant, SessionId};
 
 /// The longest time for which entries stay in memory before their frame is written.
 const FRAME_EVERY: Duration = Duration::from_secs(1);
 
-/// A recorder of a core's inputs and its decisions.
+/// A recorder of a core's inputs and outputs.
 ///
 /// The file is a recording of `freeblock serve --record`: frames with checksums (`server/src/recording/frames.rs`),
-/// with one line of JSON for the setup, one for every input with its decision, and one for the end.
+/// with one line of JSON for the setup, one for each input with its answer, one for each poll with its output, and one for
+/// the end.
 pub struct Recorder {
     to: Frames<Box<dyn Write + Send>>,
     /// When the frame began.
@@ -69,7 +72,7 @@ impl Recorder {
     }
 
     /// Writes an entry and returns whether there is room for more.
-    fn note(&mut self, entry: &RecordingEntry) -> io::Result<bool> {
+    fn note(&mut self, entry: &RecordingEntry<'_>) -> io::Result<bool> {
         let before = self.to.held();
         line(&mut self.to, entry)?;
         self.left = self.left.saturating_sub((self.to.held().saturating_sub(before)) as u64);
@@ -115,44 +118,50 @@ impl Deref for RecordedCore {
     }
 }
 
-/// Records an entry. A recording that cannot be written is ended: the disk goes on.
-pub(crate) fn note(recorder: &mut Option<Recorder>, entry: impl FnOnce() -> RecordingEntry) {
-    let Some(writes) = recorder else { return };
-    match writes.note(&entry()) {
-        Ok(true) => {}
-        Ok(false) => {
-            warn!("the recording has reached its limit and ends here, whole; the disk goes on");
-            *recorder = None;
+impl RecordedCore {
+    /// Gives the core an input.
+    pub fn input(&mut self, input: Input<CommandEnd<'_>>) -> Result<u64, Refused> {
+        let answer = self.core.input(input);
+        self.note(|| RecordingEntry::Input { input, answer: answer.ok() });
+        answer
+    }
+
+    /// Reports the end of a command, which the core cannot refuse.
+    pub fn command_done(&mut self, at: Instant, id: CommandId, outcome: Outcome<'_>) {
+        let ended = self.input(Input::Ended { at, end: CommandEnd::One { id, outcome } });
+        debug_assert!(ended.is_ok(), "{ended:?}");
+    }
+
+    pub fn poll_with(&mut self, at: Instant, buffers: &mut dyn Buffers) -> Option<Output<Command>> {
+        let mut recorded = RecordingBuffers { buffers, answers: Vec::new() };
+        let output = self.core.poll_with(at, &mut recorded);
+        let buffers = recorded.answers;
+        self.note(|| RecordingEntry::Poll { at, buffers, output });
+        output
+    }
+
+    /// Records an entry. A recording that cannot be written is ended: the disk goes on.
+    fn note<'a>(&mut self, entry: impl FnOnce() -> RecordingEntry<'a>) {
+        let Some(writes) = &mut self.recorder else { return };
+        match writes.note(&entry()) {
+            Ok(true) => return,
+            Ok(false) => warn!("the recording has reached its limit and ends here, whole; the disk goes on"),
+            Err(error) => error!(%error, "the recording ends here; the disk goes on"),
         }
-        Err(error) => {
-            error!(%error, "the recording ends here; the disk goes on");
-            *recorder = None;
-        }
+        self.recorder = None;
     }
 }
 
-impl RecordedCore {
-    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let submitted = self.core.submit(now, request);
-        note(&mut self.recorder, || RecordingEntry::Submit { at: now, request, taken: submitted.is_ok() });
-        submitted
+impl Sessions for RecordedCore {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        self.input(Input::Call(call)).map_err(|refused| match refused {
+            Refused::Call(error) => error,
+            Refused::Submit(error) => unreachable!("a call is refused as a request: {error}"),
+        })
     }
 
-    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
-        note(&mut self.recorder, || RecordingEntry::done(now, id, outcome));
-        self.core.command_done(now, id, outcome);
-    }
-
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
-        let mut recorded = RecordingBuffers { buffers, answers: Vec::new() };
-        let action = self.core.poll_with(now, &mut recorded);
-        let answers = recorded.answers;
-        note(&mut self.recorder, || RecordingEntry::Poll {
-            at: now,
-            buffers: answers,
-            gave: action.as_ref().map(Decision::new),
-        });
-        action
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
     }
 }
 

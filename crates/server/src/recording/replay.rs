@@ -1,9 +1,8 @@
 //! The replay of a recording on a fresh core.
 
-use super::entry::{Decision, RecordingEntry};
+use super::entry::RecordingEntry;
 use super::frames::{FrameError, FrameLines};
-use scheduler::{Buffers, CommandId, Outcome, OutsideDrive, Sessions, Wanted};
-use std::collections::BTreeSet;
+use scheduler::{Buffers, CommandEnd, Input, Output, OutsideDrive, Wanted};
 use std::io::Read;
 use thiserror::Error;
 use units::Instant;
@@ -62,7 +61,8 @@ pub struct Replayed {
 pub struct Replay<R> {
     lines: FrameLines<R>,
     line: u64,
-    replayed: ReplayCore,
+    core: OutsideDrive,
+    extent: Replayed,
     ended: bool,
 }
 
@@ -81,8 +81,7 @@ impl<R: Read> Replay<R> {
             .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
         let core = make(&setup).map_err(ReplayError::Setup)?;
         let extent = Replayed { cut_off: true, ..Replayed::default() };
-        let replayed = ReplayCore { core, commands: BTreeSet::new(), extent };
-        Ok(Self { lines, line: 1, replayed, ended: false })
+        Ok(Self { lines, line: 1, core, extent, ended: false })
     }
 
     /// Replays the next input and compares. Returns whether there was one.
@@ -99,30 +98,31 @@ impl<R: Read> Replay<R> {
         };
         self.line += 1;
         let line = self.line;
-        let entry: RecordingEntry = serde_json::from_slice(text)
+        let entry: RecordingEntry<'_> = serde_json::from_slice(text)
             .map_err(|error| ReplayError::Line { line, problem: error.to_string() })?;
         if entry == RecordingEntry::End {
-            (self.ended, self.replayed.extent.cut_off) = (true, false);
+            (self.ended, self.extent.cut_off) = (true, false);
             return Ok(false);
         }
-        if let Some(at) = entry.at().filter(|at| *at < self.replayed.extent.at) {
+        if let Some(at) = entry.at().filter(|at| *at < self.extent.at) {
             let problem = format!("time goes back, to {} ns", at.as_nanos());
             return Err(ReplayError::Line { line, problem });
         }
-        let replayed = self.replayed.apply(&entry).map_err(|problem| ReplayError::Line { line, problem })?;
-        let at = entry.at().unwrap_or(self.replayed.extent.at);
+        let replayed = apply(&mut self.core, &mut self.extent, &entry)
+            .map_err(|problem| ReplayError::Line { line, problem })?;
+        let at = entry.at().unwrap_or(self.extent.at);
         if replayed != entry {
             let (live, replayed) = (format!("{entry:?}"), format!("{replayed:?}"));
             return Err(ReplayError::Diverged { line, at, live, replayed });
         }
-        self.replayed.extent.at = at;
-        self.replayed.extent.inputs += 1;
+        self.extent.at = at;
+        self.extent.inputs += 1;
         Ok(true)
     }
 
     /// Returns the extent of the replay so far.
     pub fn extent(&self) -> Replayed {
-        self.replayed.extent
+        self.extent
     }
 
     /// Returns the bytes of the recording that have been read.
@@ -131,58 +131,34 @@ impl<R: Read> Replay<R> {
     }
 }
 
-#[derive(Debug)]
-struct ReplayCore {
-    core: OutsideDrive,
-    /// The commands at the drive.
-    commands: BTreeSet<CommandId>,
-    extent: Replayed,
-}
-
-impl ReplayCore {
-    /// Gives the core an entry's input; returns the entry as this core makes it.
-    fn apply(&mut self, entry: &RecordingEntry) -> Result<RecordingEntry, String> {
-        let mut now = entry.clone();
-        match (entry, &mut now) {
-            (&RecordingEntry::Submit { at, request, .. }, RecordingEntry::Submit { taken, .. }) => {
-                *taken = self.core.submit(at, request).is_ok();
+/// Makes an entry's call; returns the entry as this core makes it.
+fn apply<'a>(
+    core: &mut OutsideDrive,
+    extent: &mut Replayed,
+    entry: &RecordingEntry<'a>,
+) -> Result<RecordingEntry<'a>, String> {
+    Ok(match *entry {
+        RecordingEntry::Input { input, .. } => {
+            if let Input::Ended { end: CommandEnd::One { id, .. }, .. } = input
+                && !core.is_at_drive(id)
+            {
+                return Err(format!("no {id} is at the drive"));
             }
-            (&RecordingEntry::Done { at, id, bad }, _) => {
-                self.done(at, id, bad.map_or(Outcome::Done, Outcome::NoData))?;
-            }
-            (&RecordingEntry::Lost { at, id }, _) => self.done(at, id, Outcome::Lost)?,
-            (RecordingEntry::Poll { at, buffers, .. }, RecordingEntry::Poll { buffers: asked, gave, .. }) => {
-                let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };
-                let action = self.core.poll_with(*at, &mut answers);
-                *asked = answers.asked;
-                *gave = action.as_ref().map(Decision::new);
-                match action {
-                    Some(scheduler::Action::Do(command)) => {
-                        self.commands.insert(command.id);
-                        self.extent.commands += 1;
-                    }
-                    Some(scheduler::Action::Completed(_) | scheduler::Action::Failed { .. }) => {
-                        self.extent.requests += 1;
-                    }
-                    Some(scheduler::Action::Deliver(_)) => self.extent.blocks += 1,
-                    None => {}
-                }
-            }
-            (RecordingEntry::Call { call, .. }, RecordingEntry::Call { got, .. }) => {
-                *got = self.core.call(*call).ok()
-            }
-            _ => {}
+            RecordingEntry::Input { input, answer: core.input(input).ok() }
         }
-        Ok(now)
-    }
-
-    fn done(&mut self, at: Instant, id: CommandId, outcome: Outcome<'_>) -> Result<(), String> {
-        if !self.commands.remove(&id) {
-            return Err(format!("no {id} is at the drive"));
+        RecordingEntry::Poll { at, ref buffers, .. } => {
+            let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };
+            let output = core.poll_with(at, &mut answers);
+            match output {
+                Some(Output::Do(_)) => extent.commands += 1,
+                Some(Output::Completed(_) | Output::Failed { .. }) => extent.requests += 1,
+                Some(Output::Deliver(_)) => extent.blocks += 1,
+                None => {}
+            }
+            RecordingEntry::Poll { at, buffers: answers.asked, output }
         }
-        self.core.command_done(at, id, outcome);
-        Ok(())
-    }
+        RecordingEntry::End => RecordingEntry::End,
+    })
 }
 
 /// Buffers that answer as the applications of the live run did.

@@ -24,7 +24,7 @@ use load::Load;
 use model::DriveModel;
 use outside::Behind;
 use scheduler::{
-    Action, Application, Config, Core, Given, HeadWork, PlannerStats, Record, Request, Sessions,
+    Application, Config, Core, Given, HeadWork, Output, PlannerStats, Record, Request, Sessions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -59,7 +59,7 @@ struct VolumeRequest {
 /// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same order,
 /// which are in memory. For a block that is read in pieces, earlier pieces are as they passed, or newer if they were written
 /// since; a drive has those in memory as well. So a block is always one that was on the medium as a whole. See
-/// [`Action::Deliver`].
+/// [`Output::Deliver`].
 ///
 /// # A counter
 /// ```
@@ -388,7 +388,7 @@ impl Volume {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Action<PlacedWork>> {
+    fn poll(&mut self) -> Option<Output<PlacedWork>> {
         let fresh = !self.again;
         let Self { apps, given, drive, .. } = self;
         let mut asker = Asker { apps, given, sector: drive.sector_bytes(), fresh };
@@ -399,28 +399,28 @@ impl Volume {
         self.drain_from(self.now)
     }
 
-    /// Carries out the core's actions. A request that it reports as completed was begun at `began`.
+    /// Handles the core's outputs. A request that it reports as completed was begun at `began`.
     fn drain_from(&mut self, began: Instant) -> Result<(), VolumeError> {
         self.stirred = false;
-        while let Some(action) = self.poll() {
-            self.act(action, began)?;
+        while let Some(output) = self.poll() {
+            self.act(output, began)?;
         }
         // Records may have made their applications call, but the core has been polled since.
         (self.stirred, self.apps.stirred) = (false, false);
         Ok(())
     }
 
-    fn act(&mut self, action: Action<PlacedWork>, began: Instant) -> Result<(), VolumeError> {
-        match action {
-            Action::Do(PlacedWork::Head(HeadWork::Execute)) => {
+    fn act(&mut self, output: Output<PlacedWork>, began: Instant) -> Result<(), VolumeError> {
+        match output {
+            Output::Do(PlacedWork::Head(HeadWork::Execute)) => {
                 self.execute();
                 self.again = false;
             }
-            Action::Do(PlacedWork::Head(HeadWork::Cut)) => self.cut(),
-            Action::Do(PlacedWork::Command(command)) => self.send(command)?,
-            Action::Completed(id) => self.completed(id, None, began)?,
-            Action::Failed { id, bad } => self.completed(id, Some(bad), began)?,
-            Action::Deliver(record) => self.deliver(&record)?,
+            Output::Do(PlacedWork::Head(HeadWork::Cut)) => self.cut(),
+            Output::Do(PlacedWork::Command(command)) => self.send(command)?,
+            Output::Completed(id) => self.completed(id, None, began)?,
+            Output::Failed { id, bad } => self.completed(id, Some(bad), began)?,
+            Output::Deliver(record) => self.deliver(&record)?,
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
 use readings::Readings;
-use scheduler::{Action, AnyCore, Caution, Config, Core, OutsideDrive, Request};
+use scheduler::{AnyCore, Caution, Config, Core, Input, Output, OutsideDrive, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
@@ -305,7 +305,7 @@ impl Front {
     fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
-            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give actions without end".into())?;
+            hold(polled < POLLS_PER_INSTANT_MAX, Check::Endless, || "polls give outputs without end".into())?;
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {
@@ -320,14 +320,14 @@ impl Front {
 
     fn poll(&mut self) -> Result<bool, Broken> {
         let (caution, at_hand) = (self.core.caution(), self.troubles.at_hand);
-        let (action, held) =
+        let (output, held) =
             desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
         self.held.extend(held);
-        let Some(action) = action else { return Ok(false) };
-        match action {
-            Action::Do(command) => self.send(command, caution)?,
-            Action::Completed(id) | Action::Failed { id, .. } => self.answered(id, action)?,
-            Action::Deliver(record) => self.delivered(&record)?,
+        let Some(output) = output else { return Ok(false) };
+        match output {
+            Output::Do(command) => self.send(command, caution)?,
+            Output::Completed(id) | Output::Failed { id, .. } => self.answered(id, output)?,
+            Output::Deliver(record) => self.delivered(&record)?,
         }
         Ok(true)
     }
@@ -455,7 +455,7 @@ impl Calls for Front {
         self.sequence += 1;
         let id = RequestId::new(self.next_request);
         let request = Request { id, op, range };
-        let told = self.core.submit(self.now, request);
+        let told = self.core.input(Input::Submit { at: self.now, request });
         let taken = taken(told, request, &self.core, self.setup.most_pending)?;
         if taken {
             self.next_request += 1;

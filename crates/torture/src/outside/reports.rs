@@ -5,21 +5,21 @@ use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
 use crate::mine::Mining;
 use crate::scrub::Scrubbing;
-use scheduler::{Action, Command, Record};
+use scheduler::{Command, Output, Record};
 use units::{Op, RequestId};
 
 impl Front {
     /// Checks the completion of a foreground request.
-    pub(super) fn answered(&mut self, id: RequestId, action: Action<Command>) -> Result<(), Broken> {
+    pub(super) fn answered(&mut self, id: RequestId, output: Output<Command>) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(asked) = self.requests.remove(&id) else {
             return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));
         };
         self.counts.requests += 1;
         let first = asked.bad.first().copied().or(asked.given_up.then_some(asked.range.start()));
-        let expected = first.map_or(Action::Completed(id), |bad| Action::Failed { id, bad });
-        hold(action == expected, Check::Bad, || {
-            format!("{action:?}, but of it are bad {:?}, given up: {}", asked.bad, asked.given_up)
+        let expected = first.map_or(Output::Completed(id), |bad| Output::Failed { id, bad });
+        hold(output == expected, Check::Bad, || {
+            format!("{output:?}, but of it are bad {:?}, given up: {}", asked.bad, asked.given_up)
         })?;
         if asked.given_up {
             self.medium.unknown(asked.range, asked.submitted);
@@ -27,7 +27,7 @@ impl Front {
         if first.is_none() {
             hold(asked.is_done(), Check::Data, || {
                 let missing = lbns(asked.range).find(|lbn| !asked.passed.contains(lbn));
-                format!("{action:?}, and nothing has passed of LBN {missing:?}")
+                format!("{output:?}, and nothing has passed of LBN {missing:?}")
             })?;
             if asked.op.is_write() {
                 self.medium.acknowledge_landed(asked.range, asked.version)?;

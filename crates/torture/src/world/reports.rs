@@ -4,25 +4,25 @@ use super::World;
 use crate::failure::{Broken, Check, hold};
 use crate::mine::Mining;
 use crate::scrub::Scrubbing;
-use scheduler::{Action, HeadWork, Record};
+use scheduler::{HeadWork, Output, Record};
 use units::RequestId;
 
 impl World {
     /// Checks the completion of a foreground request.
-    pub(super) fn answered(&mut self, id: RequestId, action: Action<HeadWork>) -> Result<(), Broken> {
+    pub(super) fn answered(&mut self, id: RequestId, output: Output<HeadWork>) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(request) = self.requests.remove(&id) else { return Ok(()) };
         self.counts.requests += 1;
         let first = self.last.1.iter().find(|lbn| request.range.contains(**lbn)).copied();
         let expected = match first {
-            Some(bad) => Action::Failed { id, bad },
-            None => Action::Completed(id),
+            Some(bad) => Output::Failed { id, bad },
+            None => Output::Completed(id),
         };
-        hold(action == expected, Check::Bad, || format!("{action:?}, but bad are {:?}", self.last.1))?;
+        hold(output == expected, Check::Bad, || format!("{output:?}, but bad are {:?}", self.last.1))?;
         if first.is_none() && request.op.is_write() {
             self.medium.acknowledge(request.range, request.version)?;
         }
-        self.twin.expect(action);
+        self.twin.expect(output);
         if self.twin.is_lockstep() {
             self.counts.compared += 1;
         }

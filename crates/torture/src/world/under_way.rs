@@ -9,7 +9,7 @@ use crate::scrub::Scrubbing;
 use crate::step::Fate;
 use crate::twin::has_background;
 use scheduler::policy::{PolicyName, Unknown};
-use scheduler::{Access, Action, Purpose};
+use scheduler::{Access, Bad, HeadEnd, Input, Output, Purpose};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, RequestId};
 
@@ -182,8 +182,7 @@ impl World {
         };
         let job = self.candidates(&exec).first().copied();
         self.apply(&exec, done, job, None)?;
-        self.core.lost(self.now);
-        self.twin.lost(self.now);
+        self.ended(HeadEnd::Lost)?;
         self.alone = None;
         if !exec.foreground.is_empty() {
             self.retry = Some(exec);
@@ -193,24 +192,28 @@ impl World {
 
     fn completed(&mut self, exec: Exec) -> Result<(), Broken> {
         let bad = self.bad(&exec);
-        self.core.completed_with(self.now, &bad);
-        self.twin.completed(self.now, &bad);
+        self.ended(HeadEnd::Done(Bad::from(&bad)))?;
         self.twin_begins_again(&exec);
         self.last = (exec.sequence, bad);
         let candidates = self.candidates(&exec);
         if candidates.is_empty() {
             return self.apply(&exec, exec.passes.len(), None, Some(()));
         }
-        // The core's next action shows which request it was.
+        // The core's next output shows which request it was.
         let said = self.ask()?;
-        let Some(action @ (Action::Completed(id) | Action::Failed { id, .. })) = said.action else {
-            let told = said.action;
+        let Some(output @ (Output::Completed(id) | Output::Failed { id, .. })) = said.output else {
+            let told = said.output;
             return Err((Check::Request, format!("a foreground request is done, and is told {told:?}")));
         };
         let right = candidates.contains(&id);
         hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;
         self.apply(&exec, exec.passes.len(), Some(id), Some(()))?;
-        self.answered(id, action)
+        self.answered(id, output)
+    }
+
+    fn ended(&mut self, end: HeadEnd<'_>) -> Result<(), Broken> {
+        let told = self.input(Input::Ended { at: self.now, end })?;
+        hold(told == Ok(0), Check::Refusal, || format!("the end of work is answered {told:?}"))
     }
 
     /// Restarts the twin as the core would continue without background work: after promoted work at once; on its own clock,

@@ -104,9 +104,9 @@ impl Rig {
             let mut buffers = Held { cache: &mut self.cache, held: &mut self.held };
             match self.core.poll_with(self.now, &mut buffers) {
                 None => return,
-                Some(scheduler::Action::Do(HeadWork::Execute)) => self.until = self.core.busy_until(),
-                Some(scheduler::Action::Completed(id)) => self.completed(id),
-                Some(scheduler::Action::Deliver(record)) => {
+                Some(scheduler::Output::Do(HeadWork::Execute)) => self.until = self.core.busy_until(),
+                Some(scheduler::Output::Completed(id)) => self.completed(id),
+                Some(scheduler::Output::Deliver(record)) => {
                     self.cache.done(&mut self.core, &record, &[], self.now);
                 }
                 Some(other) => panic!("{other:?}"),

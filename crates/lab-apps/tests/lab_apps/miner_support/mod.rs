@@ -5,7 +5,7 @@
 use lab_apps::miner::{PAGE_BYTES, Table, TableConfig, TableGenerator, TableId};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
-use scheduler::{Action, Config, HeadWork, InDrive, Record, Request};
+use scheduler::{Config, HeadWork, InDrive, Output, Record, Request};
 use std::sync::Arc;
 use units::{Bytes, Instant, RequestId};
 use workload::{Oltp, OltpConfig, Source};
@@ -57,13 +57,13 @@ impl Host {
         let range = self.foreground.next_request().unwrap();
         let request = Request { id: RequestId::new(self.requests), op: range.op, range: range.range };
         self.core.submit(self.now, request).unwrap();
-        while let Some(action) = self.core.poll(self.now) {
-            match action {
-                Action::Do(HeadWork::Execute) => {
+        while let Some(output) = self.core.poll(self.now) {
+            match output {
+                Output::Do(HeadWork::Execute) => {
                     self.now = self.core.busy_until().unwrap();
                     self.core.completed(self.now);
                 }
-                Action::Deliver(record) => each(&mut self.core, &record),
+                Output::Deliver(record) => each(&mut self.core, &record),
                 _ => {}
             }
         }

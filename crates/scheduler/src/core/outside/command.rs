@@ -27,6 +27,8 @@ impl fmt::Display for CommandId {
 
 /// A command to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Command {
     /// The core's name for it.
     pub id: CommandId,
@@ -44,12 +46,32 @@ pub struct Command {
     pub useful: u32,
 }
 
+/// The end of a command at the drive, or of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
+pub enum CommandEnd<'a> {
+    /// The end of one command. Its blocks and its foreground request are delivered, completed, failed, or wanted again.
+    One {
+        /// The command.
+        id: CommandId,
+        /// Its outcome.
+        outcome: Outcome<'a>,
+    },
+    /// All commands at the drive were lost; whether they reached the medium is unknown. The foreground requests are sent again
+    /// before any other work, and the background blocks are wanted again.
+    AllLost,
+}
+
 /// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Outcome<'a> {
     /// All of it was done.
     Done,
-    /// All but these sectors, in ascending order.
+    /// All but these sectors, in ascending order. With the feature `serde` it is an error to write a borrowed list.
+    #[cfg_attr(feature = "serde", serde(skip))]
     Bad(&'a [Lbn]),
     /// All sectors before this one were done. This one is bad, and the rest is unknown.
     StoppedAt(Lbn),

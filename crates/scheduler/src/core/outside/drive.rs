@@ -1,9 +1,9 @@
 //! The core outside the drive.
 
-use super::{Command, CommandId, Outcome, Outside};
-use crate::background::{Buffers, Ready};
-use crate::core::{Action, Config, Core, SubmitError, wraps_engine};
-use crate::foreground::Request;
+use super::{Command, CommandEnd, CommandId, Outcome, Outside};
+use crate::background::Buffers;
+use crate::core::{Config, Core, Input, Output, Refused, SubmitError, wraps_engine};
+use crate::foreground::{Pending, Request};
 use crate::idle::IdleTimeError;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,27 +12,27 @@ use units::Instant;
 
 /// The scheduler outside the drive: it sends commands and learns from their completions (FAST'02).
 ///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`](crate::Sessions)) for the
-/// background, [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door out:
-/// after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most
+/// One door in: [`input`](Self::input), or its short forms [`submit`](Self::submit) for the foreground, the session calls
+/// ([`Sessions`](crate::Sessions)) for the background, and [`command_done`](Self::command_done) for each command. One door out:
+/// after any input, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most
 /// [`OutsideConfig::at_drive`](crate::OutsideConfig::at_drive) commands are at the drive, or
 /// [`OutsideConfig::pass_through`](crate::OutsideConfig::pass_through) while the drive chooses their order. The core reads no
-/// clock, and its lottery is seeded: the same calls give the same actions.
+/// clock, and its lottery is seeded: the same inputs give the same outputs.
 ///
 /// ```
 /// use freeblock_scheduler::model::DriveModel;
 /// use freeblock_scheduler::units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
-/// use freeblock_scheduler::{Action, Config, Outcome, OutsideConfig, OutsideDrive, Request};
+/// use freeblock_scheduler::{Output, Config, Outcome, OutsideConfig, OutsideDrive, Request};
 /// let drive = DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?;
 /// let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
 /// let range = LbnRange::new(Lbn::new(4_711), Sectors::new(8));
 /// core.submit(Instant::ZERO, Request { id: RequestId::new(1), op: Op::Read, range })?;
-/// let Some(Action::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
+/// let Some(Output::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
 /// assert_eq!(command.range, range);
 /// // Here a host sends the command to the device.
 /// let now = Instant::ZERO + Duration::from_millis(9);
 /// core.command_done(now, command.id, Outcome::Done);
-/// assert_eq!(core.poll(now), Some(Action::Completed(RequestId::new(1))));
+/// assert_eq!(core.poll(now), Some(Output::Completed(RequestId::new(1))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct OutsideDrive {
     pub(super) adopting: Option<Box<(Arc<DriveModel>, Config)>>,
 }
 
-wraps_engine!(OutsideDrive);
+wraps_engine!(OutsideDrive, Command, CommandEnd);
 
 impl OutsideDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
@@ -64,21 +64,20 @@ impl OutsideDrive {
         Self::try_new(drive, config).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Accepts a foreground request.
-    ///
-    /// # Errors
-    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
-    pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let pending = self.core.check(now, request)?;
-        self.core.meet_stream(&mut self.outside, now, request.op);
-        self.core.accept(now, pending);
-        Ok(())
+    /// Reports the end of a command at `now`.
+    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
+        self.ended(now, CommandEnd::One { id, outcome });
     }
 
-    /// Reports the end of a command at `now`. Its blocks and its foreground request are delivered, completed, failed, or wanted
-    /// again.
-    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
+    /// Reports that all commands at the drive were [lost](CommandEnd::AllLost).
+    pub fn lost(&mut self, now: Instant) {
+        self.ended(now, CommandEnd::AllLost);
+    }
+
+    /// Reports the end of one command at the drive, or of all.
+    pub fn ended(&mut self, now: Instant, end: CommandEnd<'_>) {
         let Self { core, outside, .. } = self;
+        let CommandEnd::One { id, outcome } = end else { return core.all_lost(outside, now) };
         let place = outside.device.iter().position(|o| o.command.id == id);
         let Some(ended) = place.and_then(|place| Some((place, outside.device.remove(place)?))) else {
             debug_assert!(false, "{id} is not at the drive");
@@ -87,20 +86,14 @@ impl OutsideDrive {
         core.ended(outside, now, ended, outcome);
     }
 
-    /// Reports that all commands at the drive were lost; whether they reached the medium is unknown. The foreground requests are
-    /// sent again before any other work, and the background blocks are wanted again.
-    pub fn lost(&mut self, now: Instant) {
-        self.core.all_lost(&mut self.outside, now);
-    }
-
-    /// Returns the next action, or `None` until the next call. A host with background writes uses
-    /// [`poll_with`](Self::poll_with).
-    pub fn poll(&mut self, now: Instant) -> Option<Action<Command>> {
-        self.poll_with(now, &mut Ready)
+    /// Adds a request that was checked.
+    fn admit(&mut self, now: Instant, pending: Pending) {
+        self.core.meet_stream(&mut self.outside, now, pending.request.op);
+        self.core.accept(now, pending);
     }
 
     /// Polls like [`poll`](Self::poll); `buffers` is asked before a background block is written.
-    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action<Command>> {
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Command>> {
         if let Some(event) = self.core.next_event(now) {
             return Some(event.map(|none| match none {}));
         }
@@ -111,7 +104,7 @@ impl OutsideDrive {
             Some(_) => outside.send_decided(&core.drive, now),
             None => core.send(outside, now, buffers),
         };
-        command.map(Action::Do)
+        command.map(Output::Do)
     }
 
     /// Returns the instant of the next poll if no event occurs before: the next command is chosen then, or idle time begins, or

@@ -3,7 +3,7 @@
 use super::Outside;
 use super::command::{CommandId, Order, Outcome, Work};
 use crate::core::Core;
-use crate::core::action::Event;
+use crate::core::output::Event;
 use crate::core::under_way::Job;
 use alloc::vec;
 use alloc::vec::Vec;

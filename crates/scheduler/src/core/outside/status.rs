@@ -53,6 +53,11 @@ impl OutsideDrive {
         self.outside.device.len()
     }
 
+    /// Returns whether a command was sent and is not done.
+    pub fn is_at_drive(&self, id: CommandId) -> bool {
+        self.order(id).is_some()
+    }
+
     /// Returns the predicted completion of a command at the host; `None` for an unknown drive, and for a
     /// command that is passed through beside others.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {

@@ -91,7 +91,7 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
     assert_eq!(again(&recording(&all)).unwrap(), whole);
     let place = all.iter().position(|line| line.contains("\"completed\"")).unwrap();
     // One input is missing, and one decision is different.
-    let done = all[..place].iter().rposition(|line| line.contains("\"done\"")).unwrap();
+    let done = all[..place].iter().rposition(|line| line.contains("\"ended\"")).unwrap();
     let missing = recording(&[&all[..done], &all[done + 1..]].concat());
     assert!(matches!(again(&missing), Err(ReplayError::Diverged { .. })), "{:?}", again(&missing));
     let mut other = all.clone();
@@ -103,7 +103,7 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
         (&[][..], "line 1"),
         (&["null".into()], "no policy"),
         (&[first.clone(), "{\"dance\":1}".into()], "line 2"),
-        (&[first.clone(), "{\"done\":{\"at\":1,\"id\":7,\"bad\":null}}".into()], "no command 7"),
+        (&[first.clone(), "{\"input\":{\"input\":{\"ended\":{\"at\":1,\"end\":{\"one\":{\"id\":7,\"outcome\":\"done\"}}}},\"answer\":0}}".into()], "no command 7"),
     ] {
         let error = again(&recording(lines)).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

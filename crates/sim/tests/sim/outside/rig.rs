@@ -6,7 +6,7 @@ use model::random_profile::{Size, random_profile};
 use model::{DriveModel, Profile, builtin};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Buffers, Command, Config, Outcome, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
+    Buffers, Command, Config, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
     Purpose, Record, Request, SessionError, Sessions, Wanted,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,13 +254,13 @@ impl Rig {
     fn poll(&mut self) -> Result<(), TestCaseError> {
         loop {
             let mut desk = Desk { ready: self.ready, asked: self.asked_buffers };
-            let action = self.core.poll_with(self.now, &mut desk);
+            let output = self.core.poll_with(self.now, &mut desk);
             self.asked_buffers = desk.asked;
-            let Some(action) = action else { return Ok(()) };
-            self.log.push(format!("{} {action:?}", self.now));
-            match action {
-                Action::Do(command) => self.send(command)?,
-                Action::Completed(id) => {
+            let Some(output) = output else { return Ok(()) };
+            self.log.push(format!("{} {output:?}", self.now));
+            match output {
+                Output::Do(command) => self.send(command)?,
+                Output::Completed(id) => {
                     let asked = self.asked.remove(&id.get());
                     prop_assert!(asked.is_some(), "{} twice or never asked", id);
                     let (range, _) = asked.unwrap();
@@ -268,7 +268,7 @@ impl Rig {
                     prop_assert_eq!(bad, None);
                     prop_assert!(!self.lost.contains(&id.get()), "{} is not known to be done", id);
                 }
-                Action::Failed { id, bad } => {
+                Output::Failed { id, bad } => {
                     let asked = self.asked.remove(&id.get());
                     prop_assert!(asked.is_some(), "{} twice or never asked", id);
                     let (range, _) = asked.unwrap();
@@ -278,7 +278,7 @@ impl Rig {
                     let first = self.bad.range(range.start().get()..range.end().get()).next();
                     prop_assert_eq!(first, Some(&bad.get()));
                 }
-                Action::Deliver(record) => self.delivered(&record)?,
+                Output::Deliver(record) => self.delivered(&record)?,
             }
         }
     }

@@ -1,13 +1,15 @@
-//! The actions of a core, and the accesses of the head.
+//! The outputs of a core, and the accesses of the head.
 
 use crate::sessions::Record;
 use core::convert::Infallible;
 use model::Window;
 use units::{Instant, Lbn, Op, RequestId, SessionId, TrackIndex};
 
-/// The next action of the host, or an event for it.
+/// An output of a core: work that the host gives the drive, or the end of something that a client asked for. `W` is the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<W> {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
+pub enum Output<W> {
     /// Work for the drive: [`HeadWork`] of a core in it, a [`Command`](crate::Command) of one outside.
     Do(W),
     /// A foreground request is done.
@@ -26,16 +28,16 @@ pub enum Action<W> {
 }
 
 /// A result that waits to be polled.
-pub(super) type Event = Action<Infallible>;
+pub(super) type Event = Output<Infallible>;
 
-impl<W> Action<W> {
-    /// Applies a function to the work, if the action is work.
-    pub fn map<V>(self, work: impl FnOnce(W) -> V) -> Action<V> {
+impl<W> Output<W> {
+    /// Applies a function to the work, if the output is work.
+    pub fn map<V>(self, work: impl FnOnce(W) -> V) -> Output<V> {
         match self {
-            Self::Do(of) => Action::Do(work(of)),
-            Self::Completed(id) => Action::Completed(id),
-            Self::Failed { id, bad } => Action::Failed { id, bad },
-            Self::Deliver(record) => Action::Deliver(record),
+            Self::Do(of) => Output::Do(work(of)),
+            Self::Completed(id) => Output::Completed(id),
+            Self::Failed { id, bad } => Output::Failed { id, bad },
+            Self::Deliver(record) => Output::Deliver(record),
         }
     }
 }
@@ -67,6 +69,8 @@ pub enum Whose {
 
 /// The purpose of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum Purpose {
     /// For the foreground.
     Foreground,

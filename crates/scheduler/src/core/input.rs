@@ -6,23 +6,22 @@ use crate::sessions::{SessionCall, SessionError};
 use thiserror::Error;
 use units::{Instant, LbnRange, RequestId, Sectors};
 
-/// An input of a core, as data: a host that watches, records or replays a core does so by one `match`. The same inputs and
-/// polls give the same outputs. `E` is the end of the core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it.
+/// An input of a core, as data: a host that watches, records or replays a core does so by one `match`. `E` is the end of the
+/// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it.
 ///
 /// ```
 /// # use freeblock_scheduler::model::DriveModel;
-/// # use freeblock_scheduler::units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+/// # use freeblock_scheduler::units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 /// use freeblock_scheduler::{Config, Input, OutsideConfig, OutsideDrive, Priority, Request, SessionCall};
-/// # let drive = std::sync::Arc::new(DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?);
+/// # let drive = DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?.into();
 /// # let range = LbnRange::new(Lbn::new(4_711), Sectors::new(8));
 /// let request = Request { id: RequestId::new(1), op: Op::Read, range };
 /// let open = SessionCall::Open { priority: Priority::default() };
-/// let inputs = [Input::Call(open), Input::Submit { at: Instant::ZERO, request }];
-/// let run = || {
-///     let mut core = OutsideDrive::new(drive.clone(), Config::outside(OutsideConfig::blind()));
-///     (inputs.map(|input| core.input(input)), core.poll(Instant::ZERO))
-/// };
-/// assert_eq!(run(), run());
+/// let mut core = OutsideDrive::new(drive, Config::outside(OutsideConfig::blind()));
+/// for input in [Input::Call(open), Input::Submit { at: Instant::ZERO, request }] {
+///     println!("{input:?} is answered {:?}", core.input(input));
+/// }
+/// assert_eq!((core.undelivered(SessionId::new(1)), core.pending()), (Some(0), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

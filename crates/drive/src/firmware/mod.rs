@@ -374,6 +374,7 @@ impl Drive {
         if cache.discard || cache.flush {
             return self.without_the_arm(now, QueuedCommand { came, command, cache });
         }
+        self.recalibrate(now);
         let tagged = self.queue != Queue::Serial;
         if tagged {
             self.go_on_without_read_ahead(now);

@@ -19,6 +19,11 @@ impl Recalibrations {
         Self { every: of.every, takes: of.takes, due: Instant::ZERO + first }
     }
 
+    /// Returns the time of the next one.
+    pub(crate) fn at(&self) -> Instant {
+        self.due
+    }
+
     /// Returns the time at which an arm that has been free since `free` and is wanted at `at` can start.
     pub(crate) fn set_out(&mut self, free: Instant, at: Instant) -> Instant {
         // Skips the recalibrations that an idle arm did earlier.

@@ -429,6 +429,31 @@ fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
 }
 
 #[test]
+fn a_stream_of_reads_waits_for_a_recalibration_and_leaves_none_for_the_request_behind_it() {
+    let ms = Duration::from_millis;
+    let pause = Recalibration { every: ms(1_000), takes: ms(50) };
+    let recalibration = Some(pause);
+    let behaviour = Behaviour { prompt_read_ahead: true, recalibration, ..Behaviour::default() };
+    let profile = model::builtin::find("nearline-20tb").unwrap();
+    let mut drive = black_box(&profile, behaviour, 3);
+    let (mut at, mut late, mut last) = (Instant::ZERO, 0, false);
+    for i in 0..20_000_u64 {
+        let moves = i % 5_000 == 4_999;
+        let sectors = if moves { 30_000_000_000 + i * 1_000 } else { 128 * i };
+        drive.submit(at, read(i, sectors, 128)).unwrap();
+        drive.advance(drive.next_event().unwrap());
+        let done = drive.pop_completion().unwrap();
+        let waited = done.at.since(at) > ms(45);
+        late += u32::from(waited && !moves);
+        last |= waited && moves;
+        at = done.at;
+    }
+    let seconds = at.since(Instant::ZERO).as_secs_f64() as u32;
+    assert!(late + 1 >= seconds && late <= seconds + 1, "{late} in {seconds} s");
+    assert!(!last, "a move waited for a recalibration that was due before");
+}
+
+#[test]
 fn a_longer_queue_serves_faster_by_the_drives_own_sptf() {
     let throughput = |order, depth| {
         let queue = Queue::Tagged { order, depth };

@@ -164,6 +164,10 @@ pub struct Disk<D, A = NoApp> {
     readings: Readings,
     blocks: Blocks,
     answers: VecDeque<Answer>,
+    /// Whether one of them is of a foreground request.
+    answers_foreground: bool,
+    /// Whether the core chooses background work only when the answers have been taken.
+    chooses_later: bool,
     /// Whether the application knows that writes are in flight.
     changing: bool,
     counters: Counters,
@@ -209,6 +213,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             readings: Readings::default(),
             blocks: Blocks::new(sector),
             answers: VecDeque::new(),
+            answers_foreground: false,
+            chooses_later: false,
             changing: false,
             counters: Counters::new(),
             watch: TrustWatch::default(),
@@ -379,6 +385,10 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     fn poll_core(&mut self, now: Instant) -> Option<Output<Command>> {
         self.core_time = self.core_time.max(now);
+        self.chooses_later = self.answers_foreground && self.core.core.chooses_background();
+        if self.chooses_later {
+            return None;
+        }
         self.core.poll_with(self.core_time, &mut AppBuffers::new(&mut self.apps, self.sector))
     }
 
@@ -411,7 +421,10 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 background.release(seq);
                 background.wrote(&request, now);
             }
-            None => self.counters.answered(&request, now, self.sector),
+            None => {
+                self.counters.answered(&request, now, self.sector);
+                self.answers_foreground = true;
+            }
         }
         let result = request.failure.map_or(Ok(request.read), Err);
         self.answers.push_back(Answer { id: request.id, at: now, result });

@@ -131,6 +131,7 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
     fn next_event(&self) -> Option<Instant> {
         match self.answers.front() {
             Some(answer) => Some(answer.at),
+            None if self.chooses_later => Some(self.core_time),
             None => {
                 let due = self.commands.due(self.timeout);
                 let (apps, reading) = (self.apps.due(), self.readings.due());
@@ -152,7 +153,9 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
     }
 
     fn poll(&mut self, _: Instant) -> Option<Answer> {
-        self.answers.pop_front()
+        let answer = self.answers.pop_front();
+        self.answers_foreground &= !self.answers.is_empty();
+        answer
     }
 }
 

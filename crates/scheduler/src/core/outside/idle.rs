@@ -59,6 +59,11 @@ impl Alone {
         self.near = (self.near * (self.seen - 1) + near) / self.seen;
     }
 
+    /// Returns whether a request's time shows a pause of the drive's own, which occurs without idle time too.
+    fn is_pause(&self, time: Duration, revolution: Duration) -> bool {
+        time > self.mean().unwrap_or_default() + revolution * PAUSE_COSTS_MIN.unsigned_abs()
+    }
+
     pub fn usual(&self) -> Option<Duration> {
         (self.seen >= TOO_FEW).then_some(self.mean)
     }
@@ -207,17 +212,20 @@ impl Core {
         let sent = order.sent.unwrap_or(begun).min(begun);
         // A request soon after another may have waited for cached writes.
         let silent = job.pending.arrived.saturating_since(outside.heard_at) >= idle.threshold;
+        let revolution = revolution(&self.drive);
         let alone = &mut outside.alone[usize::from(order.command.op.is_write())];
-        if !after_idle && sent == begun && silent {
+        if !after_idle && sent == begun && silent && !alone.is_pause(time, revolution) {
             alone.note(time);
         }
+        let paused = alone.is_pause(self.now.saturating_since(sent), revolution);
         let steady = alone.steady().filter(|_| order.command.op.is_write());
         let usual = steady.or(alone.usual());
         if order.foreseen {
             return;
         }
         self.idle.head.foreground += time;
-        if after_idle {
+        let failed = core::mem::take(&mut outside.idle_failed);
+        if after_idle && (failed || !paused) {
             // The wait is measured; the additional way is known in the mean only.
             let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);

@@ -218,12 +218,16 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
     time
 }
 
-/// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution.
-fn time_of_write(drive: &DriveModel) -> Duration {
-    drive.seek(drive.layout().cylinders() / 8) + revolution(drive) / 2
-}
-
 impl Outside {
+    /// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution; on an unknown
+    /// drive as much as for a read.
+    fn time_of_write(&self, drive: &DriveModel) -> Duration {
+        if self.blind {
+            return self.alone[0].usual().unwrap_or(revolution(drive) * 2);
+        }
+        drive.seek(drive.layout().cylinders() / 8) + revolution(drive) / 2
+    }
+
     pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
         self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
     }
@@ -311,9 +315,10 @@ impl Outside {
         if let Work::Foreground { job, .. } = &order.work {
             let response = now.saturating_since(job.pending.arrived);
             self.streams.earn(response, bound_ppm);
-            if !waits {
-                let most = time_of_write(drive) * HELD_WRITES_MAX;
-                self.streams.held = (self.streams.held + time_of_write(drive)).min(most);
+            // An unknown drive may cache any write.
+            if !waits || self.blind && order.command.op.is_write() {
+                let one = self.time_of_write(drive);
+                self.streams.held = (self.streams.held + one).min(one * HELD_WRITES_MAX);
             }
         }
         if waits && free {
@@ -400,8 +405,7 @@ impl Core {
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
-        // Where it is unknown when sectors pass, a command may keep the arm for a revolution.
-        let idle = self.config.idle.filter(|_| outside.config.streams && !outside.blind)?;
+        let idle = self.config.idle.filter(|_| outside.config.streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
             return None;
@@ -427,7 +431,8 @@ impl Core {
         let passes = LbnRange::new(place.lbn, end.since(place.lbn));
         let passed = outside.passed_at(&drive, place.passed, passes);
         let due = passed + PASSES_LATE_MAX;
-        if now < due {
+        // Where it is unknown when sectors pass, the command waits for them, and a request that meets it is charged for that.
+        if now < due && !outside.blind {
             outside.streams.due = Some(due);
             outside.streams.next = Some(ReadAheadPosition { fresh: false, ..place });
             return None;

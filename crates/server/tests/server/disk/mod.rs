@@ -311,3 +311,27 @@ proptest! {
         world.finish();
     }
 }
+
+#[test]
+fn a_client_has_its_answer_before_the_core_chooses_background_work() {
+    let (model, config) = core("fcfs", 1);
+    // A core that does not know when sectors pass goes on reading at once.
+    let known = DriveModel::unknown(model.layout().capacity(), model.sector_bytes()).unwrap();
+    let config = Config { outside: OutsideConfig::blind().serving(), ..config };
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let drive = Emulated::new(&profile, Behaviour::default(), 1, nameless()).unwrap();
+    let truth = Shared::default();
+    let mut disk = Disk::new(Spy::new(drive, &truth), Arc::new(known), config).unwrap();
+    disk.host(Tester::new(&truth, 1));
+    let mut now = Instant::ZERO;
+    disk.call(now, |app, sessions| app.register(sessions, Op::Read, range(0, CAPACITY), Sectors::new(8)));
+    disk.ask(now, 1, range(1_300, 8), Ask::Read);
+    while disk.poll(now).is_none() {
+        now = disk.next_event().unwrap();
+        disk.advance(now);
+    }
+    assert_eq!(truth.get().at_device(), 0, "commands at the device when the client is answered");
+    assert_eq!(disk.next_event(), Some(now), "the host comes back at once");
+    disk.advance(now);
+    assert_eq!(truth.get().at_device(), 1);
+}

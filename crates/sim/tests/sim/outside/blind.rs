@@ -4,12 +4,12 @@
 
 use super::responses::{Pair, Pairs, alone_ms};
 use drive::Behaviour;
-use freeblock_sim::{Background, Nothing, Outside, black_box};
+use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig};
+use scheduler::{AnyCore, Config, IdleTime, OutsideConfig, Parameter, Priority, Record, Sessions};
 use std::sync::Arc;
-use units::{Duration, Instant, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Closed, Issuer, Oltp, OltpConfig, Random, RandomConfig, Share, Source, Think};
 
 /// The number of requests in each run, and the seeds.
@@ -180,4 +180,72 @@ fn the_harm_of_clients_that_only_write_is_bounded() {
     // A head is busy after a write's report.
     let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
+}
+
+/// The sectors of background blocks that were delivered.
+struct Delivered(Sectors);
+
+impl Observer for Delivered {
+    fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, _: Instant) {
+        self.0 += record.range.len();
+    }
+}
+
+/// Runs random requests at a rate on a drive of today of which only the size is known, while a background wants `wanted`.
+/// Returns its MB/s, and the requests' delay.
+fn on_a_drive_of_today(rate: f64, wanted: Option<LbnRange>, (requests, seed): (u64, u64)) -> (f64, Pair) {
+    let profile = builtin::find("nearline-20tb").unwrap();
+    let all = DriveModel::from_profile(&profile).unwrap();
+    let (capacity, sector) = (all.layout().capacity(), all.sector_bytes());
+    let load = || {
+        let config = RandomConfig { reads: Share::TWO_THIRDS, ..RandomConfig::new(capacity, sector) };
+        Issuer::new(Random::new(config, seed).unwrap(), Arrival::Poisson { rate }, Instant::ZERO, seed)
+            .unwrap()
+    };
+    let drive = || black_box(&profile, Behaviour::modern(), seed).unwrap().0;
+    let alone_ms = alone_ms(drive(), load(), requests);
+    let config = Config {
+        outside: OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::blind() }.serving(),
+        idle: Some(IdleTime::default()),
+        seed,
+        ..Config::default()
+    };
+    let known = Arc::new(DriveModel::unknown(capacity, sector).unwrap());
+    let mut run = Outside::new(drive(), known, config, load(), Background::None).unwrap();
+    let session = run.core_mut().open(Priority::default()).unwrap();
+    let range = wanted.unwrap_or(LbnRange::new(Lbn::ZERO, capacity));
+    run.core_mut().read(session, range, Sectors::new(128), Parameter::default()).unwrap();
+    let mut delivered = Delivered(Sectors::ZERO);
+    run.advance(requests, &mut delivered).unwrap();
+    let seconds = run.now().since(Instant::ZERO).as_secs_f64();
+    (delivered.0.bytes(sector).get() as f64 / 1e6 / seconds, Pair::against(alone_ms, &run))
+}
+
+/// Checks the bound, and that the background gets so many MB/s in the mean.
+fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
+    let (mut all, requests) = (Vec::new(), 1_500 + 100 * rate as u64);
+    let pairs = Pairs::of(42..48, |seed| {
+        let (mb_per_s, pair) = on_a_drive_of_today(rate, wanted, (requests, seed));
+        all.push(mb_per_s);
+        pair
+    });
+    pairs.assert_bounded(&format!("{rate} requests a second"));
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
+    assert!(mean >= least, "{rate} requests a second: {mean:.2} MB/s of {least}: {all:.2?}");
+}
+
+#[test]
+fn streams_bring_a_drive_without_a_profile_at_least_what_a_paced_loop_brings() {
+    // A loop paced to 1% of harm, on the same drive.
+    for (rate, paced) in testing::some(2, [(5.0, 21.0), (50.0, 3.5), (20.0, 9.0), (1.0, 21.0)]) {
+        assert_brings(rate, None, paced);
+    }
+}
+
+#[test]
+fn a_part_of_a_drive_without_a_profile_is_read_beside_few_requests() {
+    let part = LbnRange::new(Lbn::new(20_000_000_000), Sectors::new(40_000_000));
+    for rate in testing::some(1, [1.0, 5.0, 20.0]) {
+        assert_brings(rate, Some(part), 5.0);
+    }
 }

@@ -152,10 +152,6 @@ pub struct Behaviour {
 /// The bytes whose time is [`Behaviour::bus_sector`].
 const BUS_SECTOR_BYTES: u64 = 512;
 
-/// The capacity from which on a drive counts as one with a serial bus and a queue of its own: the first such drives, of
-/// 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
-const MODERN_BYTES_MIN: Bytes = Bytes::new(320_000_000_000);
-
 impl Default for Behaviour {
     fn default() -> Self {
         Self::EXACT
@@ -215,7 +211,7 @@ impl Behaviour {
     /// Returns the preset of a drive's generation: [`modern`](Self::modern) for one of 320 GB or more,
     /// [`fast02`](Self::fast02) for others.
     pub fn of_generation(capacity: Bytes) -> Self {
-        if capacity >= MODERN_BYTES_MIN { Self::modern() } else { Self::fast02() }
+        if capacity >= model::MODERN_BYTES_MIN { Self::modern() } else { Self::fast02() }
     }
 
     /// Returns a drive as an outside scheduler of 2001 met it: the default noise of the experiments outside the drive.

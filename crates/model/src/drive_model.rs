@@ -13,6 +13,10 @@ use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
 /// The longest head switch or settle accepted, ms.
 const LONGEST_MS: f64 = 1_000.0;
 
+/// The capacity from which on a drive counts as one with a serial bus and a queue of its own: the first such drives, of
+/// 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
+pub const MODERN_BYTES_MIN: Bytes = Bytes::new(320_000_000_000);
+
 /// The position of the arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
@@ -135,6 +139,11 @@ impl DriveModel {
     #[inline]
     pub fn is_known(&self) -> bool {
         self.known
+    }
+
+    /// Returns whether the drive has the size of one with a serial bus, which ends its read-ahead at once for a command.
+    pub fn is_modern(&self) -> bool {
+        self.layout().capacity().bytes(self.sector_bytes()) >= MODERN_BYTES_MIN
     }
 
     pub(crate) fn without_knowledge(mut self) -> Self {

@@ -26,7 +26,7 @@ mod seek;
 mod unknown;
 pub mod wong;
 
-pub use drive_model::{DriveModel, Position};
+pub use drive_model::{DriveModel, MODERN_BYTES_MIN, Position};
 pub use error::ProfileError;
 pub use layout::{Extent, Layout, Location, MOST_CYLINDERS, Piece, Track, TrackRef, Window};
 pub use profile::Profile;

@@ -44,7 +44,7 @@ const EQUAL_TIMES_MAX: Duration = Duration::from_micros(500);
 const EQUAL_SHARE_65536THS_MAX: u32 = 65_536 / 4 * 3;
 
 impl Alone {
-    fn note(&mut self, time: Duration) {
+    pub fn note(&mut self, time: Duration) {
         self.seen = (self.seen + 1).min(MEAN_OF);
         let of = u64::from(self.seen);
         self.mean = (self.mean * (of - 1) + time) / of;
@@ -59,11 +59,6 @@ impl Alone {
         self.near = (self.near * (self.seen - 1) + near) / self.seen;
     }
 
-    /// Returns whether a request's time shows a pause of the drive's own, which occurs without idle time too.
-    fn is_pause(&self, time: Duration, revolution: Duration) -> bool {
-        time > self.mean().unwrap_or_default() + revolution * PAUSE_COSTS_MIN.unsigned_abs()
-    }
-
     pub fn usual(&self) -> Option<Duration> {
         (self.seen >= TOO_FEW).then_some(self.mean)
     }
@@ -74,7 +69,7 @@ impl Alone {
     }
 
     /// Returns the mean, of however few.
-    fn mean(&self) -> Option<Duration> {
+    pub fn mean(&self) -> Option<Duration> {
         (self.seen > 0).then_some(self.mean)
     }
 }
@@ -212,20 +207,17 @@ impl Core {
         let sent = order.sent.unwrap_or(begun).min(begun);
         // A request soon after another may have waited for cached writes.
         let silent = job.pending.arrived.saturating_since(outside.heard_at) >= idle.threshold;
-        let revolution = revolution(&self.drive);
         let alone = &mut outside.alone[usize::from(order.command.op.is_write())];
-        if !after_idle && sent == begun && silent && !alone.is_pause(time, revolution) {
+        if !after_idle && sent == begun && silent {
             alone.note(time);
         }
-        let paused = alone.is_pause(self.now.saturating_since(sent), revolution);
         let steady = alone.steady().filter(|_| order.command.op.is_write());
         let usual = steady.or(alone.usual());
         if order.foreseen {
             return;
         }
         self.idle.head.foreground += time;
-        let failed = core::mem::take(&mut outside.idle_failed);
-        if after_idle && (failed || !paused) {
+        if after_idle {
             // The wait is measured; the additional way is known in the mean only.
             let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);

@@ -14,6 +14,7 @@ use super::clock::nanos;
 use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
+use super::idle::Alone;
 use crate::background::Focus;
 use crate::core::under_way::revolution;
 use crate::core::{Core, Purpose, Sharing};
@@ -81,6 +82,8 @@ pub(super) struct Streams {
     next: Option<ReadAheadPosition>,
     /// When the sectors of the next command have passed, if that is waited for.
     due: Option<Instant>,
+    /// The times of commands.
+    times: Alone,
     /// When the first request came that waits for a command of a stream, and how many came.
     met: Option<(Instant, u64)>,
     /// Foreground reads, and those of them that found another one there.
@@ -116,6 +119,7 @@ impl Default for Streams {
         Self {
             next: None,
             due: None,
+            times: Alone::default(),
             met: None,
             reads: 0,
             behind_reads: 0,
@@ -235,6 +239,12 @@ impl Outside {
     /// Returns the terms of idle time with the part of the bound that streams may spend.
     pub(super) fn spends(idle: IdleTime) -> IdleTime {
         IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
+    }
+
+    /// Returns the increase of all response times together, in ns, if a request waits for a whole command of a stream.
+    fn cost_of_a_meeting(&self, drive: &DriveModel) -> i64 {
+        let assumed = if self.blind { revolution(drive) * 2 } else { COMMAND_TIME };
+        nanos(self.streams.amplified(self.streams.times.mean().unwrap_or(assumed)))
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.
@@ -405,7 +415,9 @@ impl Core {
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
-        let idle = self.config.idle.filter(|_| outside.config.streams)?;
+        // An older drive may finish its read-ahead before it turns to a request, which only a profile tells.
+        let streams = outside.config.streams && (!outside.blind || self.drive.is_modern());
+        let idle = self.config.idle.filter(|_| streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
             return None;
@@ -418,10 +430,10 @@ impl Core {
             return None;
         }
         let place = outside.streams.next.take()?;
-        if outside.streams.holds_writes(now) || outside.streams.credit < 0 {
+        let drive = Arc::clone(&self.drive);
+        if outside.streams.holds_writes(now) || outside.streams.credit < outside.cost_of_a_meeting(&drive) {
             return None;
         }
-        let drive = Arc::clone(&self.drive);
         let found = self.find_stream(place.lbn);
         outside.streams.tries += u64::from(place.fresh);
         outside.streams.found += u64::from(place.fresh && found.is_some());
@@ -540,6 +552,7 @@ impl Core {
         let at = outside.clock.platter(now);
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
+        outside.streams.times.note(now.saturating_since(order.sent.unwrap_or(now)));
         let arm_free = outside.stream_came(&drive, now, &order);
         let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
         if let Some((since, count)) = outside.streams.met.filter(|_| !more) {

@@ -47,7 +47,8 @@ impl Load {
     fn pair<S: Source>(self, drawn: impl Fn(&DriveModel, Share) -> S, (requests, seed): (u64, u64)) -> Pair {
         let profile = builtin::find(self.drive).unwrap();
         let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
-        let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::fast02() };
+        let generation = Behaviour::of_generation(all.layout().capacity().bytes(all.sector_bytes()));
+        let behaviour = Behaviour { write_back: Some(self.writes_back), ..generation };
         let load = || Issuer::new(drawn(&all, self.reads), self.arrival, Instant::ZERO, seed).unwrap();
         let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, load(), requests);
         let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
@@ -223,8 +224,10 @@ fn on_a_drive_of_today(rate: f64, wanted: Option<LbnRange>, (requests, seed): (u
 
 /// Checks the bound, and that the background gets so many MB/s in the mean.
 fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
-    let (mut all, requests) = (Vec::new(), 1_500 + 100 * rate as u64);
-    let pairs = Pairs::of(42..48, |seed| {
+    // Queues differ by chance from one run to the next.
+    let (requests, seeds) = if rate < 20.0 { (2_000, 6) } else { (40_000, 12) };
+    let mut all = Vec::new();
+    let pairs = Pairs::of(42..42 + seeds, |seed| {
         let (mb_per_s, pair) = on_a_drive_of_today(rate, wanted, (requests, seed));
         all.push(mb_per_s);
         pair
@@ -237,7 +240,7 @@ fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
 #[test]
 fn streams_bring_a_drive_without_a_profile_at_least_what_a_paced_loop_brings() {
     // A loop paced to 1% of harm, on the same drive.
-    for (rate, paced) in testing::some(2, [(5.0, 21.0), (50.0, 3.5), (20.0, 9.0), (1.0, 21.0)]) {
+    for (rate, paced) in testing::some(2, [(5.0, 21.0), (20.0, 9.0), (1.0, 21.0), (50.0, 3.5)]) {
         assert_brings(rate, None, paced);
     }
 }
@@ -248,4 +251,17 @@ fn a_part_of_a_drive_without_a_profile_is_read_beside_few_requests() {
     for rate in testing::some(1, [1.0, 5.0, 20.0]) {
         assert_brings(rate, Some(part), 5.0);
     }
+}
+
+#[test]
+fn the_harm_of_streams_to_constant_think_times_is_bounded() {
+    let drive = "nearline-20tb";
+    for (policy, writes_back) in
+        testing::some(1, [(PolicyName::CLook, true), (PolicyName::Fcfs, true), (PolicyName::Fcfs, false)])
+    {
+        let load = Load { drive, policy, writes_back, ..Load::blind(closed(20, 200)) };
+        load.oltp(42..46).assert_bounded(&format!("OLTP, {load:?}"));
+    }
+    let load = Load { drive, writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) };
+    load.random(REQUESTS, 42..44).assert_bounded(&format!("{load:?}"));
 }

@@ -49,10 +49,10 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
             Box::new(scrub::Scrub::begin(cx, *range, *block, contents, asked.saved))
         }
         What::Backup { to, block, since, force } => {
-            Box::new(snapshot(cx, asked, to, *block, Output::Image { since, force: *force }))
+            Box::new(snapshot(cx, asked, to, *block, CopyKind::Image { since, force: *force }))
         }
         What::Replica { to, block, force } => {
-            Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))
+            Box::new(snapshot(cx, asked, to, *block, CopyKind::Replica { force: *force }))
         }
         What::Snapshot { name, block, expires_unix_s } => {
             let (name, expires_unix_s) = (name.clone(), *expires_unix_s);
@@ -88,8 +88,8 @@ fn header(cx: &Context<'_>, asked: &Begin<'_>, block: units::Sectors) -> Header 
     }
 }
 
-/// The output of a copy.
-enum Output<'a> {
+/// The two kinds of copies.
+enum CopyKind<'a> {
     /// An image, of the differences from others.
     Image {
         since: &'a [std::path::PathBuf],
@@ -121,17 +121,17 @@ fn snapshot(
     asked: &Begin<'_>,
     to: &std::path::Path,
     block: units::Sectors,
-    output: Output<'_>,
+    kind: CopyKind<'_>,
 ) -> snapshot::Snapshot {
     let target = ImageTarget {
         path: to.to_owned(),
         header: header(cx, asked, block),
-        replica: matches!(output, Output::Replica { .. }),
+        replica: matches!(kind, CopyKind::Replica { .. }),
         fresh: !has_begun(asked.saved, asked.figures),
-        force: matches!(output, Output::Replica { force: true } | Output::Image { force: true, .. }),
-        since: match output {
-            Output::Image { since, .. } => since.to_vec(),
-            Output::Replica { .. } => Vec::new(),
+        force: matches!(kind, CopyKind::Replica { force: true } | CopyKind::Image { force: true, .. }),
+        since: match kind {
+            CopyKind::Image { since, .. } => since.to_vec(),
+            CopyKind::Replica { .. } => Vec::new(),
         },
         saved: asked.saved.to_vec(),
         capacity: cx.disk.capacity.get(),

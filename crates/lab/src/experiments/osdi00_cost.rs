@@ -3,7 +3,7 @@
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use model::DriveModel;
-use scheduler::{Output, Config, HeadWork, InDrive, Parameter, Priority, Request, SearchBudget, Sessions};
+use scheduler::{Config, HeadWork, InDrive, Output, Parameter, Priority, Request, SearchBudget, Sessions};
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};

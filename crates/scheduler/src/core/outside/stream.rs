@@ -241,10 +241,11 @@ impl Outside {
         IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
     }
 
-    /// Returns the increase of all response times together, in ns, if a request waits for a whole command of a stream.
-    fn cost_of_a_meeting(&self, drive: &DriveModel) -> i64 {
-        let assumed = if self.blind { revolution(drive) * 2 } else { COMMAND_TIME };
-        nanos(self.streams.amplified(self.streams.times.mean().unwrap_or(assumed)))
+    /// Returns the credit that a stream needs to begin. Sectors that have passed are there at once. Where it is unknown when they
+    /// pass, a request may wait for a whole command.
+    fn least_credit(&self, drive: &DriveModel) -> i64 {
+        let whole = || self.streams.times.mean().unwrap_or(revolution(drive) * 2);
+        if self.blind { nanos(self.streams.amplified(whole())) } else { 0 }
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.
@@ -431,7 +432,7 @@ impl Core {
         }
         let place = outside.streams.next.take()?;
         let drive = Arc::clone(&self.drive);
-        if outside.streams.holds_writes(now) || outside.streams.credit < outside.cost_of_a_meeting(&drive) {
+        if outside.streams.holds_writes(now) || outside.streams.credit < outside.least_credit(&drive) {
             return None;
         }
         let found = self.find_stream(place.lbn);

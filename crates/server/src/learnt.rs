@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, DiskHooks};
 use crate::file_system::{open_regular, private};
-use crate::files::{END_WAIT, join_until};
+use crate::files::{FILES_END_WAIT, join_until};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
@@ -175,7 +175,7 @@ impl LearntSaver {
                 let Ok(()) = saves.put(|| Ok::<_, Infallible>(parts.recv().ok()));
             }
         })?;
-        Ok(Self { learnt, thread, end, end_wait: END_WAIT })
+        Ok(Self { learnt, thread, end, end_wait: FILES_END_WAIT })
     }
 
     /// Ends after the disk has ended, and saves the rest. A directory that hangs keeps the daemon from ending for a

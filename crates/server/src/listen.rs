@@ -132,8 +132,8 @@ mod inherited {
     use std::os::fd::OwnedFd;
     use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-    /// A socket with its address, or a description of a descriptor that is no such socket.
-    type Handed = Result<(Address, OwnedFd), String>;
+    /// A socket, until it is taken, with its address; or a description of a descriptor that is no such socket.
+    type Handed = Result<(Address, Option<OwnedFd>), String>;
 
     static SOCKETS: OnceLock<Mutex<Vec<Handed>>> = OnceLock::new();
 
@@ -144,8 +144,8 @@ mod inherited {
     /// Takes the socket on this address, once.
     pub fn take(address: &Address) -> Option<OwnedFd> {
         let mut sockets = sockets();
-        let place = sockets.iter().position(|one| one.as_ref().is_ok_and(|(at, _)| at == address))?;
-        sockets.swap_remove(place).ok().map(|(_, socket)| socket)
+        let here = sockets.iter_mut().flatten().filter(|(at, _)| at == address);
+        here.map(|(_, socket)| socket).find_map(Option::take)
     }
 
     /// Returns those on none of these addresses, and those whose address another one has.
@@ -171,11 +171,11 @@ mod inherited {
             let strange = || format!("descriptor {}, which is no stream socket with an address", place + 3);
             if let Ok(Some(listener)) = handed.take_unix_listener(place) {
                 let at = listener.local_addr().ok().and_then(|at| at.as_pathname().map(ToOwned::to_owned));
-                return at.map(|path| (Address::Unix(path), listener.into())).ok_or_else(strange);
+                return at.map(|path| (Address::Unix(path), Some(listener.into()))).ok_or_else(strange);
             }
             let Ok(Some(listener)) = handed.take_tcp_listener(place) else { return Err(strange()) };
             let at = listener.local_addr().map_err(|_| strange())?;
-            Ok((Address::Tcp(at), listener.into()))
+            Ok((Address::Tcp(at), Some(listener.into())))
         };
         (0..many).map(one).collect()
     }

@@ -198,7 +198,7 @@ pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> O
         _ if !live.is_empty() => {
             let why = format!("the disk of tasks {live:?} was served under the name {now}");
             let noted = journal::mark(files, place, &why);
-            (format!("{why}: they are stopped"), noted)
+            (format!("{why}: they are stopped"), noted.map(|()| true))
         }
         Some(store) => {
             let why =
@@ -207,10 +207,12 @@ pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> O
         }
         None => return None,
     };
-    Some(match noted {
-        Ok(()) => why,
-        Err(error) => format!("{why}, but that cannot be noted: {error}; remove the directory"),
-    })
+    match noted {
+        Ok(true) => Some(why),
+        // It was left before.
+        Ok(false) => None,
+        Err(error) => Some(format!("{why}, but that cannot be noted: {error}; remove the directory")),
+    }
 }
 
 /// Reads all of a disk's state directory, and changes nothing.

@@ -212,7 +212,7 @@ fn runtime(
     among: &Among,
     background: BackgroundTerms,
     opened: &mut ServedDisk,
-) -> Result<Option<RuntimeBuilder>, Problem> {
+) -> Result<Option<(RuntimeBuilder, DiskFacts)>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();
     let number = match &disk.device {
@@ -234,16 +234,10 @@ fn runtime(
     let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, permits, memory };
     let facts = setup.disk.clone();
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
-    if runtime.is_ok() {
-        for (place, why) in server::repair::leave_other_names(state, &facts) {
-            tracing::error!(state = %place.display(), why, "clients write without what is there");
-        }
-    }
-    runtime.map(|runtime| Some(runtime.confined(among.places.clone()).among(&among.peers))).map_err(|error| {
-        match error {
-            RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
-            error => Problem::failed(error),
-        }
+    let runtime = runtime.map(|runtime| runtime.confined(among.places.clone()).among(&among.peers));
+    runtime.map(|runtime| Some((runtime, facts))).map_err(|error| match error {
+        RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
+        error => Problem::failed(error),
     })
 }
 
@@ -301,6 +295,12 @@ fn start(
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
     let runtime = runtime(disk, config, among, terms, &mut opened)?;
+    // Last, so that a start that fails before has changed nothing.
+    if let (Some(state), Some((_, facts))) = (&config.state, &runtime) {
+        for (place, why) in server::repair::leave_other_names(state, facts) {
+            tracing::error!(state = %place.display(), why, "clients write without what is there");
+        }
+    }
     let running = Running::start(&disk.name, opened, export, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {
@@ -330,7 +330,7 @@ fn start(
     }
     let probing = to_probe.map(|probing| probing.begin(running.mailbox())).transpose();
     let saver = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
-    let opened = runtime.map(|runtime| runtime.start(running.mailbox())).transpose();
+    let opened = runtime.map(|(runtime, _)| runtime.start(running.mailbox())).transpose();
     let opened =
         opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
     match saver.and_then(|learnt| Ok((opened?, learnt, probing?))) {

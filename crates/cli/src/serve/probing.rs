@@ -15,7 +15,7 @@ use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };
 use model::Profile;
-use server::files::{END_WAIT, join_until};
+use server::files::{FILES_END_WAIT, join_until};
 use server::{Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
 use std::io::Read;
@@ -153,8 +153,8 @@ impl Probing {
         disk.want_readings(false);
         disk.on_probe_asked(None);
         // A thread that has failed has logged its own panic.
-        if join_until(self.thread, Instant::now() + END_WAIT).is_none() {
-            error!(disk = self.disk, waited = ?END_WAIT, "the probe's files do not answer; the daemon ends without them");
+        if join_until(self.thread, Instant::now() + FILES_END_WAIT).is_none() {
+            error!(disk = self.disk, waited = ?FILES_END_WAIT, "the probe did not end in time; the daemon ends without it");
         }
     }
 }

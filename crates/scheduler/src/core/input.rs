@@ -59,10 +59,10 @@ pub enum HeadEnd<'a> {
 /// The reason why an input was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// Of an [`Input::Submit`].
+    /// The refusal of an [`Input::Submit`].
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// Of an [`Input::Call`].
+    /// The refusal of an [`Input::Call`].
     #[error(transparent)]
     Call(#[from] SessionError),
 }

@@ -19,7 +19,7 @@ pub use crate::file_system::{Places, open_regular, own_directory, private, priva
 pub use crate::task::journal::{Journal, JournalError};
 pub(crate) use moves::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX};
 pub(crate) use sums::SUMS_END;
-pub use workers::{END_WAIT, FileWorkers, OpenError, ReplySink, join_until};
+pub use workers::{FILES_END_WAIT, FileWorkers, OpenError, ReplySink, join_until};
 
 use crate::file_system::is_denied;
 use crate::task::file_request::FileResult;

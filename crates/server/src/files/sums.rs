@@ -20,7 +20,7 @@ const LEFT: u64 = u64::MAX;
 
 /// Records in the end of the disk's checksum store that the store is given up, if the end is of the store of this number.
 /// That needs no space.
-pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<()> {
+pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<bool> {
     End::last(files, &state.join(SUMS_END), id, LEFT)
 }
 

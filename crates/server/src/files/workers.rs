@@ -42,7 +42,7 @@ pub struct FileWorkers {
 
 /// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
 /// task goes on without the blocks that were on their way. Nothing was acknowledged that is not durable.
-pub const END_WAIT: Duration = Duration::from_secs(10);
+pub const FILES_END_WAIT: Duration = Duration::from_secs(10);
 
 /// Waits for the end of a thread until then; `None` if it goes on.
 pub fn join_until<T>(thread: JoinHandle<T>, until: Instant) -> Option<thread::Result<T>> {
@@ -116,7 +116,7 @@ impl FileWorkers {
             queues: BTreeMap::new(),
             ended: Vec::new(),
             ending: Arc::default(),
-            end_wait: END_WAIT,
+            end_wait: FILES_END_WAIT,
             stack_bytes: STACK_BYTES,
             peers: Peers::default(),
             lock,

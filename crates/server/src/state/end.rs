@@ -143,19 +143,20 @@ impl End {
     }
 
     /// Puts a number into both slots of the end of the file of that `number`, durably, so that no other writer replaces
-    /// both. An end that is gone, damaged or of another file stays so.
-    pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<()> {
+    /// both. An end that is gone, damaged or of another file stays so. Returns whether it has changed.
+    pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<bool> {
         // It is opened before it is read: an end that takes its name meanwhile is not written to.
         let file = match files.open(path, How::Write) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
-        let Ok(Some((mark, slot))) = read(files, path) else { return Ok(()) };
-        if mark.number != number {
-            return Ok(());
+        let Ok(Some((mark, slot))) = read(files, path) else { return Ok(false) };
+        if mark.number != number || mark.sequence == sequence {
+            return Ok(false);
         }
         let mut end = Self { file, kind: mark.kind, number, slot: 1 - slot.min(1) };
-        (0..2).try_for_each(|_| end.commit(sequence, 0, &[]))
+        (0..2).try_for_each(|_| end.commit(sequence, 0, &[]))?;
+        Ok(true)
     }
 
     /// Returns whether an end is sound, and of such a file.

@@ -117,7 +117,8 @@ impl OutsideDrive {
     /// Returns whether a poll would choose among background work alone: no result is left for the host, no foreground request
     /// waits, and something is wanted. The choice takes longer than an answer to a client, so a host sends its answers first.
     pub fn chooses_background(&self) -> bool {
-        self.core.outbox.is_empty() && self.pending() == 0 && !self.core.background.is_idle()
+        let foreground = self.pending() > 0 || !self.outside.queue.is_empty();
+        self.core.outbox.is_empty() && !foreground && !self.core.background.is_idle()
     }
 
     /// Returns the number of waiting foreground requests, promoted ones included, without those at the drive.

@@ -3,7 +3,8 @@
 //! A stream begins at the head's position after the foreground's last read and continues in the order of LBNs, so that
 //! nothing moves for it. The drive reads ahead behind a read, and stops at once when a request arrives. The core requests
 //! the sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that meets such
-//! a command waits for the end of the command, and not for its sectors.
+//! a command waits for the end of the command, and not for its sectors. Of a drive known by its size only the core does not know
+//! when sectors pass: it requests them at once, and a request that meets the command waits for them.
 //!
 //! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and
 //! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
@@ -161,10 +162,8 @@ impl Streams {
 
     /// Adds the bound's share of a finished request's response time to the credit.
     fn earn(&mut self, response: Duration, bound_ppm: u32) {
-        let of = |time: Duration| {
-            nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * i64::from(SPENT_PERCENT) / 100
-        };
-        self.credit = self.credit.saturating_add(of(response)).min(of(CREDIT_RESPONSES));
+        let credit = self.credit.saturating_add(share_of(response, bound_ppm));
+        self.credit = credit.min(share_of(CREDIT_RESPONSES, bound_ppm));
     }
 
     /// Subtracts the cost of a request's wait for a stream from the credit.
@@ -199,6 +198,11 @@ impl Streams {
         let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
         self.reads >= READS_MIN && idle && self.found > 0 && self.found * 2 >= self.tries
     }
+}
+
+/// Returns the streams' share of the bound, of this time of responses.
+fn share_of(time: Duration, bound_ppm: u32) -> i64 {
+    nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * i64::from(SPENT_PERCENT) / 100
 }
 
 /// Returns the time in which these sectors pass a head that reads ahead, from the pass of those before them.
@@ -241,11 +245,12 @@ impl Outside {
         IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
     }
 
-    /// Returns the credit that a stream needs to begin. Sectors that have passed are there at once. Where it is unknown when they
+    /// Returns the credit that a stream needs to begin, at most all that can be saved up. Sectors that have passed are there at once. Where it is unknown when they
     /// pass, a request may wait for a whole command.
-    fn least_credit(&self, drive: &DriveModel) -> i64 {
-        let whole = || self.streams.times.mean().unwrap_or(revolution(drive) * 2);
-        if self.blind { nanos(self.streams.amplified(whole())) } else { 0 }
+    fn least_credit(&self, drive: &DriveModel, bound_ppm: u32) -> i64 {
+        let whole =
+            || nanos(self.streams.amplified(self.streams.times.mean().unwrap_or(revolution(drive) * 2)));
+        if self.blind { whole().min(share_of(CREDIT_RESPONSES, bound_ppm)) } else { 0 }
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.
@@ -416,8 +421,10 @@ impl Core {
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
-        // An older drive may finish its read-ahead before it turns to a request, which only a profile tells.
-        let streams = outside.config.streams && (!outside.blind || self.drive.is_modern());
+        // An older drive may finish its read-ahead before it turns to a request, which only a profile tells. While a drive is
+        // characterised, the readings have the short silences.
+        let known = || self.drive.is_modern() && !outside.readings.are_wanted();
+        let streams = outside.config.streams && (!outside.blind || known());
         let idle = self.config.idle.filter(|_| streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
@@ -432,7 +439,8 @@ impl Core {
         }
         let place = outside.streams.next.take()?;
         let drive = Arc::clone(&self.drive);
-        if outside.streams.holds_writes(now) || outside.streams.credit < outside.least_credit(&drive) {
+        let least = outside.least_credit(&drive, outside.bound_of_streams(idle.harm_ppm));
+        if outside.streams.holds_writes(now) || outside.streams.credit < least {
             return None;
         }
         let found = self.find_stream(place.lbn);
@@ -553,12 +561,12 @@ impl Core {
         let at = outside.clock.platter(now);
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
-        outside.streams.times.note(now.saturating_since(order.sent.unwrap_or(now)));
+        let most = revolution(&drive) * CHARGED_REVOLUTIONS_MAX;
+        outside.streams.times.note(now.saturating_since(order.sent.unwrap_or(now)).min(most));
         let arm_free = outside.stream_came(&drive, now, &order);
         let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
         if let Some((since, count)) = outside.streams.met.filter(|_| !more) {
             outside.streams.met = None;
-            let most = revolution(&drive) * CHARGED_REVOLUTIONS_MAX;
             let waited = arm_free.saturating_since(since).min(most) * count;
             outside.streams.pay(waited);
             self.idle.head.late_by(nanos(waited));

@@ -630,6 +630,7 @@ fn what_a_disk_has_under_a_name_is_left_when_clients_write_it_under_another() {
         let files = with_device(&sums.files, device);
         let said = leave(&files);
         assert_eq!(said.is_some_and(|said| said.contains("under the name other")), leaves);
+        assert_eq!(leave(&files), None, "it is said once");
         let mut rig = sums.again(files);
         rig.settle();
         assert_eq!(rig.call(|manager, _| manager.table.sums().is_none()), leaves, "{device} {read_only}");

@@ -57,10 +57,6 @@ impl Truth {
         self.bad.range(range.start().get()..range.end().get()).next().map(|lbn| Lbn::new(*lbn))
     }
 
-    pub fn at_device(&self) -> usize {
-        self.at_device.len()
-    }
-
     pub fn tick(&mut self) -> u64 {
         self.event += 1;
         self.event

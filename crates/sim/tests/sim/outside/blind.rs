@@ -222,7 +222,7 @@ fn on_a_drive_of_today(rate: f64, wanted: Option<LbnRange>, (requests, seed): (u
     (delivered.0.bytes(sector).get() as f64 / 1e6 / seconds, Pair::against(alone_ms, &run))
 }
 
-/// Checks the bound, and that the background gets so many MB/s in the mean.
+/// Checks the bound, and that the background gets at least `least` MB/s in the mean.
 fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
     // Queues differ by chance from one run to the next.
     let (requests, seeds) = if rate < 20.0 { (2_000, 6) } else { (40_000, 12) };

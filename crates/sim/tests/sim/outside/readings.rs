@@ -76,14 +76,22 @@ fn readings_delay_requests_by_at_most_the_bound_and_are_many() {
     }
 }
 
-#[test]
-fn readings_and_tasks_share_one_bound() {
+/// Checks the bound on readings and a scan together, with five requests a second.
+fn assert_one_bound(drive: &str, behaviour: Behaviour, requests: u64) {
     let scan = Background::Scan { block: Sectors::new(16) };
     let load = (5.0, Share::TWO_THIRDS);
-    let pairs = Pairs::of(42..52, |seed| {
-        read_beside("quantum-atlas-10k", Behaviour::fast02(), load, scan, (120_000, seed)).0
-    });
-    pairs.assert_bounded("a scan and readings");
+    let pairs = Pairs::of(42..52, |seed| read_beside(drive, behaviour, load, scan, (requests, seed)).0);
+    pairs.assert_bounded(&format!("{drive}, a scan and readings"));
+}
+
+#[test]
+fn readings_and_tasks_share_one_bound() {
+    assert_one_bound("quantum-atlas-10k", Behaviour::fast02(), 120_000);
+}
+
+#[test]
+fn readings_and_tasks_share_one_bound_on_a_drive_of_today() {
+    assert_one_bound("nearline-20tb", Behaviour::modern(), 20_000);
 }
 
 #[test]

@@ -3,8 +3,11 @@
 
 Two shares are printed a place (crate or document): sentences that begin without a subject of their own ("What the drive ...",
 "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
-either share of all sentences is above it; with --list the sentences themselves are printed. With --words N the exit code is 1
-too if docs/ has more words, as `wc -w` counts them, without the page that a command generates.
+either share of all sentences is above it; with --list the sentences themselves are printed.
+
+With --words N the exit code is 1 too if the documents have more words: README.md and every .md below docs/, as `wc -w` counts
+them, code and tables included. docs/REPRODUCTION.md is left out: `freeblock lab report` writes it, so its length is that of the
+experiments, and no cut in it would last.
 """
 
 import argparse
@@ -103,7 +106,8 @@ def toml_blocks(text: str):
 
 BLOCKS = {".rs": rust_blocks, ".md": markdown_blocks, ".toml": toml_blocks}
 
-# A command writes it, and its length is that of the experiments.
+# The documents of --words, and the one among them that a command writes.
+COUNTED = ["README.md", "docs"]
 GENERATED = "docs/REPRODUCTION.md"
 LONGEST_SHOWN = 5
 
@@ -121,21 +125,21 @@ def tracked(paths: list[str]) -> list[str]:
 
 
 def too_long(words_max: int) -> bool:
-    """Returns whether docs/ has more words, and then names the count, the limit and the longest documents."""
-    documents = [name for name in tracked(["docs"]) if name.endswith(".md") and name != GENERATED]
+    """Returns whether the documents have more words, and then names the count, the limit and the longest documents."""
+    documents = [name for name in tracked(COUNTED) if name.endswith(".md") and name != GENERATED]
     counts = {name: len(pathlib.Path(name).read_text(encoding="utf-8").split()) for name in documents}
     count = sum(counts.values())
     if count > words_max:
         longest = sorted(counts, key=lambda name: -counts[name])[:LONGEST_SHOWN]
         names = ", ".join(f"{name} {counts[name]}" for name in longest)
-        print(f"docs: {count} words without {GENERATED}, more than {words_max}: cut what no reader needs. The longest: {names}", file=sys.stderr)
+        print(f"README.md and docs/: {count} words without {GENERATED}, more than {words_max}: cut what no reader needs. The longest: {names}", file=sys.stderr)
     return count > words_max
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max", type=float, metavar="PERCENT", help="fail if a share is above this")
-    parser.add_argument("--words", type=int, metavar="N", help="fail if docs/ has more words")
+    parser.add_argument("--words", type=int, metavar="N", help="fail if README.md and docs/ have more words")
     parser.add_argument("--list", action="store_true", help="print the sentences")
     parser.add_argument("paths", nargs="*", help="files or directories that git tracks [default: all]")
     args = parser.parse_args()

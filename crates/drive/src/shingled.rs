@@ -37,7 +37,7 @@ struct Logged {
 
 /// The command in service.
 #[derive(Debug, Clone)]
-struct Service {
+struct InService {
     id: RequestId,
     /// The remaining commands to the underlying drive.
     steps: VecDeque<(Op, LbnRange)>,
@@ -57,7 +57,7 @@ pub struct Shingled {
     /// The sectors that the log ever took, including those skipped at its end.
     head: u64,
     waiting: VecDeque<Command>,
-    service: Option<Service>,
+    service: Option<InService>,
     done: VecDeque<Reply>,
     cleaned: u64,
     now: Instant,
@@ -209,7 +209,7 @@ impl Shingled {
                     Op::Write => self.write(from, to),
                 };
                 self.service =
-                    Some(Service { id: command.id, steps, first: command.range.start(), failed: None });
+                    Some(InService { id: command.id, steps, first: command.range.start(), failed: None });
             }
             let Some(service) = &mut self.service else { return };
             let Some((op, range)) = service.steps.pop_front() else {

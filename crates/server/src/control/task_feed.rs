@@ -12,14 +12,14 @@ use tokio::time::Instant;
 /// The least time between two looks at the tasks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The tasks of each disk. A task that has not changed is the same as in the snapshot before.
-type Snapshot = BTreeMap<String, Vec<Arc<TaskStatus>>>;
+/// The tasks of each disk. A task that has not changed is shared with the look before.
+type TasksByDisk = BTreeMap<String, Vec<Arc<TaskStatus>>>;
 
-/// The last snapshot, and when it was made.
+/// The tasks at the last look, and when that was.
 #[derive(Debug, Default)]
 struct Look {
     at: Option<Instant>,
-    tasks: Arc<Snapshot>,
+    tasks: Arc<TasksByDisk>,
 }
 
 /// The tasks of all disks.
@@ -28,10 +28,10 @@ pub(super) struct TaskFeed(Arc<Mutex<Look>>);
 
 impl TaskFeed {
     /// Returns the present tasks. Those of a disk that does not answer are as they were.
-    async fn look(&self, disks: &Disks) -> Arc<Snapshot> {
+    async fn look(&self, disks: &Disks) -> Arc<TasksByDisk> {
         let mut look = self.0.lock().await;
         if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
-            let mut tasks = Snapshot::new();
+            let mut tasks = TasksByDisk::new();
             // All are asked at once: one that does not answer delays the others once.
             let look_at = |disk: &Handle| {
                 let disk = disk.clone();

@@ -49,10 +49,10 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
             Box::new(scrub::Scrub::begin(cx, *range, *block, contents, asked.saved))
         }
         What::Backup { to, block, since, force } => {
-            Box::new(snapshot(cx, asked, to, *block, CopyKind::Image { since, force: *force }))
+            Box::new(copy(cx, asked, to, *block, CopyKind::Image { since, force: *force }))
         }
         What::Replica { to, block, force } => {
-            Box::new(snapshot(cx, asked, to, *block, CopyKind::Replica { force: *force }))
+            Box::new(copy(cx, asked, to, *block, CopyKind::Replica { force: *force }))
         }
         What::Snapshot { name, block, expires_unix_s } => {
             let (name, expires_unix_s) = (name.clone(), *expires_unix_s);
@@ -116,13 +116,13 @@ pub(crate) fn needed_files(kind: TaskKind, saved: &[u8], figures: &Figures) -> &
     }
 }
 
-fn snapshot(
+fn copy(
     cx: &mut Context<'_>,
     asked: &Begin<'_>,
     to: &std::path::Path,
     block: units::Sectors,
     kind: CopyKind<'_>,
-) -> snapshot::Snapshot {
+) -> snapshot::CopyTask {
     let target = ImageTarget {
         path: to.to_owned(),
         header: header(cx, asked, block),
@@ -137,5 +137,5 @@ fn snapshot(
         capacity: cx.disk.capacity.get(),
         own: cx.disk.own.clone(),
     };
-    snapshot::Snapshot::begin(cx, target, asked.room.clone(), asked.figures)
+    snapshot::CopyTask::begin(cx, target, asked.room.clone(), asked.figures)
 }

@@ -1,6 +1,6 @@
 //! Backup and replica: the disk at one instant, read while clients write on.
 //!
-//! The instant is that of [`Snapshot::begin`]. From there on [`Copies`] keeps blocks before clients overwrite them, so
+//! The instant is that of [`CopyTask::begin`]. From there on [`Copies`] keeps blocks before clients overwrite them, so
 //! reads return the content of that instant, and a background read of a kept block is not used. A target that is slow,
 //! full or unreachable delays no client.
 
@@ -22,7 +22,7 @@ use units::LbnRange;
 const MOST_UNSYNCED: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
-pub(crate) struct Snapshot {
+pub(crate) struct CopyTask {
     target: ImageTarget,
     opened: (Option<BlockSet>, Option<BlockSet>),
     /// Whether both files have been open, so that their content is known.
@@ -57,7 +57,7 @@ pub(crate) struct Snapshot {
     marks: u64,
 }
 
-impl Snapshot {
+impl CopyTask {
     /// Begins at the instant of the call, or continues after a restart.
     pub fn begin(cx: &mut Context<'_>, target: ImageTarget, room: Budget, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
@@ -283,7 +283,7 @@ impl Snapshot {
     }
 }
 
-impl Job for Snapshot {
+impl Job for CopyTask {
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
         if self.copies.is_of(record) {
             match self.copies.done(cx, record, bytes) {

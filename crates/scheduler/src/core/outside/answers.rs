@@ -153,7 +153,7 @@ struct ObservedRequest {
 
 /// The observations for spans of one length.
 #[derive(Clone, Debug, Default)]
-struct Span {
+struct SpanObservations {
     watched: VecDeque<ObservedRequest>,
     /// Recent arrivals, with exponentially decreasing weight.
     lately: f64,
@@ -161,7 +161,7 @@ struct Span {
     sums: [ColumnSums; 2],
 }
 
-impl Span {
+impl SpanObservations {
     /// Advances to `now`, before which no other request arrives.
     fn until(&mut self, counts: &Counts, now: Instant, length: Duration) {
         while let Some(watched) = self.watched.front().copied().filter(|of| of.began.at + length <= now) {
@@ -201,7 +201,7 @@ impl Mean {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     counts: Counts,
-    spans: [Span; SPANS],
+    spans: [SpanObservations; SPANS],
     means: [Mean; DEPTHS],
 }
 

@@ -77,9 +77,9 @@ impl Debt {
     }
 }
 
-/// A request that the floor has not made foreground work.
+/// The id of a background request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Waiting {
+pub(super) enum BackgroundId {
     Read(u64),
     Write(TaskId),
     Held(u64),
@@ -90,10 +90,10 @@ pub(super) enum Waiting {
 #[derive(Debug, Default)]
 pub(super) struct PromoteOrder {
     /// The requests that the floor has not made foreground work, the oldest first.
-    waiting: BTreeSet<(Instant, Waiting)>,
+    waiting: BTreeSet<(Instant, BackgroundId)>,
     /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
     /// dropped when they come.
-    again: BTreeSet<(Instant, Waiting)>,
+    again: BTreeSet<(Instant, BackgroundId)>,
     /// The disk's time for promoted requests when those of this turn became foreground work under a floor in seconds. They
     /// are done before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks
     /// without end would win every choice of the shortest way.
@@ -106,22 +106,22 @@ pub(super) struct PromoteOrder {
 
 impl PromoteOrder {
     /// Adds a request that the floor has not made foreground work.
-    pub fn add(&mut self, arrived: Instant, request: Waiting) {
+    pub fn add(&mut self, arrived: Instant, request: BackgroundId) {
         self.waiting.insert((arrived, request));
     }
 
     /// Removes a request that is over or is foreground work now; nothing happens if it is not there.
-    pub fn remove(&mut self, arrived: Instant, request: Waiting) {
+    pub fn remove(&mut self, arrived: Instant, request: BackgroundId) {
         self.waiting.remove(&(arrived, request));
     }
 
     /// Has a request promoted at this time.
-    pub fn promote_at(&mut self, at: Instant, request: Waiting) {
+    pub fn promote_at(&mut self, at: Instant, request: BackgroundId) {
         self.again.insert((at, request));
     }
 
     /// Returns the next request that may have to be promoted by `now`, and the time that was set for it.
-    fn next_again(&mut self, now: Instant) -> Option<(Instant, Waiting)> {
+    fn next_again(&mut self, now: Instant) -> Option<(Instant, BackgroundId)> {
         self.again.first().filter(|(at, _)| *at <= now)?;
         #[cfg(test)]
         {
@@ -186,7 +186,7 @@ impl Background {
     }
 
     /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or a turn is under way.
-    fn first_due(&self) -> Option<(Waiting, Instant)> {
+    fn first_due(&self) -> Option<(BackgroundId, Instant)> {
         let most = if self.takes_turns() { 1 } else { PROMOTED_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)
     }
@@ -196,16 +196,16 @@ impl Background {
         matches!(self.floor, Some(Floor::Within(_)))
     }
 
-    fn oldest_due(&self) -> Option<(Waiting, Instant)> {
+    fn oldest_due(&self) -> Option<(BackgroundId, Instant)> {
         let floor = self.floor?;
         let &(arrived, oldest) = self.order.waiting.first()?;
         let at = match floor {
             Floor::Within(most) => (arrived + most).max(self.order.turn_after),
             Floor::BytesPerSecond(rate) => {
                 let left = match oldest {
-                    Waiting::Read(id) => self.reads.get(&id)?.left,
-                    Waiting::Write(task) => self.writes.get(&task)?.sectors_left(),
-                    Waiting::Held(id) => self.held.get(&id)?.sectors,
+                    BackgroundId::Read(id) => self.reads.get(&id)?.left,
+                    BackgroundId::Write(task) => self.writes.get(&task)?.sectors_left(),
+                    BackgroundId::Held(id) => self.held.get(&id)?.sectors,
                 };
                 self.debt.due(rate, left.bytes(self.sector))
             }
@@ -217,7 +217,7 @@ impl Background {
     /// held.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let (mut copies, mut sectors) = (false, 0);
-        let is_due = |(_, at): &(Waiting, Instant)| *at <= now;
+        let is_due = |(_, at): &(BackgroundId, Instant)| *at <= now;
         let mut next = self.first_due().filter(is_due);
         if next.is_some() && self.takes_turns() {
             self.order.turn_begun = Some(self.promoted_time);
@@ -226,16 +226,16 @@ impl Background {
             self.order.waiting.pop_first();
             self.order.promote_at(now, oldest);
             let left = match oldest {
-                Waiting::Read(id) => self.reads.get_mut(&id).map(|read| {
+                BackgroundId::Read(id) => self.reads.get_mut(&id).map(|read| {
                     (read.served, read.promote_at) = (true, Some(now));
                     read.left
                 }),
-                Waiting::Write(task) => self.writes.get_mut(&task).map(|write| {
+                BackgroundId::Write(task) => self.writes.get_mut(&task).map(|write| {
                     write.promoted = write.left.clone();
                     (write.served, write.promote_at) = (true, Some(now));
                     write.sectors_left()
                 }),
-                Waiting::Held(id) => self.held.get_mut(&id).map(|held| {
+                BackgroundId::Held(id) => self.held.get_mut(&id).map(|held| {
                     (held.served, copies) = (true, true);
                     held.sectors
                 }),
@@ -257,7 +257,7 @@ impl Background {
         let both = [self.session, self.memory.session()];
         while let Some((at, request)) = self.order.next_again(now) {
             match request {
-                Waiting::Read(id) => {
+                BackgroundId::Read(id) => {
                     let read = self.reads.get_mut(&id).filter(|read| read.promote_at == Some(at));
                     let Some(read) = read else { continue };
                     read.promote_at = Some(now + PROMOTE_EVERY);
@@ -266,7 +266,7 @@ impl Background {
                         let _ = sessions.promote(session, read.range);
                     }
                 }
-                Waiting::Write(task) => {
+                BackgroundId::Write(task) => {
                     let write = self.writes.get_mut(&task).filter(|write| write.promote_at == Some(at));
                     let Some(write) = write else { continue };
                     write.promote_at = Some(now + PROMOTE_EVERY);
@@ -274,7 +274,7 @@ impl Background {
                         let _ = self.writer.map(|writer| sessions.promote(writer, *part));
                     }
                 }
-                Waiting::Held(_) => continue,
+                BackgroundId::Held(_) => continue,
             }
             self.order.promote_at(now + PROMOTE_EVERY, request);
         }

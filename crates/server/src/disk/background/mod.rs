@@ -15,7 +15,7 @@ mod status;
 mod streams;
 
 pub use floor::Floor;
-use floor::{Debt, PromoteOrder, Waiting};
+use floor::{BackgroundId, Debt, PromoteOrder};
 pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
 pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
@@ -215,7 +215,7 @@ impl Background {
         let tasks = Vec::new();
         self.pay(Sectors::new(range.len().get().saturating_sub(left.get())), now);
         let (promote_at, served) = (None, false);
-        self.order.add(arrived, Waiting::Read(id));
+        self.order.add(arrived, BackgroundId::Read(id));
         self.reads.insert(id, PendingRead { client, range, arrived, tasks, bytes, left, promote_at, served });
         for part in missing {
             self.fetch(sessions, id, part, now);
@@ -249,9 +249,9 @@ impl Background {
         let task = sessions.write(writer, write.range, self.block, Parameter::default())?;
         if held.is_some_and(|held| held.served) {
             (write.served, write.promoted, write.promote_at) = (true, write.left.clone(), Some(now));
-            self.order.promote_at(now, Waiting::Write(task));
+            self.order.promote_at(now, BackgroundId::Write(task));
         } else {
-            self.order.add(write.arrived, Waiting::Write(task));
+            self.order.add(write.arrived, BackgroundId::Write(task));
         }
         self.writes.insert(task, write);
         self.promote_again(sessions, now);
@@ -262,7 +262,7 @@ impl Background {
     pub fn hold(&mut self, id: u64, arrived: Instant, sectors: Sectors, now: Instant) {
         if !self.held.contains_key(&id) {
             self.begin_debt(now);
-            self.order.add(arrived, Waiting::Held(id));
+            self.order.add(arrived, BackgroundId::Held(id));
             self.held.insert(id, Held { arrived, sectors, hurried: false, served: false });
         }
     }
@@ -274,7 +274,7 @@ impl Background {
 
     fn remove_held(&mut self, id: u64) -> Option<Held> {
         let held = self.held.remove(&id)?;
-        self.order.remove(held.arrived, Waiting::Held(id));
+        self.order.remove(held.arrived, BackgroundId::Held(id));
         Some(held)
     }
 
@@ -289,8 +289,8 @@ impl Background {
         let served = self.remove_held(id).is_some_and(|held| held.served);
         if let Some(read) = self.reads.get_mut(&id).filter(|_| served) {
             (read.served, read.promote_at) = (true, Some(now));
-            self.order.remove(read.arrived, Waiting::Read(id));
-            self.order.promote_at(now, Waiting::Read(id));
+            self.order.remove(read.arrived, BackgroundId::Read(id));
+            self.order.promote_at(now, BackgroundId::Read(id));
             self.promote_again(sessions, now);
         }
     }
@@ -309,7 +309,7 @@ impl Background {
             self.pay(done.range.len(), now);
         }
         if over {
-            self.order.remove(arrived, Waiting::Write(done.task));
+            self.order.remove(arrived, BackgroundId::Write(done.task));
             self.writes.remove(&done.task);
             self.request_ended(now);
         }
@@ -369,7 +369,7 @@ impl Background {
                 if !new.is_empty() {
                     write.promoted.extend(new);
                     write.promote_at = Some(now);
-                    self.order.promote_at(now, Waiting::Write(*task));
+                    self.order.promote_at(now, BackgroundId::Write(*task));
                 }
             }
         }
@@ -424,7 +424,7 @@ impl Background {
     /// Answers all requests with an error, and closes the sessions.
     pub fn close(&mut self, sessions: &mut dyn Sessions, failure: impl Fn() -> Failure, now: Instant) {
         for (id, read) in &self.reads {
-            self.order.remove(read.arrived, Waiting::Read(*id));
+            self.order.remove(read.arrived, BackgroundId::Read(*id));
         }
         let reads = std::mem::take(&mut self.reads).into_keys();
         let fenced = std::mem::take(&mut self.fenced).into_keys();
@@ -541,7 +541,7 @@ impl Background {
 
     fn remove(&mut self, id: u64) -> Option<PendingRead> {
         let read = self.reads.remove(&id)?;
-        self.order.remove(read.arrived, Waiting::Read(id));
+        self.order.remove(read.arrived, BackgroundId::Read(id));
         for task in &read.tasks {
             self.tasks.remove(task);
         }
@@ -571,7 +571,7 @@ impl Background {
         now: Instant,
     ) {
         for (id, read) in self.reads.iter_mut().filter(|(_, read)| in_the_way(read.range)) {
-            self.order.promote_at(*read.promote_at.get_or_insert(now), Waiting::Read(*id));
+            self.order.promote_at(*read.promote_at.get_or_insert(now), BackgroundId::Read(*id));
         }
         self.promote_again(sessions, now);
     }

@@ -183,7 +183,7 @@ mod tests {
 
     const SECTOR: u64 = 512;
 
-    /// Other clients have their turn between the pieces, and few blocks of a snapshot are copied for each.
+    /// Requests of other clients are served between the pieces, and few blocks of a snapshot are copied for each piece.
     #[test]
     fn a_long_trim_is_a_sequence_of_discards_and_the_flush_comes_last() {
         let abilities =

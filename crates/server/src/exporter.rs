@@ -528,7 +528,8 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Has an ask of a client wait for its turn; one that can wait anyway goes to the device.
+    /// Adds a client's request to the queue that gives each client its share. A background request goes to the device at
+    /// once.
     fn enqueue(&mut self, client: u64, mut active: ActiveRequest, range: LbnRange, ask: Ask) {
         if active.background {
             return self.ask(active, range, ask);

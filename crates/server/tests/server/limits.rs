@@ -156,8 +156,8 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     let (began, mut client) = (std::time::Instant::now(), server.connect());
     loop {
         let tries = log.numbers(&["WARN [descriptors]", "a client could not be taken in"], "error").len();
-        // Each of the two sockets at which it listens: the first try, and one for which the time is counted from the turn of the loop
-        // in which the first began.
+        // Each of the two sockets at which it listens: the first try, and one for which the time is counted from the round of the
+        // loop in which the first began.
         let most = 2 * (began.elapsed().as_millis() / 100 + 2);
         assert!(tries as u128 <= most, "{tries} tries, {most} at most");
         if tries >= 3 {
@@ -172,11 +172,11 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     server.end();
 }
 
-/// Many large writes at once exceed memory: they are admitted by turns, and none is lost.
+/// Many large writes at once exceed memory: they are admitted as memory becomes free, and none is lost.
 #[test]
-fn clients_that_want_more_memory_than_there_is_take_turns() {
+fn clients_that_want_more_memory_than_there_is_wait_and_lose_nothing() {
     let limits = Limits { bytes: 4 << 20, ..Limits::default() };
-    let Some(server) = Server::raw("turns", 64 << 20, export(limits)) else { return };
+    let Some(server) = Server::raw("memory", 64 << 20, export(limits)) else { return };
     let connect = || {
         let mut client = server.connect();
         open(&mut client);

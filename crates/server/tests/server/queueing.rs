@@ -195,7 +195,7 @@ fn thousands_of_requests_that_need_no_disk_are_answered_whatever_they_are() {
     server.end();
 }
 
-/// A hundred answers stand before the read if clients do not take turns.
+/// Without a share for each client, a hundred answers stand before the read.
 #[test]
 fn a_client_that_asks_for_allocation_keeps_no_other_waiting() {
     let Some((server, shared)) = held("allocation", ExportConfig::default()) else { return };

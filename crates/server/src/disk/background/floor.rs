@@ -94,11 +94,12 @@ pub(super) struct PromoteOrder {
     /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
     /// dropped when they come.
     again: BTreeSet<(Instant, BackgroundId)>,
-    /// The disk's time for promoted requests when those of this turn became foreground work under a floor in seconds. They
+    /// The disk's time for promoted requests when those of this round became foreground work, under a floor in seconds. They
     /// are done before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks
     /// without end would win every choice of the shortest way.
-    turn_begun: Option<Duration>,
-    turn_after: Instant,
+    round_begun: Option<Duration>,
+    /// The earliest begin of the next round.
+    next_round: Instant,
     /// The requests that were looked at.
     #[cfg(test)]
     looks: u64,
@@ -179,20 +180,21 @@ impl Background {
     pub(super) fn request_ended(&mut self, now: Instant) {
         self.debt.end(now);
         if self.promoted_left() == 0
-            && let Some(begun) = self.order.turn_begun.take()
+            && let Some(begun) = self.order.round_begun.take()
         {
-            self.order.turn_after = now + self.promoted_time.saturating_sub(begun);
+            self.order.next_round = now + self.promoted_time.saturating_sub(begun);
         }
     }
 
-    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or a turn is under way.
+    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or during a round.
     fn first_due(&self) -> Option<(BackgroundId, Instant)> {
-        let most = if self.takes_turns() { 1 } else { PROMOTED_MAX };
+        let most = if self.has_rounds() { 1 } else { PROMOTED_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)
     }
 
-    /// Returns whether the promoted requests and the clients of the disk take turns: a floor in bytes a second bounds itself.
-    fn takes_turns(&self) -> bool {
+    /// Returns whether requests are promoted in rounds, with time for the clients of the disk between them. A floor in bytes
+    /// a second needs none: it bounds itself.
+    fn has_rounds(&self) -> bool {
         matches!(self.floor, Some(Floor::Within(_)))
     }
 
@@ -200,7 +202,7 @@ impl Background {
         let floor = self.floor?;
         let &(arrived, oldest) = self.order.waiting.first()?;
         let at = match floor {
-            Floor::Within(most) => (arrived + most).max(self.order.turn_after),
+            Floor::Within(most) => (arrived + most).max(self.order.next_round),
             Floor::BytesPerSecond(rate) => {
                 let left = match oldest {
                     BackgroundId::Read(id) => self.reads.get(&id)?.left,
@@ -219,8 +221,8 @@ impl Background {
         let (mut copies, mut sectors) = (false, 0);
         let is_due = |(_, at): &(BackgroundId, Instant)| *at <= now;
         let mut next = self.first_due().filter(is_due);
-        if next.is_some() && self.takes_turns() {
-            self.order.turn_begun = Some(self.promoted_time);
+        if next.is_some() && self.has_rounds() {
+            self.order.round_begun = Some(self.promoted_time);
         }
         while let Some((oldest, _)) = next {
             self.order.waiting.pop_first();
@@ -245,7 +247,7 @@ impl Background {
             self.pay(left, now);
             sectors += left.get();
             let is_full =
-                self.promoted_left() >= PROMOTED_MAX || self.takes_turns() && sectors >= PROMOTED_SECTORS_MAX;
+                self.promoted_left() >= PROMOTED_MAX || self.has_rounds() && sectors >= PROMOTED_SECTORS_MAX;
             next = self.oldest_due().filter(|oldest| !is_full && is_due(oldest));
         }
         self.promote_again(sessions, now);

@@ -230,7 +230,7 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
     }
 }
 
-/// It tries again every ten seconds, and a comparison loses its turn meanwhile.
+/// It tries again every ten seconds, and a comparison loses its permit meanwhile.
 #[test]
 fn a_task_that_cannot_go_on_is_in_the_log_once_until_it_makes_progress() {
     let log = Log::default();

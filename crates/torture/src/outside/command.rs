@@ -139,7 +139,7 @@ impl Front {
 
     fn check_idle(&self) -> Result<(), Broken> {
         let silence = self.now.saturating_since(self.since);
-        // Before the threshold only the track under the head is read, on known drives.
+        // Before the threshold, idle time may be used only with `short`.
         let used = self.setup.idle.is_some_and(|idle| idle.short || silence >= idle.threshold);
         hold(used, Check::IdleRange, || {
             format!("idle time is used after {} ns of silence", silence.as_nanos())

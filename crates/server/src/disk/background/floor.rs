@@ -14,9 +14,11 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 /// The most debt that is still owed after a time without requests.
 const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
-/// The most requests that are foreground work at a time because of the floor, and the sectors beyond which none is added: enough
-/// for the core to choose a short way, and few for a client of the disk to wait behind.
+/// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short way, and few
+/// for a client of the disk to wait behind.
 const PROMOTED_MAX: usize = 32;
+
+/// The sectors beyond which no request is added to a round. A floor in bytes a second has no rounds, and no such limit.
 const PROMOTED_SECTORS_MAX: u64 = 2_048;
 
 /// A floor under the service of background requests. A request that would get less becomes foreground work.

@@ -198,7 +198,7 @@ impl Recipe {
                 let learner = match &self.learnt {
                     None => Learner::new(learns, None).map_err(|e| e.to_string())?,
                     Some(digits) => {
-                        let bytes = unhex(digits).ok_or("what was learnt is not in hexadecimal digits")?;
+                        let bytes = unhex(digits).ok_or("learnt: these are no hexadecimal digits")?;
                         Learner::load(learns, &self.disk, &bytes).map_err(|e| e.to_string())?
                     }
                 };

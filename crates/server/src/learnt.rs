@@ -56,7 +56,7 @@ impl Learnt {
         match open_regular(File::options().read(true), &self.path) {
             Ok(mut file) => match Learner::read(config, &self.drive, &mut file) {
                 Ok(learner) => {
-                    info!(%path, known = learner.stats().known, "goes on from what was learnt");
+                    info!(%path, known = learner.stats().known, "goes on from the learner's saved state");
                     return Ok(learner);
                 }
                 Err(LearntError::Config(error)) => return Err(error),
@@ -75,10 +75,10 @@ impl Learnt {
         let aside = (1..1_000).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(1_000));
         match fs::rename(&self.path, &aside) {
             Ok(()) => {
-                warn!(%path, why = %why, aside = %aside.display(), "what was learnt cannot be used; begins anew, the file is kept aside")
+                warn!(%path, why = %why, aside = %aside.display(), "the learner's saved state cannot be used; the learner begins anew, the file is kept aside")
             }
             Err(error) => {
-                warn!(%path, why = %why, %error, "what was learnt cannot be used, nor be put aside; begins anew")
+                warn!(%path, why = %why, %error, "the learner's saved state can neither be used nor put aside; the learner begins anew")
             }
         }
     }
@@ -99,7 +99,7 @@ impl Learnt {
             }
         }
         if let Err(error) = beside {
-            warn!(path = %self.path.display(), %error, "what was learnt could not be saved; make room, or the directory writable");
+            warn!(path = %self.path.display(), %error, "the learner's state could not be saved; make room, or make the directory writable");
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl LearntSaver {
         drop(parts);
         if join_until(self.thread, until).is_none() {
             let (path, waited) = (self.learnt.path.display(), self.end_wait);
-            error!(%path, ?waited, "what was learnt last is not saved: the directory does not answer");
+            error!(%path, ?waited, "the learner's last state is not saved: the directory does not answer");
         }
     }
 }

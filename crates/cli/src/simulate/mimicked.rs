@@ -93,7 +93,9 @@ fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
                 return file.write_all(&beginning);
             }
             // The learner is idle meanwhile, and so forgets nothing.
-            SavedPart::Forgotten => return Err(io::Error::other("what was learnt was forgotten meanwhile")),
+            SavedPart::Forgotten => {
+                return Err(io::Error::other("the learner's state was dropped while it was saved"));
+            }
         }
     }
 }

@@ -312,7 +312,7 @@ fn simulate_once(
     mimicked::keep(args, &first.profile.name, run.learner())?;
     if let (Some(path), false) = (&args.learnt, ended) {
         return Err(Problem::failed(format!("interrupted after {} requests", run.requests())).help(format!(
-            "what was learnt of them is in {}; the same command goes on from there",
+            "the learner's state after them is in {}; the same command goes on from there",
             path.display()
         )));
     }

@@ -36,7 +36,7 @@ pub enum LearntError {
     NotLearnt,
     /// The version is a later or an invalid one.
     #[error(
-        "what was learnt is of version {found}, this program reads version {VERSION}; begin anew without it"
+        "the learner's saved state has version {found}, this program reads version {VERSION}; begin anew without it"
     )]
     Version {
         /// The version found.
@@ -44,7 +44,7 @@ pub enum LearntError {
     },
     /// The bytes are cut off, or followed by more.
     #[error(
-        "what was learnt is damaged: {found} bytes where there should be {expected}; begin anew without it"
+        "the learner's saved state is damaged: {found} bytes where there should be {expected}; begin anew without it"
     )]
     Length {
         /// Bytes found.
@@ -54,7 +54,7 @@ pub enum LearntError {
     },
     /// The bytes have changed.
     #[error(
-        "what was learnt is damaged: its checksum is {found:08x}, not {expected:08x}; begin anew without it"
+        "the learner's saved state is damaged: its checksum is {found:08x}, not {expected:08x}; begin anew without it"
     )]
     Checksum {
         /// The checksum of the bytes.
@@ -63,13 +63,15 @@ pub enum LearntError {
         expected: u32,
     },
     /// The file cannot be read.
-    #[error("what was learnt cannot be read: {kind}; see that its file can be, or begin anew without it")]
+    #[error(
+        "the learner's saved state cannot be read: {kind}; make its file readable, or begin anew without it"
+    )]
     Unreadable {
         /// The system's error.
         kind: ErrorKind,
     },
     /// The bytes are whole, but their content is impossible.
-    #[error("what was learnt says at byte {at} what cannot be: {what}; begin anew without it")]
+    #[error("the learner's saved state is impossible at byte {at}: {what}; begin anew without it")]
     Content {
         /// The offset.
         at: u64,

@@ -182,6 +182,6 @@ fn each_refusal_has_its_reason_and_mend() {
     let mut claims = whole.clone();
     let last = whole.len() - 4 - 2 - (1 + 1 + 4) - 8 - 1;
     claims[last] = 1;
-    says(config(), "WD-4711", &sealed(claims), &["what cannot be", anew]);
+    says(config(), "WD-4711", &sealed(claims), &["is impossible", anew]);
     assert!(matches!(Learner::load(config(), "WD-4711", b"FBMIMIC\n"), Err(LearntError::NotLearnt)));
 }

@@ -83,7 +83,7 @@ impl Collector for MetricsSnapshot {
         }
         let gauges: [Metric<DiskStatus, f64>; 6] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
-            ("unanswered_commands", "Of these, those that it still has not answered", |s| {
+            ("unanswered_commands", "Timed-out commands that the device still has not answered", |s| {
                 s.unanswered as f64
             }),
             ("foreseen_ratio", "The part of commands predicted to a tenth of a millisecond", |s| {
@@ -94,10 +94,16 @@ impl Collector for MetricsSnapshot {
                 "Whether it has contradicted its profile for so long that gaps are not used",
                 |s| f64::from(u8::from(s.mistrusted)),
             ),
-            ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),
-            ("detour_harm_ratio", "What detours cost it, as a part of what it waits or has the head", |s| {
-                s.detours.share
-            }),
+            (
+                "harm_ratio",
+                "Foreground delay by idle work, as a share of response times or of time at the head, whichever is larger",
+                |s| s.idle.share,
+            ),
+            (
+                "detour_harm_ratio",
+                "Foreground delay by detours, as a share of response times or of time at the head, whichever is larger",
+                |s| s.detours.share,
+            ),
         ];
         for (name, help, value) in gauges {
             let values: Vec<(Labels<'_>, f64)> =

@@ -259,7 +259,9 @@ impl OpenImage {
                 return Err(refused(format!("{len} bytes, and the disk has {size}; name a larger one")));
             }
             if fresh && !target.force {
-                return Err(refused("what is on it will be overwritten; say force to have that".into()));
+                return Err(refused(
+                    "the content of the device would be overwritten; name another, or say force".into(),
+                ));
             }
         } else if fresh && len > 0 && !target.force {
             return Err(refused("the file is not empty; name a new one, or say force".into()));

@@ -215,8 +215,8 @@ impl Copies {
     pub fn check_time(&self, ran: Duration) -> Result<(), String> {
         match self.keeping.front() {
             Some(since) if *since + FILE_TIMEOUT <= ran => Err(format!(
-                "what clients overwrite could not be kept: the state directory has not answered for {:.0} s; put it on \
-                 another device, never on this disk itself, and begin anew",
+                "blocks that clients overwrite could not be kept: the state directory has not answered for {:.0} s; put \
+                 the directory on another device than this disk, and begin anew",
                 FILE_TIMEOUT.as_secs_f64()
             )),
             _ => Ok(()),

@@ -47,7 +47,7 @@ impl TaskManager {
         let bad = entry.figures.bad.len() as u64 + entry.figures.bad_more;
         if bad > 0 {
             let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
-            warn!(disk, task = id, %kind, bad, "so many sectors could not be read or written; its status names them");
+            warn!(disk, task = id, %kind, bad, "sectors could not be read or written; see bad_lbns of the task's status");
         }
     }
 }

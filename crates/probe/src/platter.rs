@@ -305,7 +305,7 @@ mod tests {
     /// The map has an error of 3 us and a standard deviation of 6. Counted as independent readings, 64 of its
     /// sectors would pull the platter to the map's angle.
     #[test]
-    fn what_the_map_is_off_by_is_not_taken_for_the_platter_again_and_again() {
+    fn errors_of_the_map_do_not_add_up_in_the_angle_of_the_platter() {
         let (mut platter, mut at) = followed();
         for _ in 0..64 {
             at += units::Duration::from_nanos(6_000_000);

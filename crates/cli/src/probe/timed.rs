@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_commands_the_one_that_fails_is_named_and_the_disk_goes_on() {
+    fn a_failed_command_of_two_is_named_and_the_disk_goes_on() {
         let Some((path, mut disk)) = opened("fails", Some(range(64, 128))) else { return };
         let before = std::fs::read(&path).unwrap();
         let past = range(disk.capacity().get(), 1);

@@ -83,7 +83,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn what_did_not_answer_in_time_is_named_once() {
+    fn late_parts_of_an_ending_are_named_once() {
         let ending = Ending::default();
         ending.set_drain(units::Duration::from_millis(1));
         ending.waits_for("d0", "its clients");

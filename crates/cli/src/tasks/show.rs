@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn of_24_disks_each_is_one_row_with_its_tasks_and_its_trouble() {
+    fn each_of_24_disks_is_one_row_with_its_tasks_and_its_trouble() {
         let disk = |n: u64| {
             let waits = json!({ "waiting": 3, "promoted": { "device_us": 1.25e6 } });
             let now = json!({

@@ -118,7 +118,7 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
 
 /// Sockets announced to another process are not used: the daemon opens its own, and finds the address in use.
 #[test]
-fn sockets_of_another_process_are_left_alone() {
+fn sockets_of_another_process_are_not_used() {
     let dir = Dir::new();
     let Some(mut daemon) = activated(&dir, Some("1")) else { return };
     let mut why = String::new();

@@ -68,7 +68,7 @@ fn a_served_disk_is_probed_to_the_end_uses_gaps_and_begins_with_its_profile_afte
 }
 
 #[test]
-fn with_probe_false_a_disk_is_left_alone_until_somebody_asks_for_a_probe() {
+fn with_probe_false_a_disk_is_not_probed_until_a_client_asks_for_it() {
     let dir = Dir::new();
     let Some((daemon, control)) = blind(&dir, "probe = false\n") else { return };
     let before = run_with(&["status", "--control", &control, "--json"]).json();

@@ -232,7 +232,7 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
 }
 
 #[test]
-fn of_scrubs_of_all_disks_only_so_many_run_at_a_time() {
+fn scrubs_of_all_disks_keep_to_tasks_at_once() {
     let (directory, disks) = (directory("all"), 5);
     for disk in 0..disks {
         // So large that no scrub ends during the test.

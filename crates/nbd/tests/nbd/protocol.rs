@@ -210,7 +210,7 @@ fn before_tls_clients_learn_nothing_and_agreements_are_void() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_answered_without_asking_anybody() {
+fn requests_that_make_no_sense_are_answered_without_an_event() {
     let mut connection = open();
     let mut errno = |bytes: Vec<u8>| {
         connection.receive(&bytes).unwrap();

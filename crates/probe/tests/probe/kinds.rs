@@ -234,7 +234,7 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
 /// With such a bus no time depends on the order in which sectors of a read pass, and the order of writes is
 /// not visible either.
 #[test]
-fn what_a_slow_bus_hides_of_zero_latency_is_not_said_to_be_known() {
+fn zero_latency_hidden_by_a_slow_bus_is_not_said_to_be_known() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-9lp"] {
         for on in [true, false] {
             let mut truth = builtin::find(name).unwrap();

@@ -93,7 +93,7 @@ fn common_to(region: &Unsure, others: &Range<u64>) -> u64 {
 }
 
 #[test]
-fn of_a_regular_zone_few_tracks_are_measured_and_nothing_is_named() {
+fn few_tracks_of_a_regular_zone_are_measured_and_no_region_is_unsure() {
     for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         let truth = regular();
         let (device, found) = probed(&truth, behaviour, 1);

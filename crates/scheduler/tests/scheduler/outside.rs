@@ -130,7 +130,7 @@ fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
 /// A block at 96 of eight sectors, of which 99 to 101 are there already, is written by two commands. The second is done;
 /// then the foreground overwrites the second's sectors and is acknowledged; only then `fails` the first. No later write of
 /// the block may touch the second's sectors.
-fn what_was_done_before_is_not_written_again(
+fn sectors_done_before_are_not_written_again(
     promoted: bool,
     fails: impl Fn(&mut OutsideDrive, Instant, &Command),
 ) {
@@ -167,14 +167,14 @@ fn what_was_done_before_is_not_written_again(
 #[test]
 fn the_done_part_of_a_write_is_not_repeated_over_newer_data_after_a_total_loss() {
     for promoted in [false, true] {
-        what_was_done_before_is_not_written_again(promoted, |core, now, _| core.lost(now));
+        sectors_done_before_are_not_written_again(promoted, |core, now, _| core.lost(now));
     }
 }
 
 #[test]
 fn the_done_part_of_a_partly_lost_write_is_not_repeated_over_newer_data() {
     for promoted in [false, true] {
-        what_was_done_before_is_not_written_again(promoted, |core, now, first| {
+        sectors_done_before_are_not_written_again(promoted, |core, now, first| {
             core.command_done(now, first.id, Outcome::Lost);
         });
     }
@@ -238,7 +238,7 @@ fn idle_from(core: &mut OutsideDrive) -> (Instant, Command) {
 }
 
 #[test]
-fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_use() {
+fn an_unknown_drive_gets_no_idle_work_until_it_has_been_silent_for_long_against_its_use() {
     // No request has arrived yet.
     let (mut core, _) = with_a_block();
     assert_eq!(ranges(&polled(&mut core, at(20)).0), [range(96, 8)]);

@@ -79,7 +79,7 @@ fn a_device_that_answers_nothing_any_more_does_not_hold_the_servers_end_up() {
 }
 
 #[test]
-fn a_late_answer_is_nobodys_and_a_bad_sector_is_named() {
+fn a_late_answer_belongs_to_no_request_and_a_bad_sector_is_named() {
     let log = Log::shared();
     let (late, by) = (150, Duration::from_millis(900));
     let faults = Faults { seed: 5, late, by, bad: [Lbn::new(3_000)].into(), ..Faults::default() };

@@ -390,7 +390,7 @@ fn a_client_that_has_ended_its_sending_side_and_then_closes_keeps_no_slot() {
 }
 
 #[test]
-fn clients_that_choose_no_export_keep_nobody_out() {
+fn clients_that_choose_no_export_keep_no_other_out() {
     let limits = Limits { clients: 8, ..Limits::default() };
     let Some((server, shared)) = held("silent", ExportConfig { limits, ..ExportConfig::default() }) else {
         return;
@@ -490,7 +490,7 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
 
 /// A busy disk may never come to them by itself.
 #[test]
-fn background_writes_of_clients_that_are_gone_keep_nobody_out() {
+fn background_writes_of_clients_that_are_gone_keep_no_client_out() {
     let limits = Limits { bytes: 8 << 20, ..Limits::default() };
     let background = Some("later".into());
     let config = ExportConfig { limits, background, background_write: true, ..ExportConfig::default() };

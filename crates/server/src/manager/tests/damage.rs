@@ -615,7 +615,7 @@ fn with_device(files: &MemoryFiles, device: &str) -> MemoryFiles {
 }
 
 #[test]
-fn what_a_disk_has_under_a_name_is_left_when_clients_write_it_under_another() {
+fn a_disk_that_clients_write_under_another_name_leaves_its_tasks_and_checksums() {
     let (sums, tasks) = (summed().0, paused_restore().0);
     let other = DiskFacts {
         name: "other".into(),

@@ -108,7 +108,7 @@ fn pause_resume_cancel_priority_and_deadline() {
 }
 
 #[test]
-fn only_so_many_scrubs_run_at_a_time_and_a_paused_one_lets_the_next_run() {
+fn scrubs_beyond_the_limit_wait_and_a_paused_one_lets_the_next_run() {
     let mut rig = Rig::with_permits(1);
     let part = |first| TaskSpec { first_lbn: Some(first), sectors: Some(2_400), ..scrub() };
     let (first, second) = (rig.start(part(0)), rig.start(part(2_400)));

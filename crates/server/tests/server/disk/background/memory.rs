@@ -92,7 +92,7 @@ fn a_sequential_reader_is_read_ahead_of_and_then_waits_for_nothing() {
 }
 
 #[test]
-fn what_a_client_that_is_gone_has_declared_is_not_read_any_more() {
+fn declarations_of_a_client_that_is_gone_are_not_read_any_more() {
     let (mut disk, _) = with_memory(1 << 20);
     let mut now = Instant::ZERO;
     disk.declare(now, 1, range(0, 1_000));

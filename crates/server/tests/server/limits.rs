@@ -176,7 +176,7 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
 #[test]
 fn clients_that_want_more_memory_than_there_is_wait_and_lose_nothing() {
     let limits = Limits { bytes: 4 << 20, ..Limits::default() };
-    let Some(server) = Server::raw("memory", 64 << 20, export(limits)) else { return };
+    let Some(server) = Server::raw("admission", 64 << 20, export(limits)) else { return };
     let connect = || {
         let mut client = server.connect();
         open(&mut client);

@@ -143,13 +143,21 @@ mod inherited {
 
     /// Takes the socket on this address, once.
     pub fn take(address: &Address) -> Option<OwnedFd> {
-        let mut sockets = sockets();
+        take_from(&mut sockets(), address)
+    }
+
+    /// Takes it from these. Its address stays, for [`others`] after a new configuration.
+    fn take_from(sockets: &mut [Handed], address: &Address) -> Option<OwnedFd> {
         let here = sockets.iter_mut().flatten().filter(|(at, _)| at == address);
         here.map(|(_, socket)| socket).find_map(Option::take)
     }
 
     /// Returns those on none of these addresses, and those whose address another one has.
     pub fn others(addresses: &[&Address]) -> Vec<String> {
+        others_of(&sockets(), addresses)
+    }
+
+    fn others_of(sockets: &[Handed], addresses: &[&Address]) -> Vec<String> {
         let mut left = addresses.to_vec();
         let name = |one: &Handed| match one {
             Err(what) => Some(what.clone()),
@@ -161,7 +169,7 @@ mod inherited {
                 None => Some(at.to_string()),
             },
         };
-        sockets().iter().filter_map(name).collect()
+        sockets.iter().filter_map(name).collect()
     }
 
     fn all() -> Vec<Handed> {
@@ -178,6 +186,23 @@ mod inherited {
             Ok((Address::Tcp(at), Some(listener.into())))
         };
         (0..many).map(one).collect()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::os::unix::net::UnixStream;
+
+        #[test]
+        fn a_socket_is_taken_once_and_named_when_no_address_has_it_any_more() {
+            let address = Address::Unix("/run/d0".into());
+            let mut sockets = vec![Ok((address.clone(), Some(UnixStream::pair().unwrap().0.into())))];
+            assert_eq!(others_of(&sockets, &[&address]), [""; 0]);
+            assert!(take_from(&mut sockets, &address).is_some());
+            assert!(take_from(&mut sockets, &address).is_none());
+            assert_eq!(others_of(&sockets, &[&address]), [""; 0]);
+            assert_eq!(others_of(&sockets, &[]), [address.to_string()]);
+        }
     }
 }
 

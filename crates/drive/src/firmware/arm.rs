@@ -26,8 +26,8 @@ impl Drive {
 
     /// Ends read-ahead for a recalibration that is due by `now`, if a command would end it at once as well.
     pub(super) fn recalibrate(&mut self, now: Instant) {
-        let due = self.recalibration.as_ref().filter(|_| self.prompt_read_ahead && self.run.is_some());
-        let Some(at) = due.map(|due| due.at().max(self.free)).filter(|at| *at <= now) else { return };
+        let next = self.recalibration.as_ref().filter(|_| self.prompt_read_ahead && self.run.is_some());
+        let Some(at) = next.map(|next| next.due().max(self.free)).filter(|at| *at <= now) else { return };
         self.look_at_run(at);
         self.stop_run(at);
     }

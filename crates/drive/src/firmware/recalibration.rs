@@ -20,7 +20,7 @@ impl Recalibrations {
     }
 
     /// Returns the time of the next one.
-    pub(crate) fn at(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         self.due
     }
 

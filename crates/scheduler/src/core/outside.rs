@@ -67,7 +67,7 @@ use correct::Correction;
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use harm::Cost;
-use idle::Alone;
+use idle::MeanTime;
 use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -115,9 +115,9 @@ pub(super) struct Outside {
     /// Whether the last work was in idle time.
     after_idle: bool,
     /// The response times of requests without idle work before them: reads, and writes.
-    alone: [Alone; 2],
+    alone: [MeanTime; 2],
     /// The durations of idle commands.
-    visits: Alone,
+    visits: MeanTime,
     /// Their total duration since the last foreground completion.
     idle_spent: Duration,
     /// The predicted platter time of the next foreground command's last sector, if idle time is charged with its delay.
@@ -205,8 +205,8 @@ impl Outside {
             config,
             blind: !drive.is_known(),
             after_idle: false,
-            alone: [Alone::default(); 2],
-            visits: Alone::default(),
+            alone: [MeanTime::default(); 2],
+            visits: MeanTime::default(),
             idle_spent: Duration::ZERO,
             charged: None,
             idle_failed: false,

@@ -23,10 +23,10 @@ use model::layout::Location;
 use model::{Position, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors, TrackIndex};
 
-/// The response times of requests to an idle drive that follow another request: of reads, or of writes, which a drive may
-/// report from its buffer even against its settings.
+/// The times of requests or commands of one kind. Those of writes may be constant, which a drive may report from its buffer even
+/// against its settings.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Alone {
+pub(super) struct MeanTime {
     mean: Duration,
     /// An approximate median, and the share of requests near it, in 65536ths.
     middle: Duration,
@@ -43,7 +43,7 @@ const TOO_FEW: u32 = 16;
 const EQUAL_TIMES_MAX: Duration = Duration::from_micros(500);
 const EQUAL_SHARE_65536THS_MAX: u32 = 65_536 / 4 * 3;
 
-impl Alone {
+impl MeanTime {
     pub fn note(&mut self, time: Duration) {
         self.seen = (self.seen + 1).min(MEAN_OF);
         let of = u64::from(self.seen);

@@ -15,7 +15,7 @@ use super::clock::nanos;
 use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
-use super::idle::Alone;
+use super::idle::MeanTime;
 use crate::background::Focus;
 use crate::core::under_way::revolution;
 use crate::core::{Core, Purpose, Sharing};
@@ -83,8 +83,8 @@ pub(super) struct Streams {
     next: Option<ReadAheadPosition>,
     /// When the sectors of the next command have passed, if that is waited for.
     due: Option<Instant>,
-    /// The times of commands.
-    times: Alone,
+    /// The time from a stream's command to its end, at most as long as a request is charged for.
+    command_times: MeanTime,
     /// When the first request came that waits for a command of a stream, and how many came.
     met: Option<(Instant, u64)>,
     /// Foreground reads, and those of them that found another one there.
@@ -120,7 +120,7 @@ impl Default for Streams {
         Self {
             next: None,
             due: None,
-            times: Alone::default(),
+            command_times: MeanTime::default(),
             met: None,
             reads: 0,
             behind_reads: 0,
@@ -245,11 +245,12 @@ impl Outside {
         IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
     }
 
-    /// Returns the credit that a stream needs to begin, at most all that can be saved up. Sectors that have passed are there at once. Where it is unknown when they
-    /// pass, a request may wait for a whole command.
+    /// Returns the credit that a stream needs to begin, at most all that can be saved up. Sectors that have passed are there
+    /// at once. Where it is unknown when they pass, a request may wait for a whole command.
     fn least_credit(&self, drive: &DriveModel, bound_ppm: u32) -> i64 {
-        let whole =
-            || nanos(self.streams.amplified(self.streams.times.mean().unwrap_or(revolution(drive) * 2)));
+        let whole = || {
+            nanos(self.streams.amplified(self.streams.command_times.mean().unwrap_or(revolution(drive) * 2)))
+        };
         if self.blind { whole().min(share_of(CREDIT_RESPONSES, bound_ppm)) } else { 0 }
     }
 
@@ -423,8 +424,8 @@ impl Core {
         outside.streams.due = None;
         // An older drive may finish its read-ahead before it turns to a request, which only a profile tells. While a drive is
         // characterised, the readings have the short silences.
-        let known = || self.drive.is_modern() && !outside.readings.are_wanted();
-        let streams = outside.config.streams && (!outside.blind || known());
+        let without_profile = || self.drive.is_modern() && !outside.readings.are_wanted();
+        let streams = outside.config.streams && (!outside.blind || without_profile());
         let idle = self.config.idle.filter(|_| streams)?;
         let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
@@ -562,7 +563,7 @@ impl Core {
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
         let most = revolution(&drive) * CHARGED_REVOLUTIONS_MAX;
-        outside.streams.times.note(now.saturating_since(order.sent.unwrap_or(now)).min(most));
+        outside.streams.command_times.note(now.saturating_since(order.sent.unwrap_or(now)).min(most));
         let arm_free = outside.stream_came(&drive, now, &order);
         let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
         if let Some((since, count)) = outside.streams.met.filter(|_| !more) {

@@ -165,9 +165,11 @@ impl Runtime {
         self.handle.clone()
     }
 
-    /// Saves the remaining state after the disk's service has ended, and waits for it.
-    pub fn close<D: Device>(self, disk: &mut Disk<D, TaskManager>, now: Instant) {
-        disk.call(now, |manager, _| manager.close());
+    /// Saves the remaining state after the disk's service has ended, and waits for it. The disk is sent nothing.
+    pub fn close<D: Device>(self, disk: &mut Disk<D, TaskManager>) {
+        if let Some(manager) = disk.app_mut() {
+            manager.close();
+        }
         // The thread has logged its own panic.
         let _ = self.thread.join();
     }

@@ -380,7 +380,7 @@ fn end_one(Served { running, runtime, learnt, probing }: Served, ending: &Ending
         .map(|(tally, mut disk)| {
             if let Some(runtime) = runtime {
                 ending.waits_for(&name, "the files of its tasks");
-                runtime.close(&mut disk, units::Instant::ZERO);
+                runtime.close(&mut disk);
             }
             ending.waits_for(&name, "the files of what is learnt, probed or recorded");
             if let Some(learnt) = learnt {

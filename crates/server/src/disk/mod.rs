@@ -261,6 +261,11 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.apps.app.as_ref()
     }
 
+    /// Returns the application to change it without calls: no time passes for the disk, and nothing is sent to it.
+    pub fn app_mut(&mut self) -> Option<&mut A> {
+        self.apps.app.as_mut()
+    }
+
     /// Lets the application make calls: it gets the records of the sessions that it opens. `None` if there is none.
     pub fn call<R>(&mut self, now: Instant, call: impl FnOnce(&mut A, &mut dyn Sessions) -> R) -> Option<R> {
         self.between_events(now, |disk| {

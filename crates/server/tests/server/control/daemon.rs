@@ -137,7 +137,7 @@ impl Daemon {
         drop(self.control.take());
         self.stop.stop().unwrap();
         let mut disk = self.thread.take().unwrap().join().unwrap();
-        self.runtime.take().unwrap().close(&mut disk, Instant::ZERO);
+        self.runtime.take().unwrap().close(&mut disk);
         self.directory.clone()
     }
 }

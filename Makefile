@@ -87,8 +87,8 @@ reproduction: rust cc ## the papers' claims at the quick size; writes docs/resul
 ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --features ublk
 
-deb: rust cc packager ## the Debian package, target/freeblock_VERSION_ARCHITECTURE.deb; with ublk where libclang is found
-	@features=; if $(HAS_LIBCLANG); then features=--features=ublk; else \
+deb: rust cc packager ## the Debian package, target/freeblock_VERSION_ARCHITECTURE.deb; with ublk where libclang is found, without the laboratory
+	@features=--no-default-features; if $(HAS_LIBCLANG); then features+=" --features=ublk"; else \
 	  echo "make: libclang not found; the package's daemon has no ublk (Debian: apt-get install libclang-dev)" >&2; fi; \
 	$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock $$features
 	@bash packaging/deb.sh $(TARGET)/release/freeblock $(TARGET)
@@ -113,13 +113,13 @@ deb-check: deb clients debian ## install, upgrade, remove and purge that package
 
 # A libc of its own, so that the binary runs on any Linux of this architecture. ring and zstd have parts in C.
 MUSL := $(shell uname -m)-unknown-linux-musl
-static: rust cc ## a binary without shared libraries, target/MUSL/release/freeblock; needs rustup and musl-gcc
+static: rust cc ## a binary without shared libraries and without the laboratory, target/MUSL/release/freeblock; needs rustup and musl-gcc
 	@command -v musl-gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  timeout 60 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends musl-tools >/dev/null; } || { \
 	  echo "make: musl-gcc is missing (Debian: apt-get install musl-tools)" >&2; exit 1; }
 	@rustup target list --installed 2>/dev/null | grep -qx $(MUSL) || rustup target add $(MUSL) >/dev/null || { \
 	  echo "make: Rust for $(MUSL) cannot be had (rustup target add $(MUSL))" >&2; exit 1; }
-	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --target $(MUSL)
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --target $(MUSL) --no-default-features
 	@echo $(TARGET)/$(MUSL)/release/freeblock
 
 container: ## an image of the daemon from Containerfile, where podman or docker works

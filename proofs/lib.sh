@@ -11,6 +11,8 @@ KIND=${KIND:-raw}
 LENGTH=${LENGTH:-short}
 TASKS=${TASKS:-yes}
 PROOFS=$(cd "$(dirname "$0")" && pwd)
+# Some proofs run in a directory of their own.
+for program in EXPORT FREEBLOCK; do [ -z "${!program:-}" ] || printf -v "$program" %s "$(realpath -m "${!program}")"; done
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/freeblock-proof.XXXXXX")
 SOCKET=$WORK/socket
 CONTROL=$WORK/control

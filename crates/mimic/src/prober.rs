@@ -195,7 +195,7 @@ impl Prober {
     }
 
     /// Returns the next request; the same one until [`done`](Self::done). `None` if nothing is left to probe.
-    #[allow(clippy::should_implement_trait, reason = "it lends nothing and ends by what it is told")]
+    #[allow(clippy::should_implement_trait, reason = "it lends nothing, and its end depends on the answers")]
     pub fn next(&mut self) -> Option<ProbeAccess> {
         while self.probing.is_none() {
             let (curve, step) = self.target()?;

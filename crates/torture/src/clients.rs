@@ -162,7 +162,7 @@ impl Clients {
             return Err(once("a record of a task that has ended or never was"));
         };
         if task.session != record.session || task.op != record.op || task.parameter != record.parameter {
-            return Err(once("a record that belongs to nobody"));
+            return Err(once("a record differs from its task in session, operation or parameter"));
         }
         let block = task.block_at(record.range).ok_or_else(|| once("a record of what is no block"))?;
         match task.blocks[block as usize] {
@@ -173,7 +173,9 @@ impl Clients {
         task.wanted -= 1;
         let place = &mut self.ledger[task.origin.0][(task.origin.1 + block) as usize];
         *place += 1;
-        hold(*place == 1, Check::Once, || format!("a block comes again after a restart: {record:?}"))?;
+        hold(*place == 1, Check::Once, || {
+            format!("a block is delivered twice, once before a restart: {record:?}")
+        })?;
         let over = task.wanted == 0;
         let Some(session) = self.sessions.get_mut(&record.session) else {
             return Err(once("a record of a session that was closed"));

@@ -97,7 +97,9 @@ impl Desk<'_> {
                 && !wanted.range.is_empty()
                 && t.wants(wanted.range)
         });
-        hold(right, Check::Buffers, || format!("a buffer of what nobody wants written: {wanted:?}"))?;
+        hold(right, Check::Buffers, || {
+            format!("a buffer is requested for a write that no task wants: {wanted:?}")
+        })?;
         let suspended = self.clients.sessions.get(&wanted.session).is_some_and(|s| s.suspended.is_some());
         hold(!suspended, Check::Suspended, || format!("a buffer of a suspended session: {wanted:?}"))
     }

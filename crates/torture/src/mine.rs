@@ -155,7 +155,7 @@ pub(crate) trait Mining: Scrubbing {
         let delivery = delivery.map_err(wrong)?;
         let sales = sales.filter(|_| good);
         hold(delivery.damage.is_none() == sales.is_some(), Check::Mined, || {
-            format!("of {record:?} the miner says {:?}", delivery.damage)
+            format!("the miner reports damage {:?} in {record:?}", delivery.damage)
         })?;
         let before = mine.came.insert(page, sales);
         hold(before.is_none(), Check::Once, || format!("a page is mined twice: {record:?}"))?;
@@ -237,7 +237,7 @@ fn judge(mine: &Mine, answers: &Answers) -> Result<(), Broken> {
             _ => false,
         };
         hold(right, Check::Mined, || {
-            format!("of {} records {:?} is answered {answer:?}", good.len(), query.name)
+            format!("the answer to {:?} over {} records is {answer:?}", query.name, good.len())
         })?;
     }
     Ok(())

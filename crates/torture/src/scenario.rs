@@ -158,8 +158,8 @@ impl Scenario {
             let is = setup.drawn().map_err(|e| wrong(line, e))?;
             let another = || {
                 format!(
-                    "what is drawn from the seeds is {is:016x}, and was {was:016x}: this would be another history; find \
-                     the failure anew, or leave the line out if it does not matter"
+                    "the draws from the seeds hash to {is:016x} instead of {was:016x}, so this would be another history; \
+                     find the failure anew, or leave the line out if it does not matter"
                 )
             };
             (is == was).then_some(()).ok_or_else(|| wrong(line, another()))?;

@@ -162,7 +162,7 @@ impl Twin {
         }
         let expected = std::mem::take(&mut self.expected);
         hold(said == expected, Check::Twin, || {
-            format!("the foreground is told {expected:?}, and without background {said:?}")
+            format!("the foreground is answered {expected:?}, and without background {said:?}")
         })?;
         let due = self.core.busy_until();
         let other = exec.map(|e| e.foreground_accesses());

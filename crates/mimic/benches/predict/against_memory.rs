@@ -83,10 +83,10 @@ pub(crate) fn print() {
         reads.push((bytes, row(what, table, *capacity, bytes, rounds)));
     }
     let learnt = learner(memory(), None);
-    row("what was learnt of 20 TB", &learnt, CAPACITY, learnt.memory().get(), rounds);
+    row("learnt times of 20 TB", &learnt, CAPACITY, learnt.memory().get(), rounds);
     let [_, _, (_, table, _), _] = tables;
     let both = learner(memory(), Some(table));
-    row("what was learnt, and a table where nothing was", &both, CAPACITY, both.memory().get(), rounds);
+    row("learnt times, and a table for the others", &both, CAPACITY, both.memory().get(), rounds);
     for (bytes, read) in reads.into_iter().filter(|(_, read)| *read > BUDGET) {
         println!(
             "No question that waits for a table of {:.1} MB alone takes less than {BUDGET:.0} ns here: one read at random takes {read:.0}.",

@@ -112,7 +112,7 @@ pub enum ProbeError {
     Pairs,
     /// There is not enough memory.
     #[error(
-        "{} bytes of memory are too few for so many samples and pairs, and a table; give at least {}, or fewer samples",
+        "{} bytes of memory are too few for the samples of all pairs and a table; give at least {}, or fewer samples",
         bytes.get(),
         (bytes.get().max(LEAST_MEMORY.get() / 2)) * 2
     )]

@@ -439,7 +439,7 @@ fn after_a_violation_nothing_more_is_understood() {
     let mut connection = open();
     let read = request(0, 0, 1, 0, 512);
     assert!(connection.receive(&[read.clone(), vec![7; 28], read.clone()].concat()).is_err());
-    assert!(matches!(connection.poll(), Some(Event::Request(_))), "what came before stands");
+    assert!(matches!(connection.poll(), Some(Event::Request(_))), "the request before the error stands");
     connection.receive(&read).unwrap();
     assert_eq!((connection.poll(), connection.is_ready(), connection.is_waiting()), (None, false, false));
 }

@@ -145,7 +145,7 @@ fn in_idle_time_it_gets_its_reads() {
     assert_eq!(wake, now + IdleTime::default().threshold);
     let (end, accesses) = execute(&mut core, wake).unwrap();
     assert!(accesses.iter().all(|a| a.op == Op::Read && a.purpose == (Purpose::Idle { useful: 0 })));
-    assert_eq!(core.poll(end), None, "nobody else is told of it");
+    assert_eq!(core.poll(end), None, "no session gets a record of it");
     assert_eq!(core.wake_at(), None, "nothing more is wanted");
     let seen = seen(core.set_mimic(None));
     assert_eq!((seen[0].request.range, seen[0].time), (range(77_000), end.since(wake)));

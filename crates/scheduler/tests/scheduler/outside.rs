@@ -97,7 +97,7 @@ fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_
     assert_eq!(polled(&mut core, at(8)).1, []);
     core.lost(at(20));
     let (again, delivered, _) = polled(&mut core, at(20));
-    assert_eq!((ranges(&again)[0], delivered), (range(96, 3), vec![]), "what was lost goes first");
+    assert_eq!((ranges(&again)[0], delivered), (range(96, 3), vec![]), "the lost command is repeated first");
     for command in again {
         core.command_done(at(30), command.id, Outcome::Done);
     }

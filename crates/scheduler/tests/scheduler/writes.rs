@@ -192,7 +192,7 @@ impl Host {
                     continue;
                 }
                 let Some(wanted) = exec.granted.iter().rev().find(|w| w.range.contains(lbn)) else {
-                    self.wrong = Some(format!("nobody gave what is written to {lbn}: {exec:?}"));
+                    self.wrong = Some(format!("no task gave the bytes that are written to {lbn}: {exec:?}"));
                     return;
                 };
                 let registered = self.tasks.get(&wanted.task).map_or(0, |t| t.registered);
@@ -204,7 +204,7 @@ impl Host {
                     && registered < there.dispatched
                 {
                     self.wrong = Some(format!(
-                        "{lbn}: what {} registered at {registered} overwrites {there:?}",
+                        "{lbn}: a write that {} registered at {registered} overwrites {there:?}",
                         wanted.task
                     ));
                 }
@@ -429,7 +429,7 @@ fn blocks_that_a_lost_command_would_have_overwritten_are_wanted_again() {
     host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 0]));
     let all: Vec<u64> = (8..24).filter(|lbn| host.medium.contains_key(&Lbn::new(*lbn))).collect();
-    assert_eq!(all.len(), 16, "what was thought to be written is written: {all:?}");
+    assert_eq!(all.len(), 16, "the sectors of completed writes are on the medium: {all:?}");
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl Volume {
                 promoted.push_back((others, part.clone()));
                 promoted.drain(..promoted.len().saturating_sub(MOST_PROMOTED));
             }
-            debug_assert!(there, "nobody was asked for what is written to {others}");
+            debug_assert!(there, "no task gave the bytes that are written to {others}");
             bytes.extend(there.then_some((others, part)));
         }
         bytes

@@ -190,7 +190,7 @@ impl Volume {
                 }
                 let mut bytes = vec![0; range.len().bytes(sector).get() as usize];
                 let there = given.fill(range, &mut bytes);
-                debug_assert!(there, "nobody was asked for what is written to {range}");
+                debug_assert!(there, "no task gave the bytes that are written to {range}");
                 if there {
                     outcome = platters.put(range, &bytes);
                 }

@@ -67,7 +67,7 @@ fn reads(outstanding: u32, requests: u64) -> (Vec<f64>, f64) {
     (times, run.report().iops)
 }
 
-/// Returns the median time in ms from the report of the last of so many random cached writes until all are on the medium.
+/// Returns the median time in ms from the report of the last of `writes` random cached writes until all are on the medium.
 fn flush_ms(writes: u64) -> f64 {
     let mut times: Vec<f64> = (0..101).map(|seed| one_flush_ms(writes, seed)).collect();
     times.sort_by(f64::total_cmp);

@@ -113,7 +113,7 @@ fn the_slowest_test_stands_first_with_its_processor_time() {
     let suite = Suite::new("slowest").long("made/tests::fails it fails\nmade/tests::kills it is killed");
     let (code, said) = suite.run(&["short"]);
     assert_eq!(code, Some(0), "{said}");
-    let table = said.split("of processor time:\n").nth(1).unwrap();
+    let table = said.split("in seconds of processor time:\n").nth(1).unwrap();
     let (time, name) = table.lines().next().unwrap().trim().split_once("  ").unwrap();
     assert_eq!(name, "made/tests::works", "{said}");
     assert!(time.parse::<f64>().unwrap() > 0.0, "{said}");

@@ -73,7 +73,7 @@ impl Front {
             self.counts.detours += 1;
             let caution = self.caution;
             hold(caution.is_none(), Check::Harm, || {
-                format!("a gap is used, and was to be left alone: {caution:?}, {command:?}")
+                format!("a detour uses a gap that has to stay unused: {caution:?}, {command:?}")
             })?;
         }
         let inside = range.end().get() <= self.capacity && !range.is_empty();
@@ -174,7 +174,7 @@ impl Front {
             }
         };
         hold(behind && known, Check::Request, || {
-            format!("the drive is sent what nobody asked for: {command:?}, of {request:?}")
+            format!("a command serves no request and no task: {command:?}, for {request:?}")
         })
     }
 
@@ -196,7 +196,7 @@ impl Front {
             let Some(found) = found else {
                 return Err((
                     Check::Buffers,
-                    format!("LBN {lbn} is written, and nobody was asked for it: {:?}", sent.command),
+                    format!("LBN {lbn} is written without a buffer from its task: {:?}", sent.command),
                 ));
             };
             if !used.iter().any(|held| held.version == found.version) {

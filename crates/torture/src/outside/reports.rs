@@ -13,7 +13,7 @@ impl Front {
     pub(super) fn answered(&mut self, id: RequestId, output: Output<Command>) -> Result<(), Broken> {
         self.hash.add_answer(id, self.now);
         let Some(asked) = self.requests.remove(&id) else {
-            return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));
+            return Err((Check::Once, format!("{id} is answered, but is not outstanding")));
         };
         self.counts.requests += 1;
         let first = asked.bad.first().copied().or(asked.given_up.then_some(asked.range.start()));

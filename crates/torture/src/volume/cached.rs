@@ -220,7 +220,7 @@ impl House {
     fn answered(&mut self, id: CallId, result: Result<Vec<u8>, Failure>) -> Result<(), Broken> {
         self.hash.add(id.get());
         let Some((_, call)) = self.cached.calls.remove(&id) else {
-            return Err((Check::Once, format!("{id:?} is answered, and nobody has asked")));
+            return Err((Check::Once, format!("{id:?} is answered, but is not outstanding")));
         };
         self.counts.calls += 1;
         if let Err(failure) = result {

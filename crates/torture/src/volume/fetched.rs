@@ -352,7 +352,7 @@ impl House {
         let plain = (client.queue.len(), client.left(), client.full.is_some());
         hold(told == plain, Check::Records, || {
             format!(
-                "of records, blocks to come and whether it is full the face says {told:?}, a queue {plain:?}"
+                "records, blocks to come and fullness are {told:?} at the face, {plain:?} in a plain queue"
             )
         })?;
         let session = face.records.session();

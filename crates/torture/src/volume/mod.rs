@@ -338,7 +338,7 @@ impl House {
         let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).chain(log).min();
         let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
         hold(waited < FOREGROUND_TIME_MAX, Check::Hang, || {
-            format!("somebody has waited for {} s: {}", waited.as_secs_f64(), self.told())
+            format!("a request or a call has waited for {} s: {}", waited.as_secs_f64(), self.told())
         })?;
         self.check_medium()
     }
@@ -498,7 +498,7 @@ impl House {
             Some(Whose::Cache(id)) => self.cache_completed(id, done),
             Some(Whose::Log) => self.log_completed(done),
             Some(Whose::Nobody) => Ok(()),
-            None => Err((Check::Once, format!("{} is done, and nobody waits for it", done.id))),
+            None => Err((Check::Once, format!("{} is completed, but is not outstanding", done.id))),
         }
     }
 

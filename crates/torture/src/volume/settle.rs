@@ -49,7 +49,7 @@ impl House {
                 break;
             }
             hold(without < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
-                format!("nobody gets on: {}", self.told())
+                format!("no client makes progress: {}", self.told())
             })?;
         }
         // All acknowledged data are flushed, and so on the medium; no more calls arrive.
@@ -59,7 +59,7 @@ impl House {
         while self.cached.calls() + self.jobs.len() + self.log_calls() > 0 {
             waited += 1;
             hold(waited < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
-                format!("somebody has no answer: {}", self.told())
+                format!("a request or a call has no answer: {}", self.told())
             })?;
             self.run(Duration::from_millis(20))?;
         }
@@ -83,7 +83,7 @@ impl House {
         while left != [0; 3] {
             silence += 1;
             hold(silence < LONGEST_SILENCE_S, Check::Hang, || {
-                format!("nobody gets on in {silence} s of silence: {}", self.told())
+                format!("no client makes progress in {silence} s of silence: {}", self.told())
             })?;
             self.run(Duration::from_secs(1))?;
             let now = self.left();

@@ -53,7 +53,7 @@ impl World {
             let has = !pass.foreground || exec.promoted;
             let buffer = pass.lbn.is_some_and(|lbn| exec.buffer(lbn).is_some());
             hold(!has || buffer, Check::Buffers, || {
-                format!("{:?} is written, and nobody was asked for it: {:?}", pass.lbn, exec.accesses)
+                format!("{:?} is written without a buffer from its task: {:?}", pass.lbn, exec.accesses)
             })?;
         }
         if let Some(lost) = &lost {
@@ -75,7 +75,7 @@ impl World {
                 false => !self.candidates(&exec).is_empty(),
             };
             hold(known, Check::Request, || {
-                format!("the head goes for what nobody asked for: {:?}", exec.accesses)
+                format!("the head moves for no request and no task: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
             // These policies examine all waiting requests, where the others take the best; SMTF's value for an unknown time
@@ -203,7 +203,7 @@ impl World {
         let said = self.ask()?;
         let Some(output @ (Output::Completed(id) | Output::Failed { id, .. })) = said.output else {
             let told = said.output;
-            return Err((Check::Request, format!("a foreground request is done, and is told {told:?}")));
+            return Err((Check::Request, format!("a completed foreground request is answered {told:?}")));
         };
         let right = candidates.contains(&id);
         hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;

@@ -127,7 +127,7 @@ fn clients_are_slowed_down_by_less_than_the_bound() {
             let Twins { response, fewer, account, blocks } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, OutsideConfig::beyond);
             let seen =
-                format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
+                format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% estimated");
             assert!(response < 1.0 && fewer < 1.0, "{seen}");
             assert!(account < 1.1, "{seen}");
             // A bus slower than the medium leaves hardly any free bandwidth.
@@ -146,7 +146,7 @@ fn blocks_that_are_large_for_the_bus_do_not_harm_the_foreground() {
             PolicyName::Sptf,
             OutsideConfig::beyond,
         );
-        let seen = format!("{drive}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
+        let seen = format!("{drive}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% estimated");
         assert!(response < 1.0 && fewer < 1.0, "{seen}");
     }
 }
@@ -164,7 +164,7 @@ fn all_harm_to_clients_is_in_the_estimate() {
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
             // As a share of the clients' waits with detours, as the estimate is; gains are no harm.
             let told = (account / (1.0 - account / 100.0)).max(0.0);
-            assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% told");
+            assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% estimated");
         }
     }
 }
@@ -174,7 +174,7 @@ fn in_order_of_arrival_a_loss_delays_requests_until_the_queue_is_empty() {
     for (load, arrival) in IN_ORDER {
         let Twins { response, account, blocks, .. } =
             twins(Behaviour::fast02(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);
-        let seen = format!("{load}: {response:.2}% longer, {account:.2}% told, {blocks} blocks");
+        let seen = format!("{load}: {response:.2}% longer, {account:.2}% estimated, {blocks} blocks");
         // The bound is 1%; a revolution that noise costs also delays all that wait: three tenths are allowed for that.
         assert!(response < 1.3 && account < 1.2, "{seen}");
         assert!(blocks > REQUESTS, "{seen}");

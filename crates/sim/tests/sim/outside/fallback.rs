@@ -178,7 +178,7 @@ impl Twins {
         let (half, end) = (self.scan.len() / 2, self.scan.len() - 1);
         let trouble = self.between(NOTICED_PARTS, half - 1);
         let after = self.between(half + NOTICED_PARTS, end);
-        let seen = format!("{trouble:?}, then {after:?}; {:.2}% told", self.account * 100.0);
+        let seen = format!("{trouble:?}, then {after:?}; {:.2}% estimated", self.account * 100.0);
         assert!(
             trouble.doubted > 0.9 && trouble.detours < PART_REQUESTS * (half - NOTICED_PARTS) as u64 / 100,
             "{seen}"

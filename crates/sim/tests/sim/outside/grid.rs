@@ -233,7 +233,7 @@ pub fn wrong(cell: &Cell, requests: u64, seeds: u64) -> Option<String> {
     let fooled = trusted > 0.1 && right < 0.75;
     let told = mean(|seen| seen.told);
     let seen = format!(
-        "{cell:?}: {:.2}% slower, at most {:.2}%; {told:.2}% told; trusted {trusted:.2} of the time, {right:.2} right; {:.0} \
+        "{cell:?}: {:.2}% slower, at most {:.2}%; {told:.2}% estimated; trusted {trusted:.2} of the time, {right:.2} right; {:.0} \
          detours, {:.0} blocks",
         interval::mean(&slower),
         upper_end(&slower),
@@ -364,5 +364,5 @@ fn under_mistrust_waits_behind_a_delayed_request_are_in_the_estimate() {
     let seen = [42, 43].map(|seed| cell.run(40_000, seed));
     let mean = |of: fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
     let (slower, told) = (mean(|seen| seen.slower), mean(|seen| seen.told));
-    assert!(slower < told + 0.15, "{slower:.2}% slower, {told:.2}% told");
+    assert!(slower < told + 0.15, "{slower:.2}% slower, {told:.2}% estimated");
 }

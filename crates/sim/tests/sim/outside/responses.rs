@@ -114,7 +114,7 @@ impl fmt::Display for Pairs {
         let detours = self.detours();
         write!(
             f,
-            "{slower:.2}% slower, at most {upper:.2}%; told {:.2}% of detours, {:.2}% of idle time; {detours:.0} detours, \
+            "{slower:.2}% slower, at most {upper:.2}%; estimated {:.2}% for detours, {:.2}% for idle time; {detours:.0} detours, \
              trusted {:.2} of the time",
             told[0],
             told[1],
@@ -367,5 +367,5 @@ fn an_unpredicted_write_delays_no_command() {
         run.report().foreground.mean_response_ms
     };
     let [back, through] = [true, false].map(mean);
-    assert!(back < through * 1.01, "{back} ms, and {through} ms where writes are told to be on the medium");
+    assert!(back < through * 1.01, "{back} ms, and {through} ms where a write completes on the medium");
 }

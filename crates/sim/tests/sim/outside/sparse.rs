@@ -92,7 +92,7 @@ fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
         .map(|plan_rest| pairs_of(SPARSE, 42..45, |beyond| OutsideConfig { plan_rest, ..beyond }));
     assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
     assert_eq!((with.bought, without.bought), (0, 0));
-    pairs.assert_bounded("what is left of gaps is used");
+    pairs.assert_bounded("the rest of each gap is used");
 }
 
 /// Returns a configuration that spends revolutions on purpose, or not.

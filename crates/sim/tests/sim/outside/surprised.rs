@@ -117,7 +117,7 @@ fn surprises() -> Vec<Case> {
     let reorders = Case::atlas("a queue that reorders", OFTEN, there(queue(QueueOrder::Sptf)));
     let six = OutsideConfig { at_drive: 6, ..reorders.outside };
     vec![
-        Case::atlas("as told", NOW_AND_THEN, there(noisy)),
+        Case::atlas("as in the profile", NOW_AND_THEN, there(noisy)),
         Case::atlas("slower arms", NOW_AND_THEN, there(Behaviour { seek_ageing_ppm: 400_000, ..noisy })),
         Case {
             known: profile("seagate-cheetah-18lp").1,
@@ -166,7 +166,7 @@ fn troubles() -> Vec<(bool, Rc<Case>)> {
         (true, atlas_after("flash, then a disk", RATE, flash(&known))),
         (true, until_half(cheetah_told, drive(cheetah, noisy))),
         (true, until_half(Case { outside: as_told, ..uncorrected }, there(noisy))),
-        (false, atlas_after("slower arms, then as told", RATE, slow())),
+        (false, atlas_after("slower arms, then as in the profile", RATE, slow())),
     ];
     troubles.map(|(kept, case)| (kept, Rc::new(case))).into()
 }

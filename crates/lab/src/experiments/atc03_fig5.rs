@@ -79,20 +79,22 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (within, across, with_chance) = (over(&many, 0.125), over(&many, 4.0), over(&close, 0.125));
     let claim = Claim::new(
         "atc03-fig5",
-        "the means are two bands along the seek curve, as wide as a turn takes everywhere, of teeth with straight edges: lines are good \
+        "the means are two bands along the seek curve, one revolution wide everywhere, with teeth that have straight edges: lines are good \
          over short distances only",
     )
-    .measure("width of the bands in turns, mean", mean_width, "", Band::Within(0.75, 1.25))
+    .measure("width of the bands in revolutions, mean", mean_width, "", Band::Within(0.75, 1.25))
     .measure("widest by narrowest", widest / narrowest, "", Band::AtMost(1.5))
     .measure("lower edge against the root of short distances, R2", edge(true, f64::sqrt), "", Band::AtLeast(0.95))
     .measure("lower edge against long distances, R2", edge(false, |d| d), "", Band::AtLeast(0.95))
-    .measure("length of a tooth by what a turn passes", tooth / sectors.revolution, "", Band::Within(0.95, 1.05))
+    .measure("length of a tooth by the sectors that pass in a revolution", tooth / sectors.revolution, "", Band::Within(0.95, 1.05))
     .measure("off a line over an eighth of a track, median", within, "%", Band::AtMost(1.0))
     .measure("off a line over four tracks, median", across, "%", Band::AtLeast(10.0))
     .note(format!(
-        "Bands of {narrowest:.2} to {widest:.2} turns. A tooth is {tooth:.0} sectors long; a turn passes {:.0}, a track of {} less its part of the \
+        "Bands of {narrowest:.2} to {widest:.2} revolutions. A tooth is {tooth:.0} sectors long; a revolution passes {:.0}, a track of \
+         {} less its part of the \
          skews. The bend is at {} sectors, 400 cylinders. Off lines: \
-         by means of {EDGE_SAMPLES} probes; of {PROBES} it is {with_chance:.1}% over an eighth of a track, most of it the chance in the means. In the paper figure 5 has no numbers: what is held against it is its text.",
+         by means of {EDGE_SAMPLES} probes; of {PROBES} it is {with_chance:.1}% over an eighth of a track, most of it the chance in the \
+         means. Figure 5 of the paper has no numbers, so the claim is its text.",
         sectors.revolution, sectors.track, sectors.bend
     ));
     let edges = |label: &str, of: fn(&Window) -> f64| {

@@ -83,7 +83,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         bench.run(s, &week, COMPRESSION)
     })?;
     let [optimal, all, c_look] = flat.as_slice() else {
-        return Err(LabError::new("what it is compared with", "not as many as expected"));
+        return Err(LabError::new("comparing the policies", "not as many as expected"));
     };
     let short = Some(longest_line(&disk));
     let crowded = week.factor(COMPRESSION);
@@ -121,9 +121,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .note(format!(
             "Table 2 passed once by ranges of ten tracks at most, on all of the disk: {} of {} distances probed, {}; on the distances \
              that the trace has: {}. Passed twice by ranges of any length (decision 0020): {} of {} probed, {}; on the trace's \
-             distances {}. Passed once by ranges of any length: {} of {} probed, {}. Of the interpolated values {:.0}% are off by \
-             more than 10% by the first rule, {:.0}% by the second, {:.0}% by the third: of long ranges, which have many teeth, some \
-             check points lie on the line by chance. The paper has 20% of its values within 5% with one check point within 5%, and 25% off on \
+             distances {}. Passed once by ranges of any length: {} of {} probed, {}. The share of interpolated values that are off by \
+             more than 10% is {:.0}% by the first rule, {:.0}% by the second, {:.0}% by the third: long ranges have many teeth, so that \
+             some check points lie on the line by chance. The paper has 20% of its values within 5% with one check point within 5%, and \
+             25% off on \
              the average; here {:.0}% and {:.1}%. With ten within 5% it has less than 1% off on the average; here {:.1}%. All probed, with {samples} samples, is {:.1}% \
              behind greedy-optimal, C-LOOK {:.1}% behind that. With as many requests a day as the paper's trace has, which is this one at {crowded:.0}, \
              the first rule is {:.2}% slower than all probed.",

@@ -179,10 +179,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              many requests a day as the paper's trace has, which is this one {:.0} times as fast, SMTF has at worst {:.1}%, since the more there \
              is to choose from, the more of the best hide behind a mean. There: {}. \
              {SAMPLES_FACTOR} times as many samples of each distance take {:.1} to {:.1} points off. \
-             Nobody who knows a distance and nothing else can go by more than the mean of its times, so with all probed \
-             what is left is what a distance does not say. It does not say whether it crosses one cylinder boundary more or less: the two are apart by the cylinder's skew less the \
-             track's, in turns (the last number of each). Table 1 gives skews in sectors, the same for tracks of 136 and \
-             544; with skews of as many turns as the base disk's, which make them less on the small disk and more on the large: {}.",
+             A policy that has only the distance can use no more than the mean of its times, so with all probed the difference is due \
+             to properties that a distance does not have. One of these is whether it crosses one cylinder boundary more or less: the \
+             two are apart by the cylinder's skew less the track's, in revolutions (the last number of each). Table 1 gives skews in \
+             sectors, the same for tracks of 136 and \
+             544; with skews that are the same part of a revolution as the base disk's, fewer sectors on the small disk and more on the \
+             large one: {}.",
             worst_of(&rows, |r| r.twice),
             worst_of(&rows, |r| r.all),
             Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.factor(1.0),

@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: Paper::Atc03,
     reproduces: "figure 8",
     title: "How much slower C-LOOK is than SMTF, by locality",
-    set_up: "Random requests of 1 KB, half of them reads, without idle time, on the first so many MB of the disk; SMTF by the \
+    set_up: "Random requests of 1 KB, half of them reads, without idle time, on the first n MB of the disk (the x axis); SMTF by the \
              mean of 20 samples of each distance. The paper's disk is a real IBM 9LZX; here it is the simulated one that \
              resembles it, the base disk of its Table 1. The paper does not say how many requests wait; 20 do, and other \
              numbers in the second figure.",

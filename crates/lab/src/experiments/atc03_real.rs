@@ -17,8 +17,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              100 MB and on all of the drive. SPTF goes by a profile that was probed by reading (`freeblock probe`), and for \
              comparison by the true one with the electronics' mean times. SMTF off-line has \
              probed by reading (once more by writing as well), with careful check points, in 64 MB; on-line it begins with nothing, over SSTF, and goes on for a million \
-             requests (160,000 when quick). Every distance probed is a table of the drive without noise and electronics. What a drive does otherwise than its \
-             profile says is given to it one by one, its noise last. Then the Atlas is swapped for the \
+             requests (160,000 when quick). Every distance probed is a table of the drive without noise and electronics. Each \
+             difference of a drive from its profile is added one by one, the noise last. Then the Atlas is swapped for the \
              Cheetah under it, when it has learnt from nothing and when it began with a probed table.",
     claims: &["atc03-real"],
     timed: false,
@@ -451,7 +451,7 @@ impl Swap {
 fn learning_told(rows: &[Row]) -> String {
     let told: Vec<String> =
         rows.iter().map(|r| format!("{}, {}: {}", r.drive, r.area(), r.learning.told(r.offline))).collect();
-    format!("What on-line lacks of off-line is distances that it has not seen yet: {}.", told.join("; "))
+    format!("On-line is behind off-line for distances that it has not seen yet: {}.", told.join("; "))
 }
 
 fn swap_told(noticing: &Swap, blind: &Swap) -> String {

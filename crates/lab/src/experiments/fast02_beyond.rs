@@ -34,17 +34,17 @@ const IDEAS: [Idea; 14] = [
     ("source track", |o, c| OutsideConfig { source_track: true, ..touching(o, c) }),
     ("late bus allowed for", late_bus),
     ("merged behind detours", close),
-    ("a turn's gap before a request in order", in_order),
+    ("a revolution's gap before a request in order", in_order),
     ("0.1 ms", |o, _| in_order(o, CONSERVATISM_SMALL)),
     ("0.05 ms", |o, _| in_order(o, CONSERVATISM_LEAST)),
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM_PPM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
-    ("harm below 2%, what is left behind detours planned for", |o, _| OutsideConfig {
+    ("harm below 2%, the rest of gaps behind detours planned for", |o, _| OutsideConfig {
         plan_rest: true,
         ..bounded(o, HARM_PPM)
     }),
-    ("harm below 2.5%, that and turns bought", spent),
+    ("harm below 2.5%, that and revolutions paid by harm", spent),
 ];
 
 /// The bound on harm in the core's estimate, in millionths, that keeps the foreground less than 1% slower: the estimate
@@ -191,7 +191,7 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let row = |step: &NoiseStep, pair: &[Vec<Measured>]| {
         let [without, with] = pair else { return String::new() };
         format!(
-            "{}: {}% ({} requests a second, {}% of the time latency that nobody uses, the foreground {}% slower)",
+            "{}: {}% ({} requests a second, {}% of the time unused latency, the foreground {}% slower)",
             step.name,
             percent_of(with, inside, Measured::mb_per_s),
             gaps(with),
@@ -212,8 +212,8 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     };
     let alone: f64 = (at(NO_NOISE) + 1..at(ALL)).map(|of| cost(of).mean).sum();
     Ok(format!(
-        "Where the rest goes, with {} and all ideas but learned margins: in the drive 100% ({} requests a second, {}% latency \
-         that nobody uses). {}. Behind the fourth one noise at a time, at 0.05 ms: together these cost {alone:.1} points, all at once {}.",
+        "Where the rest goes, with {} and all ideas but learned margins: in the drive 100% ({} requests a second, {}% unused latency). \
+         {}. Behind the fourth one noise at a time, at 0.05 ms: together these cost {alone:.1} points, all at once {}.",
         POLICIES[0].1,
         gaps(inside),
         unused(inside),
@@ -312,8 +312,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             bars.push(Bar { label: format!("{name}: {idea}"), values: vec![share.mean] });
         }
         notes.push(format!(
-            "{name}, of the in-drive {:.2} MB/s: {}. Without a scan {:.2}% of the commands are a turn late for noise alone; behind \
-             a detour the account takes such a turn for the detour's doing.",
+            "{name}, of the in-drive {:.2} MB/s: {}. Without a scan {:.2}% of the commands are a revolution late through noise alone; \
+             behind a detour the estimate attributes such a revolution to the detour.",
             spread(inside, Measured::mb_per_s).mean,
             said.join("; "),
             spread(without, |r| r.late).mean,
@@ -343,7 +343,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let requests = lab.pick(15_000, 200_000);
     let claim = claim.note(format!(
-        "The shares are of a whole scan. What follows is of its first {requests} requests. {}",
+        "The shares are of a whole scan. The following is for its first {requests} requests. {}",
         accounting(lab, requests)?
     ));
     let figure = Figure {

@@ -162,7 +162,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
     let apart = |exact: &[Measured], noisy: &[Measured]| 100.0 * (mb_per_s(exact) / mb_per_s(noisy) - 1.0);
     let of_beginning = |runs| beginning.of_inside(beginning.at(runs, CONSERVATISM_LOW_10US));
     let sooner = format!(
-        " Of the scan's first {BEGINNING_REQUESTS} requests alone, where all is wanted and a track has something for what is left of any \
+        " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and a track has some for the rest of any \
          gap, it is {}%, and {}% by the same commands to an exact drive.",
         of_beginning(beginning.by_truth()),
         of_beginning(&beginning.restricted),
@@ -193,7 +193,8 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
         .measure("simulation above measurement, 0.3 ms", apart(exactly, near), "%", Band::Within(-3.0, 3.0))
         .measure("simulation above measurement, 0.4 ms", apart(exactly_far, far), "%", Band::Within(-3.0, 3.0))
         .note(format!(
-            "Of the in-drive free bandwidth conservatism of 0.3 ms costs {:.1}%, one command a track {:.1}%, and noise, by detours \
+            "In shares of the in-drive free bandwidth, conservatism of 0.3 ms costs {:.1}%, one command a track {:.1}%, and noise, by \
+             detours \
              that are back too late and by commands' overheads, {:.1}%.",
             lost(mb_per_s(none), mb_per_s(exactly)),
             lost(level, mb_per_s(none)),

@@ -269,7 +269,7 @@ fn shares(cases: &[DriveErrors<'_>]) -> Figure {
         "drive",
         "size",
         "within",
-        "of the prediction (%)",
+        "within that of the prediction (%)",
         "one rotation long (%)",
         "short (%)",
         "neither (%)",
@@ -291,7 +291,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     let mut large = Claim::new("fast02-fig7b", "40 KB: 75% within 150 us");
     let mut probed = Claim::new(
         "fast02-fig7-probed",
-        "no claim of the paper's, whose profiles were all measured: by a probed one the core is to foresee as well",
+        "no claim of the paper, whose profiles were all measured: the core has to predict as well with a probed one",
     );
     let (mut revolutions, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
     let by_truth: Vec<&DriveErrors<'_>> =

@@ -14,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 8",
     title: "Response time of foreground policies outside the drive and of the drive's own",
     set_up: "Atlas 10K with its default noise; the OLTP load's requests (multiples of 4 KB, 8 KB in the mean, two \
-             reads to a write), so many outstanding at all times, no background. SSTF, SPTF-SW60% and SPTF in front \
+             reads to a write), a constant number of them outstanding, no background. SSTF, SPTF-SW60% and SPTF in front \
              of the drive with two commands in it at most; and all requests in the drive at once, whose firmware \
              takes the shortest positioning time first. The same seeds for all. Then the same on a Cheetah 18LP \
              (synthetic), and on both by the profiles that a probe finds over the same black box (quick: without its \

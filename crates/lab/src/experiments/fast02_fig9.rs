@@ -247,7 +247,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
         costs(&beside.exact, &Beside::EXACT_CONSERVATISMS),
         match beside.beginning.first() {
             Some(_) => format!(
-                " Of the scan's first {BEGINNING_REQUESTS} requests alone, where all is wanted and there is something in what gap is left, \
+                " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and the rest of a gap has some, \
                  they cost {}.",
                 costs(&beside.beginning, &Beside::BEGINNING_CONSERVATISMS)
             ),

@@ -144,11 +144,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     ));
     let columns = [
         "",
-        "fig. 7: within 50 us; a turn late / early (%)",
+        "fig. 7: within 50 us; a revolution late / early (%)",
         "fig. 8: slower than the firmware (%)",
         "fig. 9: foreground slower at 0.3 ms (%)",
-        "fig. 10: of the in-drive at 0.3 ms (%)",
-        "beyond the paper: of the in-drive (%) at slower (%)",
+        "fig. 10: share of the in-drive at 0.3 ms (%)",
+        "beyond the paper: share of the in-drive (%) at slower (%)",
     ];
     let figure = Figure {
         id: "fast02-probed".into(),

@@ -13,8 +13,8 @@ use workload::random::Share;
 pub const EXPERIMENT: Experiment = Experiment {
     id: "fast02-switches",
     paper: Paper::Fast02,
-    reproduces: "nothing of the paper, whose section 3 names what is hard to foresee of a drive, and not what each costs",
-    title: "What each behaviour of a drive costs outside it",
+    reproduces: "no result of the paper, whose section 3 names the behaviours that are hard to predict, but not the cost of each",
+    title: "Cost of each behaviour of a drive to a scheduler outside it",
     set_up: "Atlas 10K as a black box that differs from its profile in one thing at a time; OLTP, MPL 10, SPTF; a scan of the \
              whole disk in blocks of 4 KB (quick: its first 12,000 requests). All ideas, with a constant 0.05 ms and without \
              a bound on harm, and as they are by default, with harm below 1%. Once more with a foreground of which half the \

@@ -259,11 +259,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         )
         .note(format!(
             "Mean response {:.2} ms with all five, {:.2} ms with none. The cleaner makes requests of the cache cheaper, \
-             so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \
-             with the higher of its two priorities: {}. Scrub, miner and backup want the same blocks, and one read serves all \
-             of them: whoever wins, the others get it too. Outside the drive: mean response {:.2} ms with all five, {:.2} ms \
-             with none; together {:.2} MB/s, in the drive {:.2}. Of a hundred gaps there {:.0} are used (in the drive {:.0}), {:.0} \
-             left alone ({:.0} for what detours have cost), {:.0} hold nothing that a detour could bring.",
+             so the sign may be negative. As the core accounts for idle time: {:.2}%. In points of its bandwidth alone, each gains by \
+             the higher of its two priorities: {}. Scrub, miner and backup want the same blocks, and one read serves all of them, so \
+             that the winner of a gap reads for the others too. Outside the drive: mean response {:.2} ms with all five, {:.2} ms \
+             with none; together {:.2} MB/s, in the drive {:.2}. Out of a hundred gaps there {:.0} are used (in the drive {:.0}), {:.0} \
+             unused ({:.0} because of the harm of detours), {:.0} hold nothing that a detour could bring.",
             all.response_ms,
             none.response_ms,
             all.harm,
@@ -284,8 +284,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         format!(
             "Rates are those of the first {} s, in which no application ends; {:.0} requests/s of the foreground. The \
              three parts have nothing in common because each application's map must be the only one between a request \
-             and the medium. What the reorganiser gets is read and written; what the cleaner gets is its write-backs \
-             in free bandwidth. Contents are zeros, so that the miner counts every page as damaged; the scan is the \
+             and the medium. The reorganiser's rate counts reads and writes; the cleaner's counts its write-backs in free bandwidth. \
+             Contents are zeros, so that the miner counts every page as damaged; the scan is the \
              same.",
             window.as_secs_f64(),
             all.iops

@@ -186,14 +186,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .measure("hours for 20%, at most", most_hours, " h", Band::AtMost(band))
             .measure("foreground slower, at worst", most_of(slower), "%", Band::AtMost(2.0))
             .measure("through the map: foreground slower, at worst", most_of(slower_mapped), "%", Band::AtMost(2.0))
-            .measure("of that, not by where its blocks are", there, "%", Band::AtMost(2.0))
+            .measure("the part of it that is not due to the places of its blocks", there, "%", Band::AtMost(2.0))
             .measure("outside the drive: foreground slower, at worst", most_of(slower_outside), "%", Band::AtMost(2.0))
             .measure("ended", 100.0 * ended as f64 / all as f64, "% of runs", Band::AtLeast(100.0))
             .note(format!(
                 "With the smallest buffer no more unwritable blocks could be staged for most of the time, so that each kind of \
                  plan gains by a larger one. {largest}% of the drive with {least} blocks of staging: {}; with {most}: {}. From the smallest to the \
                  largest buffer, over all parts of the drive: random {:.2} times faster, circular {:.2}, track shuffling \
-                 {:.2}. Of the two that move single blocks, circular has the more dependencies. Whole \
+                 {:.2}. Circular has more dependencies than random, the other that moves single blocks. Whole \
                  tracks gain by another reason as well: with more of a track in the staging area, more of it is read or \
                  written in one pass. Blocks right behind each other, with the smallest buffer and with the largest: {}. \
                  Part of the time in which no more unwritable blocks could be staged: {}. \
@@ -272,7 +272,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .chain(mapped.iter().zip(slower_mapped));
     let table = Figure {
         id: "fast04-fig10-table".into(),
-        title: "What a reorganisation takes".into(),
+        title: "Duration of a reorganisation".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table {

@@ -128,7 +128,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "read ms",
         "seconds",
         "gaps used %",
-        "left alone %",
+        "unused %",
         "empty %",
         "margin ms",
     ];
@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         },
         Figure {
             id: "fast04-fig11-all".into(),
-            title: "What each gets".into(),
+            title: "Shares of the applications".into(),
             x: Axis::default(),
             y: Axis::default(),
             kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows: rows.collect() },
@@ -170,7 +170,7 @@ fn why(
         [1, 2].map(|case: usize| outside.get(case).map_or(&[][..], Vec::as_slice));
     let shares = |runs: &[WindowResult]| {
         format!(
-            "{:.0} are used, {:.0} left alone ({:.0} for what detours have cost), {:.0} hold nothing",
+            "{:.0} are used, {:.0} unused ({:.0} because of the harm of detours), {:.0} hold nothing",
             mean(runs, &Gaps::used_percent),
             mean(runs, &Gaps::closed_percent),
             mean(runs, &Gaps::for_harm_percent),
@@ -179,7 +179,7 @@ fn why(
     };
     format!(
         "By lottery the scrubber gets {:.1} KB in a gap in which something is cleaned and {:.1} KB in one of the others, greedy \
-         {:.1} KB in each: where the others hold less than that, it is the longer gaps that the cleaner takes. Of a hundred gaps, \
+         {:.1} KB in each: where the others hold less than that, it is the longer gaps that the cleaner takes. Out of a hundred gaps, \
          the cleaner alone: {}; outside the drive: {}; margin {:.2} ms. By lottery outside: {}; something is cleaned in {:.1} \
          of a hundred, in the drive in {:.1}.",
         mean(lottery, &beside),

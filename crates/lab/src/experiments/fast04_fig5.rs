@@ -203,7 +203,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let harm = Figure {
         id: "fast04-fig5-harm".into(),
-        title: "What the foreground pays".into(),
+        title: "Cost to the foreground".into(),
         x: Axis::new("utilisation (%)"),
         y: Axis::new("longer mean response (%)"),
         kind: Kind::Lines(vec![

@@ -201,7 +201,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
          Postmark-like {}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
          ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \
-         {:.1}, {:.0}, {:.1}. Of a hundred gaps so many held nothing, until half of the blocks were there and for the last \
+         {:.1}, {:.0}, {:.1}. Empty gaps of a hundred, until half of the blocks were there and for the last \
          twentieth: {} (synthetic), {} (TPC-C-like), {} (Postmark-like). Nine tenths of the foreground's accesses are on {:.1}, {:.1}, {:.1}% of the cylinders: \
          two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding on average, of which \
          SPTF chooses those with short gaps, and {} with snapshot-COW, where it waits for its own copies; {}% and {}% of what \
@@ -268,7 +268,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "writes without room",
         "room ends (min, % of the blocks)",
         "gaps used (%)",
-        "left alone (%)",
+        "unused (%)",
         "empty (%)",
         "margin (ms)",
     ];
@@ -306,7 +306,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let labels = labels.chain(WHAT_COSTS.iter().map(why_label));
     let table = Figure {
         id: "fast04-fig6-table".into(),
-        title: "What the backup costs and gets".into(),
+        title: "Cost and progress of the backup".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table {
@@ -343,8 +343,8 @@ fn why_outside(
         format!("{:.0} KB and {:.2} ms", mean(runs, |r| r.idle_kb), crate::Spread::of(&costs).mean)
     };
     format!(
-        "Outside the drive, synthetic: of a hundred gaps {:.0} are used (in the drive {:.0}), {:.0} are left alone ({:.0} of \
-         them for what detours have cost), {:.0} hold nothing (in the drive {:.0}); a move over a third of the cylinders is \
+        "Outside the drive, synthetic: out of a hundred gaps {:.0} are used (in the drive {:.0}), {:.0} stay unused ({:.0} of them \
+         because of the harm of detours), {:.0} hold nothing (in the drive {:.0}); a move over a third of the cylinders is \
          widened by {:.2} ms. Without a bound on harm it takes {:.2} min ({:.0} gaps used, foreground {:+.2}%), and in front \
          of a drive without noise {:.2} ({:.0} used). Idle: what an access brings, and its time beside the transfer: in the \
          drive {}, outside {}, without noise {} ({:.2} min).",

@@ -130,12 +130,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             id: "fast04-fig7a".into(),
             title: "Cleaned for free".into(),
             x: x(),
-            y: Axis::between("of all write-backs (%)", 0.0, 100.0),
+            y: Axis::between("share of all write-backs (%)", 0.0, 100.0),
             kind: lines(percent_free),
         },
         Figure {
             id: "fast04-fig7b".into(),
-            title: "What free write-backs take off the response time of reads".into(),
+            title: "Reduction of reads' response time by free write-backs".into(),
             x: x(),
             y: Axis::new("lower mean response (%)"),
             kind: lines(lower),
@@ -149,8 +149,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         },
     ];
     let notes = vec![
-        "Cleaned for free is what nothing had forced when the head took it. A forced write-back may still come in a gap \
-         before its turn; the table's \"in gaps\" counts these as well. Read response is the mean over reads that had to \
+        "A write-back counts as free if nothing had forced it when the head took it. A forced write-back may still come in a gap before \
+         it is due; the table's \"in gaps\" counts these as well. Read response is the mean over reads that had to \
          wait for the drive."
             .to_owned(),
     ];

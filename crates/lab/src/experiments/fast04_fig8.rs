@@ -173,12 +173,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         stacked(
             "fast04-fig8a",
             "Cleaned for free",
-            Axis::between("of all write-backs (%)", 0.0, 100.0),
+            Axis::between("share of all write-backs (%)", 0.0, 100.0),
             percent_free,
         ),
         stacked(
             "fast04-fig8b",
-            "What free write-backs take off the response time of reads",
+            "Reduction of reads' response time by free write-backs",
             Axis::new("lower mean response (%)"),
             lower,
         ),
@@ -210,7 +210,7 @@ const COLUMNS: [&str; 13] = [
     "for room",
     "most dirty",
     "gaps used %",
-    "left alone %",
+    "unused %",
     "empty %",
 ];
 
@@ -242,7 +242,7 @@ fn ties(
 ) -> String {
     let for_room = |runs: &[(WindowResult, WindowResult)]| spread(runs, |(free, _)| free.forced_per_s[2]);
     format!(
-        "With the syncer, LRU {}: SPTF-Evict is told from it by the dirty buffers that make room, and of these there are {} \
+        "With the syncer, LRU {}: SPTF-Evict differs from it only by the dirty buffers that make room, and these are {} \
          a second, with LRU {}. The paper's is worse with a syncer too.",
         match (above.min, above.max) {
             (0.0, 0.0) => "and SPTF-Evict are the same to the last digit".to_owned(),
@@ -259,8 +259,9 @@ fn why_outside(reads_only: &[WindowResult], runs: &[(WindowResult, WindowResult)
     let without = spread(runs, |(_, without)| without.response_ms).mean;
     let of = |value: fn(&WindowResult) -> f64| spread(runs, |(free, _)| value(free)).mean;
     format!(
-        "Outside the drive what is not free is forced by the daemon ({:.1} a second) or for room ({:.1}), and of a hundred gaps \
-         {:.0} are used, {:.0} left alone ({:.0} for what detours have cost), {:.0} hold no dirty buffer; reads take {without:.1} ms \
+        "Outside the drive, write-backs that are not free are forced by the daemon ({:.1} a second) or for room ({:.1}), and out of a \
+         hundred gaps \
+         {:.0} are used, {:.0} unused ({:.0} because of the harm of detours), {:.0} hold no dirty buffer; reads take {without:.1} ms \
          without free write-backs and {alone:.1} ms where nothing is written, so that no cleaner could take off more than {:.1}%.",
         of(|r| r.forced_per_s[1]),
         of(|r| r.forced_per_s[2]),

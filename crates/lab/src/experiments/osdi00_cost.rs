@@ -15,9 +15,9 @@ pub const EXPERIMENT: Experiment = Experiment {
     paper: Paper::Osdi00,
     reproduces: "section 4",
     title: "Time of one freeblock decision",
-    set_up: "Atlas 10K, OLTP requests, ten outstanding, first come first served, the default search budget. Timed is \
-             the whole call that chooses the next request and fills its gap, on one core of this machine, while a \
-             scan in blocks of 4 KB has so much of the disk left; and with 1% of the blocks wanted at random places.",
+    set_up: "Atlas 10K, OLTP requests, ten outstanding, first come first served, the default search budget. The time is that of the \
+             whole call that chooses the next request and fills its gap, on one core of this machine, while a \
+             scan in blocks of 4 KB has a given share of the disk left; and with 1% of the blocks wanted at random places.",
     claims: &["osdi00-cost"],
     timed: true,
     run,
@@ -297,8 +297,8 @@ fn why(nothing: &Times, times: &[Times], shorter: &[(u32, Vec<Times>)]) -> Strin
          Those that examine {} of them, which are mostly the source's and the destination's cylinder, take {} us; those \
          that examine {} take {}. The less is wanted, the less does the best track so far rule out, and the more decisions \
          go on to the 75 tracks that end a search. Shorter searches have medians of {}; figure 8's table of budgets has what \
-         they cost in scans a day. Of a search's time a quarter is the walk outward over \
-         cylinders, two fifths finding and timing tracks, a fifth counting what they hold (profile in \
+         they cost in scans a day. A quarter of a search's time is the walk outward over cylinders, two fifths are finding and timing \
+         tracks, a fifth is counting the wanted blocks on them (profile in \
          docs/BENCHMARKS.md). Single runs, on whatever else the machine was doing, which the longest times are.",
         nothing.quantile(0.5),
         each(times, &|t| t.tracks(0.5), 0),
@@ -373,7 +373,7 @@ fn budgets(times: &[Times], shorter: &[(u32, Vec<Times>)]) -> Figure {
         "99% us, 50%",
         "99% us, 20%",
     ];
-    table("osdi00-cost-budget", "What a shorter search would take", &columns, rows)
+    table("osdi00-cost-budget", "Decision times of shorter searches", &columns, rows)
 }
 
 fn table(id: &str, title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Figure {

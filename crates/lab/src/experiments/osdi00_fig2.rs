@@ -31,7 +31,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         random_run(drive, Config::default(), load, 1, seed)
     })?;
     let mut claim = Claim::new("osdi00-fig2", "latency 27-36% on every disk").note(
-        "Nobody has published the Cheetah 18LP's parameters: its profile is made up around the few figures that the \
+        "The Cheetah 18LP's parameters are unpublished: its profile is made up around the few figures that the \
          papers give, so its share shows what such a drive would do, not what that drive did.",
     );
     let mut bars = Vec::new();

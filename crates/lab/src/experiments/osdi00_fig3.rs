@@ -102,7 +102,7 @@ fn note(revolution: Duration, off: &[HeadTimes], on: &[HeadTimes]) -> String {
          leave 30% or a little more for seeks; ours are {}% seeks, and {}% transfer with the waits at track ends, {}% \
          without. Half a revolution, {half:.2} ms, is 15% of an access of {:.0} ms, in which the transfer of \
          {transfer:.1} ms takes {:.0}%; with the waits at track ends, 15% would make an access of {:.0} ms with {:.0}% \
-         transfer. What the paper's simulator did count is not known. With zero-latency access, all waiting is {}%.",
+         transfer. It is unknown which waits the paper's simulator counted. With zero-latency access, all waiting is {}%.",
         percent(off, track_ends),
         latency(&reports(off)),
         percent(off, |r| r.report.head_time.seek),

@@ -77,7 +77,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             },
             Figure {
                 id: "osdi00-fig6b-cost".into(),
-                title: "What SPTF-SWn% costs against SPTF".into(),
+                title: "Cost of SPTF-SWn% compared with SPTF".into(),
                 x: Axis::new(x),
                 y: Axis::new("longer mean access time (%)"),
                 kind: Kind::Lines(vec![Line { label: "SPTF-SWn%".into(), points: costs.collect() }]),

@@ -347,7 +347,7 @@ fn sensitivity(points: &[At]) -> Figure {
     ];
     Figure {
         id: "osdi00-fig7-assumptions".into(),
-        title: "What the paper leaves open, one assumption changed at a time".into(),
+        title: "Assumptions that the paper leaves open, changed one at a time".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows: rows.collect() },

@@ -120,7 +120,7 @@ fn potentials(mpls: &[u32], runs: &[Compared], x: &str) -> Figure {
     });
     Figure {
         id: "osdi00-fig8c-potential".into(),
-        title: "What became of the potential free bandwidth".into(),
+        title: "Use of the potential free bandwidth".into(),
         x: Axis::new(x),
         y: Axis::between("share of the foreground's latency (%)", 0.0, 100.0),
         kind: Kind::Stacked {
@@ -207,7 +207,7 @@ fn budgets(tried: &[Option<u32>], runs: &[Vec<Scan>], default: &[Scan]) -> (Figu
     rows.extend(tried.iter().zip(runs).map(|(tracks, scans)| row(label(tracks), scans)));
     let columns = ["tracks a gap", "MB/s", "scans a day", "used %", "extra seeks %", "unused %"];
     let mut note =
-        "The planner stops after so many tracks a gap (by default 75, beside those of the source and \
+        "The planner stops after a number of tracks a gap (by default 75, beside those of the source and \
                     destination cylinder), so that a decision takes microseconds."
             .to_owned();
     if let Some(unlimited) = runs.last() {
@@ -219,7 +219,7 @@ fn budgets(tried: &[Option<u32>], runs: &[Vec<Scan>], default: &[Scan]) -> (Figu
     }
     let figure = Figure {
         id: "osdi00-fig8-budget".into(),
-        title: "What a longer search buys, at MPL 10".into(),
+        title: "Gain by a longer search, at MPL 10".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },

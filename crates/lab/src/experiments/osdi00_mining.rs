@@ -254,7 +254,7 @@ fn estimates(scans: &[Scanned], truth: &Answers) -> Figure {
     }
     Figure {
         id: "osdi00-mining-estimates".into(),
-        title: "What is known of a mean while the scan goes on".into(),
+        title: "Estimates of a mean while the scan goes on".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },

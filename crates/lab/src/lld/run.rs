@@ -197,7 +197,7 @@ fn go(drive: &Arc<DriveModel>, set_up: PostmarkSetUp) -> Result<PostmarkRun, Any
             }
             Step::TransactionDone => {}
             Step::OutOfFiles => {
-                return Err("the pool is too small for so many transactions; give more files".into());
+                return Err("the pool is too small for the number of transactions; give more files".into());
             }
         }
     }

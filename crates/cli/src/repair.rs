@@ -81,7 +81,7 @@ fn shown(report: &Report, state: &std::path::Path) -> String {
         let more = file.standing.strip_prefix("sound; ").unwrap_or(&file.standing);
         vec![file.name.clone(), standing.into(), if more == "sound" { String::new() } else { more.into() }]
     });
-    text += &table(&["file", "", "what is known of it"], &[0, 1, 2], files);
+    text += &table(&["file", "", "details"], &[0, 1, 2], files);
     if !report.tasks.is_empty() {
         text.push('\n');
         let tasks = report.tasks.iter().map(|task| {

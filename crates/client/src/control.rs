@@ -28,7 +28,7 @@ pub enum ControlError {
         message: String,
     },
     /// The answer is not that of a daemon.
-    #[error("what answers at {} is no freeblock daemon: {what}", .socket.display())]
+    #[error("the program that answers at {} is no freeblock daemon ({what}); give the path of a daemon's control socket", .socket.display())]
     Strange {
         /// The path of the socket.
         socket: PathBuf,
@@ -93,13 +93,13 @@ impl Control {
     /// The daemon cannot be reached, or refuses.
     pub fn text(&self, path: &str) -> Result<String, ControlError> {
         let body = self.bytes("GET", path, None)?;
-        String::from_utf8(body).map_err(|_| self.strange("what is no text"))
+        String::from_utf8(body).map_err(|_| self.strange("no text"))
     }
 
     fn json(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ControlError> {
         let body = body.map(Value::to_string);
         let bytes = self.bytes(method, path, body.as_ref().map(String::as_bytes))?;
-        serde_json::from_slice(&bytes).map_err(|_| self.strange("what is no JSON"))
+        serde_json::from_slice(&bytes).map_err(|_| self.strange("no JSON"))
     }
 
     fn bytes(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, ControlError> {

@@ -197,7 +197,7 @@ pub trait Device: Debug {
         Vec::new()
     }
 
-    /// Waits with writes of the background no longer: clients that are gone have left so many that others cannot come.
+    /// Stops delaying background writes: clients that are gone have left too many of them for new clients to be accepted.
     fn hurry(&mut self, now: Instant) {
         let _ = now;
     }

@@ -55,7 +55,7 @@ mod tests {
         let whole = runs(0, 2048);
         assert_eq!(whole.iter().map(|run| run.len.get()).sum::<u64>(), 2048);
         let data: u64 = whole.iter().filter(|run| !run.hole).map(|run| run.len.get()).sum();
-        assert!(data >= 128, "what is written is no hole: {whole:?}");
+        assert!(data >= 128, "written bytes are no hole: {whole:?}");
         assert!(runs(512, 128).iter().all(|run| !run.hole));
         assert_eq!(runs(520, 5), [Run { len: Sectors::new(5), hole: false }]);
         assert_eq!(runs(7, 0), []);

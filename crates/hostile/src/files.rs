@@ -286,7 +286,10 @@ fn learns() -> LearnerConfig {
 pub(crate) fn learner(bytes: &[u8]) {
     let _ = Learner::load(learns(), "drive", bytes);
     let Ok(learner) = Learner::load(learns(), "drive", &sealed::framed(b"FBLEARN\n", bytes)) else { return };
-    assert!(Learner::load(learns(), "drive", &learner.save("drive")).is_ok(), "what it saves it loads");
+    assert!(
+        Learner::load(learns(), "drive", &learner.save("drive")).is_ok(),
+        "the learner does not load the state that it saved"
+    );
 }
 
 pub(crate) fn learner_seeds() -> Vec<Vec<u8>> {

@@ -49,7 +49,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "http",
-        from: "what answers at a control socket",
+        from: "the program that answers at a control socket",
         run: wires::http,
         seeds: wires::http_seeds,
     },
@@ -92,7 +92,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mimic", from: "tables of the Disk Mimic", run: files::mimic, seeds: files::mimic_seeds },
     Target {
         name: "learner",
-        from: "what a mimic has learnt",
+        from: "the learnt state of a mimic",
         run: files::learner,
         seeds: files::learner_seeds,
     },

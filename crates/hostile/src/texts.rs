@@ -33,7 +33,7 @@ pub(crate) fn disksim(bytes: &[u8]) {
     };
     if let Ok(imported) = disksim::import_from(&files, Path::new("root.parv"), None) {
         let drive = DriveModel::from_profile(&imported.profile);
-        assert!(drive.is_ok(), "what the import gives is a drive: {:?}", drive.err());
+        assert!(drive.is_ok(), "the import gives a profile that is no drive: {:?}", drive.err());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Probes drives, then predicts 2,000 random reads of 4 KiB with the found profiles. A line a drive.
 //!
 //! `cargo run --release -p freeblock-probe --example builtin` takes every built-in drive; names may be given instead, and
-//! `random:SEED`, `wong:NAME:SEED` or the path of a DiskSim parameter file. `--segments N` gives the drives a cache of so many
+//! `random:SEED`, `wong:NAME:SEED` or the path of a DiskSim parameter file. `--segments N` gives the drives a cache of N
 //! segments. `--noise` makes drives that differ from their profiles as `drive::Behaviour::fast02` has it, `--seed N`
 //! by other dice; `--random N` adds the hidden drives of seeds 0 to N; `--stages` says when each measurement began,
 //! `--profile` prints what was found.

@@ -105,7 +105,7 @@ pub(crate) fn run(
                 // No part is worse than another, so the moves are not known well, rather than the places.
                 let check = tally.check();
                 let why = format!(
-                    "of {} reads all over it {:.1}% came whole revolutions off, {:.1}% otherwise",
+                    "{} reads all over the drive: {:.1}% end whole revolutions off, {:.1}% otherwise",
                     check.requests,
                     100.0 * check.turns_off,
                     100.0 * check.elsewhere
@@ -312,7 +312,7 @@ pub(crate) fn writes(
             _ if refused.is_some() => refused.unwrap_or_default().to_owned(),
             0 => "no time was left to check predictions of writes".to_owned(),
             requests => format!(
-                "of {requests} requests, a third of them writes, {:.1}% came whole revolutions off, {:.1}% otherwise",
+                "{requests} requests, a third of them writes: {:.1}% end whole revolutions off, {:.1}% otherwise",
                 100.0 * check.turns_off,
                 100.0 * check.elsewhere
             ),
@@ -338,7 +338,7 @@ fn how_far(
     // The region of the read before.
     let mut last = None;
     for round in 0..REGION_READS {
-        meter.stage("what is unsure", 0.99 + 0.01 * round as f64 / REGION_READS as f64);
+        meter.stage("unsure regions", 0.99 + 0.01 * round as f64 / REGION_READS as f64);
         for (i, region) in unsure.iter().enumerate() {
             let (first, end) = (region.first.get(), region.end.get());
             if !meter.is_within(REGION_TIME_SHARE_MAX) {

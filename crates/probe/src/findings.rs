@@ -60,7 +60,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     // The confidence is the mapped share of the drive.
     report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
     let (densest, sparsest) = densities(map);
-    let note = "of all but a fiftieth of the LBNs at either end";
+    let note = "without a fiftieth of the LBNs at either end";
     report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, note);
     let least = least_tracks(map);
     let evidence = Evidence::of(map, exact);
@@ -89,7 +89,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
     };
     // Tracks whose places are not understood do not show which of them are near to one another.
-    let part = "what was not understood may be otherwise";
+    let part = "may be otherwise in the rest of the drive, which was not understood";
     let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
     let (sure_of_heads, sure) =
         (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
@@ -229,7 +229,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
     let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
     let (sure, note) = if seeks.parted {
-        (overhead_sure, "behind another command a seek takes so much less")
+        (overhead_sure, "the time by which a seek is shorter right after another command")
     } else {
         (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
     };
@@ -293,7 +293,12 @@ pub(crate) fn of_writes(
         [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
     {
         if let Some(Measured { ms, sure }) = measured {
-            report.add(what, format!("{ms:+.3} ms"), sure, "of command overhead, beside that after a read");
+            report.add(
+                what,
+                format!("{ms:+.3} ms"),
+                sure,
+                "command overhead, compared with that after a read",
+            );
         }
     }
     match &written.settle {

@@ -158,8 +158,8 @@ impl Moves {
         self.misfits_shown(points).map(|(misfit, _)| misfit).fold(f64::MAX, f64::min)
     }
 
-    /// Returns, for each of [`CHANGES`], the misfit if a head switch shows up to that distance, and the distance. It leaves
-    /// out those that group the moves as the one before does.
+    /// Returns, for each distance of [`CHANGES`], the misfit under the assumption that a head switch shows up to that distance,
+    /// and the distance. A distance is left out if it groups the moves as the one before does.
     fn misfits_shown(&self, points: &[MoveTime]) -> impl Iterator<Item = (f64, Option<u64>)> {
         let mut by_distance = points.to_vec();
         by_distance.sort_unstable_by(|a, b| a.cylinders.cmp(&b.cylinders).then(a.us.total_cmp(&b.us)));

@@ -146,7 +146,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let bus = if buffer.tells_bus { None } else { report.kept("bus", bus::find(meter, &map))?.flatten() };
     if let Some(bus::Slow { sector_ns, sure }) = bus {
         buffer.bus_sector_ns = sector_ns;
-        let note = "slower than the medium: reads of more sectors end so much later";
+        let note = "slower than the medium: each sector more delays the end of a read by this time";
         findings::of_bus(&mut report, sector_ns, sure, note);
     }
     let geometry = geometry::find(meter, &map, &buffer);

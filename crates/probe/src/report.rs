@@ -103,7 +103,7 @@ impl Unsure {
         let Confidence { reads, within_50us, .. } = self.behind;
         (reads > 0 && within_50us < PREDICTED_SHARE_MIN).then(|| {
             format!(
-                "of {reads} requests elsewhere right behind one there {:.1}% came within 50 us",
+                "{reads} requests elsewhere, each right after one in the region: {:.1}% end within 50 us",
                 100.0 * within_50us
             )
         })

@@ -67,9 +67,9 @@ pub(crate) fn writes(
     found
 }
 
-/// Measures requests for half a track. A drive that begins with the first sector ends with the last at any angle of the
-/// platter. One that begins in the middle, where the head arrived, ends there one revolution later: at any angle inside the
-/// request.
+/// Measures requests for half a track, with heads that arrive at all angles. A drive that reads in order ends each request at
+/// the angle of its last sector. A drive with zero-latency access begins where the head arrives; if that is inside the request,
+/// it ends there one revolution later, so at other angles.
 fn find(
     meter: &mut Meter<'_>,
     zone: &Zone,

@@ -37,7 +37,7 @@ pub(crate) struct Client {
     socket: Arc<OwnedFd>,
     /// Its address or user, for the log.
     pub from: String,
-    /// Its slot. A client without one is only told that there is none.
+    /// Its slot. A client without one gets only the answer that there is none.
     pub slot: Option<u64>,
     receiving: Option<Token>,
     /// An operation that reports when the client hangs up while nothing is received.

@@ -34,7 +34,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 /// The place of the background export in the list of exports; the foreground's is the first.
 const BACKGROUND: usize = 1;
 
-/// How long nobody is accepted after that has failed.
+/// The time without new clients after accepting one has failed.
 const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
 
 /// The line about it that clients show to people.
@@ -62,7 +62,7 @@ pub struct Exporter<D> {
     shares: Shares,
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
-    /// Listeners that accept nobody now, because clients that are gone have left too much at the device, or because
+    /// Listeners that accept no client now, because clients that are gone have left too much at the device, or because
     /// accepting has failed.
     paused: Vec<usize>,
     /// When they try again after a failure.
@@ -647,7 +647,7 @@ impl<D: Device> Exporter<D> {
     }
 
     /// Handles the result of an answer. Requests for which there is room now are taken later, by
-    /// [`share`](Self::share): here each could be answered at once, and call this again.
+    /// [`share`](Self::share): one that is taken here could be answered at once, which calls this function again.
     fn replied(&mut self, id: u64, result: Result<(), nbd::Violation>) {
         if let Some(client) = self.clients.get_mut(&id) {
             self.tally.add(client.connection.take_answered());

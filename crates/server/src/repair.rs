@@ -173,8 +173,8 @@ pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
     unused
 }
 
-/// Stops the tasks and gives up the checksums that a disk has under other names, because its clients write without them
-/// from here on. Returns their state directories, with what is said of each.
+/// Stops the tasks and invalidates the checksums that a disk has under its other names: from here on clients write to the disk
+/// without updating these. Returns the state directory of each such name, with the reason that was noted there.
 pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String)> {
     let others = disks(state).unwrap_or_default().into_iter().filter(|place| !place.ends_with(&disk.name));
     let left = others.filter_map(|place| {
@@ -186,7 +186,7 @@ pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String
     left.collect()
 }
 
-/// Does so for one name.
+/// Stops the tasks and invalidates the checksums of one name; returns the reason, or `None` if nothing has changed.
 pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> Option<String> {
     let Journal { table, damage: None } = journal::read(files, place).ok()? else { return None };
     if disk.read_only || disk.device.is_none() || table.device() != disk.device.as_deref() {

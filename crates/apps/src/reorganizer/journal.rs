@@ -510,7 +510,7 @@ impl Recovered {
             }
         }
         if !self.links.agree() {
-            return Err("blocks disagree on who waits for whom");
+            return Err("two blocks disagree on which of them waits for the other");
         }
         for _ in 0..number(rest)? {
             let start = rest.u64().ok_or(SHORT)?;

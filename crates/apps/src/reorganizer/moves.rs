@@ -13,8 +13,8 @@ impl<N: Nvram> Reorganizer<N> {
         self.options.staging.saturating_sub(self.links.kept)
     }
 
-    /// Returns the most unwritable blocks. One place is always left for a block that can be written: otherwise all
-    /// staged blocks could wait for one that cannot be read.
+    /// Returns the largest number of staged blocks whose destinations are not free yet. One place is always reserved for a
+    /// block that can be written; without it, all staged blocks could wait for a block that has no place to be read to.
     pub(super) fn limit(&self) -> u64 {
         let usable = self.usable();
         let share = u128::from(usable) * u128::from(self.options.threshold_percent) / 100;

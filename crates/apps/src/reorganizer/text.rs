@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn free_places_are_named_and_remarks_are_passed_over() {
-        let plan = read("freeblock plan 1\n# to the end\nfree 16 8 # nobody\nmove 0 16 8\n").unwrap();
+        let plan = read("freeblock plan 1\n# to the end\nfree 16 8 # a remark\nmove 0 16 8\n").unwrap();
         assert_eq!(plan.moves().map(|m| (m.from.start().get(), m.to.get())).collect::<Vec<_>>(), [(0, 16)]);
     }
 

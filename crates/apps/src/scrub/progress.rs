@@ -9,7 +9,7 @@ use units::Lbn;
 
 const MAGIC: &[u8; 8] = b"FBSCRUB1";
 
-/// The reason for which saved progress was refused. Begin a new scrub.
+/// The reason for which saved progress was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ScrubProgressError {
     /// The bytes are not saved progress of this version.

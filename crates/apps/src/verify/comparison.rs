@@ -39,7 +39,7 @@ pub struct Wish {
     pub range: LbnRange,
     /// Sectors of each record: a block, or a sector. The last record may have fewer.
     pub unit: Sectors,
-    /// Whether it is one block that is read again; such records are told apart from others.
+    /// Whether the records are those of one suspect block, which is read again.
     pub again: bool,
 }
 
@@ -68,12 +68,12 @@ pub struct ComparisonFigures {
     pub differing: Vec<u64>,
     /// The number of further ones.
     pub differing_more: u64,
-    /// Members, from 0, and LBNs on them that could not be read: there the other members of a mirror are compared, and of another
-    /// array nothing. At most a thousand.
+    /// The members, counted from 0, and their LBNs that could not be read; at most a thousand. There, only the other members of
+    /// a mirror are compared, and no members of another array.
     pub bad: Vec<(usize, u64)>,
     /// The number of further ones.
     pub bad_more: u64,
-    /// Blocks that differed at every reading and had changed each time: they are written all the time.
+    /// Blocks that differed at each reading, with other contents each time: they are written too often to be compared.
     pub unsettled: u64,
 }
 

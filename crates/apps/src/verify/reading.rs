@@ -24,7 +24,7 @@ struct Part {
     sums: Vec<Option<u64>>,
     /// The first sector of each member that could not be read.
     bad: Vec<(usize, u64)>,
-    /// Of a mirror the bytes of the member that came first; otherwise the exclusive or of the data and P.
+    /// For a mirror, the bytes of the member that was read first; otherwise the exclusive or of the data and P.
     first: Option<Vec<u8>>,
     /// The exclusive or of Q and the weighted data.
     weighted: Vec<u8>,

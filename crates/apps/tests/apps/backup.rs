@@ -494,7 +494,7 @@ proptest! {
             prop_assert!(restored.blocks as usize >= least, "{} of {}", restored.blocks, least);
             for (i, sector) in want.iter().flatten().enumerate() {
                 let got = &drive.bytes[(FIRST_LBN as usize + i) * SECTOR..][..SECTOR];
-                prop_assert!(got == sector || got.iter().all(|b| *b == 0xee), "sector {i} is neither right nor left alone");
+                prop_assert!(got == sector || got.iter().all(|b| *b == 0xee), "sector {i} is neither restored nor unchanged");
             }
         } else {
             prop_assert!(at < 92, "only a damaged header stands in the way of a salvage");

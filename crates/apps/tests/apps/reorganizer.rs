@@ -275,7 +275,7 @@ fn sessions_that_are_refused_are_closed_again() {
 /// On the naive host of all applications: staging is much smaller than the cycle, and the contents are right at the
 /// end.
 #[test]
-fn a_cycle_turns_with_the_naive_host() {
+fn a_cycle_moves_as_with_the_naive_host() {
     let mut host = support::Naive::new(200, 5);
     let before = host.medium.clone();
     let plan = plan(1, 50, 3);
@@ -400,7 +400,7 @@ fn a_state_with_contradictory_links_is_refused() {
     let (mut registry, sector) = (Registry::new(200), Bytes::new(SECTOR as u64));
     let refused = Reorganizer::recover(&world.plan, &state, world.options, sector, Volatile, &mut registry)
         .unwrap_err();
-    assert!(refused.to_string().contains("who waits for whom"), "{refused}");
+    assert!(refused.to_string().contains("which of them waits for the other"), "{refused}");
 }
 
 /// Guards memory and time: a random fifth of a 9 GB drive's 8 KiB blocks is a few thousand tasks.

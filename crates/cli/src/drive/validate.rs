@@ -153,14 +153,17 @@ fn records(
 /// Returns the reader's remarks on parts of a trace that it omitted or changed; `None` if there are none.
 fn remark(notes: &Notes) -> Option<String> {
     let kinds = [
-        (notes.suspect, "marked as suspect by the tracer, left out"),
-        (notes.other, "neither read nor write, left out"),
-        (notes.empty, "of no bytes, left out"),
-        (notes.widened, "widened to whole sectors"),
+        (notes.suspect, "are marked as suspect by the tracer and left out"),
+        (notes.other, "are neither reads nor writes and left out"),
+        (notes.empty, "have no bytes and are left out"),
+        (notes.widened, "were widened to whole sectors"),
     ];
-    let said: Vec<String> =
-        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    (!said.is_empty()).then(|| format!("note: of the trace's records {}", said.join("; ")))
+    let said: Vec<String> = kinds
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} of the trace's records {what}"))
+        .collect();
+    (!said.is_empty()).then(|| format!("note: {}", said.join("; ")))
 }
 
 /// The largest trace that is compared with a drive, unpacked: 1 GiB, some twenty million requests.

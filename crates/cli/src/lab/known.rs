@@ -22,7 +22,8 @@ impl Known {
     /// Reads a file.
     ///
     /// # Errors
-    /// The mistake, underlined. A measure that is none of its claim's is found when that claim is judged.
+    /// The file cannot be read or lists no measures; the mistake in it is underlined. A measure that its claim does not have is
+    /// reported when that claim is judged.
     pub(crate) fn read(path: &Path) -> Result<Self, Problem> {
         let name = path.display().to_string();
         let text = String::from_utf8(files::read(path)?)

@@ -160,10 +160,10 @@ fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
 /// Describes the part of the drive from which a check's reads were drawn.
 fn checked(check: &Check) -> String {
     if check.of_drive >= 1.0 {
-        return "all over the drive".to_owned();
+        return "the whole drive".to_owned();
     }
     format!(
-        "of LBN {} to {}, which is {} of the drive,",
+        "LBN {} to {}, which is {} of the drive",
         grouped(check.first.get()),
         grouped(check.end.get().saturating_sub(1)),
         percent(check.of_drive)
@@ -182,21 +182,21 @@ fn shown(report: &Report) -> String {
     let _ = writeln!(
         text,
         "\n{} commands, {:.1} s of the drive's time.\n\
-         Of {} random 4 KiB reads {} the profile predicts {} within 50 us; {} came whole revolutions off, {} otherwise.",
+         The profile predicts {} of {} random 4 KiB reads ({}) within 50 us; {} end whole revolutions off, {} otherwise.",
         grouped(report.commands),
         report.drive_time_s,
+        percent(check.within_50us),
         grouped(check.requests),
         checked(check),
-        percent(check.within_50us),
         percent(check.turns_off),
         percent(check.elsewhere),
     );
     if let Some(writes) = &report.writes {
         let _ = writeln!(
             text,
-            "Of {} more, a third of them writes to what may be written, {} within 50 us; {} whole revolutions off, {} otherwise.",
-            grouped(writes.requests),
+            "It predicts {} of {} more requests within 50 us, a third of them writes to the writable part; {} end whole revolutions off, {} otherwise.",
             percent(writes.within_50us),
+            grouped(writes.requests),
             percent(writes.turns_off),
             percent(writes.elsewhere),
         );
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn the_share_says_of_which_part_of_the_drive_it_is() {
         let part = |end: u64, of_drive: f64| Check { end: Lbn::new(end), of_drive, ..Check::default() };
-        assert_eq!(checked(&part(4_000, 1.0)), "all over the drive");
-        assert_eq!(checked(&part(1_000, 0.25)), "of LBN 0 to 999, which is 25.0% of the drive,");
+        assert_eq!(checked(&part(4_000, 1.0)), "the whole drive");
+        assert_eq!(checked(&part(1_000, 0.25)), "LBN 0 to 999, which is 25.0% of the drive");
         // With the smallest omission it is not all of the drive.
-        assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("of LBN 0 to 3,999,998, which is "));
+        assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("LBN 0 to 3,999,998, which is "));
     }
 }

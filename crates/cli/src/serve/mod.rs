@@ -244,7 +244,7 @@ fn runtime(
 /// Notifies the service manager; a failure does not stop the daemon.
 fn tell(moment: Moment) {
     if let Err(error) = server::notify(moment) {
-        tracing::warn!(%error, ?moment, "the service manager was not told");
+        tracing::warn!(%error, ?moment, "the service manager got no notification");
     }
 }
 

@@ -346,9 +346,9 @@ fn why_partial(report: &Report) -> String {
     let given_up: String =
         report.given_up.iter().map(|left| format!("; {}: {}", left.what, left.why)).collect();
     format!(
-        "of {requests} reads of {:.1}% of the disk the profile predicts {:.1}% within 50 us{given_up}",
-        100.0 * of_drive,
-        100.0 * within_50us
+        "the profile predicts {:.1}% of {requests} reads in {:.1}% of the disk within 50 us{given_up}",
+        100.0 * within_50us,
+        100.0 * of_drive
     )
 }
 

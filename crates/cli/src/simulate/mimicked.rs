@@ -37,7 +37,7 @@ pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
 ///
 /// # Errors
 /// A table or earlier knowledge cannot be read, or the knowledge is of another drive. A table of another drive is
-/// accepted: SMTF is to notice.
+/// accepted, because SMTF has to notice by the times that it measures.
 pub(super) fn learner(
     args: &SimulateArgs,
     name: &str,

@@ -315,7 +315,7 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
             assert_eq!(tasks.len() as u64, newest, "none is forgotten, none is there twice");
             let done = |id: u64| tasks[&id]["done"].as_u64().unwrap();
             assert!((1..newest).all(|id| tasks[&id]["state"] == "done" && done(id) == BLOCKS), "{tasks:?}");
-            assert!(BLOCKS - done(newest) <= most, "what was done stays done: {tasks:?}");
+            assert!(BLOCKS - done(newest) <= most, "done blocks stay done: {tasks:?}");
             left = BLOCKS - done(newest);
             let state = tasks[&newest]["state"].as_str().unwrap().to_owned();
             assert!(["running", "done"].contains(&state.as_str()), "{tasks:?}");
@@ -405,7 +405,7 @@ fn a_backup_is_of_its_instant_through_kill_9_and_overwriting() {
             let image = std::fs::read(place.dir.path(&format!("image.{checked}"))).unwrap();
             let (found, expected) = (sectors_of(&image, BLOCK), &begun[checked]);
             let other = (0..SECTORS as usize).find(|&lbn| found[lbn] != expected[lbn]);
-            assert_eq!(other.map(|lbn| (lbn, found[lbn], expected[lbn])), None, "of image {checked}");
+            assert_eq!(other.map(|lbn| (lbn, found[lbn], expected[lbn])), None, "in image {checked}");
             checked += 1;
         }
     }

@@ -88,7 +88,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
         flipped(good.len() / 2).unwrap()
     );
     let Some(mut daemon) = Daemon::start(&directory) else { return };
-    assert!(!is_let_in(&directory), "what was closed stays closed");
+    assert!(!is_let_in(&directory), "the export stays closed");
     let said = daemon.says(&["scrub", "--sectors", "64", "--wait"]);
     assert!(said.starts_with("scrub 3 of d0 is done"), "no number is used again: {said}");
     daemon.kill();
@@ -128,7 +128,7 @@ fn a_disk_that_was_extended_is_served_and_its_tasks_wait_for_an_operator() {
     assert!(shown.out.contains(&damage) && shown.out.contains(way_on), "{}", shown.out);
     run_with(&["repair", "--state", &state, "--disk", "d0", "--give-up"]).worked();
     let Some(mut daemon) = start() else { return };
-    assert!(!is_let_in(&directory), "what was closed stays closed");
+    assert!(!is_let_in(&directory), "the export stays closed");
     let said = daemon.says(&["scrub", "--sectors", "64", "--wait"]);
     assert!(said.starts_with("scrub 2 of d0 is done"), "{said}");
     daemon.kill();

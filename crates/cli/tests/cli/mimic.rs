@@ -264,11 +264,7 @@ fn outside_the_drive_and_without_a_profile_smtf_learns_as_well() {
 fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
     let scan = "simulate --where outside --pass-through off --blind --policy smtf --workload oltp --mpl 1 --background scan --json";
     let gaps = run(&format!("{scan} --requests 500")).json();
-    assert_eq!(
-        number(&gaps, "/head_time/free_transfer"),
-        0.0,
-        "what the foreground reads, and no more: {gaps}"
-    );
+    assert_eq!(number(&gaps, "/head_time/free_transfer"), 0.0, "only the foreground's own reads: {gaps}");
     let idle = run(&format!("{scan} --requests 500 --idle-time on")).json();
     let [more, fewer] = [idle, gaps].map(|json| number(&json, "/background/blocks"));
     assert!(more > fewer + 100.0, "{more} {fewer}");
@@ -456,5 +452,8 @@ fn a_disk_is_written_only_where_it_may_be_and_keeps_its_bytes() {
     assert!(number(&probed, "/requests") >= 600.0);
     let shown = run_with(&["mimic", "show", &table, "--json"]).json();
     assert_eq!(shown["pairs"][3]["answered_by"], "write after write");
-    assert!(fs::read(&disk).unwrap() == bytes, "what stood there was put back, and all else left alone");
+    assert!(
+        fs::read(&disk).unwrap() == bytes,
+        "the probe put back the bytes that it overwrote, and changed no others"
+    );
 }

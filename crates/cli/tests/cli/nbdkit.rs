@@ -44,7 +44,10 @@ fn writes_through_nbdkit_are_on_the_disk_and_its_filters_work() {
     let (here, back) = (dir.path("pattern"), dir.path("back"));
     std::fs::write(&here, &pattern).unwrap();
     worked(&nbdkit(&[], &socket, &format!("nbdcopy --flush {here} $uri && nbdcopy $uri {back}")));
-    assert!(std::fs::read(&back).unwrap() == pattern, "what comes back is not what went in");
+    assert!(
+        std::fs::read(&back).unwrap() == pattern,
+        "the bytes that came back differ from those that went in"
+    );
     let direct = dir.path("direct");
     worked(
         &Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap(),

@@ -213,7 +213,7 @@ enough = lambda: most > 0 and len(set(re.findall(rb"\d+%", told))) >= most
 while not enough():
     try:
         some = os.read(ours, 4096)
-    except OSError:  # EIO: nobody has the other end any more
+    except OSError:  # EIO: the other end is closed
         break
     if not some:
         break

@@ -109,7 +109,7 @@ fn a_profile_that_cannot_be_believed_is_refused() {
     told(&sectors, 100, "").complained(2, &["17966953 sectors of 4096 bytes", whole]);
     let text = run("drive show quantum-atlas-10k --toml").worked();
     let mute = dir.file("mute.toml", text.split("[firmware]").next().unwrap());
-    told(&mute, 100, "").complained(1, &["--profile", "what commands cost", "[firmware]"]);
+    told(&mute, 100, "").complained(1, &["--profile", "the overhead of commands", "[firmware]"]);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn seeds_give_means_with_intervals_that_narrow() {
 }
 
 #[test]
-fn seeds_that_change_nothing_are_told() {
+fn seeds_that_change_nothing_are_reported() {
     let dir = Dir::new();
     let trace = dir.file("few.trace", "R Hit 1000 8 1.0 1.0\nR Hit 500000 8 1.0 1.0\n");
     let workload = format!("replay:{trace}");

@@ -301,9 +301,9 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     assert_eq!(tasks.matches(" done ").count(), 3, "a header and two tasks: {tasks}");
     let (before, after) = (pattern(ALL as u64), std::fs::read(at("disk")).unwrap());
     let part = |bytes: &[u8], first: usize, end: usize| bytes[first * 512..end * 512].to_vec();
-    assert!(part(&after, 0, 1_000) == part(&before, 1_000, 2_000), "what was at 1000 is not at 0");
-    assert!(part(&after, 1_000, 2_000) == part(&before, 0, 1_000), "what was at 0 is not at 1000");
-    assert!(part(&after, 2_000, ALL) == part(&before, 2_000, ALL), "what nobody moved has changed");
+    assert!(part(&after, 0, 1_000) == part(&before, 1_000, 2_000), "the bytes of LBN 1000 are not at 0");
+    assert!(part(&after, 1_000, 2_000) == part(&before, 0, 1_000), "the bytes of LBN 0 are not at 1000");
+    assert!(part(&after, 2_000, ALL) == part(&before, 2_000, ALL), "sectors outside the plan have changed");
     // Two thousand of the disk's sectors differ from the full image.
     daemon.says(&["backup", &path("one"), "--since", &path("full"), "--wait"]);
     let (full, one) =

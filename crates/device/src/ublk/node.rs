@@ -273,7 +273,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
                 return Ok(Some(ctrl));
             }
             Takeover::TakeAway => {
-                let free = take_away(&ctrl).map_err(driver("what was left of it cannot be taken away"))?;
+                let free = take_away(&ctrl).map_err(driver("its rest cannot be removed"))?;
                 let whose = HELD.to_owned();
                 return if free { Ok(None) } else { Err(UblkError::Taken { number, whose }) };
             }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_lives_is_left_alone_and_the_death_of_one_waited_for() {
+    fn a_device_of_a_daemon_that_lives_is_not_taken_and_the_death_of_one_is_waited_for() {
         let live = Found { state: sys::UBLK_S_DEV_LIVE, ..LEFT };
         assert_eq!(live.verdict(), Takeover::Wait);
         let served = Found { served_by: Some(17), ..live }.verdict();

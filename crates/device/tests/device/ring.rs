@@ -90,7 +90,7 @@ fn a_deadline_that_is_past_is_no_wait() {
 
 /// A client that has ended its sending side may wait for answers; one that has closed its socket does not.
 #[test]
-fn the_end_of_a_connection_is_told_apart_from_the_end_of_its_sending_side() {
+fn the_end_of_a_connection_differs_from_the_end_of_its_sending_side() {
     let Some(mut ring) = ring() else { return };
     let (ours, theirs) = pair();
     theirs.shutdown(Shutdown::Write).unwrap();

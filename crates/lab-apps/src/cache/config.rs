@@ -80,7 +80,7 @@ pub struct Config {
     pub cleaner: Option<Priority>,
     /// The way of forcing write-backs.
     pub force: Force,
-    /// The most forced write-backs at a time before the buffer daemon forces more. The default is no limit: the
+    /// The number of write-backs under way at which the buffer daemon forces no more. The default is no limit, because the
     /// paper's write-backs come in bursts.
     pub daemon_outstanding: usize,
     /// The number of dirty blocks around the head that SPTF-Evict compares.
@@ -198,7 +198,9 @@ pub enum StartError {
         bytes: usize,
     },
     /// The contents that survived a crash need more buffers.
-    #[error("what was kept needs more than {buffers} buffers; recover with as many as before")]
+    #[error(
+        "the contents that survived need more than {buffers} buffers; recover with the number from before the crash"
+    )]
     TooSmall {
         /// The number of buffers.
         buffers: usize,

@@ -45,7 +45,7 @@ impl FileConfig {
         let inode_blocks_max = inodes.div_ceil(INODES_A_BLOCK);
         if inode_blocks_max.saturating_add(1) >= blocks {
             let needed = inode_blocks_max.saturating_add(2);
-            return wrong("blocks", blocks, format!("give {needed} at least for so many inodes"));
+            return wrong("blocks", blocks, format!("give {needed} at least for {inodes} inodes"));
         }
         Ok(Superblock {
             blocks,

@@ -64,10 +64,12 @@ pub enum Rejection {
     #[error("the checksum does not match: torn, or gone bad")]
     Checksum,
     /// It belongs to another log.
-    #[error("of another log, identity {0:#018x}")]
+    #[error("belongs to another log, identity {0:#018x}")]
     Foreign(u64),
     /// It belongs to a log with another layout.
-    #[error("of a log with {segments} segments of {blocks} blocks of {block_bytes} bytes from LBN {start}")]
+    #[error(
+        "belongs to a log with {segments} segments of {blocks} blocks of {block_bytes} bytes from LBN {start}"
+    )]
     Geometry {
         /// Segments.
         segments: u32,
@@ -79,7 +81,7 @@ pub enum Rejection {
         start: u64,
     },
     /// It was written for another segment.
-    #[error("of {0}, which lies elsewhere")]
+    #[error("belongs to {0}, which lies elsewhere")]
     WrongSegment(SegmentIndex),
     /// Its counts or blocks are out of range.
     #[error("an entry that cannot be: {0}")]

@@ -299,7 +299,7 @@ proptest! {
                 Err(other) => return Err(TestCaseError::fail(other.to_string())),
             }
         }
-        prop_assert!(errors > 0, "{} was changed and nobody noticed", damaged);
+        prop_assert!(errors > 0, "{} was changed and no read reported it", damaged);
     }
 }
 

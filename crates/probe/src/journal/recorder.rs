@@ -129,12 +129,13 @@ impl<'a> Recorder<'a> {
         Ok(self.record(op, range, done, ahead, returned))
     }
 
-    /// Returns the arm to its place after other hosts' commands, and the clocks' offset from then on.
+    /// Moves the arm back to its place after other hosts' commands, and returns the new offset between the clocks of the
+    /// journal and the device.
     ///
-    /// The last single sector that was read from the medium is read again: with the offset its read ends when the recorded one
-    /// did. If the arm has moved since, the last read from the medium is repeated, and the offset changes by whole
-    /// revolutions to its recorded end. So the time between is cut out of the journal, in which the drive has done nothing
-    /// else. A cache hit would not move the arm: other sectors are read until the reads come from the medium.
+    /// The recorder reads again the last single sector that was read from the medium, and sets the offset so that this read ends
+    /// at the recorded instant. If a later read had moved the arm, it repeats that read too, and changes the offset by whole
+    /// revolutions to come nearest to its recorded end. The time of the other hosts' commands is therefore not in the journal.
+    /// A cache hit would not move the arm, so other sectors are read until the repeated reads come from the medium.
     fn return_arm(&mut self, ahead: Ahead) -> Result<Ahead, ProbeError> {
         let recent = || self.journal.entries.iter().rev().take(RECENT_RETURN);
         let Some(anchor) = recent().find(|entry| self.shows_angle(entry)).copied() else {
@@ -165,8 +166,8 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Repeats a read that moved the arm; returns the offset with which it ends nearest to its recorded end, a number of whole
-    /// revolutions from the given one. `None` if it came from the buffer, or another host's command came between.
+    /// Repeats a read that moved the arm. Returns the given offset, changed by the whole revolutions with which the read ends
+    /// nearest to its recorded end; `None` if the read was a cache hit or another host's command was executed before it.
     fn repeat(&mut self, ahead: Ahead, last: &Entry) -> Result<Option<Ahead>, DeviceError> {
         let timed = self.device.execute_next(self.device.now(), last.op, last.range)?;
         Ok(timed.filter(|&timed| self.is_from_medium(timed)).map(|timed| {
@@ -346,7 +347,7 @@ impl<'a> Recorder<'a> {
         if agreeing.is_empty() || agree * 5 < agreeing.len() * 3 {
             return Err(StateError::Other {
                 problem: format!(
-                    "of {} reads repeated, {agree} end where the platter must then have stood: this is another drive",
+                    "only {agree} of {} repeated reads end at the angle in the journal, so this is another drive; begin a new probe",
                     agreeing.len()
                 ),
             }

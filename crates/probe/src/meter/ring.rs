@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_of_a_reading_is_told_whatever_the_speed() {
+    fn the_spread_of_a_reading_is_found_whatever_the_speed() {
         // A uniform error over 10 us has a standard deviation of 2.9; a visit one revolution later contains
         // the error of the speed, 2 us.
         let us = spread(&rounds().0, REVOLUTION).unwrap() * REVOLUTION / 1e3;

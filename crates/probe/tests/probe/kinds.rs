@@ -65,7 +65,7 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
 /// The bus is faster than the medium, and half a track takes its own time all the same: an Atlas 10K by
 /// FAST'02.
 #[test]
-fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
+fn a_read_that_may_begin_anywhere_differs_from_one_that_waits() {
     for (drive, on) in [
         ("quantum-atlas-10k", true),
         ("quantum-atlas-10k", false),
@@ -135,7 +135,7 @@ fn two_commands_at_a_time_show_what_one_hides() {
 /// On these drives a command that continues the last one costs 0.2 ms less than one elsewhere
 /// (docs/MODEL.md).
 #[test]
-fn a_hit_that_goes_on_is_told_from_one_elsewhere() {
+fn a_hit_that_goes_on_differs_from_one_elsewhere() {
     for name in ["seagate-cheetah-4lp", "seagate-cheetah-9lp", "seagate-cheetah-18lp", "mimic-base"] {
         for noisy in [false, true] {
             let truth = builtin::find(name).unwrap();

@@ -187,7 +187,7 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
     assert!(met >= 12 && exactly >= 3, "{met} met, {exactly} named exactly");
 }
 
-/// Of 500 reads at least one meets a fiftieth of the drive, except once in 24,000 times.
+/// At least one of 500 reads meets a fiftieth of the drive, except once in 24,000 times.
 #[test]
 fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
     for seed in 1..=6 {
@@ -207,7 +207,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
 
 /// A read ends in one of them once in a thousand times.
 #[test]
-fn single_sectors_that_moved_are_told_when_a_read_meets_one() {
+fn single_sectors_that_moved_are_reported_when_a_read_meets_one() {
     let mut truth = regular();
     let all = u64::from(CYLINDERS * HEADS * SECTORS);
     let zone = &mut truth.layout.zones[0];

@@ -55,7 +55,7 @@ mod tests {
         let roles = Roles::default();
         assert_eq!(roles.role(0, 7, 1000), Role::Writer);
         assert_eq!(roles.role(1000, 7, 1000), Role::Writer);
-        assert_eq!(roles.role(1001, 0, 1000), Role::Nobody, "root's group is nobody");
+        assert_eq!(roles.role(1001, 0, 1000), Role::Nobody, "root's group has no role");
     }
 
     #[test]

@@ -128,8 +128,8 @@ impl Requests {
     }
 
     /// Records that this request of the foreground waits. Returns the parts of background writes at work that it waits
-    /// for, itself or because it waits for others that do; those that have not begun are marked. Of a begun write only
-    /// a common part is awaited; of one that is held, all.
+    /// for, itself or because it waits for others that do; those that have not begun are marked. It waits for the
+    /// common part of a begun write, and for all of a held one.
     ///
     /// An older request of the foreground in between has recorded the same for itself. The rest of a chain are writes
     /// that each overlap the one behind them, so the ranges that wait for an older request are one range.
@@ -320,7 +320,7 @@ mod tests {
             done in prop::collection::vec((any::<prop::sample::Index>(), 0u64..30, 1u64..16), 0..12),
         ) {
             let mut index = Requests::default();
-            // Of each request: its range, whether it writes, whether it can wait, and the sectors that are left.
+            // For each request: its range, whether it writes, whether it can wait, and the sectors that are left.
             let mut naive: Vec<(LbnRange, bool, bool, BTreeSet<u64>)> = Vec::new();
             let mut early: BTreeSet<(RequestSeq, u64)> = BTreeSet::new();
             for (start, len, write, background) in requests {

@@ -19,7 +19,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             Op::Write => match self.content_of(&command, seq) {
                 Some((bytes, through)) => Ask::Write { bytes, through },
                 None => {
-                    debug_assert!(false, "nobody was asked for what is written to {}", command.range);
+                    debug_assert!(false, "no task gave the bytes that are written to {}", command.range);
                     error!(range = %command.range, "a background write without its bytes; it is not done");
                     let outcome = Outcome::NoData(command.range.start());
                     return self.core.command_done(self.core_time, command.id, outcome);

@@ -103,8 +103,7 @@ impl<D: Device> Exporter<D> {
     /// Ends a client because a read has failed after its first bytes were sent.
     pub(super) fn unfinished(&mut self, id: u64, offset: u64) {
         if self.lines.trouble(self.clock.now()) {
-            let why =
-                "a large read failed in the middle, which a client without structured replies cannot be told";
+            let why = "a large read failed in the middle, and a client without structured replies cannot get an error then";
             warn!(client = id, from = self.from(id), why, offset, "hung up on");
         }
         self.hang_up(id);

@@ -61,7 +61,7 @@ fn peer(socket: &TcpStream) -> (SlotOwner, String) {
 }
 
 impl<D: Device> Exporter<D> {
-    /// Admits a client. One for which there is no slot is only told so.
+    /// Admits a client. A client without a free slot gets only the answer that there is none.
     pub(super) fn admit(&mut self, socket: OwnedFd) -> io::Result<()> {
         let socket = TcpStream::from(socket);
         if self.stopping {
@@ -99,7 +99,7 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Ends the client that has lost its slot: it has not chosen an export, and such clients keep nobody out.
+    /// Ends the client that has lost its slot: it has not chosen an export, and such clients keep no other out.
     fn give_way(&mut self, slot: u64) -> io::Result<()> {
         if let Some(id) = self.client_of(Some(slot)) {
             self.late(id, "another client comes, and this one has not chosen an export");

@@ -59,8 +59,8 @@ impl<'a> Kernel<'a> {
         Self { queue, stop, background: None, live: true, stopped: false }
     }
 
-    /// Returns a device whose requests can wait. While the kernel makes it or removes it, the kernel waits for its own
-    /// requests, so until `shown` and once the server stops they are the foreground's.
+    /// Returns a device with background requests. While the kernel creates or removes the device it sends requests and waits
+    /// for them, so these are served as foreground requests: all until `shown`, and all after the server has begun to stop.
     pub fn background(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn(), shown: &'a AtomicBool) -> Self {
         Self { background: Some(shown), ..Self::foreground(queue, stop) }
     }
@@ -145,7 +145,7 @@ impl<D: Device> Exporter<D> {
     /// answered. Those that a program has waited for until now fail.
     pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
         self.disk.leave(now, CLIENT_NUMBER);
-        // The device may still carry out some, of which nobody hears.
+        // The device may still carry out some, whose results are dropped.
         let waits =
             |active: &ActiveRequest| active.background && matches!(active.from, RequestOrigin::Kernel(_));
         let waiting: Vec<u64> =

@@ -43,7 +43,7 @@ impl KernelQueue for RelayedQueue {
     }
 
     fn answer(&mut self, tag: u16, result: Result<&[u8], KernelError>) {
-        // Without a receiver the device is gone, and nobody waits for the result.
+        // Without a receiver the device is gone, and nothing waits for the result.
         self.has_results |= self.results.send((tag, result.map(<[u8]>::to_vec))).is_ok();
     }
 }

@@ -230,7 +230,7 @@ impl Moves {
             (true, Some(mut log)) => log.replace(files, bytes, &[]).map(|()| log),
             (true, None) => self.begin(&path, bytes),
             (false, Some(mut log)) => log.append(bytes, &[]).map(|()| log),
-            (false, None) => Err(io::Error::other("what came before could not be written")),
+            (false, None) => Err(io::Error::other("the record before could not be written")),
         };
         Some(match done {
             Ok(log) => {

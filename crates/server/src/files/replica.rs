@@ -64,7 +64,7 @@ impl ReplicaTarget {
                 Ok(true) => {}
                 Ok(false) => {
                     return Err(format!(
-                        "what was written at byte {} is not there: it is another one, or an older copy; make a new replica",
+                        "the block written at byte {} is not there, so this is another file or an older copy; make a new replica",
                         block.at_byte
                     ));
                 }

@@ -458,7 +458,7 @@ mod tests {
             assert!(!manager.sums.is_quiet(3) && manager.sums.is_quiet(2) && manager.sums.is_quiet(5));
             assert!(!manager.sums.ask_again(3), "it goes on, however often it is read");
             end(&mut manager, owner);
-            assert!(!manager.sums.is_quiet(3), "what was read before is old");
+            assert!(!manager.sums.is_quiet(3), "the reads before are old");
             assert!(manager.sums.ask_again(3) && manager.sums.is_quiet(3));
             manager.sums.ask_again(4);
         }

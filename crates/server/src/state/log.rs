@@ -346,7 +346,7 @@ impl Log {
     /// Adds a record, durably. After an error nothing can be added until the log is [replaced](Self::replace).
     pub fn append(&mut self, body: &[u8], note: &[u8]) -> io::Result<()> {
         let Some(mut file) = self.file.take() else {
-            return Err(io::Error::other("what came before could not be written"));
+            return Err(io::Error::other("the record before could not be written"));
         };
         let record = self.record(body)?;
         write_all(&mut *file, self.at, &record)?;

@@ -62,8 +62,8 @@ pub(crate) fn marker_path(state: &Path) -> PathBuf {
     state.join("damaged")
 }
 
-/// The name of the file that locks a state directory. It is empty until there is a journal: without other files of tasks
-/// only it tells a new directory from one whose journal was removed.
+/// The name of the file that locks a state directory. The file is empty until there is a journal. If the journal and all files
+/// of tasks were removed, only this file shows that the directory is not new.
 pub(crate) const LOCK: &str = "lock";
 
 /// The most bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.

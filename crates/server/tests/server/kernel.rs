@@ -59,7 +59,7 @@ impl KernelQueue for Made {
     }
 }
 
-/// A disk that keeps the requests that can wait until it is told to carry them out.
+/// A disk that keeps the requests that can wait until the test releases them.
 #[derive(Debug)]
 struct Patient {
     disk: Faulty<Emulated>,

@@ -115,7 +115,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     server.end();
 }
 
-/// Each session holds the records that it has not taken, and the calls that it sends although nobody asked for bytes.
+/// Each session holds the records that it has not taken, and the calls that it sends although the daemon asked for no bytes.
 #[test]
 fn sessions_that_send_much_and_take_nothing_hold_ten_mebibytes_each() {
     use client::wire::{Call, Frame, PROTOCOL, Range};

@@ -238,7 +238,7 @@ fn the_page_starts_scrubs_and_steers_tasks_and_does_nothing_else() {
         assert_eq!(found, code, "{headers:?}: {answer}");
     }
     let tasks = || daemon.client().get(TASKS).unwrap()["tasks"].clone();
-    assert_eq!(tasks().as_array().unwrap().len(), 1, "what was refused has started nothing");
+    assert_eq!(tasks().as_array().unwrap().len(), 1, "a refused request has started a task");
     for (what, state) in [("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")] {
         let (code, answer) = asked(address, "POST", &format!("{TASKS}/1/{what}"), &[key], "");
         assert_eq!((code, &tasks()[0]["state"]), (200, &json!(state)), "{answer}");
@@ -288,7 +288,7 @@ impl SnapshotSource for Counted {
 }
 
 #[test]
-fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_told_so() {
+fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused() {
     let counted = Arc::new(Counted::default());
     let config = WebConfig { every: Duration::from_millis(100), ..here() };
     let web = Web::open(config, PageContent::Other(Arc::clone(&counted) as _)).unwrap();

@@ -1,4 +1,4 @@
-//! Clients' requests on their way to a disk that answers when it is told to, and clients that come and go meanwhile.
+//! Clients' requests on their way to a disk that answers when the test lets it, and clients that come and go meanwhile.
 
 use crate::support::log::Log;
 use crate::support::{Server, is_read, open, request};
@@ -33,13 +33,13 @@ struct Shared {
     /// How many answers about its runs it may give.
     runs: usize,
     writers: usize,
-    /// Whether it was told to wait with writes of the background no longer.
+    /// Whether [`Device::hurry`] was called.
     hurried: bool,
     /// Whether its answers are errors.
     fails: bool,
 }
 
-/// A disk of a terabyte that reads as zeroes. It answers as many requests as it is told to.
+/// A disk of a terabyte that reads as zeroes. It answers as many requests as the test allows.
 #[derive(Debug)]
 struct Held {
     shared: Arc<Mutex<Shared>>,
@@ -82,7 +82,7 @@ impl Device for Held {
         self.shared.lock().unwrap().hurried = true;
     }
 
-    /// The disk notices that it is told to answer within a millisecond.
+    /// The disk notices within a millisecond that it may answer.
     fn next_event(&self) -> Option<Instant> {
         Some(self.now + Duration::from_millis(1))
     }
@@ -405,7 +405,7 @@ fn clients_that_choose_no_export_keep_no_other_out() {
         .collect();
     let mut chosen: Vec<UnixStream> = (0..4).map(|_| server.client()).collect();
     assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
-    // One that has chosen stays, whoever comes.
+    // A client that has chosen stays, whichever clients connect.
     let mut late = server.connect();
     late.read_exact(&mut [0; 18]).unwrap();
     late.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();

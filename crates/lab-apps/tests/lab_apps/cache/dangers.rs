@@ -165,7 +165,7 @@ fn a_failed_write_stays_dirty_and_is_reported() {
     // A second flush, without any sector that failed before it.
     rig.finish();
     assert_eq!((rig.write_failures, rig.cache.dirty(), rig.cache.calls()), (1, 1, 0));
-    assert_eq!(rig.tasks(block(1)), 0, "it is left alone");
+    assert_eq!(rig.tasks(block(1)), 0, "the core has no task for the failed block");
     assert_eq!(rig.cache.wake(), Some(rig.host.now + Duration::from_secs(5)));
     rig.wait(Duration::from_secs(5));
     assert_eq!(rig.tasks(block(1)), 1, "and tried again");

@@ -110,7 +110,7 @@ fn files_in_targets_are_made_written_and_read_and_are_the_daemons_alone() {
             file.write_at(0, b"bytes").unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
             let mut again = places.open_by(&path, How::Make, beneath).unwrap();
-            assert_eq!(again.len().unwrap(), 5, "what is there is not cut");
+            assert_eq!(again.len().unwrap(), 5, "the bytes in the file are not cut");
             let mut read = [0; 5];
             places.open_by(&path, How::Read, beneath).unwrap().read_at(0, &mut read).unwrap();
             assert_eq!(&read, b"bytes");

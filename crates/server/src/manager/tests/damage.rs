@@ -220,7 +220,7 @@ fn a_reorganisation_of_an_older_version_goes_on_and_its_plan_is_believed_with_it
 }
 
 #[test]
-fn damage_to_a_task_that_is_paused_on_request_is_told() {
+fn damage_to_a_task_that_is_paused_on_request_is_reported() {
     let (mut rig, id, _) = reorganisation();
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     rig.run_for(Duration::from_secs(1));
@@ -240,7 +240,7 @@ fn damage_to_a_task_that_is_paused_on_request_is_told() {
             });
             let task = damaged.task(id);
             assert_eq!(task.state, TaskState::Paused);
-            let reason = task.reason.unwrap_or_else(|| panic!("{path} {one:?} is not told"));
+            let reason = task.reason.unwrap_or_else(|| panic!("{path} {one:?} is not in the task's reason"));
             assert!(reason.starts_with("/state/task-1."), "{reason}");
             let words = ["WARN", "paused, and cannot go on", "/state/task-1.", "disk=", "kind=reorganize"];
             assert_eq!(log.numbers(&words, "task"), [id], "{path} {one:?}");

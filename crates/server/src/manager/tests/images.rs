@@ -70,7 +70,7 @@ fn a_backup_is_of_the_instant_at_which_it_began() {
         assert_ne!(rig.now, then, "nothing was overwritten meanwhile");
         assert!(restored(&rig) == then, "the image is not of that instant");
         assert_eq!(rig.task(id).done, rig.task(id).blocks);
-        assert_eq!(rig.files.get("/state/task-1.kept"), None, "what was kept is gone");
+        assert_eq!(rig.files.get("/state/task-1.kept"), None, "the kept blocks are deleted");
     }
 }
 
@@ -383,7 +383,7 @@ fn a_damaged_image_is_refused_before_anything_is_written() {
 #[test]
 fn an_existing_file_is_not_overwritten() {
     let mut rig = Rig::new();
-    rig.files.put(IMAGE, b"somebody's only copy");
+    rig.files.put(IMAGE, b"another program's only copy");
     for (spec, said) in [
         (backup(), "/backups/image: something else is there; name a new file, or say force"),
         (replica(), "/backups/image: the file is not empty; name a new one, or say force"),
@@ -396,7 +396,7 @@ fn an_existing_file_is_not_overwritten() {
         assert_eq!(rig.run(id), TaskState::Failed);
         assert_eq!(rig.task(id).reason.unwrap(), said);
     }
-    assert_eq!(rig.files.get(IMAGE).unwrap(), b"somebody's only copy");
+    assert_eq!(rig.files.get(IMAGE).unwrap(), b"another program's only copy");
 }
 
 fn difference(to: &str, since: &[&str]) -> TaskSpec {
@@ -503,7 +503,7 @@ fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
             rig.run_for(Duration::from_millis(20));
         }
         assert!(rig.task(id).state.is_over(), "{:?}", rig.task(id));
-        assert!(rig.outstanding() > 0, "what is on the disk is overwritten");
+        assert!(rig.outstanding() > 0, "the requests overwrite the disk");
         rig.keep = 1 << 30;
         rig = rig.crash(None);
         rig.call(|manager, s| manager.resume(s, id)).unwrap();

@@ -58,7 +58,7 @@ fn assert_moved(rig: &Rig, moves: &PlannedMoves) {
     }
     let touched = |at: u64| moves.moves.iter().any(|(f, t)| *f == at || *t == at);
     for at in (0..(rig.now.len() / SECTOR) as u64 / BLOCK).map(|b| b * BLOCK).filter(|at| !touched(*at)) {
-        assert!(bytes(&medium, at) == bytes(&rig.now, at), "{at} is nobody's");
+        assert!(bytes(&medium, at) == bytes(&rig.now, at), "{at} is in no move, and has changed");
     }
 }
 
@@ -93,7 +93,7 @@ fn blocks_are_where_the_plan_says_and_clients_wrote_elsewhere_meanwhile() {
         let id = rig.start(reorganize());
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
         rig.settle();
-        assert!(rig.refused > 0, "nobody came upon a fence");
+        assert!(rig.refused > 0, "no request met a fence");
         assert_moved(&rig, &moves);
         let task = rig.task(id);
         assert_eq!((task.done, task.blocks), (moves.moves.len() as u64, moves.moves.len() as u64));

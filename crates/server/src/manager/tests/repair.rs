@@ -118,7 +118,7 @@ fn repair_applies_only_the_choices_given() {
     assert!(refused(&sound, fail(99)).contains("there is no task 99"));
     assert!(refused(&sound, fail(1)).contains("task 1 is done"));
     let told = mend(&sound, fail(id)).unwrap();
-    assert_eq!(told.closed, Some(Closed::Writes), "what the restore had closed stays closed");
+    assert_eq!(told.closed, Some(Closed::Writes), "writes stay closed, as the restore had them");
     assert!(told.tasks.iter().any(|task| task.id == id && task.state == TaskState::Failed));
     let told = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
     assert_eq!(told.closed, None);

@@ -229,7 +229,7 @@ fn a_file_that_is_no_store_or_damaged_is_refused_by_name() {
     rig.files.put(STORE, &[b'x'; 5_000]);
     let why = failed(&mut rig, spec());
     assert!(why.starts_with("/sums/disk.sums: not a checksum store"), "{why}");
-    assert!(failed(&mut rig, anew()).contains("not a checksum store"), "somebody else's file stays");
+    assert!(failed(&mut rig, anew()).contains("not a checksum store"), "another program's file stays");
     assert_eq!(rig.files.get(STORE).unwrap(), [b'x'; 5_000]);
 
     let good = TaskSpec { checksums: Some("/sums/good".into()), ..spec() };

@@ -274,7 +274,7 @@ fn a_replica_is_not_known_by_blocks_of_zeros() {
     rig.files.put(IMAGE, &vec![0; rig.now.len()]);
     let told = worker.execute(FileOp::Open(Box::new(target)));
     let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
-    assert!(why.contains("what was written at byte"), "{why}");
+    assert!(why.contains("the block written at byte"), "{why}");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn a_replica_goes_on_only_with_the_file_that_has_its_blocks() {
         if fails {
             assert_eq!(ended, TaskState::Failed);
             let reason = rig.task(id).reason.unwrap();
-            assert!(reason.starts_with("/backups/image: what was written at byte "), "{reason}");
+            assert!(reason.starts_with("/backups/image: the block written at byte "), "{reason}");
         } else {
             assert_eq!(ended, TaskState::Done);
             assert!(rig.files.get(IMAGE).unwrap() == then);
@@ -501,7 +501,7 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
             (0o660, false, true, false),
             (0o644, true, true, true),
             (0o600, false, true, true),
-            // Of an earlier version's task, which has not noted which file it is.
+            // The image of an earlier version's task, which has not recorded the identity of its file.
             (0o644, true, false, false),
             (0o600, false, false, true),
         ] {

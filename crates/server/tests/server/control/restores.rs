@@ -37,7 +37,7 @@ fn during_a_restore_clients_may_read_and_new_ones_are_refused() {
     assert_eq!(error(&mut client, &request(0, 1, 512 * 6, 512)), 0);
     let mut sector = [1; 512];
     client.read_exact(&mut sector).unwrap();
-    assert_eq!(sector, [0; 512], "what was refused is not there");
+    assert_eq!(sector, [0; 512], "the refused write is not on the disk");
     // Another client gets the reason in the new handshake, and is hung up on in the old one.
     let mut other = UnixStream::connect(&nbd).unwrap();
     other.read_exact(&mut [0; 18]).unwrap();

@@ -287,7 +287,7 @@ impl World {
         }
         let status = self.disk.status();
         assert_eq!(status.background.blocks, app.blocks);
-        assert_eq!(status.background.parts_kept, 0, "parts of blocks that nobody waits for");
+        assert_eq!(status.background.parts_kept, 0, "parts of blocks that no session waits for");
         assert_eq!(status.outstanding, 0);
         let blocks = app.blocks;
         self.disk.end_recording().unwrap();

@@ -139,7 +139,7 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     }
     let status = serving.disk.status();
     println!(
-        "{} gaps used of {} after {} requests; {:?}; {:.1}% foreseen",
+        "{} gaps used of {} after {} requests; {:?}; {:.1}% predicted",
         status.gaps.used,
         status.gaps.seen,
         serving.ids - adopted,

@@ -181,9 +181,9 @@ fn a_silent_device_gets_a_bounded_number_of_commands_and_all_requests_fail() {
     let status = world.disk.status();
     let lost = world.disk.device().lost();
     assert_eq!(status.unanswered as u64, lost, "{status:?}");
-    assert!((16..20).contains(&lost), "{lost}: what was there already when the 16th was given up");
+    assert!((16..20).contains(&lost), "{lost}: commands that the device had when the 16th was given up");
     assert_eq!(status.outstanding, 0);
-    assert_eq!(world.background().delivered.len(), 0, "what was not read is still wanted");
+    assert_eq!(world.background().delivered.len(), 0, "blocks that were not read are still wanted");
     world.replays();
 }
 

@@ -34,7 +34,7 @@ fn a_request_waits_for_no_background_write_without_bound_also_through_another_on
     // It overlaps the last of them alone, and that one overlaps the one before.
     disk.ask(second(60), 20, range(280, 8), Ask::Read);
     assert!(ids(&run(&mut disk, second(61))).contains(&20));
-    // Of each of them one block was awaited.
+    // One block of each of them was awaited.
     let promoted = disk.status().background_requests.unwrap().promoted;
     assert!(promoted.bytes <= 8 * 32 * 512, "{promoted:?}");
 }

@@ -199,14 +199,14 @@ policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, that the core nee
 	  else echo "skipped: advisories: RustSec's database is not here (cargo deny fetch db)" >&2; fi; \
 	else echo "skipped: cargo-deny cannot be had (cargo install cargo-deny)" >&2; fi
 
-lint: rust cc ## formatting, clippy, rustdoc, the language of comments, the length of documents; warnings are errors
+lint: rust cc ## formatting, clippy, rustdoc, the language of comments and messages, the length of documents; warnings are errors
 	@for tool in fmt clippy; do \
 	  $(CARGO) $$tool --version >/dev/null 2>&1 || { \
 	    echo "make: cargo $$tool is missing; install it with: rustup component add rustfmt clippy" >&2; exit 1; }; \
 	done
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/lab/src/experiments/*.rs # a build script lists them, out of cargo fmt's sight
-	@python3 scripts/prose.py --max 0.5 --words 45000 # comments and documents (docs/STYLE.md)
+	@python3 scripts/prose.py --max 0.5 --words 45000 # comments, documents, messages, names of tests (docs/STYLE.md)
 	@python3 scripts/modules.py # files that are not compiled, circles of modules
 	@python3 scripts/constants.py # constants whose name states no quantity
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings

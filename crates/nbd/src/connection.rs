@@ -347,10 +347,10 @@ impl Connection {
         self.output.next()
     }
 
-    /// Records that bytes were sent: first those of [`take_output`](Self::take_output).
+    /// Records that the next bytes of the output were sent, those that [`take_output`](Self::take_output) returned first.
     ///
     /// # Errors
-    /// The next input, for which there is room now, violates the protocol: as [`receive`](Self::receive).
+    /// The input that waited for this room violates the protocol, as for [`receive`](Self::receive).
     pub fn sent(&mut self, bytes: usize) -> Result<(), Violation> {
         self.output.sent(bytes);
         self.go_on()
@@ -400,7 +400,7 @@ impl Connection {
     /// Answers a request, once.
     ///
     /// # Errors
-    /// The next input, for which there is room now, violates the protocol: as [`receive`](Self::receive).
+    /// The input that waited for this room violates the protocol, as for [`receive`](Self::receive).
     pub fn reply(&mut self, request: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         self.release(request);
         if self.large.is_some() {

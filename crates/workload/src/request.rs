@@ -61,8 +61,8 @@ pub trait Script {
     /// end.
     fn due(&self) -> Option<Instant>;
 
-    /// Advances to `now`; returns the next request that has come by then. An event that was due may need no request, so
-    /// there may be none; call it until there is none.
+    /// Advances to `now`, and returns the next request that is due by then. Call it until it returns `None`, which the first call
+    /// may do already: an event may be due that needs no request.
     fn issue(&mut self, now: Instant) -> Option<Issued>;
 
     /// Records that the request of `task` completed at `now`.

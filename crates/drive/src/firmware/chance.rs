@@ -4,7 +4,8 @@ use crate::behaviour::Behaviour;
 use crate::dice::{Component, Dice};
 use units::Duration;
 
-/// Overheads and overlap that vary. Draws nothing for switches that are off.
+/// The random parts of overheads and of the overlap of medium and bus. A part that the behaviour switches off draws no
+/// random number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chance {
     command: Option<(Duration, Dice)>,

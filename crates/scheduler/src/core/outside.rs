@@ -579,8 +579,8 @@ impl Core {
         bound.map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)))
     }
 
-    /// Records a finished request that used the head for `time` and was `late` for detours. Charges the clients' delay by
-    /// idle time to its estimate, and returns the delay by detours in ns.
+    /// Records a finished request that used the head for `time` and was `late` because of detours. Charges the delay that idle
+    /// work has caused the clients to the estimate of idle time, and returns their delay by detours in ns.
     fn charge_clients(
         &mut self,
         outside: &mut Outside,

@@ -32,8 +32,8 @@ impl Tree {
         Ok(Self { nodes, root: (root, index.at()) })
     }
 
-    /// Cuts the last entry of the root to the size of its node: extracted layouts declare more there, up to the drive's
-    /// end. Only its last repetition may be longer; any other would begin behind LBNs that do not exist.
+    /// Cuts the last entry of the root to the LBNs that its node has: extracted layouts declare more there, up to the drive's
+    /// end. An entry with further repetitions stays, because the next one would begin after LBNs that do not exist.
     pub(super) fn cut_tail(&mut self, notes: &mut Vec<String>) {
         let root = self.root.0;
         let Some(&last) = self.nodes.get(root).and_then(|entries| entries.last()) else { return };

@@ -256,8 +256,8 @@ impl Again {
         u32::try_from(left).unwrap_or(bound_ppm)
     }
 
-    /// Returns whether the gap before a command is not used: it may be a hit, or most other reads are. `before` are the
-    /// foreground's commands that are not done yet.
+    /// Returns whether the gap before a command has to stay unused, because the command may be a cache hit or most reads are
+    /// hits. `before` are the foreground's commands that are not done yet.
     pub fn leaves(
         &self,
         drive: &DriveModel,
@@ -458,7 +458,7 @@ mod tests {
         let (drive, mut kept) = (drive(), Again::default());
         let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
         let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), core::iter::empty());
-        assert!(!leaves(&kept, Op::Write, 0), "who only writes has gaps");
+        assert!(!leaves(&kept, Op::Write, 0), "a client that only writes has gaps");
         kept.read(&drive, at(0), false, (true, 0));
         assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");
         for track in 0..2_000 {
@@ -489,7 +489,7 @@ mod tests {
             }
             kept.by_account(10_000)
         };
-        assert_eq!(shown(1, 0), 10_000, "nobody comes back");
+        assert_eq!(shown(1, 0), 10_000, "no client comes back");
         assert_eq!(shown(2, 0), 5_000, "half of all come back for the same");
         assert_eq!(shown(2, 8), 3_333, "and for less of it, or more");
     }

@@ -77,7 +77,7 @@ pub enum Outcome<'a> {
     StoppedAt(Lbn),
     /// This sector is bad, and no data of the others arrived.
     NoData(Lbn),
-    /// The host has given up waiting; whether any sector was or will be done is unknown, and none is to blame. The command's
+    /// The host has given up waiting; whether any sector was or will be done is unknown, and none counts as bad. The command's
     /// request fails, and its background blocks are wanted again.
     Lost,
 }

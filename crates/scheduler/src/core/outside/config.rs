@@ -259,9 +259,9 @@ impl OutsideConfig {
         }
     }
 
-    /// Returns a configuration for a drive of which only the size is known ([`DriveModel::unknown`]). Gaps are not used,
-    /// since their length is unknown, and idle time is. The order comes from a mimic that learns from completions (SMTF), or
-    /// from LBNs. Two commands are at the drive, because the choice of the next needs only the one ahead.
+    /// Returns a configuration for a drive of which only the size is known ([`DriveModel::unknown`]). Idle time is
+    /// used, but gaps are not, since their length is unknown. The order comes from a mimic that learns from completions (SMTF),
+    /// or from LBNs. Both look only at the command before, so that two commands are at the drive.
     ///
     /// ```
     /// use freeblock_scheduler::model::{DriveModel, ProfileError};

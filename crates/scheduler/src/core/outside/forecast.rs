@@ -223,8 +223,8 @@ impl Plain {
 /// A delay of more than this many times the possible cost of a detour is a pause of the drive.
 pub(super) const PAUSE_COSTS_MIN: i64 = 4;
 
-/// The bound on the delay of a read's data, as a part of their time on the bus, in 65536ths: 99% are not later. Later data
-/// cost the next command a revolution, which is far more than a part of a read.
+/// The delay of a read's data that 99% of the reads do not exceed, as a share of their time on the bus in 65536ths. A delay
+/// above the bound costs the next command a revolution, but a bound that is too high costs only a part of a read.
 ///
 /// The overlap of bus and medium varies, and does not affect the head (FAST'02, section 5.2); but the host sends nothing
 /// before the completion, and the data of a write follow those of the read before it.

@@ -1,10 +1,10 @@
-//! The common bound of detours and idle time: their total harm stays below it.
+//! The bound on harm that detours and idle time share: their total harm stays below it.
 //!
-//! Each may use the part that the other leaves, and has a part of its own. When the bound is reached, the one that has
-//! exceeded its part waits for the other, and neither continues meanwhile. The yield for one lost revolution depends on the
-//! load: it is greater for detours on a busy drive, and for idle time on one that is seldom used. The one with the greater
-//! yield so far has three quarters. One waits only while the other brings something: where forecasts are mistrusted no gap
-//! is used, and idle time would wait in vain.
+//! Each has a reserved part of the bound, and may also use what the other leaves of the rest. When the total reaches the bound,
+//! the one above its reserved part waits until its harm is within that part, or the other has used its own. The yield is the
+//! number of wanted sectors for the same harm. It depends on the load: it is greater for detours on a busy drive, and for idle
+//! time on a drive that is seldom used. The one with the greater yield so far has three quarters of the bound reserved. A wait
+//! ends if the other yields too little meanwhile: where forecasts are mistrusted no gap is used, and idle time would wait in vain.
 
 use crate::idle::Harm;
 

@@ -27,9 +27,9 @@ const PRICE_RISE_DIVISOR: u64 = 128;
 /// The reserve in the bound on harm for detours that are late by chance: one part in this number is not spent.
 const RESERVE_DIVISOR: u32 = 8;
 
-/// The minimal yield of a revolution, as a multiple of the usual yield in that time: background work gains four percent for
-/// each percent that the foreground loses. At the beginning of a scan a revolution yields some three times as much, which is
-/// not enough.
+/// The minimal yield of a revolution at the foreground's cost, as a multiple of the background's usual yield in that time. With
+/// five, background work gains four percent for each percent that the foreground loses. At the beginning of a scan the
+/// multiple is about three, which is not enough.
 const YIELD_RATIO_MIN: u64 = 5;
 
 /// The price: the least yield of a revolution that is spent.

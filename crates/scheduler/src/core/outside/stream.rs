@@ -3,7 +3,7 @@
 //! A stream begins at the head's position after the foreground's last read and continues in the order of LBNs, so that
 //! nothing moves for it. The drive reads ahead behind a read, and stops at once when a request arrives. The core requests
 //! the sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that meets such
-//! a command waits for the end of the command, and not for its sectors. Of a drive known by its size only the core does not know
+//! a command waits for the end of the command, and not for its sectors. On a drive known by its size only the core does not know
 //! when sectors pass: it requests them at once, and a request that meets the command waits for them.
 //!
 //! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and

@@ -354,7 +354,7 @@ fn profile(
         title: format!("Probed drive of {} sectors", meter.capacity()),
         synthetic: false,
         sources: vec![format!(
-            "freeblock probe: {} timed commands in {:.0} s; what was not measured stands in its report",
+            "freeblock probe: {} timed commands in {:.0} s; its report names the values that were not measured",
             meter.commands(),
             meter.drive_time().as_secs_f64()
         )],

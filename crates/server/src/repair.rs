@@ -523,7 +523,7 @@ fn check(choice: &Choice, journal: &Journal) -> Result<(), RepairError> {
         return refuse("say what is to be done".into());
     }
     if journal.damage.is_some() && !choice.give_up && !choice.begin_anew {
-        return refuse("the journal is damaged: --give-up writes a new one of what is known".into());
+        return refuse("the journal is damaged: --give-up writes a new one with the known tasks".into());
     }
     if journal.damage.is_none() && choice.give_up {
         return refuse("the journal is sound: its tasks go on; --fail N gives one of them up".into());

@@ -164,7 +164,8 @@ impl Clients {
         if task.session != record.session || task.op != record.op || task.parameter != record.parameter {
             return Err(once("a record differs from its task in session, operation or parameter"));
         }
-        let block = task.block_at(record.range).ok_or_else(|| once("a record of what is no block"))?;
+        let block =
+            task.block_at(record.range).ok_or_else(|| once("a record of a range that is no block"))?;
         match task.blocks[block as usize] {
             Block::Wanted => task.blocks[block as usize] = Block::Delivered,
             Block::Delivered => return Err(once("a block comes twice")),

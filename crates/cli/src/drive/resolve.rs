@@ -28,7 +28,7 @@ impl Resolved {
     /// The profile has no costs.
     pub(crate) fn overheads(&self, who: &str) -> Result<Overheads, Problem> {
         let firmware = self.profile.firmware.as_ref().ok_or_else(|| {
-            Problem::failed(format!("{who} does not say what commands cost"))
+            Problem::failed(format!("{who} does not give the overhead of commands"))
                 .help("give a profile with a [firmware] table, as `freeblock probe` writes it")
         })?;
         Ok(Overheads::of(firmware, &self.model, true))

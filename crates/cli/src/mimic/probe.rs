@@ -167,7 +167,7 @@ fn page(args: &MimicProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: 
     if report.unreadable > 0 {
         line(
             "unreadable",
-            format!("{} requests met such sectors, and were gone round", grouped(report.unreadable)),
+            format!("{} requests met such sectors and have no times", grouped(report.unreadable)),
         );
     }
     let memory = saved.table.memory().get();

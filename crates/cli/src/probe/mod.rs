@@ -230,7 +230,7 @@ fn shown(report: &Report) -> String {
         let _ = writeln!(text, "Cannot be {what}: {which}.");
     }
     if !report.unreadable.is_empty() {
-        text.push_str("These were met by chance and gone round; `freeblock scrub` finds all.\n");
+        text.push_str("The probe met these by chance and avoided them; `freeblock scrub` finds all.\n");
     }
     text
 }

@@ -240,9 +240,10 @@ impl Config {
             return Err(config.places.underline("web", problem));
         }
         if config.control.is_some() && config.state.is_none() {
-            let problem =
-                Problem::usage("a control socket, and no state directory for what is started there")
-                    .help("give --state, or state in the file");
+            let problem = Problem::usage(
+                "a control socket, and no state directory for the tasks that are started there",
+            )
+            .help("give --state, or state in the file");
             return Err(config.places.underline("control", problem));
         }
         Ok(config)

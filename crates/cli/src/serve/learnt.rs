@@ -36,6 +36,7 @@ pub(super) fn go_on(
 /// # Errors
 /// The system gives no thread.
 pub(super) fn keep(learnt: Learnt, running: &Running<ServedDisk>) -> Result<LearntSaver, Problem> {
-    LearntSaver::start(learnt, running.mailbox(), SAVE_EVERY)
-        .map_err(|e| Problem::failed(format!("no thread to save what is learnt of {}: {e}", running.name())))
+    LearntSaver::start(learnt, running.mailbox(), SAVE_EVERY).map_err(|e| {
+        Problem::failed(format!("no thread to save the learnt times of {}: {e}", running.name()))
+    })
 }

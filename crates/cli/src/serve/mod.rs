@@ -298,7 +298,7 @@ fn start(
     // Last, so that a start that fails before has changed nothing.
     if let (Some(state), Some((_, facts))) = (&config.state, &runtime) {
         for (place, why) in server::repair::leave_other_names(state, facts) {
-            tracing::error!(state = %place.display(), why, "clients write without what is there");
+            tracing::error!(state = %place.display(), why, "clients write to the disk without the tasks and checksums of its other name");
         }
     }
     let running = Running::start(&disk.name, opened, export, listeners).map_err(|error| {
@@ -382,7 +382,7 @@ fn end_one(Served { running, runtime, learnt, probing }: Served, ending: &Ending
                 ending.waits_for(&name, "the files of its tasks");
                 runtime.close(&mut disk);
             }
-            ending.waits_for(&name, "the files of what is learnt, probed or recorded");
+            ending.waits_for(&name, "the files of its learner, its probe and its recording");
             if let Some(learnt) = learnt {
                 learnt.close(&disk);
             }

@@ -58,7 +58,7 @@ pub enum Failure {
     #[error("sector {0} is bad; write it anew, or trim it")]
     Bad(Lbn),
     /// Every buffer is dirty and none can be written. Other blocks of the same write may have been taken.
-    #[error("no buffer can be written back; repair the medium, or trim what is dirty")]
+    #[error("no buffer can be written back; repair the medium, or trim the dirty blocks")]
     NoRoom,
 }
 

@@ -459,8 +459,8 @@ fn swap_told(noticing: &Swap, blind: &Swap) -> String {
     let [_, blind_at, blind_end] = blind.ends();
     format!(
         "The swap after {} requests was noticed within {} requests, and {} times before it: {before:.2} ms at the Atlas (SPTF \
-         {:.2}, SSTF {:.2}), {at:.2} ms right after the swap, {end:.2} ms at the end (SPTF {:.2}, SSTF {:.2}; {:.2} who began with the Cheetah, after as many requests); who does not \
-         look for it has {blind_at:.2} ms and {blind_end:.2} ms.",
+         {:.2}, SSTF {:.2}), {at:.2} ms right after the swap, {end:.2} ms at the end (SPTF {:.2}, SSTF {:.2}; {:.2} for one that began with the Cheetah, after \
+         as many requests); a learner that does not look for a swap has {blind_at:.2} ms and {blind_end:.2} ms.",
         noticing.part * PARTS / 2,
         noticing.noticed_after.map_or("no number of".into(), |n| n.to_string()),
         noticing.too_soon,

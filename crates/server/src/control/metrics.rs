@@ -122,7 +122,7 @@ impl Collector for MetricsSnapshot {
         let values: Vec<(Labels<'_>, f64)> =
             self.disks.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
         let (name, help) =
-            ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
+            ("wrong_blocks", "Blocks that differed from their checksums, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
         self.background(&mut to)?;
         let tasks: [Metric<TaskStatus, f64>; 8] = [

@@ -129,7 +129,7 @@ impl Moves {
             Some(copy) => match OwnPlan::of(&copy, self.id, Some(self.number)) {
                 Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
                 Ok(found) if begun && found.task.is_none() && !unnumbered => {
-                    let why = format!("{}: it does not say whose plan it is", own.display());
+                    let why = format!("{}: the plan has no number of a task", own.display());
                     return Err(damaged(why, None));
                 }
                 Ok(found) if !begun && found.task.is_none() => {

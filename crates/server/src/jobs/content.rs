@@ -118,7 +118,7 @@ impl Contents {
                         lbn,
                         stored,
                         read,
-                        "a block is not what was recorded"
+                        "a block differs from its checksum"
                     );
                     if self.content.wrong.len() < MOST_BAD {
                         self.content.wrong.push(lbn);

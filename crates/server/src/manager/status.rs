@@ -160,7 +160,7 @@ impl TaskManager {
                 // Only until the target has answered.
                 let unremoved = || {
                     let to = self.discarding.get(&id).and(entry.spec.to.as_ref())?.display();
-                    Some(format!("{to}: it does not answer, and what was written is still there"))
+                    Some(format!("{to}: the target does not answer, and still has the bytes written to it"))
                 };
                 entry.reason.as_ref().or(stuck).or_else(|| self.left.get(&id)).cloned().or_else(unremoved)
             },

@@ -57,7 +57,7 @@ impl Front {
         if let Some(bad) = record.bad {
             let right = record.range.contains(bad) && kept.bad.contains(&bad);
             return hold(right, Check::Bad, || {
-                format!("{record:?}, but of what commands had of it these are bad: {:?}", kept.bad)
+                format!("{record:?}, but its commands reported these bad sectors: {:?}", kept.bad)
             });
         }
         if record.op == Op::Write {

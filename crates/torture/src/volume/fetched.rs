@@ -312,9 +312,10 @@ impl House {
         let Some(task) = client.tasks.get_mut(&record.task) else {
             return Err(once("a record of a task that has ended or never was"));
         };
-        let block = task.block_at(record.range).ok_or_else(|| once("a record of what is no block"))?;
+        let block =
+            task.block_at(record.range).ok_or_else(|| once("a record of a range that is no block"))?;
         if task.blocks[block] != FetchedBlock::Wanted || task.op != record.op {
-            return Err(once("a record of what is not wanted"));
+            return Err(once("a record of a block that is not wanted"));
         }
         task.blocks[block] = FetchedBlock::Come;
         // While its session is suspended only blocks that another write overtakes are done.

@@ -344,7 +344,7 @@ impl Logged {
 
     fn check_read(&self, block: u32, found: Option<&[u8]>) -> Result<(), Broken> {
         hold(found == self.now_in(block), Check::Stale, || {
-            format!("block {block} of the log does not read as what was written last")
+            format!("block {block} of the log does not read as it was written last")
         })
     }
 
@@ -391,7 +391,7 @@ impl Logged {
                 Data::Memory(_) | Data::Nothing => None,
             };
             hold(found.as_ref() == self.base.get(&block), Check::Flushed, || {
-                format!("after a power cut block {block} of the log is not what was durable")
+                format!("after a power cut block {block} of the log differs from its durable bytes")
             })?;
         }
         Ok(())

@@ -54,7 +54,7 @@ impl World {
             // Not always the lowest: an earlier piece of a block may have gone bad since.
             let right = record.range.contains(bad) && self.last.1.contains(&bad);
             return hold(right, Check::Bad, || {
-                format!("{record:?}, but of what was done last these are bad: {:?}", self.last.1)
+                format!("{record:?}, but the last execution reported these bad sectors: {:?}", self.last.1)
             });
         }
         let spoilt = self.last.1.iter().find(|lbn| record.range.contains(**lbn));

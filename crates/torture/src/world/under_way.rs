@@ -132,7 +132,7 @@ impl World {
             let same = scheduler::Access { sectors: old.sectors, ..*new } == *old;
             let whole = new.sectors == old.sectors || (new.sectors < old.sectors && !new.op.is_write());
             if !same || !whole {
-                return Err(wrong("not what was begun"));
+                return Err(wrong("not the accesses that were begun"));
             }
             sectors += new.sectors as usize;
         }

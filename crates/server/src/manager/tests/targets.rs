@@ -332,7 +332,8 @@ fn a_cancelled_task_whose_target_does_not_answer_says_so() {
     rig.call(|manager, s| manager.cancel(s, id)).unwrap();
     let reason = rig.task(id).reason.unwrap();
     assert!(
-        reason.starts_with("/backups/image: it does not answer, and what was written is still there"),
+        reason
+            .starts_with("/backups/image: the target does not answer, and still has the bytes written to it"),
         "{reason}"
     );
     rig.hangs.clear();

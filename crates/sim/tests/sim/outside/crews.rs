@@ -120,7 +120,7 @@ fn bounded(crew: Crew, vary: bool, (drive, behaviour): (&str, Behaviour), idle: 
     let background = if idle.is_some() { "gaps and idle time" } else { "gaps" };
     let pauses = if vary { "vary" } else { "are constant" };
     pairs.assert_bounded(&format!(
-        "{clients} who ask {session} times and pause {pause} ms, which {pauses}, {background}, {drive}"
+        "{clients} clients that ask {session} times and pause {pause} ms, which {pauses}, {background}, {drive}"
     ));
 }
 

@@ -29,7 +29,9 @@ fn bounded_of(
         served_of_load((drive, behaviour), idle, (reads, load), (REQUESTS, seed))
     });
     let background = if idle.is_some() { "gaps and idle time" } else { "gaps" };
-    pairs.assert_bounded(&format!("{tasks} who think {pause} ms, {background}, {drive}, {behaviour:?}"));
+    pairs.assert_bounded(&format!(
+        "{tasks} clients that think {pause} ms, {background}, {drive}, {behaviour:?}"
+    ));
 }
 
 #[test]

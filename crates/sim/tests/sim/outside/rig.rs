@@ -206,7 +206,7 @@ impl Rig {
             self.drive.advance(self.now);
             while let Some(done) = self.drive.pop_completion() {
                 let command = self.sent.remove(&done.id.get());
-                prop_assert!(command.is_some(), "a completion of what was not sent");
+                prop_assert!(command.is_some(), "a completion of a command that was not sent");
                 self.complete(command.unwrap(), done.at)?;
             }
             self.poll()?;

@@ -167,7 +167,7 @@ pub fn decode(lbn: Lbn, sector: &[u8]) -> Result<usize, String> {
     }
     let word = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().unwrap());
     if word(0) != lbn.get() {
-        return Err(format!("LBN {lbn} holds what was written to LBN {}", word(0)));
+        return Err(format!("LBN {lbn} has the bytes of LBN {}", word(0)));
     }
     let number = word(8) as usize;
     if sector[16..].iter().any(|byte| *byte != number as u8) {

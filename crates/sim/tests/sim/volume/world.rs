@@ -113,7 +113,7 @@ impl Application for Scribe {
             || task.op != done.op
             || done.parameter != Parameter(task.version as u64)
         {
-            problems.push("it is not what was registered");
+            problems.push("its session, operation or parameter are not the registered ones");
         }
         if offset % task.block != 0 || len != done.range.len().get() {
             problems.push("it is no block of its task");
@@ -173,7 +173,7 @@ impl Application for Scribe {
         let inside = task.range.covers(wanted.range);
         let (version, ended) = (task.version, task.ended.is_some());
         if !inside || ended || wanted.parameter != Parameter(version as u64) {
-            ledger.problem(format!("a buffer for what is not wanted: {wanted:?}"));
+            ledger.problem(format!("a buffer for a range that is not wanted: {wanted:?}"));
         }
         into.copy_from_slice(&encode(wanted.range, version, self.sector));
         true
@@ -410,7 +410,7 @@ impl World {
                 continue;
             };
             if (op, range, begin) != (done.op, done.range, done.arrived) {
-                ledger.problem(format!("{done:?} is not what was submitted"));
+                ledger.problem(format!("{done:?} is not a submitted request"));
             }
             match (op, done.bad) {
                 (_, Some(bad)) => {

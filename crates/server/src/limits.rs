@@ -100,8 +100,8 @@ pub(crate) enum Verdict {
 }
 
 impl Shares {
-    /// Admits clients' requests in round-robin order, while there is memory for them. `others` bytes are held for no
-    /// present client.
+    /// Admits clients' requests in round-robin order, while there is memory for them. `others` is the number of bytes held
+    /// for clients that are gone.
     pub fn share(
         &mut self,
         clients: &mut BTreeMap<u64, Client>,

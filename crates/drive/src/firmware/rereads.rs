@@ -11,8 +11,8 @@ const REVOLUTIONS_MAX: u64 = 60;
 /// The resolution of the numbers that are drawn.
 const PARTS: u128 = 1 << 20;
 
-/// Selects these reads. A read of the same sectors after a move of the arm is one each time, so that the same requests
-/// have the same delay whatever else the drive does.
+/// Selects the reads with extra revolutions by their first sector, so that the same requests have the same delay whatever
+/// else the drive does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rereads {
     ppm: u32,
@@ -24,8 +24,8 @@ impl Rereads {
         Self { ppm, seed }
     }
 
-    /// Returns the extra revolutions of a read at this place. A share of (3 / n)^(4/3) of those with any has at least
-    /// n, so that few have very many.
+    /// Returns the extra revolutions of a read at this place. A share of (3 / n)^(4/3) of the reads with extra revolutions has
+    /// at least n, so that few have very many.
     pub(super) fn revolutions(self, at: Lbn) -> u64 {
         if self.ppm == 0 {
             return 0;

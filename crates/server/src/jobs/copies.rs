@@ -1,9 +1,9 @@
 //! Copy-before-write: the content of blocks at one instant, kept before clients overwrite it.
 //!
-//! From the instant on a foreground write to a block that is not safe yet is held ([`Copies::hold`]), the block is read
-//! with priority ([`PriorityReader`]) and kept durably in the state directory; then the write goes. So a background
-//! read of a block that is not safe returns its content at that instant, and a background read of a kept block may be
-//! too new.
+//! From that instant on, a foreground write to a block that is not safe yet is held ([`Copies::hold`]). The block is read
+//! with priority ([`PriorityReader`]) and kept durably in the state directory; then it is safe, and the write goes to the
+//! device. A background read of a block that is not safe therefore returns its content at that instant, and a background
+//! read of a kept block may return a later one.
 
 use super::job::{Context, blocks_of};
 use super::priority_reader::{Copying, PriorityReader, ReadBlock};

@@ -1,8 +1,8 @@
 //! Another model of the drive while the core works, such as a probe's result for a drive of which only the size was known.
 //!
-//! Requests, sessions and their blocks are named by LBNs, so they stay; what is laid out by the old model is laid out anew. That
-//! is done while no command is at the drive. Until then the core sends only what it has decided already, so that it takes no
-//! longer than the commands at the drive do.
+//! Requests, sessions and their blocks are named by LBNs, so they stay; their places on the tracks are computed anew. The core does
+//! this when no command is at the drive. Until then it sends only commands that it has already decided, so that the wait is no
+//! longer than the commands at the drive take.
 
 use super::{Outside, OutsideDrive};
 use crate::core::Config;

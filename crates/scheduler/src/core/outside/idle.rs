@@ -23,8 +23,8 @@ use model::layout::Location;
 use model::{Position, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors, TrackIndex};
 
-/// The times of requests or commands of one kind. Those of writes may be constant, which a drive may report from its buffer even
-/// against its settings.
+/// The mean of the times of requests or commands of one kind, and whether most of them are equal. Equal times of writes show that
+/// the drive reports them from its buffer, even against its settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MeanTime {
     mean: Duration,
@@ -294,9 +294,10 @@ impl Core {
         }
     }
 
-    /// Reserves the part of the bound that the estimate may not use, where detours have no bound to share. The rest must
-    /// have room for a request that waits for a whole idle command, and for arrivals meanwhile; for the first requests that
-    /// is a large part. Returns the instant at which a drive that was in use for a short time only counts as unused.
+    /// Sets the reserve of the bound on harm: the harm of a request that may have to wait for a whole idle command and of the
+    /// arrivals meanwhile, which is large against the bound for the first requests; and, if detours have no bound of their own,
+    /// the part that the estimate may not use. Returns the instant from which on a drive that was in use only for a short time
+    /// counts as unused.
     pub(super) fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
         let mut owed = outside.kept.at_risk();
         // One revolution to arrive and one to read a track, until the true duration is known.

@@ -279,7 +279,7 @@ fn writes_are_measured_where_they_are_allowed() {
     let found = dir.path("found.toml");
     let said = run_with(&["probe", DEVICE, "--allow-writes", "100000-120000", "-o", &found]).worked();
     assert!(said.contains("write settle") && !said.contains("writes were not allowed"), "{said}");
-    assert!(said.contains("a third of them writes to what may be written"), "{said}");
+    assert!(said.contains("a third of them writes to the writable part"), "{said}");
     let said = run_with(&["probe", DEVICE, "-o", &found]).worked();
     assert!(
         said.contains("Not sure of writes to LBN 0 to ") && said.contains("writes were not allowed"),

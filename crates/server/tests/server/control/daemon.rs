@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use units::Instant;
 
 pub struct Daemon {
     pub directory: PathBuf,

@@ -181,13 +181,51 @@ fn the_done_part_of_a_partly_lost_write_is_not_repeated_over_newer_data() {
 }
 
 /// With a foreground that is never silent, and a drive that matches its profile.
-#[test]
-fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
+/// Returns a core that knows its drive and has no bound on harm, with the drive's number of sectors.
+fn in_gaps() -> (OutsideDrive, u64) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let capacity = drive.layout().capacity().get();
     let outside = OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) };
-    let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() });
+    (OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() }), capacity)
+}
+
+/// A request leaves the pool when it is decided, and then waits in the queue for the detour before it.
+#[test]
+fn a_decided_foreground_request_never_waits_for_answers() {
+    let (mut core, capacity) = in_gaps();
+    let session = core.open(Priority::default()).unwrap();
+    core.read(session, range(0, capacity), Sectors::new(8), Parameter::default()).unwrap();
+    let (mut now, mut place, mut in_queue, mut at_drive) = (Instant::ZERO, 1, 0, VecDeque::new());
+    for id in 1..200 {
+        place = (place * 1_103_515_245 + 12_345) % (1 << 31);
+        let range = range(place % (capacity - 4), 4);
+        core.submit(now, Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
+        let mut waits = true;
+        loop {
+            assert!(!waits || !core.chooses_background(), "request {id}");
+            match core.poll(now) {
+                Some(Output::Do(command)) => {
+                    waits &= command.request.is_none();
+                    in_queue += u32::from(waits && core.pending() == 0);
+                    at_drive.push_back(command.id);
+                }
+                Some(_) => {}
+                None => {
+                    let Some(command) = at_drive.pop_front() else { break };
+                    now = now.max(core.predicted(command).unwrap());
+                    core.command_done(now, command, Outcome::Done);
+                }
+            }
+        }
+        assert!(!waits && core.chooses_background(), "request {id}");
+    }
+    assert!(in_queue > 0);
+}
+
+#[test]
+fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
+    let (mut core, capacity) = in_gaps();
     let session = core.open(Priority::default()).unwrap();
     let block = range(capacity / 2, 9);
     core.write(session, block, Sectors::new(9), Parameter::default()).unwrap();

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The most bytes of an answer's body.
-const MOST_BODY: usize = 64 << 20;
-/// The most bytes of an answer's head.
-const MOST_HEAD: usize = 64 << 10;
+/// The most bytes of an answer's body, so that no server fills the client's memory.
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// The most bytes of an answer's head, so that no server fills the client's memory.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The time-out. The daemon answers within ten seconds, or says that it cannot.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -83,7 +83,7 @@ fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> 
     let end = loop {
         let found = bytes.windows(4).skip(searched).position(|w| w == b"\r\n\r\n").map(|at| searched + at);
         // However the bytes are divided, a head of this length is too long.
-        if found.unwrap_or(bytes.len().saturating_sub(3)) > MOST_HEAD {
+        if found.unwrap_or(bytes.len().saturating_sub(3)) > HEAD_BYTES_MAX {
             return Err(strange("a head without an end"));
         }
         if let Some(end) = found {
@@ -106,8 +106,8 @@ fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> 
 }
 
 fn body_of(stream: &mut impl Read, length: Option<usize>, mut body: Vec<u8>) -> io::Result<Vec<u8>> {
-    let most = length.unwrap_or(MOST_BODY);
-    if most > MOST_BODY {
+    let most = length.unwrap_or(BODY_BYTES_MAX);
+    if most > BODY_BYTES_MAX {
         return Err(strange("a body of more than 64 MiB"));
     }
     // Bytes behind the body are no part of it, whether they have arrived or not.

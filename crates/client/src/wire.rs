@@ -11,13 +11,13 @@ pub const VERSION: u32 = 1;
 /// The name of the protocol for the upgrade of the connection.
 pub const PROTOCOL: &str = "freeblock-session";
 /// The most bytes in a frame after its length: a block of 1 MiB and its head.
-pub const MOST_FRAME: usize = (1 << 20) + 64;
+pub const FRAME_BYTES_MAX: usize = (1 << 20) + 64;
 
 /// The reason for which bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The frame is too long.
-    #[error("a frame of {0} bytes; none has more than {MOST_FRAME}")]
+    #[error("a frame of {0} bytes; none has more than {FRAME_BYTES_MAX}")]
     TooLong(u64),
     /// The kind does not exist.
     #[error("a frame of kind {0}, which version {VERSION} does not have")]
@@ -354,7 +354,7 @@ impl Decoder {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, body)) = rest.split_first_chunk::<4>() else { return 4 - rest.len() };
         match u32::from_le_bytes(*len) as usize {
-            len if len > MOST_FRAME => 0,
+            len if len > FRAME_BYTES_MAX => 0,
             len => len.saturating_sub(body.len()),
         }
     }
@@ -367,7 +367,7 @@ impl Decoder {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_le_bytes(*len) as usize;
-        if len > MOST_FRAME {
+        if len > FRAME_BYTES_MAX {
             return Err(WireError::TooLong(len as u64));
         }
         let Some(body) = rest.get(..len) else { return Ok(None) };

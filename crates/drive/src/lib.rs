@@ -28,7 +28,7 @@ mod wobble;
 pub use behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
 pub use black_box::{BlackBox, Reply};
 pub use error::{CommandError, DriveError};
-pub use firmware::{Breakdown, Command, Completion, Drive, MOST_SECTORS, Served};
+pub use firmware::{Breakdown, COMMAND_SECTORS_MAX, Command, Completion, Drive, Served};
 pub use flash::{Flash, FlashConfig};
 pub use mechanics::{Access, Mechanics, Pass};
 pub use medium::{Blank, Medium, MediumError, Zeroes};

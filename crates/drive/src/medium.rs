@@ -68,7 +68,7 @@ pub struct Medium {
 }
 
 /// Sectors in a page; each has one bit in [`Page::written`].
-const PAGE: u64 = 64;
+const PAGE_SECTORS: u64 = 64;
 
 #[derive(Clone)]
 struct Page {
@@ -84,7 +84,7 @@ impl Medium {
 
     /// Creates a medium whose initial content is that of `blank`.
     pub fn with_blank(capacity: Sectors, sector: Bytes, blank: Arc<dyn Blank>) -> Self {
-        let pages = usize::try_from(capacity.get().div_ceil(PAGE)).unwrap_or(usize::MAX);
+        let pages = usize::try_from(capacity.get().div_ceil(PAGE_SECTORS)).unwrap_or(usize::MAX);
         let sector = usize::try_from(sector.get()).unwrap_or(usize::MAX);
         Self { capacity, sector, blank, pages: vec![None; pages] }
     }
@@ -101,7 +101,7 @@ impl Medium {
     pub fn read(&self, range: LbnRange, into: &mut [u8]) -> Result<(), MediumError> {
         self.check(range, into.len())?;
         for (sector, lbn) in into.chunks_exact_mut(self.sector).zip(range.start().get()..) {
-            let (page, at) = ((lbn / PAGE) as usize, lbn % PAGE);
+            let (page, at) = ((lbn / PAGE_SECTORS) as usize, lbn % PAGE_SECTORS);
             match &self.pages[page] {
                 Some(page) if page.written >> at & 1 == 1 => {
                     let from = at as usize * self.sector;
@@ -120,8 +120,8 @@ impl Medium {
     pub fn write(&mut self, range: LbnRange, from: &[u8]) -> Result<(), MediumError> {
         self.check(range, from.len())?;
         for (sector, lbn) in from.chunks_exact(self.sector).zip(range.start().get()..) {
-            let (page, at) = ((lbn / PAGE) as usize, lbn % PAGE);
-            let size = PAGE as usize * self.sector;
+            let (page, at) = ((lbn / PAGE_SECTORS) as usize, lbn % PAGE_SECTORS);
+            let size = PAGE_SECTORS as usize * self.sector;
             let page = self.pages[page]
                 .get_or_insert_with(|| Page { written: 0, bytes: vec![0; size].into_boxed_slice() });
             page.written |= 1 << at;

@@ -3,7 +3,7 @@
 
 use crate::black_box::{BlackBox, Reply};
 use crate::error::{CommandError, DriveError};
-use crate::firmware::{Command, Drive, MOST_SECTORS};
+use crate::firmware::{COMMAND_SECTORS_MAX, Command, Drive};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, CacheOps, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
@@ -78,7 +78,7 @@ impl Shingled {
                 "give some of the drive's sectors, not all",
             );
         }
-        if config.band.get() == 0 || config.band > MOST_SECTORS {
+        if config.band.get() == 0 || config.band > COMMAND_SECTORS_MAX {
             return wrong("shingled.band", config.band.to_string(), "give 1 to 1048576 sectors");
         }
         if config.depth == 0 {

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 /// A table with the circumstances of its measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
-    /// The drive's name; cut at [`LONGEST_NAME`](crate::LONGEST_NAME) bytes when it is written.
+    /// The drive's name; cut at [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes when it is written.
     pub drive: String,
     /// The drive's sectors.
     pub capacity: Sectors,

@@ -8,16 +8,16 @@ use std::fmt;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 /// The bytes of letters, version and length.
-pub(crate) const HEAD: usize = 20;
+pub(crate) const HEAD_BYTES: usize = 20;
 
 /// The bytes of letters, version, length and checksum.
-const FRAME: usize = HEAD + 4;
+const FRAME_BYTES: usize = HEAD_BYTES + 4;
 
 /// The bytes of a file that each reader has in memory at a time.
-const WINDOW: usize = 4 << 10;
+const WINDOW_BYTES: usize = 4 << 10;
 
-/// The longest name of a drive in a file, in bytes.
-pub const LONGEST_NAME: usize = 255;
+/// The longest name of a drive in a file, in bytes; a longer one is cut.
+pub const NAME_BYTES_MAX: usize = 255;
 
 /// The reason for which bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) enum Broken {
 /// the contents of the head come last.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    head: [u8; HEAD],
+    head: [u8; HEAD_BYTES],
     out: Vec<u8>,
     /// The bytes of the body that have been taken.
     taken: u64,
@@ -51,10 +51,10 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub fn new(letters: [u8; 8], version: u32, size: usize) -> Self {
-        let mut head = [0; HEAD];
+        let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(&letters);
         head[8..12].copy_from_slice(&version.to_le_bytes());
-        let mut out = Vec::with_capacity(FRAME + size);
+        let mut out = Vec::with_capacity(FRAME_BYTES + size);
         out.extend_from_slice(&head);
         Self { head, out, taken: 0, sum: crc32fast::Hasher::new() }
     }
@@ -70,9 +70,9 @@ impl Writer {
     }
 
     /// Returns the rest of the bytes, and the head.
-    pub fn end(mut self) -> (Vec<u8>, [u8; HEAD]) {
+    pub fn end(mut self) -> (Vec<u8>, [u8; HEAD_BYTES]) {
         let mut rest = self.take();
-        self.head[HEAD - 8..].copy_from_slice(&(self.taken - HEAD as u64).to_le_bytes());
+        self.head[HEAD_BYTES - 8..].copy_from_slice(&(self.taken - HEAD_BYTES as u64).to_le_bytes());
         let mut sum = crc32fast::Hasher::new();
         sum.update(&self.head);
         sum.combine(&self.sum);
@@ -83,14 +83,14 @@ impl Writer {
     /// Returns all bytes, if none has been taken.
     pub fn sealed(self) -> Vec<u8> {
         let (mut all, head) = self.end();
-        if let Some(first) = all.get_mut(..HEAD) {
+        if let Some(first) = all.get_mut(..HEAD_BYTES) {
             first.copy_from_slice(&head);
         }
         all
     }
 
     fn head_in_out(&self) -> usize {
-        if self.taken == 0 { HEAD } else { 0 }
+        if self.taken == 0 { HEAD_BYTES } else { 0 }
     }
 
     pub fn u16(&mut self, n: u16) {
@@ -117,7 +117,7 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Writes a name: length (u16) and UTF-8, cut at [`LONGEST_NAME`] bytes.
+    /// Writes a name: length (u16) and UTF-8, cut at [`NAME_BYTES_MAX`] bytes.
     pub fn name(&mut self, name: &str) {
         let name = cut(name);
         self.out.extend_from_slice(&(name.len() as u16).to_le_bytes());
@@ -137,7 +137,7 @@ impl Writer {
 
 /// Returns a name as it is stored.
 pub(crate) fn cut(name: &str) -> &str {
-    let mut end = name.len().min(LONGEST_NAME);
+    let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
     pub fn open(file: &'a File<'a>, letters: [u8; 8], version: u32) -> Result<Self, Broken> {
         let found = file.len().map_err(unreadable)?;
         let mut read = Self { file, end: found, at: 0, window: Vec::new(), begin: 0 };
-        let (other, short) = (Broken::Letters, Broken::Length { found, expected: FRAME as u64 });
+        let (other, short) = (Broken::Letters, Broken::Length { found, expected: FRAME_BYTES as u64 });
         if read.take().map_err(or_unreadable(other))? != letters {
             return Err(other);
         }
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         if is != version {
             return Err(Broken::Version(is));
         }
-        let expected = read.u64().map_err(or_unreadable(short))?.saturating_add(FRAME as u64);
+        let expected = read.u64().map_err(or_unreadable(short))?.saturating_add(FRAME_BYTES as u64);
         if expected != found {
             return Err(Broken::Length { found, expected });
         }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
         if left < least as u64 {
             return Err(self.wrong("nothing, where more must follow"));
         }
-        let size = usize::try_from(left).unwrap_or(usize::MAX).min(WINDOW.max(least));
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(WINDOW_BYTES.max(least));
         self.window.resize(size, 0);
         self.begin = self.at;
         let read = self.file.read(self.at, &mut self.window);
@@ -308,10 +308,10 @@ impl<'a> Reader<'a> {
 
     pub fn name(&mut self) -> Result<String, Broken> {
         let len = usize::from(self.u16()?);
-        if len <= LONGEST_NAME && self.window(len).is_none() {
+        if len <= NAME_BYTES_MAX && self.window(len).is_none() {
             self.refill(len)?;
         }
-        let name = self.window(len).filter(|_| len <= LONGEST_NAME);
+        let name = self.window(len).filter(|_| len <= NAME_BYTES_MAX);
         let name = name
             .and_then(|name| std::str::from_utf8(name).ok())
             .ok_or_else(|| self.wrong("a name that is no text"))?

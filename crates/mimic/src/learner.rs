@@ -10,7 +10,7 @@ mod lines;
 use crate::check_points::CheckPoints;
 use crate::distance::{Distance, Pair, key};
 use crate::search::DISTANCE_SECTORS_MAX;
-use crate::table::{AT_ONCE, Table, lot};
+use crate::table::{BATCH_REQUESTS, Table, lot};
 use bits::Bits;
 use cell::Cell;
 use change::{Change, PredictionSource};
@@ -24,7 +24,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
 /// Cells that are cleared together, when they are first touched after everything was forgotten.
-const PAGE: usize = 512;
+const PAGE_CELLS: usize = 512;
 
 /// The weight of a table's time, in samples, when the first observation meets it.
 const PRIOR_SAMPLES: u8 = 4;
@@ -209,7 +209,7 @@ struct Side {
 
 impl Side {
     fn new(cells: usize) -> Self {
-        Self { cells: vec![0; cells], pages: vec![0; cells.div_ceil(PAGE)], lines: Lines::new(cells) }
+        Self { cells: vec![0; cells], pages: vec![0; cells.div_ceil(PAGE_CELLS)], lines: Lines::new(cells) }
     }
 
     fn cell(&self, i: usize) -> Cell {
@@ -219,19 +219,19 @@ impl Side {
     /// Iterates over the cells of a page that are in use, in ascending order.
     fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
         let current = self.pages.get(page) == Some(&generation);
-        let cells = if current { self.cells.chunks(PAGE).nth(page) } else { None };
+        let cells = if current { self.cells.chunks(PAGE_CELLS).nth(page) } else { None };
         let cells = cells.unwrap_or_default().iter().enumerate();
         cells
-            .map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
+            .map(move |(i, bits)| (page * PAGE_CELLS + i, Cell::from_bits(*bits)))
             .filter(|(_, cell)| *cell != Cell::EMPTY)
     }
 
     /// Returns a cell to write to.
     fn touch(&mut self, i: usize, generation: u32) -> &mut u64 {
-        let page = i / PAGE;
+        let page = i / PAGE_CELLS;
         if self.pages[page] != generation {
-            let end = ((page + 1) * PAGE).min(self.cells.len());
-            self.cells[page * PAGE..end].fill(0);
+            let end = ((page + 1) * PAGE_CELLS).min(self.cells.len());
+            self.cells[page * PAGE_CELLS..end].fill(0);
             self.pages[page] = generation;
         }
         &mut self.cells[i]
@@ -239,7 +239,7 @@ impl Side {
 
     /// Returns the memory for `cells` cells.
     fn memory(cells: usize) -> usize {
-        cells * 8 + cells.div_ceil(PAGE) * 4 + Lines::memory(cells)
+        cells * 8 + cells.div_ceil(PAGE_CELLS) * 4 + Lines::memory(cells)
     }
 
     /// Returns the memory of this side.
@@ -321,10 +321,10 @@ impl Learner {
         self.on_line(side, i, distance.sectors()).map(|time| (time, PredictionSource::Line))
     }
 
-    /// Returns the times of at most [`AT_ONCE`] requests, one step after another for all of them, so that their
+    /// Returns the times of at most [`BATCH_REQUESTS`] requests, one step after another for all of them, so that their
     /// memory accesses overlap.
     fn times_of(&self, asked: (Last, Instant), requests: &[Request], times: &mut [Option<Duration>]) {
-        let mut cells = [(0, 0, 0); AT_ONCE];
+        let mut cells = [(0, 0, 0); BATCH_REQUESTS];
         for (cell, request) in cells.iter_mut().zip(requests) {
             let (pair, distance) = key(asked.0, request.op, request.range.start());
             *cell = (pair.index(), self.grid.cell(distance.sectors()), distance.sectors());
@@ -428,7 +428,7 @@ impl Mimic for Learner {
     fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
         times.clear();
         times.resize(requests.len(), None);
-        for (requests, times) in requests.chunks(AT_ONCE).zip(times.chunks_mut(AT_ONCE)) {
+        for (requests, times) in requests.chunks(BATCH_REQUESTS).zip(times.chunks_mut(BATCH_REQUESTS)) {
             self.times_of((last, at), requests, times);
         }
     }

@@ -30,7 +30,7 @@ mod table;
 pub use check_points::CheckPoints;
 pub use distance::{Distance, Pair};
 pub use file::{FileError, Saved};
-pub use frame::LONGEST_NAME;
+pub use frame::NAME_BYTES_MAX;
 pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats, LearntError, SavedPart, Saving};
 pub use prober::{ProbeAccess, ProbeError, ProbePlan, ProbeReport, Prober};
 pub use summary::{Metric, Samples, UnknownMetric};

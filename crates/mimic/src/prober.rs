@@ -19,11 +19,12 @@ use units::{Bytes, Duration, Lbn, LbnRange, Op};
 use unreadable::Unreadable;
 use workload::random::Stream;
 
-/// The most places drawn for a sample until one has no sector that is known to be unreadable.
-const MOST_DRAWS: u32 = 64;
+/// The most places drawn for a sample until one has no sector that is known to be unreadable; a range full of such
+/// sectors has none.
+const DRAWS_MAX: u32 = 64;
 
 /// The most check points of a range that are skipped as unreadable; then the range is.
-const MOST_LEFT_OUT: u32 = 32;
+const SKIPPED_POINTS_MAX: u32 = 32;
 
 // `room` reserves this amount for parts of fixed size.
 const _: () = assert!(size_of::<Prober>() + unreadable::FAILURES_MAX * size_of::<u64>() <= 4_096);
@@ -283,7 +284,7 @@ impl Prober {
                     self.inward = 1;
                 }
             }
-            Some(look) if look.left_out < MOST_LEFT_OUT => {
+            Some(look) if look.left_out < SKIPPED_POINTS_MAX => {
                 self.current = Some(Look { left_out: look.left_out + 1, ..look });
             }
             Some(look) => {
@@ -346,7 +347,7 @@ impl Prober {
         let count = NonZeroU64::new((high - low).unsigned_abs()).unwrap_or(NonZeroU64::MIN);
         let unit = self.plan.unit.get();
         let good = |unreadable: &Unreadable, block: i64| unreadable.spares(block.unsigned_abs() * unit, unit);
-        (0..MOST_DRAWS)
+        (0..DRAWS_MAX)
             .map(|_| low + self.random.below(count) as i64)
             .find(|&from| good(&self.unreadable, from) && good(&self.unreadable, from + step + 1))
     }

@@ -1,14 +1,14 @@
 //! Sorted distances with their times, found with few cache lines.
 
 /// Distances in a line; with their times they fill a cache line.
-const LINE: usize = 8;
+const LINE_DISTANCES: usize = 8;
 
 /// The most lines of a block: those whose first distances fit into its head, a cache line, and are compared eight at
 /// a time.
-const LINES: usize = 25;
+const BLOCK_LINES: usize = 25;
 
 /// The most distances of a block.
-const BLOCK: usize = LINES * LINE;
+const BLOCK_DISTANCES: usize = BLOCK_LINES * LINE_DISTANCES;
 
 /// The number of entries of a level per entry of the next: one cache line of sixteen, compared at once.
 const FAN_OUT: usize = 16;
@@ -38,9 +38,10 @@ pub(crate) struct CurvePoint {
     pub time: u32,
 }
 
-/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them
-/// under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right block
-/// unless blocks begin too close together for that (not on drives of 70 TB or less), which is detected and corrected.
+/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK_DISTANCES`]
+/// of them under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right
+/// block unless blocks begin too close together for that (not on drives of 70 TB or less), which is detected and
+/// corrected.
 ///
 /// Tree and heads are a twenty-fourth of the memory, and apart from the lines: for a table of 64 MB the tree, a sixth
 /// of a megabyte, stays in a core's own cache, and the heads, two and a half megabytes, in one that cores share. A
@@ -70,7 +71,7 @@ struct Head {
     /// The first differences of all lines but the first, cut to sixteen bits; [`NO_LINE`] after the last. Cut ones
     /// may lead to a line too far, which is detected in the line, and rare: only for a distance within 1/65536 of the
     /// block before a line's first.
-    firsts: [u16; LINES - 1],
+    firsts: [u16; BLOCK_LINES - 1],
 }
 
 impl Head {
@@ -79,7 +80,7 @@ impl Head {
         let used = || lines.iter().map(|line| line.ways[0]);
         let furthest = used().next_back().unwrap_or(0);
         let shift = (0..=16).find(|shift| furthest >> shift < u32::from(NO_LINE)).unwrap_or(0);
-        let mut firsts = [NO_LINE; LINES - 1];
+        let mut firsts = [NO_LINE; BLOCK_LINES - 1];
         for (first, way) in firsts.iter_mut().zip(used().skip(1)) {
             *first = (way >> shift) as u16;
         }
@@ -108,8 +109,8 @@ impl Head {
 struct Line {
     /// The difference from the block's first distance, doubled, plus one if it is joined to the next; [`UNUSED_ENTRY`]
     /// after the last.
-    ways: [u32; LINE],
-    times: [u32; LINE],
+    ways: [u32; LINE_DISTANCES],
+    times: [u32; LINE_DISTANCES],
 }
 
 /// A part of a level of the tree, [`UNUSED_DISTANCE`] after the last.
@@ -130,7 +131,7 @@ impl Place {
     /// Returns a number for it below [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
-        self.line * LINE + self.slot
+        self.line * LINE_DISTANCES + self.slot
     }
 }
 
@@ -139,37 +140,42 @@ impl Knots {
     /// twice, so that it allocates no more memory than it needs.
     pub fn new(knots: impl IntoIterator<Item = CurvePoint, IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
-        let (mut base, mut used) = (None, BLOCK);
+        let (mut base, mut used) = (None, BLOCK_DISTANCES);
         let begins = |distance: i64, base: Option<i64>, used: usize| {
             let way = base.map_or(u64::MAX, |base| distance.abs_diff(base));
-            used == BLOCK || way >= u64::from(UNUSED_ENTRY >> 1)
+            used == BLOCK_DISTANCES || way >= u64::from(UNUSED_ENTRY >> 1)
         };
         let (mut blocks, mut lines) = (0, 0);
         for CurvePoint { distance, .. } in knots.clone() {
             if begins(distance, base, used) {
                 (blocks, base, used) = (blocks + 1, Some(distance), 0);
             }
-            lines += usize::from(used.is_multiple_of(LINE));
+            lines += usize::from(used.is_multiple_of(LINE_DISTANCES));
             used += 1;
         }
         let mut these =
             Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(lines), ..Self::default() };
-        let mut used = BLOCK;
+        let mut used = BLOCK_DISTANCES;
         for CurvePoint { distance, joined, time } in knots {
             if begins(distance, these.heads.last().map(|head| head.base), used) {
                 these.close_block();
                 // No table has 2^32 lines, which are 256 GB.
                 let first_line = these.lines.len() as u32;
-                these.heads.push(Head { base: distance, first_line, shift: 0, firsts: [NO_LINE; LINES - 1] });
+                these.heads.push(Head {
+                    base: distance,
+                    first_line,
+                    shift: 0,
+                    firsts: [NO_LINE; BLOCK_LINES - 1],
+                });
                 used = 0;
             }
-            if used.is_multiple_of(LINE) {
-                these.lines.push(Line { ways: [UNUSED_ENTRY; LINE], times: [0; LINE] });
+            if used.is_multiple_of(LINE_DISTANCES) {
+                these.lines.push(Line { ways: [UNUSED_ENTRY; LINE_DISTANCES], times: [0; LINE_DISTANCES] });
             }
             let (Some(head), Some(line)) = (these.heads.last(), these.lines.last_mut()) else { continue };
             let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
-            line.ways[used % LINE] = way;
-            line.times[used % LINE] = time;
+            line.ways[used % LINE_DISTANCES] = way;
+            line.times[used % LINE_DISTANCES] = time;
             used += 1;
             these.len += 1;
         }
@@ -209,7 +215,7 @@ impl Knots {
 
     /// Returns the bound of places' numbers.
     pub fn places(&self) -> usize {
-        self.lines.len() * LINE
+        self.lines.len() * LINE_DISTANCES
     }
 
     /// Returns the last distance that is not above `distance`.
@@ -289,7 +295,7 @@ impl Knots {
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
-        if slot + 1 < LINE && read(&self.lines[line]).ways[slot + 1] != UNUSED_ENTRY {
+        if slot + 1 < LINE_DISTANCES && read(&self.lines[line]).ways[slot + 1] != UNUSED_ENTRY {
             return Some(Place { block, line, slot: slot + 1 });
         }
         let block = block + usize::from(line + 1 >= read(&self.heads[block]).end());
@@ -328,7 +334,7 @@ impl Knots {
         // A group for each sixteen entries, on each level, one of them not full; and the inputs of the lowest two.
         let tree = size_of::<Group>().div_ceil(FAN_OUT - 1) + 2 * size_of::<i32>();
         let levels = 16 * (size_of::<Group>() + size_of::<Vec<Group>>());
-        let lines = Self::most_places(len, span) / LINE as u64;
+        let lines = Self::most_places(len, span) / LINE_DISTANCES as u64;
         blocks
             .saturating_mul((size_of::<Head>() + tree) as u64)
             .saturating_add(lines.saturating_mul(size_of::<Line>() as u64))
@@ -337,21 +343,21 @@ impl Knots {
 
     /// Returns the least bytes that `len` distances take.
     pub fn least_memory(len: u64) -> u64 {
-        let (lines, heads) = (len.div_ceil(LINE as u64), len.div_ceil(BLOCK as u64));
+        let (lines, heads) = (len.div_ceil(LINE_DISTANCES as u64), len.div_ceil(BLOCK_DISTANCES as u64));
         (lines * size_of::<Line>() as u64).saturating_add(heads * size_of::<Head>() as u64)
     }
 
     /// Returns the most [`places`](Self::places) of `len` distances.
     pub fn most_places(len: u64, span: u64) -> u64 {
         // All lines are full but the last ones of blocks.
-        let lines = (len / LINE as u64).saturating_add(Self::most_blocks(len, span));
-        lines.saturating_mul(LINE as u64)
+        let lines = (len / LINE_DISTANCES as u64).saturating_add(Self::most_blocks(len, span));
+        lines.saturating_mul(LINE_DISTANCES as u64)
     }
 
     fn most_blocks(len: u64, span: u64) -> u64 {
         // Blocks that are full, and those that end because the next distance is too far.
         let far = (span / u64::from(UNUSED_ENTRY >> 1)).min(len);
-        (len / BLOCK as u64).saturating_add(far).saturating_add(1)
+        (len / BLOCK_DISTANCES as u64).saturating_add(far).saturating_add(1)
     }
 }
 

@@ -30,7 +30,7 @@ struct Inner {
 }
 
 /// The number of requests that are looked up together: a processor fetches some ten to sixteen cache lines at a time.
-pub(crate) const AT_ONCE: usize = 16;
+pub(crate) const BATCH_REQUESTS: usize = 16;
 
 /// The index for no curve.
 pub(crate) const NO_CURVE: u8 = 4;
@@ -115,13 +115,13 @@ impl Table {
         Bytes::new((bytes + curves + size_of::<Inner>() + 2 * size_of::<usize>()) as u64)
     }
 
-    /// Writes the times of those requests, of [`AT_ONCE`] at most, whose entry asks for one; leaves other entries
+    /// Writes the times of those requests, of [`BATCH_REQUESTS`] at most, whose entry asks for one; leaves other entries
     /// unchanged.
     pub(crate) fn fill(
         &self,
         (last, at): (Last, Instant),
         requests: &[Request],
-        asked: [bool; AT_ONCE],
+        asked: [bool; BATCH_REQUESTS],
         times: &mut [Option<Duration>],
     ) {
         let of = |op| self.0.answers[Pair::new(last.op, op).index()];
@@ -130,9 +130,9 @@ impl Table {
             let Some(found) = self.0.curves.get(usize::from(*curve)) else { continue };
             // One curve for both types answers for both at once.
             let both = curves[1 - k] == *curve;
-            let mut mine = [0; AT_ONCE];
+            let mut mine = [0; BATCH_REQUESTS];
             let mut count = 0;
-            for (i, request) in requests.iter().enumerate().take(AT_ONCE) {
+            for (i, request) in requests.iter().enumerate().take(BATCH_REQUESTS) {
                 if asked[i] && (both || usize::from(request.op.is_write()) == k) {
                     mine[count] = i;
                     count += 1;
@@ -143,7 +143,7 @@ impl Table {
                 0 => {}
                 1..=2 => self.fill_by::<2>(found, (last, at), requests, &mine[..count], times),
                 3..=6 => self.fill_by::<6>(found, (last, at), requests, &mine[..count], times),
-                _ => self.fill_by::<AT_ONCE>(found, (last, at), requests, &mine[..count], times),
+                _ => self.fill_by::<BATCH_REQUESTS>(found, (last, at), requests, &mine[..count], times),
             }
         }
     }
@@ -198,8 +198,8 @@ impl Mimic for Table {
     fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
         times.clear();
         times.resize(requests.len(), None);
-        for (requests, times) in requests.chunks(AT_ONCE).zip(times.chunks_mut(AT_ONCE)) {
-            self.fill((last, at), requests, [true; AT_ONCE], times);
+        for (requests, times) in requests.chunks(BATCH_REQUESTS).zip(times.chunks_mut(BATCH_REQUESTS)) {
+            self.fill((last, at), requests, [true; BATCH_REQUESTS], times);
         }
     }
 
@@ -302,7 +302,7 @@ impl Curve {
     /// Returns the time at a distance, given the place of the last one that is not above it.
     #[inline]
     fn from(&self, left: Option<Place>, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
-        let beyond = |outermost: i64| distance.abs_diff(outermost) > LENGTH_OF_A_REQUEST;
+        let beyond = |outermost: i64| distance.abs_diff(outermost) > REQUEST_SECTORS;
         let Some(left) = left else {
             let first = self.knots.first()?;
             let CurvePoint { distance: outermost, time, .. } = self.knots.get(first);
@@ -321,7 +321,7 @@ impl Curve {
 }
 
 /// How far beyond its outermost distances a curve answers, in sectors: longer requests are rare.
-const LENGTH_OF_A_REQUEST: u64 = 2_048;
+const REQUEST_SECTORS: u64 = 2_048;
 
 /// Returns the time at `distance` on the straight line between two points around it. Times are below 2^32.
 #[inline]

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::reply::{self, Reply};
 use crate::request::{Command, Contexts, Header, Request};
 use crate::wire::{
-    GREETING, OPTION, Put, REQUEST, REQUEST_HEADER, Reader, command, flag, handshake as greeting,
+    GREETING, OPTION, Put, REQUEST, REQUEST_HEADER_BYTES, Reader, command, flag, handshake as greeting,
 };
 use large::Large;
 use std::collections::VecDeque;
@@ -27,8 +27,9 @@ pub enum Tls {
     Required,
 }
 
-/// The bytes of output beyond which the next option of a client in the handshake waits.
-const OPTION_OUTPUT_MAX: usize = 64 << 10;
+/// The bytes of output beyond which the next option waits, so that a client in the handshake that reads nothing does
+/// not fill the memory.
+const OPTION_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// The largest read that is always sent as one piece if the client asks for that, as the specification requires.
 const UNFRAGMENTED_BYTES_MAX: u32 = 64 << 10;
@@ -228,7 +229,7 @@ impl Connection {
     /// Returns whether to continue reading from the socket: false while the limits are reached.
     pub fn is_ready(&self) -> bool {
         match self.state {
-            State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_MAX,
+            State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_BYTES_MAX,
             State::AwaitsTls => true,
             State::Transmission(_) => {
                 let is_free = self.waits.is_none() && self.large.is_none() && self.has_own_room(0);
@@ -488,7 +489,7 @@ impl Connection {
             let mut reader = Reader(rest);
             let understood = match self.state {
                 State::Greeted => self.client_flags(&mut reader)?,
-                State::Options if self.output.len() > OPTION_OUTPUT_MAX => return Ok(()),
+                State::Options if self.output.len() > OPTION_OUTPUT_BYTES_MAX => return Ok(()),
                 State::Options => self.option(&mut reader)?,
                 State::Transmission(at) => self.request(at, &mut reader)?,
                 State::Ended => return Ok(()),
@@ -554,7 +555,7 @@ impl Connection {
 
     /// Parses a request; `None` if its header is incomplete, or if there is no room for it.
     fn request(&mut self, at: usize, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
-        if reader.0.len() < REQUEST_HEADER {
+        if reader.0.len() < REQUEST_HEADER_BYTES {
             return Ok(None);
         }
         let Some(magic) = reader.u32() else { return Ok(None) };

@@ -4,7 +4,7 @@ use crate::wire::export as flag;
 use thiserror::Error;
 
 /// The longest name, description and error message: the specification's limit for any string.
-pub const MOST_NAME_BYTES: usize = 4096;
+pub const NAME_BYTES_MAX: usize = 4096;
 
 /// The block sizes that clients learn.
 ///
@@ -78,7 +78,7 @@ pub struct Export {
 #[non_exhaustive]
 pub enum ExportError {
     /// A string that does not fit into the protocol.
-    #[error("the {what} of export {name:?} has {bytes} bytes; the protocol allows {MOST_NAME_BYTES}")]
+    #[error("the {what} of export {name:?} has {bytes} bytes; the protocol allows {NAME_BYTES_MAX}")]
     TooLong {
         /// Name or description.
         what: &'static str,
@@ -126,7 +126,7 @@ impl Export {
     /// ```
     pub fn new(name: impl Into<String>, size: u64) -> Result<Self, ExportError> {
         let name = name.into();
-        if name.len() > MOST_NAME_BYTES {
+        if name.len() > NAME_BYTES_MAX {
             return Err(ExportError::TooLong { what: "name", bytes: name.len(), name });
         }
         if i64::try_from(size).is_err() {
@@ -142,7 +142,7 @@ impl Export {
     /// The line is too long.
     pub fn describe(self, description: impl Into<String>) -> Result<Self, ExportError> {
         let description = description.into();
-        if description.len() > MOST_NAME_BYTES {
+        if description.len() > NAME_BYTES_MAX {
             let bytes = description.len();
             return Err(ExportError::TooLong { what: "description", bytes, name: self.name });
         }

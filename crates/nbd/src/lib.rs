@@ -18,6 +18,6 @@ mod wire;
 
 pub use connection::{Answered, Connection, Event, Limits, Tls};
 pub use error::{Errno, Violation};
-pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
+pub use export::{Abilities, BlockSizes, Export, ExportError, NAME_BYTES_MAX};
 pub use reply::{Extent, MemoryExtent, Reply};
 pub use request::{Command, PIECE_BYTES_MAX, Request, ends_with_goodbye};

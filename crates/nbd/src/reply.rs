@@ -1,7 +1,7 @@
 //! Answers to requests.
 
 use crate::error::Errno;
-use crate::export::MOST_NAME_BYTES;
+use crate::export::NAME_BYTES_MAX;
 use crate::request::{Command, Request, extents_max};
 use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 
@@ -171,7 +171,7 @@ pub(crate) fn failed(
     if !structured {
         return simple(out, cookie, errno.value());
     }
-    let mut most = message.len().min(MOST_NAME_BYTES);
+    let mut most = message.len().min(NAME_BYTES_MAX);
     while !message.is_char_boundary(most) {
         most -= 1;
     }

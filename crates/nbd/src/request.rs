@@ -2,7 +2,7 @@
 
 use crate::error::Errno;
 use crate::export::Export;
-use crate::wire::{REQUEST, REQUEST_HEADER, Reader, command, flag};
+use crate::wire::{REQUEST, REQUEST_HEADER_BYTES, Reader, command, flag};
 
 /// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(crate) struct Header {
 /// assert!(!nbd::ends_with_goodbye(&bytes[..27]));
 /// ```
 pub fn ends_with_goodbye(bytes: &[u8]) -> bool {
-    let Some(at) = bytes.len().checked_sub(REQUEST_HEADER) else { return false };
+    let Some(at) = bytes.len().checked_sub(REQUEST_HEADER_BYTES) else { return false };
     let mut reader = Reader(&bytes[at..]);
     reader.u32() == Some(REQUEST)
         && Header::read(&mut reader).is_some_and(|header| header.kind == command::DISCONNECT)

@@ -14,9 +14,9 @@ pub const SIMPLE_REPLY: u32 = 0x6744_6698;
 pub const CHUNK: u32 = 0x668e_33ef;
 
 /// Bytes of an option before its data.
-pub const OPTION_HEADER: usize = 16;
+pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of a request before its payload.
-pub const REQUEST_HEADER: usize = 28;
+pub const REQUEST_HEADER_BYTES: usize = 28;
 
 /// Flags of the greeting and of the client's answer to it.
 pub mod handshake {

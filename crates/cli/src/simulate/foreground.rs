@@ -5,7 +5,7 @@ use super::trace::{self, Replayed};
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};
-use drive::MOST_SECTORS;
+use drive::COMMAND_SECTORS_MAX;
 use model::DriveModel;
 use scheduler::Config;
 use sim::{Background, Inside, Nothing};
@@ -165,11 +165,11 @@ fn random(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem>
     let mut config = RandomConfig::new(space.capacity, sector);
     if let Some(size) = args.request_size {
         config.size = request_size(size, sector)?;
-        if args.place() == Where::Outside && config.size > MOST_SECTORS {
+        if args.place() == Where::Outside && config.size > COMMAND_SECTORS_MAX {
             return Err(Problem::usage(format!(
-                "--request-size {size}: outside the drive a request is one command, of {MOST_SECTORS} sectors at most"
+                "--request-size {size}: outside the drive a request is one command, of {COMMAND_SECTORS_MAX} sectors at most"
             ))
-            .help(format!("give {} at most", MOST_SECTORS.bytes(sector))));
+            .help(format!("give {} at most", COMMAND_SECTORS_MAX.bytes(sector))));
         }
         config.align = config.align.min(config.size);
     }
@@ -206,12 +206,12 @@ fn mixture(args: &SimulateArgs, text: &str, space: &Space<'_>) -> Result<Foregro
     let source =
         Mixed::new(&load, space.capacity, sector, args.seed).map_err(|error| misread(text, &error))?;
     let largest = source.largest();
-    if args.place() == Where::Outside && largest > MOST_SECTORS {
+    if args.place() == Where::Outside && largest > COMMAND_SECTORS_MAX {
         return Err(Problem::usage(format!(
-            "--workload has requests of {} bytes: outside the drive a request is one command, of {MOST_SECTORS} sectors at most",
+            "--workload has requests of {} bytes: outside the drive a request is one command, of {COMMAND_SECTORS_MAX} sectors at most",
             largest.bytes(sector)
         ))
-        .help(format!("give sizes of {} at most", MOST_SECTORS.bytes(sector))));
+        .help(format!("give sizes of {} at most", COMMAND_SECTORS_MAX.bytes(sector))));
     }
     let outstanding = args.outstanding.or(args.mpl).unwrap_or(1);
     let (arrival, times) = match (load.arrival(), args.rate) {

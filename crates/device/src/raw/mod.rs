@@ -25,7 +25,7 @@ pub use in_use::User;
 pub use open::{OpenError, Options};
 
 /// The most bytes of one request: more than any client sends at once.
-const MOST_BYTES: u64 = 1 << 30;
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
 
 /// A block device, or a file instead of one: read and written past the page cache by the host's ring, and opened
 /// exclusively.
@@ -148,7 +148,7 @@ impl Raw {
         let (id, capacity) = (RequestId::new(id), self.opened.capacity);
         let inside = range.checked_end().is_some_and(|end| end <= Lbn::new(capacity.get()));
         let sector = self.opened.sector.get();
-        let most = Sectors::new(MOST_BYTES / sector);
+        let most = Sectors::new(REQUEST_BYTES_MAX / sector);
         let carries = matches!(ask, Ask::Read | Ask::Write { .. });
         match ask {
             Ask::Flush => return None,

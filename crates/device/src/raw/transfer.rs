@@ -10,10 +10,10 @@ use units::{Bytes, Lbn, LbnRange};
 
 /// The most medium errors of one request: enough to find the first bad sector of 2^16, and a bound for a disk that
 /// fails intermittently.
-const MOST_FAILURES: u32 = 40;
+const MEDIUM_ERRORS_MAX: u32 = 40;
 
 /// The most bytes of zeroes that are written at once.
-const ZEROES: u64 = 1 << 20;
+const ZEROES_BYTES: u64 = 1 << 20;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl PendingTransfer {
 
     /// Returns zeroes for a piece of [`Way::Zero`].
     pub fn zeroes(range: LbnRange, sector: Bytes, alignment: usize) -> Aligned {
-        let most = range.len().get().saturating_mul(sector.get()).min(ZEROES.max(sector.get()));
+        let most = range.len().get().saturating_mul(sector.get()).min(ZEROES_BYTES.max(sector.get()));
         Aligned::zeroed(most as usize, alignment)
     }
 
@@ -100,7 +100,7 @@ impl PendingTransfer {
             Err(error) => {
                 self.failures += 1;
                 match fault(&error) {
-                    _ if self.failures > MOST_FAILURES => return Next::Failed(error),
+                    _ if self.failures > MEDIUM_ERRORS_MAX => return Next::Failed(error),
                     Fault::Medium if self.reach - self.good == 1 => {
                         return Next::Bad(Lbn::new(self.range.start().get() + self.good));
                     }

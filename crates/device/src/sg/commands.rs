@@ -4,7 +4,7 @@ use super::{Scsi, ScsiError, Transfer};
 use units::Rpm;
 
 /// Bytes of a sector of ATA logs and of IDENTIFY DEVICE.
-pub(super) const ATA_SECTOR: usize = 512;
+pub(super) const ATA_SECTOR_BYTES: usize = 512;
 
 /// The command set of a disk, and its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Identity {
         if inquiry.get(8..16) != Some(b"ATA     ".as_slice()) {
             return Ok(Self::Scsi);
         }
-        let mut identify = [0; ATA_SECTOR];
+        let mut identify = [0; ATA_SECTOR_BYTES];
         read(disk, Ata { command: 0xec, count: 1, ..Ata::default() }, &mut identify, "IDENTIFY DEVICE")?;
         let word = |n: usize| match identify.get(2 * n..2 * n + 2) {
             Some(&[low, high]) => u16::from_le_bytes([low, high]),
@@ -153,10 +153,10 @@ fn read(disk: &mut dyn Scsi, ata: Ata, to: &mut [u8], name: &'static str) -> Res
 }
 
 /// Reads one sector of a general-purpose log.
-pub(super) fn read_log(disk: &mut dyn Scsi, log: u8, page: u16) -> Result<[u8; ATA_SECTOR], ScsiError> {
+pub(super) fn read_log(disk: &mut dyn Scsi, log: u8, page: u16) -> Result<[u8; ATA_SECTOR_BYTES], ScsiError> {
     let [low, high] = page.to_le_bytes();
     let lba = u64::from(log) | u64::from(low) << 8 | u64::from(high) << 32;
-    let mut bytes = [0; ATA_SECTOR];
+    let mut bytes = [0; ATA_SECTOR_BYTES];
     let ata = Ata { command: READ_LOG_EXT, count: 1, lba, ..Ata::default() };
     read(disk, ata, &mut bytes, "READ LOG EXT")?;
     Ok(bytes)
@@ -176,7 +176,7 @@ pub(super) struct CachingPage {
 }
 
 const CACHING: u8 = 0x08;
-const MODE_HEADER: usize = 4;
+const MODE_HEADER_BYTES: usize = 4;
 /// Byte and bit of RCD, and of DRA.
 const READ_CACHE_DISABLED: (usize, u8) = (2, 1);
 const READ_AHEAD_DISABLED: (usize, u8) = (12, 1 << 5);
@@ -191,7 +191,7 @@ impl CachingPage {
         let page = || {
             let len = usize::from(*answer.first()?) + 1;
             // Some disks send block descriptors all the same.
-            let begin = MODE_HEADER + usize::from(*answer.get(3)?);
+            let begin = MODE_HEADER_BYTES + usize::from(*answer.get(3)?);
             let page = answer.get(begin..len.min(done))?;
             let whole = page.get(..usize::from(*page.get(1)?) + 2)?;
             let holds_both = whole.len() > READ_AHEAD_DISABLED.0;
@@ -228,9 +228,9 @@ impl CachingPage {
 
     /// Makes these the current values; they are not saved, so the disk's own return when its power goes.
     pub(super) fn write(&self, disk: &mut dyn Scsi) -> Result<(), ScsiError> {
-        let mut parameters = vec![0; MODE_HEADER];
+        let mut parameters = vec![0; MODE_HEADER_BYTES];
         parameters.extend_from_slice(&self.bytes);
-        if let Some(code) = parameters.get_mut(MODE_HEADER) {
+        if let Some(code) = parameters.get_mut(MODE_HEADER_BYTES) {
             // The bit "can be saved" is reserved here.
             *code &= 0x3f;
         }

@@ -3,7 +3,7 @@
 //! The places of its fields are those of smartmontools 7.4 (`farmcmds.h`, `farmprint.cpp`), after Seagate's
 //! specification 4.23.1. Only ATA disks are asked.
 
-use super::commands::{ATA_SECTOR, Identity, read_log};
+use super::commands::{ATA_SECTOR_BYTES, Identity, read_log};
 use super::{Scsi, ScsiError};
 
 /// The number of the log, and of the sectors of each of its pages.
@@ -73,7 +73,7 @@ impl Farm {
 }
 
 /// Returns a field; its uppermost byte says whether the disk supports it and whether the value is valid.
-fn field(page: &[u8; ATA_SECTOR], number: usize) -> Option<u64> {
+fn field(page: &[u8; ATA_SECTOR_BYTES], number: usize) -> Option<u64> {
     let value = u64::from_le_bytes(*page.get(8 * number..)?.first_chunk()?);
     (value >> 56 == 0xc0).then_some(value & (u64::MAX >> 8))
 }

@@ -15,9 +15,10 @@ const SG_IO: u32 = 0x2285;
 /// The time after which the kernel gives a command up, ms: a disk that sleeps needs some ten seconds to spin up.
 const TIMEOUT_MS: u32 = 60_000;
 
-/// The most bytes of a command and of its sense data.
-const COMMAND_MAX: usize = 16;
-const SENSE_MAX: usize = 64;
+/// The most bytes of a command: the longest that are sent, READ(16) and ATA PASS-THROUGH(16), have as many.
+const COMMAND_BYTES_MAX: usize = 16;
+/// The most bytes of sense data that are kept.
+const SENSE_BYTES_MAX: usize = 64;
 
 /// The status of a command with sense data (SAM-5).
 const CHECK_CONDITION: u8 = 0x02;
@@ -90,10 +91,10 @@ impl Sg {
 impl Scsi for Sg {
     fn execute(&mut self, command: &[u8], data: Transfer<'_>) -> Result<usize, ScsiError> {
         let too_long = || io::Error::new(io::ErrorKind::InvalidInput, "a command or its data are too long");
-        if command.len() > COMMAND_MAX {
+        if command.len() > COMMAND_BYTES_MAX {
             return Err(too_long().into());
         }
-        let mut sense = [0_u8; SENSE_MAX];
+        let mut sense = [0_u8; SENSE_BYTES_MAX];
         // SG_DXFER_NONE, SG_DXFER_FROM_DEV, SG_DXFER_TO_DEV.
         let (direction, address, len) = match data {
             Transfer::None => (-1, std::ptr::null_mut(), 0),
@@ -104,7 +105,7 @@ impl Scsi for Sg {
             interface: i32::from(b'S'),
             direction,
             command_len: command.len() as u8,
-            sense_max: SENSE_MAX as u8,
+            sense_max: SENSE_BYTES_MAX as u8,
             vectors: 0,
             data_len: u32::try_from(len).map_err(|_| too_long())?,
             data: address,

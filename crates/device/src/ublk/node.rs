@@ -1,6 +1,6 @@
 //! The device node: creates, shows and removes it, and takes it over after a daemon's death.
 
-use super::params::{DEPTH, MOST_BYTES, params, same};
+use super::params::{DEPTH, TRANSFER_BYTES_MAX, params, same};
 use super::queue::Queue;
 use super::{UblkError, UblkPlan};
 use crate::kernel::KernelQueue;
@@ -221,7 +221,7 @@ fn build(plan: &UblkPlan, flags: UblkFlags) -> io::Result<UblkCtrl> {
         UblkCtrlBuilder::default().name("freeblock").id(plan.number as i32).nr_queues(1).depth(DEPTH);
     let recovery = sys::UBLK_F_USER_RECOVERY | sys::UBLK_F_USER_RECOVERY_REISSUE;
     builder
-        .io_buf_bytes(MOST_BYTES)
+        .io_buf_bytes(TRANSFER_BYTES_MAX)
         .ctrl_flags(recovery.into())
         .ctrl_target_flags(plan.owner)
         .dev_flags(flags)

@@ -8,10 +8,10 @@ use libublk::sys;
 pub(super) const DEPTH: u16 = 64;
 
 /// The most bytes of a read or write; the queue has room for [`DEPTH`] of them, 16 MiB.
-pub(super) const MOST_BYTES: u32 = 256 << 10;
+pub(super) const TRANSFER_BYTES_MAX: u32 = 256 << 10;
 
 /// The most kernel sectors of a discard or zeroing: a gigabyte, which reaches the disk in pieces.
-const MOST_ZEROES: u32 = 1 << 21;
+const ZEROED_SECTORS_MAX: u32 = 1 << 21;
 
 /// Returns the device's parameters for the kernel.
 pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
@@ -37,14 +37,14 @@ pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
             physical_bs_shift: shift,
             io_opt_shift: shift,
             io_min_shift: shift,
-            max_sectors: MOST_BYTES / KERNEL_SECTOR.get() as u32,
+            max_sectors: TRANSFER_BYTES_MAX / KERNEL_SECTOR.get() as u32,
             dev_sectors: plan.sectors.get().saturating_mul(sector / KERNEL_SECTOR.get()),
             ..Default::default()
         },
         discard: sys::ublk_param_discard {
             discard_granularity: sector as u32,
-            max_discard_sectors: if can.discard { MOST_ZEROES } else { 0 },
-            max_write_zeroes_sectors: MOST_ZEROES,
+            max_discard_sectors: if can.discard { ZEROED_SECTORS_MAX } else { 0 },
+            max_write_zeroes_sectors: ZEROED_SECTORS_MAX,
             max_discard_segments: 1,
             ..Default::default()
         },

@@ -1,7 +1,7 @@
 //! The queue of a device's requests, on the thread that serves it.
 
 use super::node::io_error;
-use super::params::{DEPTH, MOST_BYTES};
+use super::params::{DEPTH, TRANSFER_BYTES_MAX};
 use crate::kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
 use libublk::helpers::IoBuf;
 use libublk::io::{BufDesc, BufDescList, UblkDev, UblkIOCtx, UblkQueue, with_task_io_ring};
@@ -34,7 +34,7 @@ impl fmt::Debug for Queue<'_> {
 impl<'a> Queue<'a> {
     pub fn new(dev: &'a UblkDev) -> io::Result<Self> {
         let buffer = |_| {
-            let mut buffer = IoBuf::new(MOST_BYTES as usize);
+            let mut buffer = IoBuf::new(TRANSFER_BYTES_MAX as usize);
             buffer.zero_buf();
             buffer
         };

@@ -1,6 +1,6 @@
 //! Makes a drive from a profile and a behaviour.
 
-use super::{Drive, MOST_BUFFER};
+use super::{BUFFER_SECTORS_MAX, Drive};
 use crate::behaviour::{Behaviour, Queue};
 use crate::cache::Segments;
 use crate::error::DriveError;
@@ -104,7 +104,7 @@ impl Drive {
             ("firmware.cache.minimum_read_ahead", cache.minimum_read_ahead),
             ("firmware.cache.maximum_read_ahead", cache.maximum_read_ahead),
         ] {
-            if sectors > MOST_BUFFER {
+            if sectors > BUFFER_SECTORS_MAX {
                 let value = format!("{sectors} sectors");
                 return Err(DriveError::Number { place, value, mend: "give at most 16777216" });
             }

@@ -34,10 +34,11 @@ use units::{CacheOps, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, 
 use write_cache::WriteCache;
 
 /// The most sectors in one command: half a gibibyte in sectors of 512 bytes.
-pub const MOST_SECTORS: Sectors = Sectors::new(1 << 20);
+pub const COMMAND_SECTORS_MAX: Sectors = Sectors::new(1 << 20);
 
-/// The most sectors that a profile may give a segment or read-ahead.
-const MOST_BUFFER: u32 = 1 << 24;
+/// The most sectors that a profile may give a segment or read-ahead: 8 GiB in sectors of 512 bytes, far beyond any
+/// drive.
+const BUFFER_SECTORS_MAX: u32 = 1 << 24;
 
 /// A command of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,8 +274,8 @@ impl Drive {
     /// Submits a command at `now`.
     ///
     /// # Errors
-    /// The command has no sectors or more than [`MOST_SECTORS`], is past the last LBN, or the queue is full; the drive
-    /// is unchanged.
+    /// The command has no sectors or more than [`COMMAND_SECTORS_MAX`], is past the last LBN, or the queue is full;
+    /// the drive is unchanged.
     ///
     /// # Panics
     /// In debug builds, if `now` is before an earlier call's.
@@ -460,8 +461,8 @@ impl Command {
         if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
             return Err(CommandError::PastEnd { id, range, capacity });
         }
-        if range.len() > MOST_SECTORS && cache.transfers() {
-            return Err(CommandError::TooLong { id, range, most: MOST_SECTORS });
+        if range.len() > COMMAND_SECTORS_MAX && cache.transfers() {
+            return Err(CommandError::TooLong { id, range, most: COMMAND_SECTORS_MAX });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op};
 
 /// The sectors that a drive without a watermark transfers over the held bus at once: 8 KiB. The RZ26's reads show it
 /// (docs/MODEL.md, 4.13); DiskSim's files have no field for it.
-const READ_BURST: usize = 16;
+const READ_BURST_SECTORS: usize = 16;
 
 /// Times of a read in which the arm is free.
 struct BesideTheArm {
@@ -190,7 +190,7 @@ impl Drive {
         if self.in_bursts() {
             run.land(&mut self.mechanics, range.end(), |at| landings.push(at.min(latest)));
             let start = ready.max(self.bus_free);
-            let bus = landings.chunks(READ_BURST).fold(start, |bus, burst| {
+            let bus = landings.chunks(READ_BURST_SECTORS).fold(start, |bus, burst| {
                 burst.iter().fold(bus, |bus, &at| bus.max(at)) + sector * burst.len() as u64
             });
             self.landings = landings;

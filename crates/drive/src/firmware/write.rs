@@ -9,10 +9,10 @@ use units::{Duration, Instant, LbnRange, Op};
 
 /// The sectors that cross the bus before the medium side of a drive without write-back gets them: a page of 4 KiB. The
 /// C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
-const BURST: u64 = 8;
+const BURST_SECTORS: u64 = 8;
 
 /// In DiskSim, the sectors that must have crossed before such a drive starts on the medium; then sector follows sector.
-const DISKSIM_FIRST: u64 = 10;
+const DISKSIM_FIRST_SECTORS: u64 = 10;
 
 /// The times of a write to the medium.
 #[derive(Clone, Copy, Debug)]
@@ -129,9 +129,9 @@ impl Drive {
         let available = |k: u32| {
             let k = u64::from(k);
             if bursts {
-                handed_over + t.write_sector * ((k / BURST + 1) * BURST).min(count)
+                handed_over + t.write_sector * ((k / BURST_SECTORS + 1) * BURST_SECTORS).min(count)
             } else {
-                first + t.write_sector * if k == 0 { count.min(DISKSIM_FIRST) } else { k + 1 }
+                first + t.write_sector * if k == 0 { count.min(DISKSIM_FIRST_SECTORS) } else { k + 1 }
             }
         };
         self.bus_taken(first + t.write_sector * count);

@@ -274,7 +274,7 @@ proptest! {
 fn a_command_for_too_many_sectors_is_refused() {
     let nearline = model::builtin::find("nearline-4tb").unwrap();
     let mut drive = Drive::new(&nearline).unwrap();
-    let range = LbnRange::new(Lbn::ZERO, Sectors::new(freeblock_drive::MOST_SECTORS.get() + 1));
+    let range = LbnRange::new(Lbn::ZERO, Sectors::new(freeblock_drive::COMMAND_SECTORS_MAX.get() + 1));
     let error =
         drive.submit(Instant::ZERO, Command { id: RequestId::new(0), op: Op::Read, range }).unwrap_err();
     assert_eq!(error.to_string(), "request 0: 1048577 sectors in one command; ask for at most 1048576");

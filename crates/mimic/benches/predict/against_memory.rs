@@ -10,7 +10,7 @@ use std::time::Instant;
 use workload::random::Stream;
 
 /// The budget of a prediction, in ns.
-const BUDGET: f64 = 100.0;
+const PREDICTION_NS_MAX: f64 = 100.0;
 
 /// Pools in a round.
 const POOLS: u64 = 16;
@@ -87,9 +87,9 @@ pub(crate) fn print() {
     let [_, _, (_, table, _), _] = tables;
     let both = learner(memory(), Some(table));
     row("learnt times, and a table for the others", &both, CAPACITY, both.memory().get(), rounds);
-    for (bytes, read) in reads.into_iter().filter(|(_, read)| *read > BUDGET) {
+    for (bytes, read) in reads.into_iter().filter(|(_, read)| *read > PREDICTION_NS_MAX) {
         println!(
-            "No question that waits for a table of {:.1} MB alone takes less than {BUDGET:.0} ns here: one read at random takes {read:.0}.",
+            "No question that waits for a table of {:.1} MB alone takes less than {PREDICTION_NS_MAX:.0} ns here: one read at random takes {read:.0}.",
             bytes as f64 / 1e6
         );
     }

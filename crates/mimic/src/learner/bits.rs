@@ -11,7 +11,7 @@ pub(super) struct Bits {
 impl Bits {
     /// Creates an empty set for numbers below `len`.
     pub fn new(len: usize) -> Self {
-        let mut levels = Vec::with_capacity(Self::MOST_LEVELS);
+        let mut levels = Vec::with_capacity(Self::LEVELS_MAX);
         let mut words = len.div_ceil(64).max(1);
         loop {
             levels.push(vec![0u64; words]);
@@ -93,8 +93,8 @@ impl Bits {
         std::iter::successors(first, |i| self.above(*i))
     }
 
-    /// Each level removes six bits of a number of 64 bits.
-    const MOST_LEVELS: usize = 11;
+    /// The most levels: each removes six bits of a number of 64 bits.
+    const LEVELS_MAX: usize = 11;
 
     /// Returns the memory in bytes.
     pub fn held_memory(&self) -> usize {
@@ -104,7 +104,7 @@ impl Bits {
 
     /// Returns the memory of a set for numbers below `len`, in bytes.
     pub fn memory(len: usize) -> usize {
-        let (mut words, mut bytes) = (len.div_ceil(64).max(1), Self::MOST_LEVELS * size_of::<Vec<u64>>());
+        let (mut words, mut bytes) = (len.div_ceil(64).max(1), Self::LEVELS_MAX * size_of::<Vec<u64>>());
         while words > 1 {
             bytes += words * 8;
             words = words.div_ceil(64);

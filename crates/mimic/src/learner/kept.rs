@@ -10,9 +10,9 @@
 
 use super::cell::Cell;
 use super::change::Change;
-use super::{Learner, LearnerConfig, LearnerError, PAGE, Side};
+use super::{Learner, LearnerConfig, LearnerError, PAGE_CELLS, Side};
 use crate::file::{self, PutTable};
-use crate::frame::{Broken, File, HEAD, Reader, Writer, cut};
+use crate::frame::{Broken, File, HEAD_BYTES, Reader, Writer, cut};
 use crate::search::DISTANCE_SECTORS_MAX;
 use std::io::{Cursor, ErrorKind, Read, Seek};
 use thiserror::Error;
@@ -132,7 +132,7 @@ pub enum SavedPart {
         /// The last bytes of the file.
         bytes: Vec<u8>,
         /// The first bytes of the file.
-        beginning: [u8; HEAD],
+        beginning: [u8; HEAD_BYTES],
     },
     /// Another drive was detected meanwhile, and everything was forgotten: begin anew.
     Forgotten,
@@ -152,7 +152,7 @@ impl Saving {
             }
             return SavedPart::Part(self.out.take());
         }
-        let pages = cells.div_ceil(PAGE).max(1);
+        let pages = cells.div_ceil(PAGE_CELLS).max(1);
         for _ in 0..pages {
             let Some(side) = learner.pairs.get(self.pair) else {
                 let nothing = Writer::new(MAGIC, VERSION, 0);
@@ -210,7 +210,7 @@ impl Learner {
                 SavedPart::Part(bytes) => all.extend(bytes),
                 SavedPart::Last { bytes, beginning } => {
                     all.extend(bytes);
-                    if let Some(first) = all.get_mut(..HEAD) {
+                    if let Some(first) = all.get_mut(..HEAD_BYTES) {
                         first.copy_from_slice(&beginning);
                     }
                     return all;
@@ -364,7 +364,7 @@ impl Learner {
     fn relook(&mut self, pair: usize) {
         let minimum = self.config.minimum_samples;
         let Side { cells, pages, lines } = &mut self.pairs[pair];
-        let current = |i: usize| pages.get(i / PAGE) == Some(&self.generation);
+        let current = |i: usize| pages.get(i / PAGE_CELLS) == Some(&self.generation);
         let counts = |i: usize, cell: Cell| current(i) && cell != Cell::EMPTY && cell.count() >= minimum;
         for (i, bits) in cells.iter().enumerate() {
             if counts(i, Cell::from_bits(*bits)) {

@@ -9,14 +9,14 @@ use std::ops::RangeInclusive;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-/// The most samples of one distance.
-const MOST_SAMPLES: u32 = 1 << 16;
+/// The most samples of one distance: ten are enough, and each takes a request of the drive.
+const SAMPLES_MAX: u32 = 1 << 16;
 
 /// The most sectors of a drive: 2^44, nine petabytes in sectors of 512 bytes.
-const MOST_SECTORS: u64 = DISTANCE_SECTORS_MAX.unsigned_abs();
+const DRIVE_SECTORS_MAX: u64 = DISTANCE_SECTORS_MAX.unsigned_abs();
 
 /// The least memory: room for the first distances.
-const LEAST_MEMORY: Bytes = Bytes::new(64 << 10);
+const MEMORY_MIN: Bytes = Bytes::new(64 << 10);
 
 /// The plan of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl ProbePlan {
         if unit == 0 {
             return Err(ProbeError::Unit);
         }
-        if self.samples == 0 || self.samples > MOST_SAMPLES {
+        if self.samples == 0 || self.samples > SAMPLES_MAX {
             return Err(ProbeError::Samples { samples: self.samples });
         }
         let mut pairs = self.pairs.clone();
@@ -82,11 +82,11 @@ impl ProbePlan {
         if pairs.is_empty() || pairs.len() != self.pairs.len() {
             return Err(ProbeError::Pairs);
         }
-        if self.memory < LEAST_MEMORY {
+        if self.memory < MEMORY_MIN {
             return Err(ProbeError::Memory { bytes: self.memory });
         }
         let capacity = self.capacity.get();
-        if capacity > MOST_SECTORS || capacity / unit < 4 {
+        if capacity > DRIVE_SECTORS_MAX || capacity / unit < 4 {
             return Err(ProbeError::Capacity { capacity: self.capacity, unit: self.unit });
         }
         let blocks = (capacity / unit) as i64;
@@ -102,7 +102,7 @@ pub enum ProbeError {
     #[error("unit is 0 sectors; give the size of the workload's smallest requests")]
     Unit,
     /// The number of samples is out of range.
-    #[error("{samples} samples of a distance; give 1 to {MOST_SAMPLES}, 10 are enough")]
+    #[error("{samples} samples of a distance; give 1 to {SAMPLES_MAX}, 10 are enough")]
     Samples {
         /// The number of samples.
         samples: u32,
@@ -114,7 +114,7 @@ pub enum ProbeError {
     #[error(
         "{} bytes of memory are too few for the samples of all pairs and a table; give at least {}, or fewer samples",
         bytes.get(),
-        (bytes.get().max(LEAST_MEMORY.get() / 2)) * 2
+        (bytes.get().max(MEMORY_MIN.get() / 2)) * 2
     )]
     Memory {
         /// The memory in bytes.

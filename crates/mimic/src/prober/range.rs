@@ -41,8 +41,8 @@ impl Point {
     }
 }
 
-/// The most points whose parts a [`Point`] can index.
-pub(super) const MOST_POINTS: usize = 1 << 29;
+/// The most points: a [`Point`] can index the parts of no more.
+pub(super) const POINTS_MAX: usize = 1 << 29;
 
 /// One end of a range; packed, since every range has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

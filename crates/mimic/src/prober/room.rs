@@ -1,7 +1,7 @@
 //! Computes how much fits into the memory of a plan.
 
 use super::plan::ProbePlan;
-use super::range::{MOST_POINTS, Point, Range};
+use super::range::{POINTS_MAX, Point, Range};
 use crate::search::Knots;
 use crate::summary::{Metric, PARTS};
 
@@ -29,7 +29,7 @@ pub(super) fn points(plan: &ProbePlan, distances: u64, ends: usize) -> Option<us
         let finished = points.saturating_mul(point).saturating_add(table);
         fixed.saturating_add(probing.max(finished)) <= plan.memory.get()
     };
-    let (mut low, mut high) = (0, distances.saturating_add(checks as u64 + 1).min(MOST_POINTS as u64));
+    let (mut low, mut high) = (0, distances.saturating_add(checks as u64 + 1).min(POINTS_MAX as u64));
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if fits(middle) {

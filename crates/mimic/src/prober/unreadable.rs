@@ -7,7 +7,7 @@ use units::Lbn;
 pub(super) const FAILURES_MAX: usize = 256;
 
 /// The most such failures in a row: a drive that is gone fails everywhere.
-const MOST_IN_A_ROW: u64 = 48;
+const CONSECUTIVE_FAILURES_MAX: u64 = 48;
 
 /// The sectors that could not be read so far.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Unreadable {
         self.failures += 1;
         self.in_a_row += 1;
         let (failures, in_a_row) = (self.failures, self.in_a_row);
-        if failures > FAILURES_MAX as u64 || in_a_row > MOST_IN_A_ROW {
+        if failures > FAILURES_MAX as u64 || in_a_row > CONSECUTIVE_FAILURES_MAX {
             return Err(ProbeError::Unreadable { failures, in_a_row });
         }
         if let Err(place) = self.lbns.binary_search(&lbn.get()) {

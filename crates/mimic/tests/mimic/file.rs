@@ -61,7 +61,7 @@ proptest! {
     #[test]
     fn tables_read_back_as_written(saved in tables()) {
         let read = Saved::from_bytes(&saved.to_bytes()).unwrap();
-        prop_assert!(saved.drive.starts_with(&read.drive) && read.drive.len() + 4 > saved.drive.len().min(mimic::LONGEST_NAME));
+        prop_assert!(saved.drive.starts_with(&read.drive) && read.drive.len() + 4 > saved.drive.len().min(mimic::NAME_BYTES_MAX));
         prop_assert_eq!(&read.table, &saved.table);
         prop_assert_eq!(read.to_bytes(), saved.to_bytes());
     }

@@ -2,16 +2,16 @@
 
 use super::{Connection, Event, State, Tls};
 use crate::error::Violation;
-use crate::export::{Export, MOST_NAME_BYTES};
+use crate::export::{Export, NAME_BYTES_MAX};
 use crate::reply::{ALLOCATION_CONTEXT_ID, MEMORY_CONTEXT_ID};
 use crate::request::Contexts;
-use crate::wire::{OPTION, OPTION_HEADER, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
+use crate::wire::{OPTION, OPTION_HEADER_BYTES, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
 
-/// The most data of an option that are parsed. Longer ones are skipped.
-const MOST_DATA: u32 = 4 * MOST_NAME_BYTES as u32;
+/// The most bytes of an option that are parsed: a few names of the greatest length. Longer options are skipped.
+const OPTION_BYTES_MAX: u32 = 4 * NAME_BYTES_MAX as u32;
 
-/// The most bytes that are skipped.
-const MOST_PASSED: u32 = 1 << 20;
+/// The most bytes of an option that are skipped; a longer one is a violation of the protocol.
+const SKIPPED_BYTES_MAX: u32 = 1 << 20;
 
 /// The context that every client knows: which parts are holes, which are zero.
 const BASE_ALLOCATION: &str = "base:allocation";
@@ -43,7 +43,7 @@ impl Connection {
 
     /// Parses an option; `None` if it is incomplete.
     pub(super) fn option(&mut self, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
-        if reader.0.len() < OPTION_HEADER {
+        if reader.0.len() < OPTION_HEADER_BYTES {
             return Ok(None);
         }
         let header = (reader.u64(), reader.u32(), reader.u32());
@@ -52,11 +52,11 @@ impl Connection {
             return Err(Violation::Magic { what: "an option", found: magic, expected: OPTION });
         }
         // Choosing a name has no error reply, so a long one cannot be skipped.
-        let most = if option == option::EXPORT_NAME { MOST_DATA } else { MOST_PASSED };
+        let most = if option == option::EXPORT_NAME { OPTION_BYTES_MAX } else { SKIPPED_BYTES_MAX };
         if length > most {
             return Err(Violation::LongOption { option, length, most });
         }
-        if length <= MOST_DATA && reader.0.len() < length as usize {
+        if length <= OPTION_BYTES_MAX && reader.0.len() < length as usize {
             return Ok(None);
         }
         self.options += 1;
@@ -68,7 +68,7 @@ impl Connection {
             return self.export_name(name).map(Some);
         }
         let before = self.output.small().len();
-        let answer = if length > MOST_DATA {
+        let answer = if length > OPTION_BYTES_MAX {
             self.skip = u64::from(length);
             Answer::Refused(reply::ERR_TOO_BIG, "more data than any option needs")
         } else {
@@ -267,7 +267,7 @@ impl Connection {
 const MALFORMED: Answer = Answer::Refused(reply::ERR_INVALID, "the data are not what the option needs");
 
 fn name(bytes: &[u8]) -> Option<&str> {
-    if bytes.len() > MOST_NAME_BYTES { None } else { std::str::from_utf8(bytes).ok() }
+    if bytes.len() > NAME_BYTES_MAX { None } else { std::str::from_utf8(bytes).ok() }
 }
 
 fn put_string(data: &mut Vec<u8>, string: &str) {

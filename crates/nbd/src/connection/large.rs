@@ -14,7 +14,7 @@ const PIECES_AT_ONCE: usize = 4;
 
 /// The divisor of the places at which pieces begin and end, so that a disk with large physical sectors writes whole
 /// ones.
-const PIECE_UNIT: u64 = 4096;
+const PIECE_UNIT_BYTES: u64 = 4096;
 
 #[derive(Clone, Debug)]
 pub(super) struct Large {
@@ -64,7 +64,7 @@ impl Large {
 impl Connection {
     /// Returns the bytes of a piece, for an export with blocks of at least `minimum` bytes.
     pub(super) fn piece_bytes(&self, minimum: u32) -> u64 {
-        let unit = PIECE_UNIT.max(u64::from(minimum));
+        let unit = PIECE_UNIT_BYTES.max(u64::from(minimum));
         let room = (self.room() / PIECES_AT_ONCE) as u64;
         (room - room % unit).max(unit)
     }

@@ -6,10 +6,9 @@ use scheduler::{BlockSet, SessionError};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 
-/// The most tasks of a feed at a time. A fragmented remainder of a 20 TB drive has millions of runs; the planner
-/// needs a few hundred of them to choose from.
-/// planner needs some hundred of them to choose from.
-const MOST_TASKS: usize = 1024;
+/// The most tasks of a feed at a time. A fragmented remainder of a 20 TB drive has millions of runs; the planner needs
+/// a few hundred of them to choose from.
+const TASKS_MAX: usize = 1024;
 
 #[derive(Clone, Debug)]
 struct Run {
@@ -47,7 +46,7 @@ impl Feed {
         mark: u64,
         mut place: impl FnMut(u64) -> Option<(LbnRange, u64)>,
     ) -> Result<(), SessionError> {
-        while self.tasks.len() < MOST_TASKS {
+        while self.tasks.len() < TASKS_MAX {
             let Some(first) = self.todo.next(0) else { return Ok(()) };
             let Some((range, blocks)) = place(first) else {
                 self.todo.remove(first);

@@ -22,7 +22,7 @@ pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
 }
 
 /// Blocks in a page: each page is saved as runs or as bits, whichever is shorter.
-const PAGE: u64 = 1 << 15;
+const PAGE_BLOCKS: u64 = 1 << 15;
 
 /// Appends a set. Every page is either its runs (their length in bytes + 1, then gaps and lengths; varints) or 0 and
 /// a bit a block: slightly more than 1 bit a block at most.
@@ -52,7 +52,7 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
 /// Reads a set of `blocks` blocks; `None` if the bytes are invalid.
 pub(crate) fn take_set(cursor: &mut Cursor<'_>, blocks: u64) -> Option<BlockSet> {
     // A page has at least a byte, so a claimed number of blocks takes no memory unless the bytes are there.
-    (blocks.div_ceil(PAGE) <= cursor.left() as u64).then_some(())?;
+    (blocks.div_ceil(PAGE_BLOCKS) <= cursor.left() as u64).then_some(())?;
     let mut set = BlockSet::full(blocks);
     for (page, end) in pages(blocks) {
         match cursor.varint()? {
@@ -81,5 +81,5 @@ pub(crate) fn take_set(cursor: &mut Cursor<'_>, blocks: u64) -> Option<BlockSet>
 }
 
 fn pages(blocks: u64) -> impl Iterator<Item = (u64, u64)> {
-    (0..blocks.div_ceil(PAGE)).map(move |i| (i * PAGE, ((i + 1) * PAGE).min(blocks)))
+    (0..blocks.div_ceil(PAGE_BLOCKS)).map(move |i| (i * PAGE_BLOCKS, ((i + 1) * PAGE_BLOCKS).min(blocks)))
 }

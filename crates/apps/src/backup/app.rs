@@ -9,7 +9,7 @@ use thiserror::Error;
 use units::{Instant, LbnRange, SessionId};
 
 /// The most bytes that wait for a full target; blocks beyond them are dropped and read again later.
-const MOST_WAITING: usize = 16 << 20;
+const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Takes the blocks of a backup. A block that was put is not put again: while the target is full, it waits inside.
 pub trait Output {
@@ -338,7 +338,7 @@ impl<P: Provider, O: Output> Application for Backup<P, O> {
         }
         let whole = self.shape.block.get() as usize * self.sector_bytes;
         if let Some((block, _)) = self.feed.arrived(done) {
-            if self.output.waiting() > MOST_WAITING {
+            if self.output.waiting() > WAITING_BYTES_MAX {
                 self.feed.again(block);
             } else if self.arrived(block, done.range) {
                 if done.bad.is_some() || bytes.len() != whole {

@@ -16,8 +16,8 @@ pub const HEADER_BYTES: u64 = 92;
 /// Bytes before a chunk's body.
 pub const CHUNK_BYTES: u64 = 28;
 const FOOTER_BYTES: usize = 36;
-/// The largest block in bytes; the bound for sizes that an image claims.
-pub const MOST_BLOCK_BYTES: u64 = 1 << 30;
+/// The largest block size that an image may claim, in bytes: a damaged header must not make a reader allocate more.
+pub const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
 /// The chunk count of a difference that is made by comparing: it is known only at the end of the image.
 pub const OPEN: u64 = u64::MAX;
@@ -107,7 +107,7 @@ impl Header {
         let end = self.shape.blocks.checked_mul(block).and_then(|n| n.checked_add(self.shape.first.get()));
         (1..=MOST_BLOCK_SECTORS).contains(&block)
             && sector > 0
-            && block * sector <= MOST_BLOCK_BYTES
+            && block * sector <= BLOCK_BYTES_MAX
             && self.shape.blocks < 1 << 50
             && end.is_some()
             && (self.chunks <= self.shape.blocks || (self.chunks == OPEN && self.base.is_some()))

@@ -243,20 +243,20 @@ fn sync<D: Destination>(header: &Header, destination: &mut D) -> Result<(), Rest
 /// Returns the next offset at which a sound chunk, or the index, begins.
 fn resynchronise<S: Source>(source: &mut S, header: &Header, from: u64) -> Result<Option<u64>, Damage> {
     /// Bytes read at a time.
-    const WINDOW: usize = 1 << 16;
+    const WINDOW_BYTES: usize = 1 << 16;
     let mut at = from;
     loop {
-        let bytes = image::bytes_at(source, at, WINDOW)?;
+        let bytes = image::bytes_at(source, at, WINDOW_BYTES)?;
         for i in 0..bytes.len().saturating_sub(3) {
             let here = at + i as u64;
             if matches!(&bytes[i..i + 4], b"CHNK") && image::chunk(source, header, here).is_ok() {
                 return Ok(Some(here));
             }
         }
-        if bytes.len() < WINDOW {
+        if bytes.len() < WINDOW_BYTES {
             return Ok(None);
         }
-        at += WINDOW as u64 - (CHUNK_BYTES - 1).min(3);
+        at += WINDOW_BYTES as u64 - (CHUNK_BYTES - 1).min(3);
     }
 }
 

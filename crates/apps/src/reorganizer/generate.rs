@@ -94,7 +94,7 @@ fn sample(places: u64, count: u64, below: Below<'_>) -> Result<Vec<u64>, Relocat
     if count > places {
         return Err(RelocationPlanError::Count { count, places });
     }
-    if count > super::plan::MOST_BLOCKS as u64 {
+    if count > super::plan::PLAN_BLOCKS_MAX as u64 {
         return Err(RelocationPlanError::TooManyBlocks);
     }
     let mut swapped: BTreeMap<u64, u64> = BTreeMap::new();

@@ -8,11 +8,12 @@ use units::{Bytes, Lbn, LbnRange};
 
 const MAGIC: [u8; 8] = *b"fb-reorg";
 const VERSION: u32 = 1;
-const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
+/// The bytes of the magic, the version, the plan's digest, its blocks, sectors and staging area, and the checksum.
+const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Length, kind, and the checksum of both.
-const ENTRY_HEAD: usize = 8 + 1 + 4;
-/// The size of the entries below which a checkpoint is not worth its bytes.
-const LEAST_ENTRIES: usize = 1 << 10;
+const ENTRY_HEAD_BYTES: usize = 8 + 1 + 4;
+/// The bytes of entries up to which no checkpoint replaces them: it would save less than it writes.
+const COMPACTED_BYTES_MIN: usize = 1 << 10;
 
 const CHECKPOINT: u8 = 1;
 const STAGED: u8 = 2;
@@ -86,7 +87,7 @@ impl Nvram for Memory {
 pub enum ReorganizeStateError {
     /// The bytes are something else, or missing.
     #[error(
-        "this is no reorganiser's state: its first {HEADER} bytes are not a header; give the staging area's memory"
+        "this is no reorganiser's state: its first {HEADER_BYTES} bytes are not a header; give the staging area's memory"
     )]
     NotState,
     /// The state is of another version.
@@ -196,7 +197,7 @@ impl Journal {
     /// Returns whether the entries are larger than the last checkpoint, so that a new one costs no more than they
     /// did.
     pub fn due(&self) -> bool {
-        self.entries > self.checkpoint.max(LEAST_ENTRIES)
+        self.entries > self.checkpoint.max(COMPACTED_BYTES_MIN)
     }
 
     /// Replaces all contents by the current state.
@@ -234,7 +235,7 @@ impl JournalHeader {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.digest.to_le_bytes());
@@ -252,7 +253,7 @@ impl JournalHeader {
 
     /// Refuses a state that does not begin with this header; a larger staging area is accepted.
     fn check(&self, bytes: &[u8]) -> Result<Self, ReorganizeStateError> {
-        let (header, _) = bytes.split_at_checked(HEADER).ok_or(ReorganizeStateError::NotState)?;
+        let (header, _) = bytes.split_at_checked(HEADER_BYTES).ok_or(ReorganizeStateError::NotState)?;
         let mut fields = Cursor::new(header);
         if fields.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(ReorganizeStateError::NotState);
@@ -348,9 +349,9 @@ pub fn recover(
     let written = header.check(bytes)?;
     let mut state = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
     let mut chain = written.chain();
-    let mut at = HEADER;
+    let mut at = HEADER_BYTES;
     while let Some(found) = next(bytes, at, chain)? {
-        let first = at == HEADER;
+        let first = at == HEADER_BYTES;
         if first != (found.kind == CHECKPOINT) {
             return Err(ReorganizeStateError::Contradiction {
                 at,
@@ -366,9 +367,9 @@ pub fn recover(
         }
         (at, chain) = (found.end, found.chain);
     }
-    if at == HEADER {
+    if at == HEADER_BYTES {
         // The checkpoint is written with the header, atomically.
-        return Err(ReorganizeStateError::Damaged(HEADER));
+        return Err(ReorganizeStateError::Damaged(HEADER_BYTES));
     }
     for b in 0..state.links.len() as u32 {
         state.links.sort(b);
@@ -386,7 +387,7 @@ struct JournalRecord<'a> {
 /// Returns the entry at `at`; `None` at the end, or if the crash cut the last append short.
 fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<JournalRecord<'_>>, ReorganizeStateError> {
     let damaged = ReorganizeStateError::Damaged(at);
-    let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
+    let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD_BYTES)) else {
         return Ok(None);
     };
     let mut head = Cursor::new(head);
@@ -412,7 +413,7 @@ fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<JournalRecord<'_>>
     if chain != stored {
         return Err(damaged);
     }
-    Ok(Some(JournalRecord { kind, payload, end: at + ENTRY_HEAD + len + 4, chain }))
+    Ok(Some(JournalRecord { kind, payload, end: at + ENTRY_HEAD_BYTES + len + 4, chain }))
 }
 
 const SHORT: &str = "an entry has not the length of its kind";
@@ -540,4 +541,4 @@ fn number(rest: &mut Cursor<'_>) -> Result<u32, &'static str> {
     rest.u32().ok_or(SHORT)
 }
 
-const _: () = assert!(NONE as usize >= super::plan::MOST_BLOCKS, "no block has the number of none");
+const _: () = assert!(NONE as usize >= super::plan::PLAN_BLOCKS_MAX, "no block has the number of none");

@@ -30,5 +30,5 @@ pub use generate::Below;
 pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, ReorganizeStateError, Volatile};
 pub use machine::Reorganizer;
 pub use options::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
-pub use plan::{MOST_BLOCKS, Move, RelocationPlan, RelocationPlanError};
+pub use plan::{Move, PLAN_BLOCKS_MAX, RelocationPlan, RelocationPlanError};
 pub use text::TextError;

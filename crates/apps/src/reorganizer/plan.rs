@@ -6,11 +6,11 @@ use scheduler::MOST_BLOCK_SECTORS;
 use units::{Lbn, LbnRange, Sectors};
 
 /// The most blocks of a plan: 2 TiB of 8 KiB blocks. Links between blocks are 32 bits wide.
-pub const MOST_BLOCKS: usize = 1 << 28;
+pub const PLAN_BLOCKS_MAX: usize = 1 << 28;
 
 const MAGIC: [u8; 8] = *b"fb-plan\0";
 const VERSION: u32 = 1;
-const HEAD: usize = 8 + 4 + 8 + 8 + 8;
+const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8;
 
 /// The move of one range. It is moved block by block; the last block is shorter if the range is no multiple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub enum RelocationPlanError {
     #[error("a move from LBN {0} has no sectors; leave it out")]
     EmptyMove(Lbn),
     /// There are more blocks than links can address.
-    #[error("the plan has more than {MOST_BLOCKS} blocks; move less at a time, or larger blocks")]
+    #[error("the plan has more than {PLAN_BLOCKS_MAX} blocks; move less at a time, or larger blocks")]
     TooManyBlocks,
     /// A source or destination is past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
@@ -190,7 +190,7 @@ impl RelocationPlan {
     /// Returns the plan as bytes, with version and checksum. `recover` needs it beside the staging area, unless the
     /// plan can be generated again.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD + self.blocks.len() * 20 + 4);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.blocks.len() * 20 + 4);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         for n in [self.block.get(), self.capacity.get(), self.blocks.len() as u64] {
@@ -221,8 +221,8 @@ impl RelocationPlan {
         }
         let mut number = || rest.u64().ok_or(bad(body.len()));
         let (block, capacity, count) = (number()?, number()?, number()?);
-        if count > MOST_BLOCKS as u64 || rest.left() as u64 != count * 20 {
-            return Err(bad(HEAD - 8));
+        if count > PLAN_BLOCKS_MAX as u64 || rest.left() as u64 != count * 20 {
+            return Err(bad(HEAD_BYTES - 8));
         }
         let mut blocks = Vec::with_capacity(count as usize);
         while let (Some(from), Some(to), Some(sectors)) = (rest.u64(), rest.u64(), rest.u32()) {
@@ -233,7 +233,7 @@ impl RelocationPlan {
         // The bytes do not list the free places, so all places count as free.
         let plan = Self::new(block, capacity, &moves, &[LbnRange::new(Lbn::ZERO, capacity)])?;
         if plan.blocks != blocks {
-            return Err(bad(HEAD));
+            return Err(bad(HEAD_BYTES));
         }
         Ok(plan)
     }
@@ -277,7 +277,7 @@ fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>
             }
         }
         let len = m.from.len().get();
-        if len.div_ceil(block.get()) > (MOST_BLOCKS - blocks.len()) as u64 {
+        if len.div_ceil(block.get()) > (PLAN_BLOCKS_MAX - blocks.len()) as u64 {
             return Err(RelocationPlanError::TooManyBlocks);
         }
         let mut done = 0;

@@ -6,7 +6,7 @@ use units::{Lbn, LbnRange, Sectors};
 /// Runs of blocks up to this number become a task each; if there are more, tasks bridge the narrowest gaps between
 /// them. A scheduler holds 2^20 tasks and searches fewer faster; a random fifth of a 9 GB drive is 360,000 runs of 8
 /// KiB blocks.
-const MOST_RANGES: usize = 1024;
+const RANGES_MAX: usize = 1024;
 
 /// A range to register, and the parts of it to withdraw afterwards because no block of the plan lies there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub fn adjacent(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     spans(links, blocks, block, 0)
 }
 
-/// Returns the sources of `blocks` as about [`MOST_RANGES`] ranges, or fewer; more only if the blocks are not on one
+/// Returns the sources of `blocks` as about [`RANGES_MAX`] ranges, or fewer; more only if the blocks are not on one
 /// grid.
 pub fn bridged(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     let mut gaps: Vec<u64> = blocks.windows(2).map(|p| gap(links, p[0], p[1])).filter(|&g| g > 0).collect();
-    if gaps.len() < MOST_RANGES {
+    if gaps.len() < RANGES_MAX {
         return adjacent(links, blocks, block);
     }
-    let at = gaps.len() - MOST_RANGES;
+    let at = gaps.len() - RANGES_MAX;
     let (_, &mut widest, _) = gaps.select_nth_unstable(at);
     spans(links, blocks, block, widest)
 }

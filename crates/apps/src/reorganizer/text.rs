@@ -8,7 +8,7 @@ use units::{Lbn, LbnRange, Sectors};
 const FIRST: &str = "freeblock plan 1";
 
 /// The words in the longest line: `move FROM TO SECTORS`.
-const MOST_WORDS: usize = 4;
+const LINE_WORDS_MAX: usize = 4;
 
 /// The reason for which a plan's text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -69,7 +69,7 @@ impl RelocationPlan {
         for (at, line) in lines {
             let said = line.split('#').next().unwrap_or_default();
             // One word more than the longest line has, so that a line of many words takes no more memory.
-            let words: Vec<&str> = said.split_whitespace().take(MOST_WORDS + 1).collect();
+            let words: Vec<&str> = said.split_whitespace().take(LINE_WORDS_MAX + 1).collect();
             let found = || {
                 let cut: String = line.chars().take(80).collect();
                 TextError::Line { line: at + 1, found: format!("{:?}", cut.trim()) }

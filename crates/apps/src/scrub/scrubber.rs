@@ -10,11 +10,12 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The most findings that are kept: a drive that fails as a whole must not fill the memory. Further ones are only
 /// counted.
-const MOST_FINDINGS: usize = 1 << 16;
-/// The most times that a block is read again because it is being overwritten.
-const MOST_TRIES: u32 = 16;
+const FINDINGS_MAX: usize = 1 << 16;
+/// The most times that a block is read again because it is being overwritten; a busy block must not keep a scrub from
+/// its end.
+const REREADS_MAX: u32 = 16;
 /// The most blocks that wait to be read again; further ones become findings.
-const MOST_AGAIN: usize = 1 << 16;
+const WAITING_BLOCKS_MAX: usize = 1 << 16;
 
 /// The range of a scrub. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +283,7 @@ impl<C: Checksums> Scrubber<C> {
     }
 
     fn find(&mut self, finding: Finding) {
-        if self.findings.len() < MOST_FINDINGS {
+        if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
         } else {
             self.uncounted += 1;
@@ -303,10 +304,10 @@ impl<C: Checksums> Scrubber<C> {
 
     /// Registers a block to be read once more; returns false if that happened too often.
     fn again(&mut self, block: u64) -> bool {
-        let room = self.tries.len() < MOST_AGAIN || self.tries.contains_key(&block);
+        let room = self.tries.len() < WAITING_BLOCKS_MAX || self.tries.contains_key(&block);
         let tries = if room { self.tries.entry(block).or_default() } else { return false };
         *tries += 1;
-        let again = *tries < MOST_TRIES;
+        let again = *tries < REREADS_MAX;
         if again {
             self.feed.again(block);
         }

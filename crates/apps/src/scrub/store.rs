@@ -11,15 +11,17 @@ use units::{Lbn, LbnRange, Sectors};
 pub const PAGE_BYTES: usize = 4096;
 /// Blocks in a page: four bytes of checksum each, a bit for "known", and the page's own CRC-32.
 const PAGE_BLOCKS: u64 = 992;
-const SUMS: usize = PAGE_BLOCKS as usize * 4;
-const BODY: usize = SUMS + PAGE_BLOCKS as usize / 8;
-const _: () = assert!(BODY + 4 == PAGE_BYTES, "a page is full");
+/// The bytes of a page's checksums.
+const SUMS_BYTES: usize = PAGE_BLOCKS as usize * 4;
+/// The bytes of a page's checksums and of the bits that say which of them are known.
+const BODY_BYTES: usize = SUMS_BYTES + PAGE_BLOCKS as usize / 8;
+const _: () = assert!(BODY_BYTES + 4 == PAGE_BYTES, "a page is full");
 
 const MAGIC: &[u8; 8] = b"FBSUMS01";
 /// The first bytes of the pages with the sequence numbers.
 const SLOT: &[u8; 8] = b"FBSUMSEQ";
-/// The most damaged pages whose numbers are kept.
-const MOST_DAMAGED: usize = 1 << 12;
+/// The most damaged pages whose numbers are kept: a store that is damaged as a whole must not fill the memory.
+const DAMAGED_PAGES_MAX: usize = 1 << 12;
 
 /// A file of pages of [`PAGE_BYTES`] each.
 pub trait SumFile {
@@ -493,11 +495,11 @@ impl<F: SumFile> StoredChecksums<F> {
             }
             let mut bytes = vec![0; PAGE_BYTES];
             let there = self.file.read(number, &mut bytes)?;
-            let check = bytes.split_off(BODY);
+            let check = bytes.split_off(BODY_BYTES);
             let empty = !there || (check == [0; 4] && bytes.iter().all(|b| *b == 0));
             if !empty && check != check_of(number, &bytes) {
                 bytes.fill(0);
-                if self.damaged.len() < MOST_DAMAGED {
+                if self.damaged.len() < DAMAGED_PAGES_MAX {
                     self.damaged.insert(number);
                 }
             }
@@ -541,7 +543,7 @@ fn page_of(block: u64) -> u64 {
 /// Returns the byte and bit of a block's "known" flag, and the position of its sum in the page.
 fn place(block: u64) -> (usize, u64, usize) {
     let i = block % PAGE_BLOCKS;
-    (SUMS + (i / 8) as usize, i % 8, i as usize * 4)
+    (SUMS_BYTES + (i / 8) as usize, i % 8, i as usize * 4)
 }
 
 impl<F: SumFile> Checksums for StoredChecksums<F> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The most LBNs that are named; further ones are counted.
-const NAMED_MAX: usize = 1_000;
+const NAMED_LBNS_MAX: usize = 1_000;
 /// The number of blocks that differ after which the comparison ends: the members are not of one array, or the plan is wrong.
 const DIFFERING_BLOCKS_MAX: u64 = 1 << 16;
 /// The most blocks that are read again at a time.
@@ -19,7 +19,7 @@ const SUSPECTS_MAX: usize = 256;
 /// The least time between two readings of a block: a write that all members get is longer under way only on a failing array.
 const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(2);
 /// The most readings of a block that changes each time.
-const READINGS_OF_A_BLOCK_MAX: u32 = 16;
+const BLOCK_READINGS_MAX: u32 = 16;
 /// The most ranges of a member that are asked for at a time.
 const WISHES_MAX: usize = 1_000;
 /// A member gets a further range when this part of the ring is free.
@@ -402,13 +402,13 @@ impl Comparison {
             self.found.differing_blocks += 1;
             let first = self.plan.place(block).start().get();
             for sector in &result.differing {
-                if self.found.differing.len() < NAMED_MAX {
+                if self.found.differing.len() < NAMED_LBNS_MAX {
                     self.found.differing.insert(first + sector);
                 } else {
                     self.found.differing_more += 1;
                 }
             }
-        } else if suspect.readings < READINGS_OF_A_BLOCK_MAX {
+        } else if suspect.readings < BLOCK_READINGS_MAX {
             suspect.before = Some(result);
             suspect.due = now + REREAD_INTERVAL_MIN;
             return;
@@ -416,7 +416,7 @@ impl Comparison {
             self.found.unsettled += 1;
         }
         for bad in result.bad {
-            if self.found.bad.len() < NAMED_MAX {
+            if self.found.bad.len() < NAMED_LBNS_MAX {
                 self.found.bad.insert(bad);
             } else {
                 self.found.bad_more += 1;

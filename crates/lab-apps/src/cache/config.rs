@@ -1,12 +1,12 @@
 //! The configuration of a cache.
 
-use super::mask::MOST_BLOCK_SECTORS;
+use super::mask::BLOCK_SECTORS_MAX;
 use scheduler::{Priority, SessionError};
 use thiserror::Error;
 use units::{Bytes, Duration, LbnRange, Sectors};
 
 /// The most buffers: 16 GB in 4 KB blocks.
-pub const MOST_BUFFERS: usize = 1 << 22;
+pub const BUFFERS_MAX: usize = 1 << 22;
 
 /// The rule by which a buffer makes room, and by which the buffer daemon cleans (FAST'04, section 6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,11 +64,11 @@ pub enum Force {
 pub struct Config {
     /// The LBNs it caches. Blocks are aligned to the first.
     pub volume: LbnRange,
-    /// The size of a buffer, at most [`MOST_BLOCK_SECTORS`].
+    /// The size of a buffer, at most [`BLOCK_SECTORS_MAX`].
     pub block: Sectors,
     /// Bytes in a sector. With zero the cache has no contents, and only its timing is simulated.
     pub sector: Bytes,
-    /// The number of buffers, at most [`MOST_BUFFERS`].
+    /// The number of buffers, at most [`BUFFERS_MAX`].
     pub buffers: usize,
     /// The rule by which buffers make room.
     pub replacement: Replacement,
@@ -118,13 +118,13 @@ impl Config {
         if self.volume.is_empty() || self.volume.checked_end().is_none() {
             return Err(CacheConfigError::Volume(self.volume));
         }
-        if !(1..=MOST_BLOCK_SECTORS).contains(&self.block.get()) {
+        if !(1..=BLOCK_SECTORS_MAX).contains(&self.block.get()) {
             return Err(CacheConfigError::Block(self.block));
         }
-        if self.sector.get() > MOST_SECTOR_BYTES {
+        if self.sector.get() > SECTOR_BYTES_MAX {
             return Err(CacheConfigError::Sector(self.sector));
         }
-        if !(1..=MOST_BUFFERS).contains(&self.buffers) {
+        if !(1..=BUFFERS_MAX).contains(&self.buffers) {
             return Err(CacheConfigError::Buffers(self.buffers));
         }
         if low >= high {
@@ -143,8 +143,8 @@ impl Config {
     }
 }
 
-/// The most bytes in a sector.
-const MOST_SECTOR_BYTES: u64 = 1 << 16;
+/// The most bytes in a sector: no disk has more than a sixteenth of it.
+const SECTOR_BYTES_MAX: u64 = 1 << 16;
 
 /// An invalid field of a [`Config`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -153,13 +153,13 @@ pub enum CacheConfigError {
     #[error("volume {0} is empty or ends past the largest LBN; give the LBNs to cache")]
     Volume(LbnRange),
     /// A block's sectors do not fit the set of bits.
-    #[error("a block of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
+    #[error("a block of {0} sectors; give 1 to {BLOCK_SECTORS_MAX}")]
     Block(Sectors),
     /// The sectors are larger than those of any disk.
-    #[error("sectors of {0} bytes; give at most {MOST_SECTOR_BYTES}")]
+    #[error("sectors of {0} bytes; give at most {SECTOR_BYTES_MAX}")]
     Sector(Bytes),
     /// The number of buffers is out of range.
-    #[error("{0} buffers; give 1 to {MOST_BUFFERS}")]
+    #[error("{0} buffers; give 1 to {BUFFERS_MAX}")]
     Buffers(usize),
     /// The low watermark is not below the high one.
     #[error("watermarks {low} and {high}; give low < high")]

@@ -1,7 +1,7 @@
 //! A set of a block's sectors.
 
 /// The most sectors a block may have: a bit for each.
-pub const MOST_BLOCK_SECTORS: u64 = u128::BITS as u64;
+pub const BLOCK_SECTORS_MAX: u64 = u128::BITS as u64;
 
 /// Sectors of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,10 +19,8 @@ mod step;
 mod tally;
 
 pub use calls::{CallError, CallId, Failure};
-pub use config::{
-    CacheConfigError, Config, Force, MOST_BUFFERS, Replacement, StartError, Syncer, Watermarks,
-};
+pub use config::{BUFFERS_MAX, CacheConfigError, Config, Force, Replacement, StartError, Syncer, Watermarks};
 pub use head::{HeadTime, NoHead};
 pub use machine::{Action, Cache, RequestError};
-pub use mask::MOST_BLOCK_SECTORS;
+pub use mask::BLOCK_SECTORS_MAX;
 pub use tally::{CacheTally, Cause};

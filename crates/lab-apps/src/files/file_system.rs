@@ -2,7 +2,7 @@
 
 use super::cache::{BlockCache, FileStatistics, Result, SlotId};
 use super::error::{BlockDamage, FileError};
-use super::format::{self, BlockKind, DIRECT, FILE_BYTES_MAX, Inode, Kind, POINTERS_MAX, Pointer};
+use super::format::{self, BlockKind, DIRECT_POINTERS, FILE_BYTES_MAX, Inode, Kind, POINTERS_MAX, Pointer};
 use super::numbers::Numbers;
 use super::path::FilePath;
 use super::store::{BLOCK_BYTES, LogicalBlock, Store};
@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 pub const CACHE_BLOCKS_MIN: usize = 8;
 /// The most blocks that an operation holds at once: a create that lets its directory grow holds one of entries and
 /// two of inodes.
-const HELD_MAX: usize = 3;
-const _: () = assert!(HELD_MAX < CACHE_BLOCKS_MIN);
+const HELD_BLOCKS_MAX: usize = 3;
+const _: () = assert!(HELD_BLOCKS_MAX < CACHE_BLOCKS_MIN);
 
 /// The used part of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,8 +253,8 @@ impl<S: Store> FileSystem<S> {
         if grows && old == POINTERS_MAX {
             return Err(FileError::DirectoryFull { directory: path.directory });
         }
-        let indirect = usize::from(blocks > DIRECT);
-        let for_directory = usize::from(grows) + usize::from(grows && old == DIRECT);
+        let indirect = usize::from(blocks > DIRECT_POINTERS);
+        let for_directory = usize::from(grows) + usize::from(grows && old == DIRECT_POINTERS);
         self.room_for(blocks + indirect + for_directory)?;
 
         let mut inode = Inode { size, ..Inode::new(Kind::File) };
@@ -293,7 +293,7 @@ impl<S: Store> FileSystem<S> {
         let room = if filled == 0 { 0 } else { BLOCK_BYTES - filled };
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         let new_blocks = rest.len().div_ceil(BLOCK_BYTES);
-        let indirect = old_blocks + new_blocks > DIRECT && inode.indirect == 0;
+        let indirect = old_blocks + new_blocks > DIRECT_POINTERS && inode.indirect == 0;
         self.room_for(new_blocks + usize::from(indirect))?;
 
         self.write_new(n, &mut inode, old_blocks, rest)?;
@@ -306,7 +306,7 @@ impl<S: Store> FileSystem<S> {
 
         let last = old_blocks - 1;
         let slot = self.data(n, &inode, last)?;
-        let pointers = if last < DIRECT { None } else { Some(self.indirect(n, &inode)?) };
+        let pointers = if last < DIRECT_POINTERS { None } else { Some(self.indirect(n, &inode)?) };
         let home = self.home(n)?;
         // From here on nothing fails.
         let data = self.cache.data_mut(slot);
@@ -316,8 +316,8 @@ impl<S: Store> FileSystem<S> {
             (Some(pointer), _) => pointer.checksum = checksum,
             (None, Some(slot)) => {
                 let block = self.cache.data_mut(slot);
-                let pointer = Pointer { checksum, ..format::indirect_pointer(block, last - DIRECT) };
-                format::set_indirect_pointer(block, last - DIRECT, pointer);
+                let pointer = Pointer { checksum, ..format::indirect_pointer(block, last - DIRECT_POINTERS) };
+                format::set_indirect_pointer(block, last - DIRECT_POINTERS, pointer);
             }
             (None, None) => {}
         }
@@ -376,7 +376,7 @@ impl<S: Store> FileSystem<S> {
         let DirectoryPosition { block, inode: n, .. } = entry;
         let kind = BlockKind::Directory(path.directory);
         let wrong = FileError::Damaged { block, kind, problem: BlockDamage::Inode(n) };
-        if n / format::INODES_A_BLOCK >= self.cache.superblock.inode_blocks {
+        if n / format::INODES_PER_BLOCK >= self.cache.superblock.inode_blocks {
             return Err(wrong);
         }
         let inode = self.inode(n)?;
@@ -425,7 +425,7 @@ impl<S: Store> FileSystem<S> {
             None => {
                 let slot = self.indirect(n, inode)?;
                 let home = (LogicalBlock::new(inode.indirect), BlockKind::Indirect(n));
-                (format::indirect_pointer(self.cache.data(slot), i - DIRECT), home)
+                (format::indirect_pointer(self.cache.data(slot), i - DIRECT_POINTERS), home)
             }
         };
         self.owned(pointer.block, block, kind)?;
@@ -452,7 +452,7 @@ impl<S: Store> FileSystem<S> {
     fn announce(&mut self, n: u32, inode: &Inode) -> Result<(), S> {
         let mut missing = std::mem::take(&mut self.missing);
         missing.clear();
-        let blocks = 0..inode.blocks().min(CACHE_BLOCKS_MIN.max(DIRECT));
+        let blocks = 0..inode.blocks().min(CACHE_BLOCKS_MIN.max(DIRECT_POINTERS));
         for i in blocks {
             let block = LogicalBlock::new(self.pointer(n, inode, i)?.block);
             if !self.cache.contains(block) {
@@ -488,7 +488,7 @@ impl<S: Store> FileSystem<S> {
             inode.indirect = self.stage(BlockKind::Indirect(n))?.0.get();
         }
         let slot = self.indirect(n, inode)?;
-        format::set_indirect_pointer(self.cache.data_mut(slot), i - DIRECT, pointer);
+        format::set_indirect_pointer(self.cache.data_mut(slot), i - DIRECT_POINTERS, pointer);
         Ok(())
     }
 
@@ -549,8 +549,8 @@ impl<S: Store> FileSystem<S> {
         if begun < self.cache.superblock.inode_blocks_max {
             self.cache.begin(LogicalBlock::new(1 + begun), BlockKind::Inodes(begun))?;
             self.cache.superblock.inode_blocks = begun + 1;
-            let first = begun * format::INODES_A_BLOCK;
-            (first..first + format::INODES_A_BLOCK).for_each(|n| self.inodes.release(n));
+            let first = begun * format::INODES_PER_BLOCK;
+            (first..first + format::INODES_PER_BLOCK).for_each(|n| self.inodes.release(n));
         }
         Ok(())
     }

@@ -24,20 +24,20 @@ use std::fmt;
 pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"FBFILES\0";
 
-pub(super) const DIRECT: usize = 6;
-pub(super) const INDIRECT: usize = (BLOCK_BYTES - HEADER) / POINTER;
-pub(super) const POINTERS_MAX: usize = DIRECT + INDIRECT;
+pub(super) const DIRECT_POINTERS: usize = 6;
+pub(super) const INDIRECT_POINTERS: usize = (BLOCK_BYTES - HEADER_BYTES) / POINTER_BYTES;
+pub(super) const POINTERS_MAX: usize = DIRECT_POINTERS + INDIRECT_POINTERS;
 /// The largest file, in bytes.
 pub const FILE_BYTES_MAX: u64 = (POINTERS_MAX * BLOCK_BYTES) as u64;
 
-pub(super) const INODES_A_BLOCK: u32 = (BLOCK_BYTES / INODE - 1) as u32;
-const HEADER: usize = 16;
-const INODE: usize = 64;
-const ENTRY: usize = 16;
-const POINTER: usize = 8;
+pub(super) const INODES_PER_BLOCK: u32 = (BLOCK_BYTES / INODE_BYTES - 1) as u32;
+const HEADER_BYTES: usize = 16;
+const INODE_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 16;
+const POINTER_BYTES: usize = 8;
 const CHECKSUM_AT: usize = 12;
 
-const _: () = assert!(INODE == 8 + DIRECT * POINTER + 8 && HEADER <= INODE);
+const _: () = assert!(INODE_BYTES == 8 + DIRECT_POINTERS * POINTER_BYTES + 8 && HEADER_BYTES <= INODE_BYTES);
 const _: () = assert!(FILE_BYTES_MAX <= u32::MAX as u64);
 
 /// The kind of a block.
@@ -221,7 +221,7 @@ impl Superblock {
     }
 
     pub const fn inodes_max(&self) -> u32 {
-        self.inode_blocks_max * INODES_A_BLOCK
+        self.inode_blocks_max * INODES_PER_BLOCK
     }
 }
 
@@ -245,11 +245,11 @@ impl Pointer {
 
 /// Returns the `n`th pointer of an indirect block.
 pub(super) fn indirect_pointer(block: &Block, n: usize) -> Pointer {
-    Pointer::decode(block, HEADER + n * POINTER)
+    Pointer::decode(block, HEADER_BYTES + n * POINTER_BYTES)
 }
 
 pub(super) fn set_indirect_pointer(block: &mut Block, n: usize, pointer: Pointer) {
-    pointer.encode(block, HEADER + n * POINTER);
+    pointer.encode(block, HEADER_BYTES + n * POINTER_BYTES);
 }
 
 /// The kind of an inode.
@@ -265,14 +265,14 @@ pub(super) struct Inode {
     pub kind: Kind,
     /// The size in bytes; a multiple of the block size for a directory.
     pub size: u32,
-    pub direct: [Pointer; DIRECT],
+    pub direct: [Pointer; DIRECT_POINTERS],
     /// The indirect block; 0 for none.
     pub indirect: u32,
 }
 
 impl Inode {
     pub const fn new(kind: Kind) -> Self {
-        Self { kind, size: 0, direct: [Pointer { block: 0, checksum: 0 }; DIRECT], indirect: 0 }
+        Self { kind, size: 0, direct: [Pointer { block: 0, checksum: 0 }; DIRECT_POINTERS], indirect: 0 }
     }
 
     /// Returns the number of blocks of bytes, without the indirect one.
@@ -282,7 +282,7 @@ impl Inode {
 
     /// Returns the number of inode `n`'s block, counted from 0, and the offset in it.
     const fn place(n: u32) -> (u32, usize) {
-        (n / INODES_A_BLOCK, (n % INODES_A_BLOCK + 1) as usize * INODE)
+        (n / INODES_PER_BLOCK, (n % INODES_PER_BLOCK + 1) as usize * INODE_BYTES)
     }
 
     /// Returns the block of inode `n`, and its kind.
@@ -303,11 +303,12 @@ impl Inode {
         let mut inode = Self::new(kind);
         inode.size = get_u32(block, at + 4);
         for (i, pointer) in inode.direct.iter_mut().enumerate() {
-            *pointer = Pointer::decode(block, at + 8 + i * POINTER);
+            *pointer = Pointer::decode(block, at + 8 + i * POINTER_BYTES);
         }
-        inode.indirect = get_u32(block, at + 8 + DIRECT * POINTER);
+        inode.indirect = get_u32(block, at + 8 + DIRECT_POINTERS * POINTER_BYTES);
         let blocks = inode.blocks();
-        let sized = u64::from(inode.size) <= FILE_BYTES_MAX && (blocks > DIRECT) == (inode.indirect != 0);
+        let sized =
+            u64::from(inode.size) <= FILE_BYTES_MAX && (blocks > DIRECT_POINTERS) == (inode.indirect != 0);
         let whole = kind != Kind::Directory || (inode.size as usize).is_multiple_of(BLOCK_BYTES);
         (sized && whole).then_some(inode)
     }
@@ -322,30 +323,30 @@ impl Inode {
         put_u32(block, at, kind);
         put_u32(block, at + 4, self.size);
         for (i, pointer) in self.direct.iter().enumerate() {
-            pointer.encode(block, at + 8 + i * POINTER);
+            pointer.encode(block, at + 8 + i * POINTER_BYTES);
         }
-        put_u32(block, at + 8 + DIRECT * POINTER, self.indirect);
+        put_u32(block, at + 8 + DIRECT_POINTERS * POINTER_BYTES, self.indirect);
     }
 }
 
 /// Iterates over the used entries of a block of a directory: place, name and inode.
 pub(super) fn entries(block: &Block) -> impl Iterator<Item = (usize, u64, u32)> {
-    let places = block[HEADER..].chunks_exact(ENTRY).enumerate();
+    let places = block[HEADER_BYTES..].chunks_exact(ENTRY_BYTES).enumerate();
     places.filter(|(_, entry)| entry[12] == 1).map(|(n, entry)| (n, get_u64(entry, 0), get_u32(entry, 8)))
 }
 
 /// Returns the first free place in a block of a directory.
 pub(super) fn free_entry(block: &Block) -> Option<usize> {
-    block[HEADER..].chunks_exact(ENTRY).position(|entry| entry[12] != 1)
+    block[HEADER_BYTES..].chunks_exact(ENTRY_BYTES).position(|entry| entry[12] != 1)
 }
 
 pub(super) fn set_entry(block: &mut Block, n: usize, name: u64, inode: u32) {
-    let at = HEADER + n * ENTRY;
+    let at = HEADER_BYTES + n * ENTRY_BYTES;
     put(block, at, &name.to_le_bytes());
     put_u32(block, at + 8, inode);
     put_u32(block, at + 12, 1);
 }
 
 pub(super) fn clear_entry(block: &mut Block, n: usize) {
-    put(block, HEADER + n * ENTRY, &[0; ENTRY]);
+    put(block, HEADER_BYTES + n * ENTRY_BYTES, &[0; ENTRY_BYTES]);
 }

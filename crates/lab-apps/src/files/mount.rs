@@ -3,7 +3,7 @@
 use super::cache::{BlockCache, FileStatistics};
 use super::error::{BlockDamage, FileError, MountError, StoreCall};
 use super::file_system::{CACHE_BLOCKS_MIN, FileSystem};
-use super::format::{self, BlockKind, INODES_A_BLOCK, Inode, Kind, NoSuperblock, Superblock};
+use super::format::{self, BlockKind, INODES_PER_BLOCK, Inode, Kind, NoSuperblock, Superblock};
 use super::numbers::Numbers;
 use super::store::{BLOCK_BYTES, LogicalBlock, Store};
 
@@ -42,7 +42,7 @@ impl FileConfig {
         if directories == 0 || directories > inodes {
             return wrong("directories", directories, format!("give 1 to {inodes}, the number of inodes"));
         }
-        let inode_blocks_max = inodes.div_ceil(INODES_A_BLOCK);
+        let inode_blocks_max = inodes.div_ceil(INODES_PER_BLOCK);
         if inode_blocks_max.saturating_add(1) >= blocks {
             let needed = inode_blocks_max.saturating_add(2);
             return wrong("blocks", blocks, format!("give {needed} at least for {inodes} inodes"));
@@ -76,7 +76,7 @@ impl<S: Store> FileSystem<S> {
         check_cache(config.cache_blocks)?;
         let superblock = config.check()?;
         let mut files = empty(BlockCache::new(store, superblock, config.cache_blocks));
-        while files.cache.superblock.inode_blocks * INODES_A_BLOCK < config.directories {
+        while files.cache.superblock.inode_blocks * INODES_PER_BLOCK < config.directories {
             files.begin_inodes()?;
         }
         for n in 0..config.directories {
@@ -101,7 +101,7 @@ impl<S: Store> FileSystem<S> {
         check_cache(cache_blocks)?;
         let superblock = read_superblock(&mut store)?;
         let mut files = empty(BlockCache::new(store, superblock, cache_blocks));
-        let inodes = superblock.inode_blocks * INODES_A_BLOCK;
+        let inodes = superblock.inode_blocks * INODES_PER_BLOCK;
         (0..inodes).for_each(|n| files.inodes.release(n));
         for n in 0..inodes {
             let inode = files.inode(n)?;
@@ -157,7 +157,7 @@ fn read_superblock<S: Store>(store: &mut S) -> Result<Superblock, MountError<S::
         && inode_blocks_max < blocks
         && inode_blocks <= inode_blocks_max
         && directories > 0
-        && u64::from(directories) <= u64::from(inode_blocks) * u64::from(INODES_A_BLOCK);
+        && u64::from(directories) <= u64::from(inode_blocks) * u64::from(INODES_PER_BLOCK);
     if !sound {
         return Err(damaged(BlockDamage::Numbers));
     }

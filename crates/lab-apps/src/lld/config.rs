@@ -47,10 +47,10 @@ impl Default for LogConfig {
 }
 
 /// The longest segment in bytes: it is kept in memory until it is written.
-pub const MOST_SEGMENT_BYTES: u64 = 1 << 30;
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// The most slots of all segments together; their entries are kept in memory.
-pub const MOST_SLOTS: u64 = 1 << 31;
+pub const SLOTS_MAX: u64 = 1 << 31;
 
 /// An invalid field of a [`LogConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -65,7 +65,7 @@ pub enum LogConfigError {
     #[error("blocks_per_segment is {0}; give at least 2: one is the summary")]
     NoSlots(u32),
     /// A segment would be too long.
-    #[error("a segment would have {bytes} bytes; the most is {MOST_SEGMENT_BYTES}: lower blocks_per_segment")]
+    #[error("a segment would have {bytes} bytes; the most is {SEGMENT_BYTES_MAX}: lower blocks_per_segment")]
     SegmentTooLong {
         /// Bytes of a segment.
         bytes: u64,
@@ -95,7 +95,7 @@ pub enum LogConfigError {
         reserved: u64,
     },
     /// The state in memory would be too large.
-    #[error("{slots} slots; the most is {MOST_SLOTS}: lower segments or blocks_per_segment")]
+    #[error("{slots} slots; the most is {SLOTS_MAX}: lower segments or blocks_per_segment")]
     TooManySlots {
         /// Slots.
         slots: u64,
@@ -140,12 +140,12 @@ impl LogConfig {
         }
         let block = u64::from(self.sectors_per_block) * u64::from(self.sector_bytes);
         let bytes = block.saturating_mul(u64::from(self.blocks_per_segment));
-        if bytes > MOST_SEGMENT_BYTES {
+        if bytes > SEGMENT_BYTES_MAX {
             return Err(LogConfigError::SegmentTooLong { bytes });
         }
         let slots = self.blocks_per_segment - 1;
         let all_slots = u64::from(slots) * u64::from(self.segments);
-        if all_slots > MOST_SLOTS {
+        if all_slots > SLOTS_MAX {
             return Err(LogConfigError::TooManySlots { slots: all_slots });
         }
         let entries = HEADER_BYTES as u64 + u64::from(slots) * ENTRY_BYTES as u64;

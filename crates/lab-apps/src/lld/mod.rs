@@ -83,7 +83,7 @@ mod summary;
 mod tally;
 mod victim;
 
-pub use config::{Geometry, LogConfig, LogConfigError, MOST_SEGMENT_BYTES, MOST_SLOTS};
+pub use config::{Geometry, LogConfig, LogConfigError, SEGMENT_BYTES_MAX, SLOTS_MAX};
 pub use foreground::{CleanError, ForegroundCleaner, ForegroundTally, Reads, Step};
 pub use free::{FreeCleanError, FreeCleaner, FreeConfig, FreeTally, Taken};
 pub use ids::{LogicalBlock, SegmentIndex, Sequence};

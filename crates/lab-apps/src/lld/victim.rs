@@ -6,7 +6,7 @@ use super::segment::{SegmentInfo, State};
 use units::Instant;
 
 /// The parts into which a slot is divided, so that tombstones can be weighed against data.
-const PARTS: u64 = 256;
+const SLOT_PARTS: u64 = 256;
 
 /// A candidate. Its worth is the space that cleaning gains times the age of its data, divided by the cost. Rosenblum
 /// and Ousterhout, section 3.5: `(1 - u) * age / (1 + u)`. Kept as integers, so that the order is exact.
@@ -25,12 +25,12 @@ impl Candidate {
     fn new(log: &Log, info: SegmentInfo, now: Instant) -> Self {
         let geometry = log.geometry();
         let slots = u64::from(geometry.slots());
-        let tombstones =
-            (u64::from(info.tombstones) * slots * PARTS).div_ceil(u64::from(geometry.tombstones()).max(1));
+        let tombstones = (u64::from(info.tombstones) * slots * SLOT_PARTS)
+            .div_ceil(u64::from(geometry.tombstones()).max(1));
         Self {
             segment: info.segment,
-            used: (u64::from(info.live) * PARTS).max(tombstones),
-            whole: slots * PARTS,
+            used: (u64::from(info.live) * SLOT_PARTS).max(tombstones),
+            whole: slots * SLOT_PARTS,
             age: now.saturating_since(info.modified).as_nanos().saturating_add(1),
         }
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let whole = (1 << 13) * PARTS;
+        let whole = (1 << 13) * SLOT_PARTS;
         let a = Candidate { segment: SegmentIndex::new(0), used: 0, whole, age: u64::MAX };
         let b = Candidate { segment: SegmentIndex::new(1), used: whole - 1, whole, age: u64::MAX };
         assert!(a.beats(&b) && !b.beats(&a));

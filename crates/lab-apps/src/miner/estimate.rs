@@ -68,16 +68,16 @@ impl Level {
     /// Up to ten degrees from the tables, above by the series in 1 / freedom (Abramowitz and Stegun 26.7.5), which is
     /// accurate to 1e-3 there and soon far better. It needs no logarithm, so the result is the same on every machine.
     fn quantile(self, freedom: u64) -> f64 {
-        const T90: [f64; 10] =
+        const T_QUANTILES_90: [f64; 10] =
             [6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125];
-        const T95: [f64; 10] =
+        const T_QUANTILES_95: [f64; 10] =
             [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281];
-        const T99: [f64; 10] =
+        const T_QUANTILES_99: [f64; 10] =
             [63.6567, 9.9248, 5.8409, 4.6041, 4.0321, 3.7074, 3.4995, 3.3554, 3.2498, 3.1693];
         let (table, z) = match self {
-            Self::Percent90 => (T90, 1.644_853_626_951_472_2),
-            Self::Percent95 => (T95, 1.959_963_984_540_054),
-            Self::Percent99 => (T99, 2.575_829_303_548_900_4),
+            Self::Percent90 => (T_QUANTILES_90, 1.644_853_626_951_472_2),
+            Self::Percent95 => (T_QUANTILES_95, 1.959_963_984_540_054),
+            Self::Percent99 => (T_QUANTILES_99, 2.575_829_303_548_900_4),
         };
         if let Some(t) = usize::try_from(freedom).ok().and_then(|v| table.get(v.saturating_sub(1))) {
             return *t;
@@ -177,8 +177,9 @@ fn scatter(n: u64, ab: i128, a: i128, b: i128) -> f64 {
     }
 }
 
-/// A stratum with fewer sampled pages than this is joined to its neighbour.
-const LEAST_PAGES: u64 = 5;
+/// The fewest sampled pages of a stratum: one with fewer is joined to its neighbour, because their variance says too
+/// little.
+const STRATUM_PAGES_MIN: u64 = 5;
 
 /// The accumulator of one estimate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -284,7 +285,7 @@ impl Estimator {
         let count = self.strata.len() as u128;
         // Returns the first page p with p * count / table_pages >= s.
         let first = |s: usize| (s as u128 * u128::from(self.table_pages)).div_ceil(count) as u64;
-        let enough = |(pages, m): &(u64, Moments)| m.pages >= LEAST_PAGES || m.pages == *pages;
+        let enough = |(pages, m): &(u64, Moments)| m.pages >= STRATUM_PAGES_MIN || m.pages == *pages;
         let mut done: Vec<(u64, Moments)> = Vec::new();
         let mut open: Option<(u64, Moments)> = None;
         for (s, moments) in self.strata.iter().enumerate() {

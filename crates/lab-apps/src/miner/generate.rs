@@ -2,7 +2,7 @@
 
 use super::page::{PAGE_BYTES, Page, PageNumber, RECORDS_PER_PAGE, Sale, TableId};
 use super::range::OutOfRange;
-use super::table::MOST_PAGES;
+use super::table::PAGES_MAX;
 
 /// The configuration of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl TableGenerator {
     pub fn new(config: TableConfig) -> Result<Self, OutOfRange> {
         let most = u64::from(u32::MAX);
         for (field, value, least, most) in [
-            ("pages", config.pages, 1, MOST_PAGES),
+            ("pages", config.pages, 1, PAGES_MAX),
             ("customers", config.customers.into(), 1, most),
             ("products", config.products.into(), 1, most),
             ("regions", config.regions.into(), 1, u16::MAX.into()),

@@ -66,14 +66,14 @@ pub struct Answers {
     pub mined: u64,
     /// The number of damaged pages: the answers lack their records.
     pub damaged: u64,
-    /// The damaged pages with the lowest LBNs, at most [`MOST_DAMAGES`]; each was reported on delivery.
+    /// The damaged pages with the lowest LBNs, at most [`DAMAGED_PAGES_MAX`]; each was reported on delivery.
     pub damages: Vec<DamagedPage>,
     /// The questions and answers, in the order of the questions.
     pub answers: Vec<(Query, Result<Answer, AnswerError>)>,
 }
 
-/// The most damaged pages that [`Answers`] list.
-pub const MOST_DAMAGES: usize = 1024;
+/// The most damaged pages that [`Answers`] list; further ones are only counted.
+pub const DAMAGED_PAGES_MAX: usize = 1024;
 
 impl Answers {
     /// Returns the answer to the first question of this name.
@@ -253,7 +253,7 @@ impl Mined {
     }
 
     fn damages_bounded(&mut self) {
-        while self.damages.len() > MOST_DAMAGES {
+        while self.damages.len() > DAMAGED_PAGES_MAX {
             self.damages.pop_last();
         }
     }

@@ -80,15 +80,15 @@ mod table;
 pub use aggregate::{ColumnSummary, Groups, Histogram};
 pub use estimate::{Estimate, Level, Statistic};
 pub use generate::{TableConfig, TableGenerator};
-pub use mined::{Answer, AnswerError, Answers, MOST_DAMAGES, MergeError, Mined};
+pub use mined::{Answer, AnswerError, Answers, DAMAGED_PAGES_MAX, MergeError, Mined};
 pub use page::{
     DamagedPage, HEADER_BYTES, PAGE_BYTES, Page, PageError, PageNumber, RECORD_BYTES, RECORDS_PER_PAGE, Sale,
     TableId,
 };
 pub use query::{
-    Ask, Column, End, Filter, MOST_BUCKETS, MOST_GROUPS, MOST_QUERIES, MOST_STRATA, MOST_TOP, Overflow,
-    Queries, Query, QueryError,
+    Ask, BUCKETS_MAX, Column, End, Filter, GROUPS_MAX, Overflow, QUERIES_MAX, Queries, Query, QueryError,
+    STRATA_MAX, TOP_RECORDS_MAX,
 };
 pub use range::OutOfRange;
 pub use scan::{Delivery, Miner, MinerError, Plan, Progress, Scans, Stop};
-pub use table::{MOST_PAGES, Table, TableError};
+pub use table::{PAGES_MAX, Table, TableError};

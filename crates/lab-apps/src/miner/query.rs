@@ -174,7 +174,7 @@ pub enum Ask {
         by: Column,
         /// The column that is summed up.
         measure: Column,
-        /// The most groups, 1 to [`MOST_GROUPS`].
+        /// The most groups, 1 to [`GROUPS_MAX`].
         most: usize,
         /// The treatment of further groups.
         overflow: Overflow,
@@ -183,7 +183,7 @@ pub enum Ask {
     Top {
         /// The column.
         by: Column,
-        /// The number of records, 1 to [`MOST_TOP`].
+        /// The number of records, 1 to [`TOP_RECORDS_MAX`].
         count: usize,
         /// The end of the order.
         end: End,
@@ -196,7 +196,7 @@ pub enum Ask {
         start: i64,
         /// The width of a bucket, 1 or more.
         width: u64,
-        /// The number of buckets, 1 to [`MOST_BUCKETS`].
+        /// The number of buckets, 1 to [`BUCKETS_MAX`].
         buckets: usize,
     },
     /// An estimate for the whole table from the pages read, with an interval.
@@ -205,22 +205,22 @@ pub enum Ask {
         statistic: Statistic,
         /// The confidence level of the interval.
         level: Level,
-        /// The number of parts of equal length into which the table is cut by position, 1 to [`MOST_STRATA`]; 1 means
+        /// The number of parts of equal length into which the table is cut by position, 1 to [`STRATA_MAX`]; 1 means
         /// no stratification.
         strata: u32,
     },
 }
 
-/// The most groups that a question may keep.
-pub const MOST_GROUPS: usize = 1 << 20;
-/// The most records that a question may rank.
-pub const MOST_TOP: usize = 1 << 16;
-/// The most buckets of a histogram.
-pub const MOST_BUCKETS: usize = 1 << 16;
-/// The most strata of an estimate.
-pub const MOST_STRATA: u32 = 1 << 12;
-/// The most questions of one scan.
-pub const MOST_QUERIES: usize = 256;
+/// The most groups that a question may keep, all of them in memory.
+pub const GROUPS_MAX: usize = 1 << 20;
+/// The most records that a question may rank, all of them in memory.
+pub const TOP_RECORDS_MAX: usize = 1 << 16;
+/// The most buckets of a histogram, all of them in memory.
+pub const BUCKETS_MAX: usize = 1 << 16;
+/// The most strata of an estimate, each with its sums in memory.
+pub const STRATA_MAX: u32 = 1 << 12;
+/// The most questions of one scan: each of them looks at every record.
+pub const QUERIES_MAX: usize = 256;
 
 /// A question with a name, about some of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,7 +250,7 @@ impl Query {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// There are too many.
-    #[error("{0} queries; ask at most {MOST_QUERIES} in one scan")]
+    #[error("{0} queries; ask at most {QUERIES_MAX} in one scan")]
     TooMany(usize),
     /// A number is out of range.
     #[error("query `{query}`: {number}")]
@@ -273,7 +273,7 @@ impl Queries {
     /// There are too many, or a bound is out of range.
     pub fn new(queries: impl Into<Vec<Query>>) -> Result<Self, QueryError> {
         let queries: Vec<Query> = queries.into();
-        if queries.len() > MOST_QUERIES {
+        if queries.len() > QUERIES_MAX {
             return Err(QueryError::TooMany(queries.len()));
         }
         for query in &queries {
@@ -283,13 +283,13 @@ impl Queries {
             };
             match query.ask {
                 Ask::Summary(_) => {}
-                Ask::Groups { most, .. } => check("most", most as u64, MOST_GROUPS as u64)?,
-                Ask::Top { count, .. } => check("count", count as u64, MOST_TOP as u64)?,
+                Ask::Groups { most, .. } => check("most", most as u64, GROUPS_MAX as u64)?,
+                Ask::Top { count, .. } => check("count", count as u64, TOP_RECORDS_MAX as u64)?,
                 Ask::Histogram { width, buckets, .. } => {
                     check("width", width, u64::MAX)?;
-                    check("buckets", buckets as u64, MOST_BUCKETS as u64)?;
+                    check("buckets", buckets as u64, BUCKETS_MAX as u64)?;
                 }
-                Ask::Estimate { strata, .. } => check("strata", strata.into(), MOST_STRATA.into())?,
+                Ask::Estimate { strata, .. } => check("strata", strata.into(), STRATA_MAX.into())?,
             }
         }
         Ok(Self(queries.into()))

@@ -377,6 +377,6 @@ mod tests {
         assert_eq!(share_of(1_000, 950), 950);
         assert_eq!(share_of(3, 1), 1);
         assert_eq!(share_of(7, 1_000), 7);
-        assert_eq!(share_of(crate::miner::MOST_PAGES, 1_000), crate::miner::MOST_PAGES);
+        assert_eq!(share_of(crate::miner::PAGES_MAX, 1_000), crate::miner::PAGES_MAX);
     }
 }

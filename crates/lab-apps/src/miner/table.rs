@@ -5,7 +5,7 @@ use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
 /// The most pages in a table: 8 PB. The bound keeps the sums of page numbers and of their squares below 2^128.
-pub const MOST_PAGES: u64 = 1 << 41;
+pub const PAGES_MAX: u64 = 1 << 41;
 
 /// The reason for which a table is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -19,7 +19,7 @@ pub enum TableError {
     #[error("a table of no pages at LBN {0}; give it at least {PAGE_BYTES} bytes of the drive")]
     Empty(Lbn),
     /// There are too many pages, or LBNs past 2^64.
-    #[error("a table of {pages} pages at LBN {start}; at most {MOST_PAGES} pages, below LBN 2^64")]
+    #[error("a table of {pages} pages at LBN {start}; at most {PAGES_MAX} pages, below LBN 2^64")]
     TooLarge {
         /// The first LBN given.
         start: Lbn,
@@ -52,7 +52,7 @@ impl Table {
             return Err(TableError::Empty(start));
         }
         let too_large = TableError::TooLarge { start, pages };
-        if pages > MOST_PAGES {
+        if pages > PAGES_MAX {
             return Err(too_large);
         }
         let range = LbnRange::new(start, Sectors::new(pages * sectors_per_page));

@@ -392,7 +392,7 @@ fn damaged_and_unreadable_pages_are_reported_and_the_scan_goes_on() {
     assert_eq!((answers.damaged, answers.mined), (bad, table.pages() - bad));
     assert!(!answers.is_whole());
     reported.sort_by_key(|damage| damage.page);
-    reported.truncate(MOST_DAMAGES);
+    reported.truncate(DAMAGED_PAGES_MAX);
     assert_eq!(answers.damages, reported);
     assert!(reported[1].to_string().starts_with("page 101 at LBN 808+8 is damaged: "), "{}", reported[1]);
     // Pages that were not delivered are unknown, so the interval does not close.
@@ -450,7 +450,7 @@ fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
     assert!(matches!(new(0, 1, 520), Err(TableError::Sector(_))));
     assert!(matches!(new(0, 1, 0), Err(TableError::Sector(_))));
     assert!(matches!(new(0, 0, 512), Err(TableError::Empty(_))));
-    assert!(matches!(new(0, MOST_PAGES + 1, 512), Err(TableError::TooLarge { .. })));
+    assert!(matches!(new(0, PAGES_MAX + 1, 512), Err(TableError::TooLarge { .. })));
     assert!(matches!(new(u64::MAX, 1, 512), Err(TableError::TooLarge { .. })));
     let whole =
         |capacity, sector| Table::whole_drive(TableId::new(1), Sectors::new(capacity), Bytes::new(sector));

@@ -7,8 +7,8 @@ use serde_json::Value;
 /// The slowest and the fastest that may be asked for, as multiples of real time.
 const SPEED_FACTOR_MIN: f64 = 1.0 / 16.0;
 const SPEED_FACTOR_MAX: f64 = 16_384.0;
-/// The most tasks of the load that may be asked for.
-const MOST_TASKS: u32 = 30;
+/// The most tasks or outstanding requests of the load: more only lengthen the queue.
+const TASKS_MAX: u32 = 30;
 /// The policies that the page offers: those without a parameter or a table of their own.
 pub(crate) const POLICIES: [&str; 6] = ["fcfs", "c-look", "look", "scan", "sstf", "sptf"];
 /// The loads that the page offers.
@@ -95,8 +95,8 @@ impl Asked {
                 }
                 "tasks" => {
                     let tasks = value.as_u64().and_then(|tasks| u32::try_from(tasks).ok());
-                    self.tasks = tasks.filter(|tasks| (1..=MOST_TASKS).contains(tasks)).ok_or_else(|| {
-                        format!("tasks: {value}; give a whole number from 1 to {MOST_TASKS}")
+                    self.tasks = tasks.filter(|tasks| (1..=TASKS_MAX).contains(tasks)).ok_or_else(|| {
+                        format!("tasks: {value}; give a whole number from 1 to {TASKS_MAX}")
                     })?;
                 }
                 "policy" => {

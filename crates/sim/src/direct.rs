@@ -27,7 +27,7 @@ pub struct Done {
 }
 
 /// The most requests that wait in the host; a load that brings more is faster than the device for good.
-const WAITING_MAX: usize = 65_536;
+const WAITING_REQUESTS_MAX: usize = 65_536;
 
 /// The receiver of a run's events.
 trait Watch {
@@ -235,8 +235,8 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     fn send(&mut self, watch: &mut impl Watch) -> Result<(), SetupError> {
         while let Some(issued) = self.load.issue(self.now) {
             let id = RequestId::new(self.next);
-            if self.waiting.len() >= WAITING_MAX {
-                return Err(SubmitError::Full { id, most: WAITING_MAX }.into());
+            if self.waiting.len() >= WAITING_REQUESTS_MAX {
+                return Err(SubmitError::Full { id, most: WAITING_REQUESTS_MAX }.into());
             }
             self.next += 1;
             let Issued { task, request, cache, .. } = issued;

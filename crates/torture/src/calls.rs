@@ -17,18 +17,18 @@ use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, SessionId, Task
 /// The number of foreground requests at the end, without a block for any session, that prove starvation.
 const STARVATION_REQUESTS: u64 = 30_000;
 
-/// The same for one session among others.
-const PATIENCE_SHARED: u64 = 60_000;
+/// The number of such requests that prove the starvation of one session among others.
+const SHARED_STARVATION_REQUESTS: u64 = 60_000;
 
 /// The seconds of silence without a block for any session, beyond the longest permitted rest, that prove that idle time is
 /// not used.
 const SILENCE_S: u64 = 30;
 
 /// The least weight of ageing, in millionths, under which a request is served within a history.
-const LEAST_AGE: u32 = 5_000;
+const AGE_WEIGHT_PPM_MIN: u32 = 5_000;
 
-/// The longest access of a tiny drive.
-const LONGEST_ACCESS: Duration = Duration::from_millis(60);
+/// The longest access of a tiny drive: some revolutions.
+const ACCESS_TIME_MAX: Duration = Duration::from_millis(60);
 
 /// A host whose clients make calls.
 pub(crate) trait Calls {
@@ -177,7 +177,7 @@ pub(crate) trait Calls {
     /// Checks that ageing serves a distant request, however many nearer ones there are.
     fn no_request_starves(&mut self) -> Result<(), Broken> {
         let (age, most) = (self.setup().age, self.setup().most_pending);
-        if age < LEAST_AGE || most < 4 || !self.dice().one_in(3) {
+        if age < AGE_WEIGHT_PPM_MIN || most < 4 || !self.dice().one_in(3) {
             return Ok(());
         }
         let (near, capacity) = (self.dice().next() % self.capacity(), self.capacity());
@@ -186,7 +186,7 @@ pub(crate) trait Calls {
             return Ok(());
         }
         let (old, step) = (self.newest(), Duration::from_millis(2));
-        let longest = Duration::from_secs(2) + LONGEST_ACCESS * (4_000_000 / u64::from(age));
+        let longest = Duration::from_secs(2) + ACCESS_TIME_MAX * (4_000_000 / u64::from(age));
         let mut waited = Duration::ZERO;
         while self.waits(old) {
             while self.outstanding() < 4 {
@@ -235,7 +235,7 @@ pub(crate) trait Calls {
             }
             // Then a silence must suffice.
             let no_gap_will_do = without >= STARVATION_REQUESTS && !self.gaps_hold_every_block();
-            if no_gap_will_do || self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
+            if no_gap_will_do || self.leaves_gaps_alone() && without > CAREFUL_REQUESTS {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
             }
             hold(without < STARVATION_REQUESTS, Check::Starved, || {
@@ -305,10 +305,10 @@ pub(crate) trait Calls {
                 if *left != now || now == 0 {
                     (*left, *without) = (now, 0);
                 }
-                if *without >= PATIENCE_SHARED && !gaps_will_do {
+                if *without >= SHARED_STARVATION_REQUESTS && !gaps_will_do {
                     return self.make(number, SessionCall::Close { session: hog });
                 }
-                hold(*without < PATIENCE_SHARED, Check::Starved, || {
+                hold(*without < SHARED_STARVATION_REQUESTS, Check::Starved, || {
                     format!(
                         "{id} wants {left} blocks, and gets none of {without} gaps beside a session of priority 100"
                     )
@@ -332,7 +332,7 @@ pub(crate) trait Calls {
 
 /// The number of foreground requests without a block for any session after which a core's report that gaps are not used is
 /// accepted.
-const PATIENCE_CAREFUL: u64 = 2_000;
+const CAREFUL_REQUESTS: u64 = 2_000;
 
 /// Checks the answer to a call, and reports the call to the model: the number of its session or task, whether writes complete
 /// reads of a new session, and the place in the order of events.

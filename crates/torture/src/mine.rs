@@ -18,10 +18,10 @@ use units::LbnRange;
 const MINER: u32 = u32::MAX - 8;
 
 /// The maximum of a table's pages: each costs memory and time in the model.
-const MOST_PAGES: u64 = 48;
+const TABLE_PAGES_MAX: u64 = 48;
 
-/// The maximum of consecutive scans.
-const MOST_SCANS: u64 = 4;
+/// The most consecutive scans: each reads the whole table again.
+const SCANS_MAX: u64 = 4;
 
 /// The number of best records that are asked for.
 const TOP_RECORDS: usize = 7;
@@ -116,12 +116,12 @@ pub(crate) trait Mining: Scrubbing {
         let range = self.clip(start, u64::MAX);
         let sector = self.both().0.drive().sector_bytes();
         let room = range.len().get() * sector.get() / PAGE_BYTES as u64;
-        let pages = pages.min(room).min(MOST_PAGES);
+        let pages = pages.min(room).min(TABLE_PAGES_MAX);
         if pages == 0 {
             return Ok(());
         }
         let table = Table::new(TableId::new(9), range.start(), pages, sector).map_err(wrong)?;
-        self.mine_on(Order { priority, table, scans: scans.min(MOST_SCANS), permille })
+        self.mine_on(Order { priority, table, scans: scans.min(SCANS_MAX), permille })
     }
 
     fn mine_on(&mut self, order: Order) -> Result<(), Broken> {

@@ -15,10 +15,10 @@ use units::Duration;
 const FORMAT: &str = "freeblock-torture 1";
 
 /// The latest start, 300 years: later the steps might exceed the range of time.
-const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
+const START_NS_MAX: u64 = 10_000_000_000_000_000_000;
 
-/// The maximum of steps in a file.
-const MOST_STEPS: usize = 1 << 20;
+/// The most steps in a file: they are kept in memory.
+const STEPS_MAX: usize = 1 << 20;
 
 /// A history: a drive, a core on it, and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,8 +132,8 @@ impl Scenario {
             last = line;
             let words: Vec<&str> = content.split_whitespace().collect();
             if in_steps {
-                if steps.len() >= MOST_STEPS {
-                    return Err(wrong(line, format!("more than {MOST_STEPS} steps; cut the file")));
+                if steps.len() >= STEPS_MAX {
+                    return Err(wrong(line, format!("more than {STEPS_MAX} steps; cut the file")));
                 }
                 steps.push(Step::parse(&words).map_err(|message| wrong(line, message))?);
             } else if words == ["steps"] {
@@ -205,8 +205,8 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["log", "on"] => setup.log = true,
         ["log", "off"] => setup.log = false,
         ["start", n] => match number(n, "number of nanoseconds")? {
-            ns if ns <= LATEST_START_NS => setup.start_ns = ns,
-            _ => return Err(format!("too late a start; give at most {LATEST_START_NS} ns")),
+            ns if ns <= START_NS_MAX => setup.start_ns = ns,
+            _ => return Err(format!("too late a start; give at most {START_NS_MAX} ns")),
         },
         ["seed", n] => setup.seed = number(n, "seed")?,
         _ => {

@@ -14,7 +14,7 @@ use thiserror::Error;
 use units::{Bytes, Sectors};
 
 /// The maximum of a drive's sectors, whose contents are kept in memory.
-const MOST_SECTORS: u64 = 1 << 20;
+const DRIVE_SECTORS_MAX: u64 = 1 << 20;
 
 /// The drive of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,8 +145,10 @@ impl DriveSpec {
     pub(crate) fn build(&self) -> Result<DriveModel, String> {
         let drive = DriveModel::from_profile(&self.profile()?).map_err(|e| e.to_string())?;
         match drive.layout().capacity().get() {
-            capacity if capacity <= MOST_SECTORS => Ok(drive),
-            capacity => Err(format!("{capacity} sectors are too many; cut it to {MOST_SECTORS} or fewer")),
+            capacity if capacity <= DRIVE_SECTORS_MAX => Ok(drive),
+            capacity => {
+                Err(format!("{capacity} sectors are too many; cut it to {DRIVE_SECTORS_MAX} or fewer"))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use units::Op;
 
 /// The longest duration of a step: an hour, so that no file exceeds the range of time.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+const STEP_NS_MAX: u64 = 3_600_000_000_000;
 
 /// The true effect of a command whose outcome is unknown to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,7 +360,7 @@ impl Step {
             number(at, what)?.try_into().map_err(|_| format!("{what} is too large; give one below 2^32"))
         };
         let time = |at: usize| match number(at, "number of nanoseconds")? {
-            ns if ns <= LONGEST_NS => Ok(ns),
+            ns if ns <= STEP_NS_MAX => Ok(ns),
             ns => Err(format!("{ns} ns is more than an hour; give several steps")),
         };
         let priority = |at: usize| -> Result<u8, String> {

@@ -1,7 +1,7 @@
 //! ATC'03, figure 2: the summary of a distance's samples that the table should keep.
 
 use crate::set_up::drive;
-use crate::smtf::{Bench, COMPRESSION, Scheduler, SmtfTally, Week};
+use crate::smtf::{Bench, COMPRESSION_FACTOR, Scheduler, SmtfTally, Week};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::Metric;
 
@@ -32,14 +32,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let bench = Bench::new(&disk, SAMPLES, lab.seed());
     let week = Week::hp_or_stand_in(disk.layout().capacity(), lab.seed())?;
     let week = week.first(lab.pick(12_000, usize::MAX));
-    let compressions: &[f64] = lab.pick(&[1.0, COMPRESSION], &[1.0, 5.0, 10.0, COMPRESSION, 30.0, 40.0]);
+    let compressions: &[f64] =
+        lab.pick(&[1.0, COMPRESSION_FACTOR], &[1.0, 5.0, 10.0, COMPRESSION_FACTOR, 30.0, 40.0]);
     let schedulers = schedulers();
     let jobs: Vec<(f64, Scheduler)> =
         compressions.iter().flat_map(|x| schedulers.iter().map(|s| (*x, *s))).collect();
     let tallies = lab.map(jobs, |(x, scheduler)| bench.run(scheduler, &week, week.factor(x)))?;
     let rows: Vec<(f64, &[SmtfTally])> =
         compressions.iter().copied().zip(tallies.chunks(schedulers.len())).collect();
-    let to_the_letter = lab.map(schedulers.clone(), |s| bench.run(s, &week, COMPRESSION))?;
+    let to_the_letter = lab.map(schedulers.clone(), |s| bench.run(s, &week, COMPRESSION_FACTOR))?;
     let lines = schedulers.iter().enumerate().map(|(i, scheduler)| {
         let points = rows.iter().filter_map(|(x, row)| Some((*x, row.get(i)?.busy.as_secs_f64())));
         Line::new(&scheduler.to_string(), points)
@@ -114,7 +115,7 @@ fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) 
         .collect();
     let minimum = Comparison::of(to_the_letter).map_or(f64::NAN, |c| c.minimum);
     format!(
-        "This trace at {COMPRESSION} leaves {:.1} requests to choose from; FCFS, C-LOOK and SSTF are at least {minimum:.1}% behind \
+        "This trace at {COMPRESSION_FACTOR} leaves {:.1} requests to choose from; FCFS, C-LOOK and SSTF are at least {minimum:.1}% behind \
          the minimum (below zero is ahead). The paper's trace has {:.0} times as many requests a day. With as many as that has \
          at a compression of {}.",
         queue(to_the_letter),

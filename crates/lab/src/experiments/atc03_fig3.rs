@@ -2,7 +2,8 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, COMPRESSION, Chooser, FromOutside, PROBE_BYTES, Seen, SmtfHost, SmtfTally, Survey, Surveyed, Week,
+    Bare, COMPRESSION_FACTOR, Chooser, FromOutside, PROBE_BYTES, Seen, SmtfHost, SmtfTally, Survey, Surveyed,
+    Week,
 };
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::demerit_ms;
@@ -39,8 +40,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let tally = host.advance(u64::MAX)?;
         Ok((tally, host.chooser))
     };
-    let runs = lab.map(Metric::ALL, |metric| run(metric, COMPRESSION))?;
-    let crowded = lab.map(Metric::ALL, |metric| run(metric, week.factor(COMPRESSION)))?;
+    let runs = lab.map(Metric::ALL, |metric| run(metric, COMPRESSION_FACTOR))?;
+    let crowded = lab.map(Metric::ALL, |metric| run(metric, week.factor(COMPRESSION_FACTOR)))?;
     // The first run is by the mean.
     let Some((_, by_mean)) = runs.first() else { return Err(LabError::new("the mean", "no run of it")) };
     let demerits: Vec<f64> = by_mean.others.iter().map(|times| demerit_ms(times, &by_mean.taken)).collect();
@@ -82,7 +83,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              the lowest of many, and the disk does not keep to them. With as many requests a day as the paper's trace has, \
              which is this one at {:.0}, probabilistic is {:.1}% slower than mean.",
             told.join("; "),
-            week.factor(COMPRESSION),
+            week.factor(COMPRESSION_FACTOR),
             (busy_crowded(probabilistic) / busy_crowded(mean) - 1.0) * 100.0
         ));
     let figures = [Metric::Probabilistic, Metric::Mean, Metric::Maximum].map(|metric| {

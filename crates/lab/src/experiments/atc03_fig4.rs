@@ -1,7 +1,7 @@
 //! ATC'03, figure 4: the number of samples of a distance that is enough.
 
 use crate::set_up::drive;
-use crate::smtf::{Bench, COMPRESSION, Scheduler, SmtfTally, Week};
+use crate::smtf::{Bench, COMPRESSION_FACTOR, Scheduler, SmtfTally, Week};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
@@ -34,8 +34,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         })?;
         Ok::<_, LabError>((flat, smtf))
     };
-    let (flat, smtf) = measure(COMPRESSION)?;
-    let (flat_crowded, smtf_crowded) = measure(week.factor(COMPRESSION))?;
+    let (flat, smtf) = measure(COMPRESSION_FACTOR)?;
+    let (flat_crowded, smtf_crowded) = measure(week.factor(COMPRESSION_FACTOR))?;
     let [_, sstf, c_look, optimal] = flat.as_slice() else {
         return Err(LabError::new("the other schedulers", "not as many as expected"));
     };
@@ -58,7 +58,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                  than one sample.",
                 slower(one, ten),
                 spread(hundred, |t| (seconds(t) / seconds(optimal) - 1.0) * 100.0),
-                week.factor(COMPRESSION),
+                week.factor(COMPRESSION_FACTOR),
                 slower(ten_crowded, hundred_crowded),
                 behind(c_look_crowded, one_crowded),
                 behind(sstf_crowded, one_crowded)

@@ -2,7 +2,7 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, Bench, COMPRESSION, FromOutside, LETTER, Scheduler, SmtfTally, Week, longest_line, probed,
+    Bare, Bench, COMPRESSION_FACTOR, FromOutside, LETTER, Scheduler, SmtfTally, Week, longest_line, probed,
 };
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::{CheckPoints, Distance, Metric, Pair, ProbePlan, ProbeReport, Table};
@@ -78,21 +78,22 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let points: &[u32] = lab.pick(&[1, 10], &POINTS);
     let errors: &[u32] = lab.pick(&[1, 20], &ERRORS_PERCENT);
     let jobs: Vec<(u32, u32)> = points.iter().flat_map(|n| errors.iter().map(|e| (*n, *e))).collect();
-    let runs = lab.map(jobs, |(n, e)| try_out(CheckPoints::fixed(n, e * 100), None, reach, COMPRESSION))?;
+    let runs =
+        lab.map(jobs, |(n, e)| try_out(CheckPoints::fixed(n, e * 100), None, reach, COMPRESSION_FACTOR))?;
     let flat = lab.map([Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean), Scheduler::CLook], |s| {
-        bench.run(s, &week, COMPRESSION)
+        bench.run(s, &week, COMPRESSION_FACTOR)
     })?;
     let [optimal, all, c_look] = flat.as_slice() else {
         return Err(LabError::new("comparing the policies", "not as many as expected"));
     };
     let short = Some(longest_line(&disk));
-    let crowded = week.factor(COMPRESSION);
+    let crowded = week.factor(COMPRESSION_FACTOR);
     let jobs = [
-        (LETTER, short, None, COMPRESSION),
-        (LETTER, short, reach, COMPRESSION),
-        (TWICE, None, None, COMPRESSION),
-        (TWICE, None, reach, COMPRESSION),
-        (LETTER, None, None, COMPRESSION),
+        (LETTER, short, None, COMPRESSION_FACTOR),
+        (LETTER, short, reach, COMPRESSION_FACTOR),
+        (TWICE, None, None, COMPRESSION_FACTOR),
+        (TWICE, None, reach, COMPRESSION_FACTOR),
+        (LETTER, None, None, COMPRESSION_FACTOR),
         (LETTER, short, None, crowded),
     ];
     let tables = lab.map(jobs, |(rule, longest, reach, factor)| try_out(rule, longest, reach, factor))?;
@@ -100,8 +101,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         return Err(LabError::new("Table 2", "not as many as expected"));
     };
     // The paper's statements on its own interpolated values.
-    let loose = try_out(CheckPoints::fixed(1, 500), None, reach, COMPRESSION)?;
-    let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION)?;
+    let loose = try_out(CheckPoints::fixed(1, 500), None, reach, COMPRESSION_FACTOR)?;
+    let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION_FACTOR)?;
     let cost = |tally: &SmtfTally| (seconds(tally) / seconds(all) - 1.0) * 100.0;
     let share = |tried: &Tried| tried.report.interpolated() * 100.0;
     let told = |tried: &Tried| {

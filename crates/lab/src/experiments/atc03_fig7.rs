@@ -2,8 +2,8 @@
 
 use crate::set_up::drive;
 use crate::smtf::{
-    Bare, Bench, COMPRESSION, Chooser, FromOutside, LETTER, Scheduler, Seen, SmtfTally, Week, longest_line,
-    probed,
+    Bare, Bench, COMPRESSION_FACTOR, Chooser, FromOutside, LETTER, Scheduler, Seen, SmtfTally, Week,
+    longest_line, probed,
 };
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
 use mimic::{CheckPoints, Metric, ProbePlan, Table};
@@ -98,8 +98,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let (twice, _) = table(TWICE, None)?;
         let row = |load: &TraceSpeed| {
             let factor = match load {
-                TraceSpeed::Letter => COMPRESSION,
-                TraceSpeed::Crowded => week.factor(COMPRESSION),
+                TraceSpeed::Letter => COMPRESSION_FACTOR,
+                TraceSpeed::Crowded => week.factor(COMPRESSION_FACTOR),
             };
             let seconds = |tally: SmtfTally| tally.busy.as_secs_f64();
             let optimal = seconds(bench.run(Scheduler::GreedyOptimal, &week, factor)?);
@@ -175,7 +175,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("SMTF slower than greedy-optimal, at worst", worst, "%", Band::AtMost(8.0))
     .measure("C-LOOK or SSTF slower than SMTF, at least", ahead, "%", Band::AtLeast(0.0))
     .note(format!(
-            "At a compression of {COMPRESSION} our own rule, each range passing twice, has at worst {:.1}%, and all probed {:.1}%. With as \
+            "At a compression of {COMPRESSION_FACTOR} our own rule, each range passing twice, has at worst {:.1}%, and all probed {:.1}%. With as \
              many requests a day as the paper's trace has, which is this one {:.0} times as fast, SMTF has at worst {:.1}%, since the more there \
              is to choose from, the more of the best hide behind a mean. There: {}. \
              {SAMPLES_FACTOR} times as many samples of each distance take {:.1} to {:.1} points off. \

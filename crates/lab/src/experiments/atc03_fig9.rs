@@ -1,7 +1,10 @@
 //! ATC'03, figure 9: SMTF that learns while it runs.
 
 use crate::set_up::drive;
-use crate::smtf::{Bare, Bench, Chooser, FromOutside, Scheduler, SmtfHost, SmtfTally, Week};
+use crate::smtf::{
+    Bare, Bench, COMPRESSION_FACTOR, Chooser, FromOutside, REQUESTS_PER_DAY, Scheduler, SmtfHost, SmtfTally,
+    Week,
+};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use mimic::{CheckPoints, Learner, LearnerConfig, Metric};
 use scheduler::policy::{Base, SmtfRule, Unknown};
@@ -24,8 +27,6 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const DAYS: u32 = 5;
-const PER_DAY: u64 = 150_000;
-const COMPRESSION: f64 = 20.0;
 const SAMPLES: u32 = 100;
 
 /// A scheduler that is compared with SMTF configured off-line.
@@ -111,9 +112,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let capacity = disk.layout().capacity();
     // In the quick size the days have two fifths of their length, which leaves less to learn from; all else, the load
     // per second too, is the same.
-    let per_day = PER_DAY * lab.pick(2, 5) / 5;
-    let week = Week::stand_in(capacity, DAYS, PER_DAY, lab.seed()).first(per_day as usize * DAYS as usize);
-    let factor = week.factor(COMPRESSION);
+    let per_day = REQUESTS_PER_DAY * lab.pick(2, 5) / 5;
+    let week =
+        Week::stand_in(capacity, DAYS, REQUESTS_PER_DAY, lab.seed()).first(per_day as usize * DAYS as usize);
+    let factor = week.factor(COMPRESSION_FACTOR);
     let bench = Bench::new(&disk, SAMPLES, lab.seed());
     let days = |chooser: Box<dyn Chooser>| {
         let mut host =
@@ -221,7 +223,7 @@ fn hp(lab: &Lab) -> Result<Option<(f64, f64, f64)>, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();
     let Some(week) = Week::hp()? else { return Ok(None) };
-    let factor = week.factor(COMPRESSION);
+    let factor = week.factor(COMPRESSION_FACTOR);
     let bench = Bench::new(&disk, lab.pick(20, SAMPLES), lab.seed());
     let learner = SET.learner(week.end(), lab.seed())?;
     let mut part = week.records.len() as u64 / 5;

@@ -27,8 +27,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const DRIVES: [&str; 2] = ["nearline-20tb", "nearline-4tb"];
 
-/// Requests a second.
-const RATES: [f64; 4] = [5.0, 20.0, 50.0, 80.0];
+/// The loads.
+const REQUESTS_PER_SECOND: [f64; 4] = [5.0, 20.0, 50.0, 80.0];
 
 /// The bound on harm that the claims are about, in millionths.
 const BOUND_PPM: u32 = 10_000;
@@ -266,7 +266,7 @@ fn run(lab: &Lab) -> std::result::Result<Outcome, LabError> {
     let contests: Vec<Contest> = DRIVES
         .iter()
         .flat_map(|&drive| {
-            RATES.map(|rate| Contest { drive, behaviour: Behaviour::modern(), rate, requests })
+            REQUESTS_PER_SECOND.map(|rate| Contest { drive, behaviour: Behaviour::modern(), rate, requests })
         })
         .collect();
     let all = contestants();

@@ -24,8 +24,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 
 /// The conservatism of ideas tried with a constant one: little more than the spread of seek times.
-const CONSERVATISM_SMALL: Duration = Duration::from_micros(100);
-const CONSERVATISM_LEAST: Duration = Duration::from_micros(50);
+const CONSERVATISM_100US: Duration = Duration::from_micros(100);
+const CONSERVATISM_50US: Duration = Duration::from_micros(50);
 
 const IDEAS: [Idea; 14] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
@@ -35,8 +35,8 @@ const IDEAS: [Idea; 14] = [
     ("late bus allowed for", late_bus),
     ("merged behind detours", close),
     ("a revolution's gap before a request in order", in_order),
-    ("0.1 ms", |o, _| in_order(o, CONSERVATISM_SMALL)),
-    ("0.05 ms", |o, _| in_order(o, CONSERVATISM_LEAST)),
+    ("0.1 ms", |o, _| in_order(o, CONSERVATISM_100US)),
+    ("0.05 ms", |o, _| in_order(o, CONSERVATISM_50US)),
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM_PPM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
@@ -133,7 +133,7 @@ const ALL: &str = "all noise";
 fn steps() -> Vec<NoiseStep> {
     let noisy = Behaviour::fast02();
     let of = |name, behaviour, margin, outside| NoiseStep { name, behaviour, margin, outside };
-    let one = |name, noise: Behaviour| of(name, noise, CONSERVATISM_LEAST, in_order);
+    let one = |name, noise: Behaviour| of(name, noise, CONSERVATISM_50US, in_order);
     let none = Duration::ZERO;
     vec![
         of("exact, no margin", exact(), none, in_order),
@@ -173,7 +173,7 @@ fn steps() -> Vec<NoiseStep> {
 /// Accounts for the rest of the bandwidth, with SPTF.
 fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let steps = steps();
-    let paper = Trial::paper(POLICIES[0].0, CONSERVATISM_LEAST, requests);
+    let paper = Trial::paper(POLICIES[0].0, CONSERVATISM_50US, requests);
     let mut trials = vec![Trial { outside: None, ..paper }];
     for step in &steps {
         let with = Trial {

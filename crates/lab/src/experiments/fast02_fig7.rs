@@ -32,13 +32,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The sizes of requests, in kilobytes.
 const SIZES: [u64; 2] = [4, 40];
 /// The error at which a prediction counts as accurate, for each size.
-const NEAR_OF: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
+const ACCURATE_ERRORS_MAX: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
 /// The distance from a request's sectors within which a head predicted among them may arrive outside, or the other way
 /// round.
 const BOUNDARY_ERROR_MAX: Duration = Duration::from_micros(100);
 /// The most percent that the paper's three shares, each rounded to a tenth, leave for other errors: 97.45 + 1.75 +
 /// 0.65.
-const LEFT_OVER: f64 = 0.15;
+const OTHER_ERRORS_PERCENT_MAX: f64 = 0.15;
 /// The width of the figures' bins, and their reach, ns.
 const BIN_NS: i64 = 50_000;
 const BINS_END_NS: i64 = 8_000_000;
@@ -143,7 +143,7 @@ fn transfer(drive: &DriveModel, kilobytes: u64) -> Duration {
 }
 
 fn near_of(kilobytes: u64) -> Duration {
-    NEAR_OF[usize::from(kilobytes != SIZES[0])]
+    ACCURATE_ERRORS_MAX[usize::from(kilobytes != SIZES[0])]
 }
 
 /// Returns the percentage of the errors within `reach` of `of`.
@@ -305,7 +305,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
                 let what = format!("{title}: neither that nor one rotation off");
                 small = small
                     .measure(&format!("{title}: within 50 us"), within, "%", Band::AtLeast(97.0))
-                    .measure(&what, neither, "%", Band::AtMost(LEFT_OVER));
+                    .measure(&what, neither, "%", Band::AtMost(OTHER_ERRORS_PERCENT_MAX));
             } else {
                 large = large.measure(title, within, "%", Band::AtLeast(75.0));
             }

@@ -34,8 +34,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const BLOCK: Bytes = Bytes::new(8 << 10);
 /// The paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
-/// Hours.
-const A_FEW: f64 = 5.0;
+/// The paper's "a few hours".
+const FEW_HOURS: f64 = 5.0;
 /// A reorganisation that takes longer counts as stuck.
 const REORGANISATION_TIME_MAX: Duration = Duration::from_secs(48 * 3600);
 
@@ -164,7 +164,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             format!("{} {:.2} h (in the drive {inside:.2})", cell.action.name(), run.hours)
         })
         .collect();
-    let band = round(A_FEW * scale);
+    let band = round(FEW_HOURS * scale);
     let in_time: Vec<String> = stagings
         .iter()
         .map(|&staging| {

@@ -41,11 +41,12 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
-/// The rates at which the paper's idle drive is read, 35 MB/s, and the area of the volume on ours.
-const PAPER_RATE: f64 = 35.0;
-const OUR_RATE: f64 = 22.5;
+/// The rate at which the paper's idle drive is read.
+const PAPER_MB_PER_S: f64 = 35.0;
+/// The rate at which the area of the volume is read on our idle drive.
+const OUR_MB_PER_S: f64 = 22.5;
 /// The paper's "a little over": a quarter more at most.
-const LITTLE_OVER: f64 = 1.25;
+const LITTLE_OVER_FACTOR: f64 = 1.25;
 const BLOCK: Bytes = Bytes::new(8 << 10);
 
 /// Three quarters of 384 MB were for the buffering of I/O (section 6.4).
@@ -150,8 +151,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         |slower, faster| minutes(slower, Cow::Application).mean / minutes(faster, Cow::Application).mean;
     let ratios = LOADS.map(|load| (ratio(load) - 1.0) * 100.0);
     let most_ratio = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let scaled = |minutes: f64| round(minutes * LITTLE_OVER * scale * PAPER_RATE / OUR_RATE);
-    let by_capacity = |minutes: f64| round(minutes * LITTLE_OVER * scale);
+    let scaled = |minutes: f64| round(minutes * LITTLE_OVER_FACTOR * scale * PAPER_MB_PER_S / OUR_MB_PER_S);
+    let by_capacity = |minutes: f64| round(minutes * LITTLE_OVER_FACTOR * scale);
     let band = |load| Band::AtMost(scaled(if load == BackupLoad::Idle { 8.0 } else { 60.0 }));
     let idle = minutes(BackupLoad::Idle, Cow::Application);
     let rate = 0.7 * whole / 1e6 / (idle.mean * 60.0);
@@ -197,7 +198,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "A load whose accesses keep to few cylinders seldom takes the head to the rest, nine tenths of the TPC-C-like to {:.1}% of \
          them, and with snapshot-COW that load waits for its own copies. The paper's times of a disk that is always busy are the synthetic load's. \"A little over\" is read as up to a \
          quarter more, and they are scaled by capacity, {:.1} GB of 18.4, times {scale:.3}, and by the rate of the medium, \
-         {PAPER_RATE} MB/s by {OUR_RATE}; by capacity alone the bands are {} and {} min. The TPC-C-like load takes {} min, the \
+         {PAPER_MB_PER_S} MB/s by {OUR_MB_PER_S}; by capacity alone the bands are {} and {} min. The TPC-C-like load takes {} min, the \
          Postmark-like {}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
          ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \

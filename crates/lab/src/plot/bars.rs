@@ -5,22 +5,22 @@ use super::sheet::{self, DRAWING_SCALE, Drawn, Name, Names, SIZE_PIXELS, Sheet, 
 use crate::{Bar, Figure};
 
 /// The part of its slot that a bar fills.
-const WIDTH: f64 = 0.62;
+const BAR_WIDTH_SHARE: f64 = 0.62;
 
 /// The largest width of a bar, in pixels.
-const BAR_WIDTH_MAX: f64 = 70.0;
+const BAR_WIDTH_PIXELS_MAX: f64 = 70.0;
 
 /// The height of a lying bar with the space to the next, in pixels, if its name has one line.
-const ROW: f64 = 20.0;
+const ROW_PIXELS: f64 = 20.0;
 
 /// The most width for the names of lying bars, in pixels.
-const NAMES: f64 = 340.0;
+const NAMES_PIXELS_MAX: f64 = 340.0;
 
 /// Returns the names of lying bars, and the height of each bar with the space to the next in pixels.
 fn lying_names(bars: &[Bar]) -> (Vec<Name>, f64) {
-    let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, NAMES)).collect();
+    let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, NAMES_PIXELS_MAX)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(1).max(1);
-    (names, ROW + sheet::LINE * (lines - 1) as f64)
+    (names, ROW_PIXELS + sheet::LINE_PIXELS * (lines - 1) as f64)
 }
 
 /// Returns whether the bars lie: their names do not fit under standing ones.
@@ -51,7 +51,7 @@ fn draw_lying(area: &sheet::Area, figure: &Figure, bars: &[Bar], y: std::ops::Ra
         let (px, py) = chart.backend_coord(&(value, slot));
         (px - left, py - above)
     };
-    let half = unit(row * WIDTH / 2.0) as i32;
+    let half = unit(row * BAR_WIDTH_SHARE / 2.0) as i32;
     for (index, (bar, name)) in bars.iter().zip(&names).enumerate() {
         let middle = index as f64 + 0.5;
         let mut base = from.max(0.0);
@@ -98,7 +98,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]
         (px - left, py - above)
     };
     let slot = f64::from(here(1.0, 0.0).0 - here(0.0, 0.0).0);
-    let half = (slot * WIDTH / 2.0).min(f64::from(unit(BAR_WIDTH_MAX / 2.0))) as i32;
+    let half = (slot * BAR_WIDTH_SHARE / 2.0).min(f64::from(unit(BAR_WIDTH_PIXELS_MAX / 2.0))) as i32;
     for (index, (bar, name)) in bars.iter().zip(&names).enumerate() {
         let middle = index as f64 + 0.5;
         let mut base = 0.0;

@@ -56,10 +56,10 @@ const CURVES: [RGBColor; 7] = [
 ];
 
 /// The lengths of a dash and of the gap behind it, in pixels.
-const DASH: (f64, f64) = (8.0, 5.0);
+const DASH_PIXELS: (f64, f64) = (8.0, 5.0);
 
 /// The distance between two strokes of a hatch, in pixels.
-const HATCH_STEP: f64 = 7.0;
+const HATCH_STEP_PIXELS: f64 = 7.0;
 
 /// A rectangle in pixels: left, top, right, bottom.
 pub(super) type Frame = [i32; 4];
@@ -85,7 +85,7 @@ pub(super) fn filled(area: &Area, frame: Frame, index: usize) -> Drawn {
             both(false)?;
         }
         Hatch::Level => {
-            let step = unit(HATCH_STEP) as i32;
+            let step = unit(HATCH_STEP_PIXELS) as i32;
             let mut y = (top / step + 1) * step;
             while y < bottom {
                 area.draw(&PathElement::new(vec![(left, y), (right, y)], stroke))?;
@@ -101,7 +101,7 @@ pub(super) fn filled(area: &Area, frame: Frame, index: usize) -> Drawn {
 /// Returns the strokes at 45 degrees in a rectangle. They are anchored to the sheet, not to the rectangle, so that the
 /// same part looks alike in neighbouring bars.
 fn strokes([left, top, right, bottom]: Frame, rising: bool) -> Vec<((i32, i32), (i32, i32))> {
-    let step = unit(HATCH_STEP * std::f64::consts::SQRT_2) as i32;
+    let step = unit(HATCH_STEP_PIXELS * std::f64::consts::SQRT_2) as i32;
     // Along a rising stroke x + y is constant, along a falling one x - y.
     let (first, last) = if rising { (left + top, right + bottom) } else { (left - bottom, right - top) };
     let mut found = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn path(area: &Area, path: Vec<(i32, i32)>, index: usize) -> Drawn {
     if index < CURVES.len() {
         return area.draw(&PathElement::new(path, curve(index)));
     }
-    area.draw(&DashedPathElement::new(path, unit(DASH.0), unit(DASH.1), curve(index)))
+    area.draw(&DashedPathElement::new(path, unit(DASH_PIXELS.0), unit(DASH_PIXELS.1), curve(index)))
 }
 
 /// Returns the style of the curve `index`.

@@ -7,27 +7,27 @@ use plotters::element::PathElement;
 use plotters::style::ShapeStyle;
 
 /// The height of a row with the space to the next, in pixels: a name of three lines has room beside it.
-const ROW: f64 = 52.0;
+const ROW_PIXELS: f64 = 52.0;
 
 /// The part of a row that its curve may fill.
 const CURVE_HEIGHT_SHARE: f64 = 0.85;
 
 /// The most width for the names, in pixels.
-const NAMES: f64 = 240.0;
+const NAMES_PIXELS_MAX: f64 = 240.0;
 
 /// The values at the bottom and at the top of a row if the axis has no range.
 const RANGE: (f64, f64) = (0.01, 100.0);
 
 /// Returns the height of the figure in pixels.
 pub(super) fn height(lines: &[Line]) -> u32 {
-    (110.0 + ROW * lines.len() as f64) as u32
+    (110.0 + ROW_PIXELS * lines.len() as f64) as u32
 }
 
 /// Draws a row for each distribution, from the top. The vertical scale of a row is logarithmic, so that rare values are seen
 /// beside a peak.
 pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
     let area = sheet.begin(figure, &[])?;
-    let names: Vec<Name> = lines.iter().map(|line| Name::fit(&line.label, NAMES)).collect();
+    let names: Vec<Name> = lines.iter().map(|line| Name::fit(&line.label, NAMES_PIXELS_MAX)).collect();
     let widest = names.iter().map(Name::width).fold(0.0, f64::max);
     let points = lines.iter().flat_map(|line| &line.points);
     let x = sheet::extent(figure.x.range, points.map(|point| point.x), false);

@@ -26,9 +26,10 @@ const TEXT_PIXELS: f64 = 13.0;
 const AXIS_TEXT_PIXELS_MIN: f64 = 11.0;
 const TITLE_PIXELS: f64 = 15.0;
 
-/// The distance between the lines of a name, and the most lines.
-pub(super) const LINE: f64 = 14.0;
-const MOST_LINES: usize = 4;
+/// The distance between the lines of a name, in pixels.
+pub(super) const LINE_PIXELS: f64 = 14.0;
+/// The most lines of a name, so that names below a figure leave room for it.
+const NAME_LINES_MAX: usize = 4;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -78,7 +79,7 @@ impl<'a> Sheet<'a> {
             legend.iter().map(|(_, name)| wrapped(name, room - 56.0, TEXT_PIXELS)).collect();
         let mut top = 22.0;
         for ((swatch, _), name) in legend.iter().zip(names) {
-            let y = unit(top + LINE * (name.len().max(1) - 1) as f64 / 2.0) as i32;
+            let y = unit(top + LINE_PIXELS * (name.len().max(1) - 1) as f64 / 2.0) as i32;
             let (left, right) = (unit(6.0) as i32, unit(34.0) as i32);
             match *swatch {
                 Swatch::Bar(index) => {
@@ -98,7 +99,7 @@ impl<'a> Sheet<'a> {
                     (unit(42.0) as i32, unit(top) as i32),
                     style.clone(),
                 ))?;
-                top += LINE;
+                top += LINE_PIXELS;
             }
             top += 9.0;
         }
@@ -135,7 +136,7 @@ pub(super) fn axes<'a, 'b>(
     y: Range<f64>,
     names: Names,
 ) -> Drawn<Chart<'a, 'b>> {
-    let foot = 34.0 + if let Names::Below(lines) = names { LINE * lines as f64 } else { 14.0 };
+    let foot = 34.0 + if let Names::Below(lines) = names { LINE_PIXELS * lines as f64 } else { 14.0 };
     let side = if let Names::Left(width) = names { 22.0 + width } else { 66.0 };
     let lying = matches!(names, Names::Left(_));
     let plot = f64::from(area.dim_in_pixel().0) / f64::from(DRAWING_SCALE) - side - 14.0;
@@ -222,7 +223,7 @@ pub(super) struct Name {
 impl Name {
     pub(super) fn fit(name: &str, room: f64) -> Self {
         let mut lines = wrapped(name, room, TEXT_PIXELS);
-        lines.truncate(MOST_LINES);
+        lines.truncate(NAME_LINES_MAX);
         let size = fitting(&lines, room, TEXT_PIXELS, 1.0);
         Self { lines, size }
     }
@@ -230,7 +231,8 @@ impl Name {
     /// Returns whether a name has room in a slot without smaller letters than are legible, and without loss.
     pub(super) fn fits(name: &str, room: f64) -> bool {
         let lines = wrapped(name, room, AXIS_TEXT_PIXELS_MIN);
-        lines.len() <= MOST_LINES && fitting(&lines, room, AXIS_TEXT_PIXELS_MIN, 1.0) >= AXIS_TEXT_PIXELS_MIN
+        lines.len() <= NAME_LINES_MAX
+            && fitting(&lines, room, AXIS_TEXT_PIXELS_MIN, 1.0) >= AXIS_TEXT_PIXELS_MIN
     }
 
     pub(super) fn lines(&self) -> usize {
@@ -244,9 +246,9 @@ impl Name {
 
     /// Draws it at the left of (x, y).
     pub(super) fn draw_left(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
-        let first = -LINE * (self.lines.len().max(1) - 1) as f64 / 2.0;
+        let first = -LINE_PIXELS * (self.lines.len().max(1) - 1) as f64 / 2.0;
         for (row, line) in self.lines.iter().enumerate() {
-            let y = y + ((first + LINE * row as f64) * f64::from(DRAWING_SCALE)).round() as i32;
+            let y = y + ((first + LINE_PIXELS * row as f64) * f64::from(DRAWING_SCALE)).round() as i32;
             let style = style(self.size, FontStyle::Normal, HPos::Right, VPos::Center);
             area.draw(&Text::new(line.clone(), (x, y), style))?;
         }
@@ -256,7 +258,7 @@ impl Name {
     /// Draws it below the axis at (x, y).
     pub(super) fn draw(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
         for (row, line) in self.lines.iter().enumerate() {
-            let y = y + unit(12.0 + LINE * row as f64) as i32;
+            let y = y + unit(12.0 + LINE_PIXELS * row as f64) as i32;
             let style = style(self.size, FontStyle::Normal, HPos::Center, VPos::Center);
             area.draw(&Text::new(line.clone(), (x, y), style))?;
         }

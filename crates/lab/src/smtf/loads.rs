@@ -15,9 +15,9 @@ const HP_FILE: &str = "ajw.1week.srt";
 const HP_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/traces");
 
 /// The parameters of the stand-in; [`Week::stand_in`] gives the reasons.
-const BURST: u64 = 15;
+const BURST_REQUESTS: u64 = 15;
 const REQUEST_GAP: Duration = Duration::from_millis(23);
-const BLOCK: u64 = 16;
+const BLOCK_SECTORS: u64 = 16;
 const BLOCKS: u64 = 18_000;
 const FOOTPRINT_SECTORS: u64 = 1_300_000_000 / 512;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -38,10 +38,10 @@ pub(crate) struct Week {
 }
 
 /// Requests a day of the paper's trace (section 6.2).
-pub(crate) const PER_DAY: u64 = 150_000;
+pub(crate) const REQUESTS_PER_DAY: u64 = 150_000;
 
 /// The paper's compression: "a compression factor of 20" (section 5.1), for any trace.
-pub(crate) const COMPRESSION: f64 = 20.0;
+pub(crate) const COMPRESSION_FACTOR: f64 = 20.0;
 
 impl Week {
     /// Returns the busiest disk of the HP week, or the stand-in if that is not found.
@@ -52,7 +52,7 @@ impl Week {
         match Self::hp()? {
             Some(week) => Ok(week),
             None => {
-                let mut week = Self::stand_in(capacity, 7, PER_DAY, seed);
+                let mut week = Self::stand_in(capacity, 7, REQUESTS_PER_DAY, seed);
                 week.what = format!("{}, since {HP_FILE} was not found beside the checkout", week.what);
                 Ok(week)
             }
@@ -89,16 +89,16 @@ impl Week {
     pub(crate) fn stand_in(capacity: Sectors, days: u32, per_day: u64, seed: u64) -> Self {
         let mut stream = Stream::new(seed, "lab.week");
         let mut below = |n| stream.below(at_least_one(n));
-        let places = capacity.get().min(FOOTPRINT_SECTORS) / BLOCK;
+        let places = capacity.get().min(FOOTPRINT_SECTORS) / BLOCK_SECTORS;
         let blocks: Vec<(LbnRange, bool)> = (0..BLOCKS)
             .map(|_| {
                 let sectors = match below(100) {
-                    0..68 => BLOCK,
+                    0..68 => BLOCK_SECTORS,
                     68..71 => 8,
                     71..87 => 4,
                     _ => 2,
                 };
-                let range = LbnRange::new(Lbn::new(below(places) * BLOCK), Sectors::new(sectors));
+                let range = LbnRange::new(Lbn::new(below(places) * BLOCK_SECTORS), Sectors::new(sectors));
                 (range, below(100) < 23)
             })
             .collect();
@@ -109,13 +109,13 @@ impl Week {
             })
             .collect();
         let all = popularity.last().copied().unwrap_or(0.0);
-        let per_burst = DAY.as_nanos() * BURST / per_day.max(1);
-        let silence = Duration::from_nanos(per_burst.saturating_sub(REQUEST_GAP.as_nanos() * BURST));
+        let per_burst = DAY.as_nanos() * BURST_REQUESTS / per_day.max(1);
+        let silence = Duration::from_nanos(per_burst.saturating_sub(REQUEST_GAP.as_nanos() * BURST_REQUESTS));
         let mut now = Instant::ZERO;
         let mut records = Vec::new();
         for _ in 0..u64::from(days) * per_day {
             now += stream.exponential_time(REQUEST_GAP);
-            if stream.below(at_least_one(BURST)) == 0 {
+            if stream.below(at_least_one(BURST_REQUESTS)) == 0 {
                 now += stream.exponential_time(silence);
             }
             let drawn = stream.unit() * all;
@@ -155,9 +155,9 @@ impl Week {
     }
 
     /// Returns the speed-up that gives the paper's number of requests a day at `compression`. The claims use the
-    /// paper's number literally, [`COMPRESSION`]; results of this one are beside them.
+    /// paper's number literally, [`COMPRESSION_FACTOR`]; results of this one are beside them.
     pub(crate) fn factor(&self, compression: f64) -> f64 {
-        compression * PER_DAY as f64 / self.per_day
+        compression * REQUESTS_PER_DAY as f64 / self.per_day
     }
 
     /// Returns the trace at `factor` times its speed, on a disk of this capacity.

@@ -30,7 +30,7 @@ pub(crate) fn longest_line(disk: &DriveModel) -> Sectors {
 pub(crate) use chooser::{Chooser, FromOutside, Seen};
 pub(crate) use disk::Bare;
 pub(crate) use host::{SmtfHost, SmtfTally};
-pub(crate) use loads::{COMPRESSION, Week};
+pub(crate) use loads::{COMPRESSION_FACTOR, REQUESTS_PER_DAY, Week};
 pub(crate) use place::{Place, mean_ms, slower, unconfirmed};
 pub(crate) use probed::probed;
 pub(crate) use real::{FromProfile, Real};

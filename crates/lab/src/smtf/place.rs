@@ -12,11 +12,11 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 /// The number of requests that wait.
 const WAITING_REQUESTS: u32 = 20;
 /// The commands after which the prober of a profile gives up: ten times the usual number.
-const PROBING: u64 = 300_000;
+const PROBING_COMMANDS_MAX: u64 = 300_000;
 /// The samples of each distance, if all are probed.
 const SAMPLES: u32 = 20;
 /// The part of a drive that a local load uses.
-const LOCAL: u64 = 100_000_000;
+const LOCAL_BYTES: u64 = 100_000_000;
 
 /// A drive with noise, and the part of it that is used.
 pub(crate) struct Place {
@@ -32,7 +32,7 @@ impl Place {
         let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
         let model = DriveModel::from_profile(&profile).map_err(|e| failed(e.into()))?;
         let (sector, capacity) = (model.sector_bytes().get(), model.layout().capacity());
-        let area = if local { capacity.min(Sectors::new(LOCAL / sector)) } else { capacity };
+        let area = if local { capacity.min(Sectors::new(LOCAL_BYTES / sector)) } else { capacity };
         Ok(Self {
             profile,
             area,
@@ -79,13 +79,16 @@ impl Place {
 
     /// Returns SPTF by a probed profile, and whether the probe succeeded with noise.
     pub(crate) fn probed_sptf(&self, seed: u64) -> Result<(FromProfile, bool), LabError> {
-        let noisy = self.drive(seed)?.probed_profile(PROBING)?;
+        let noisy = self.drive(seed)?.probed_profile(PROBING_COMMANDS_MAX)?;
         let through_noise = noisy.is_some();
         let found = match noisy {
             Some(profile) => Some(profile),
-            None => Real::new(&self.profile, Behaviour::default(), seed)?.probed_profile(PROBING)?,
+            None => {
+                Real::new(&self.profile, Behaviour::default(), seed)?.probed_profile(PROBING_COMMANDS_MAX)?
+            }
         };
-        let none = || LabError::new("probing the drive", format!("{PROBING} commands were not enough"));
+        let none =
+            || LabError::new("probing the drive", format!("{PROBING_COMMANDS_MAX} commands were not enough"));
         Ok((FromProfile::by(&found.ok_or_else(none)?)?, through_noise))
     }
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// The maximum of promoted writes whose bytes are kept: more than are under way at once.
-const MOST_PROMOTED: usize = 1 << 10;
+const PROMOTED_WRITES_MAX: usize = 1 << 10;
 
 /// The maximum of lost commands that are remembered until the core repeats them: more than are at the drive at once. A promoted
 /// block that was aborted meanwhile is never repeated.
-const MOST_LOST: usize = 1 << 10;
+const LOST_COMMANDS_MAX: usize = 1 << 10;
 
 /// The drive that a core outside it has before it.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ impl Behind {
         let Sent { command, request, first_ordered, .. } = *sent;
         if command.purpose == Purpose::Foreground {
             self.to_repeat.push_back(Lost { op: command.op, range: command.range, request, first_ordered });
-            self.to_repeat.drain(..self.to_repeat.len().saturating_sub(MOST_LOST));
+            self.to_repeat.drain(..self.to_repeat.len().saturating_sub(LOST_COMMANDS_MAX));
         }
     }
 
@@ -261,7 +261,7 @@ impl Volume {
                     there = true;
                 }
                 promoted.push_back((others, part.clone()));
-                promoted.drain(..promoted.len().saturating_sub(MOST_PROMOTED));
+                promoted.drain(..promoted.len().saturating_sub(PROMOTED_WRITES_MAX));
             }
             debug_assert!(there, "no task gave the bytes that are written to {others}");
             bytes.extend(there.then_some((others, part)));

@@ -40,7 +40,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 
 /// The longest rest of idle work at its bound: the largest patience in a history.
-const LONGEST_REST_S: u64 = 700;
+const REST_S_MAX: u64 = 700;
 
 /// An unfinished foreground request.
 #[derive(Clone, Debug)]
@@ -439,7 +439,7 @@ impl Calls for Front {
     }
 
     fn longest_rest_s(&self) -> u64 {
-        LONGEST_REST_S
+        REST_S_MAX
     }
 
     fn leaves_gaps_alone(&self) -> bool {

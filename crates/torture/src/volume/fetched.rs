@@ -10,8 +10,8 @@ use sim::{Place, Volume};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors, TaskId};
 
-/// The maximum of the client's tasks.
-const MOST_TASKS: usize = 64;
+/// The most tasks of the client; further ones are not declared.
+const TASKS_MAX: usize = 64;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl House {
         (start, len, block): (u64, u64, u64),
     ) -> Result<(), Broken> {
         let plain = self.range_of(Part::Plain);
-        if self.client.as_ref().is_none_or(|client| client.tasks.len() >= MOST_TASKS) || plain.is_empty() {
+        if self.client.as_ref().is_none_or(|client| client.tasks.len() >= TASKS_MAX) || plain.is_empty() {
             return Ok(());
         }
         let offset = start % plain.len().get();

@@ -10,7 +10,7 @@ use crate::failure::{Broken, Check, hold};
 use units::{Lbn, LbnRange, Sectors};
 
 /// The number of sectors that are compared at once; if they differ, each of them is.
-const AT_ONCE: usize = 64;
+const COMPARED_SECTORS: usize = 64;
 
 /// The facts of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl House {
 /// Returns the sectors that differ.
 fn changed(before: &[u8], now: &[u8], sector: usize) -> Vec<bool> {
     let mut changed = Vec::with_capacity(now.len() / sector.max(1));
-    for (before, now) in before.chunks(sector * AT_ONCE).zip(now.chunks(sector * AT_ONCE)) {
+    for (before, now) in before.chunks(sector * COMPARED_SECTORS).zip(now.chunks(sector * COMPARED_SECTORS)) {
         let each = before.chunks(sector).zip(now.chunks(sector));
         if before == now {
             changed.extend(each.map(|_| false));

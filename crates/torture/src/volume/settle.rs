@@ -13,7 +13,7 @@ const REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 20_000;
 const PATIENCE_OUTSIDE: u32 = 2_000;
 
 /// The longest rest of work: the largest patience in a history, and half a minute more.
-const LONGEST_SILENCE_S: u32 = 730;
+const REST_S_MAX: u32 = 730;
 
 impl House {
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
@@ -82,7 +82,7 @@ impl House {
         let (mut left, mut silence) = (self.left(), 0);
         while left != [0; 3] {
             silence += 1;
-            hold(silence < LONGEST_SILENCE_S, Check::Hang, || {
+            hold(silence < REST_S_MAX, Check::Hang, || {
                 format!("no client makes progress in {silence} s of silence: {}", self.told())
             })?;
             self.run(Duration::from_secs(1))?;

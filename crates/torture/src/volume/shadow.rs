@@ -3,7 +3,7 @@
 use units::{Lbn, LbnRange};
 
 /// The bytes of a stamp; a sector is filled with it.
-const STAMP: usize = 16;
+const STAMP_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default)]
 struct ShadowSector {
@@ -83,9 +83,9 @@ impl Shadow {
 
     /// Returns the version of itself that a sector's bytes are; `None` for any other bytes.
     pub fn version(&self, lbn: Lbn, bytes: &[u8]) -> Option<u64> {
-        let (stamp, _) = bytes.split_first_chunk::<STAMP>()?;
-        let (address, version) = stamp.split_first_chunk::<{ STAMP / 2 }>()?;
-        let full = bytes.chunks(STAMP).all(|chunk| stamp.starts_with(chunk));
+        let (stamp, _) = bytes.split_first_chunk::<STAMP_BYTES>()?;
+        let (address, version) = stamp.split_first_chunk::<{ STAMP_BYTES / 2 }>()?;
+        let full = bytes.chunks(STAMP_BYTES).all(|chunk| stamp.starts_with(chunk));
         let version = u64::from_le_bytes(version.try_into().ok()?);
         (full && bytes.len() == self.bytes && u64::from_le_bytes(*address) == lbn.get()).then_some(version)
     }
@@ -101,7 +101,7 @@ impl Shadow {
             });
             (!right).then(|| match found {
                 Some(version) => format!("LBN {lbn} holds version {version}, and {floor} was acknowledged"),
-                None => format!("LBN {lbn} holds {:?}", &bytes[..STAMP.min(bytes.len())]),
+                None => format!("LBN {lbn} holds {:?}", &bytes[..STAMP_BYTES.min(bytes.len())]),
             })
         })
     }

@@ -13,8 +13,8 @@ use testing::interval::upper_end;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 
-/// The default bound on harm, in percent.
-const BOUND: f64 = 1.0;
+/// The default bound on harm.
+const HARM_PERCENT_MAX: f64 = 1.0;
 
 /// A run and its twin without background work.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +81,14 @@ impl Pairs {
 
     /// Checks that with 95% confidence the increase is at most the bound.
     pub fn assert_bounded(&self, what: &str) {
-        self.assert_below(BOUND, what);
+        self.assert_below(HARM_PERCENT_MAX, what);
     }
 
     /// Checks the same for short runs. A command is sent if the estimate of harm, with the expected cost of the command, is
     /// within the bound. The request that then waits for it may wait longer than expected, at most for the whole response
     /// time of another request, and so may the next: in a short run these two are above the bound.
     pub fn assert_bounded_of(&self, requests: u64, what: &str) {
-        self.assert_below(BOUND + 2.0 / requests as f64 * 100.0, what);
+        self.assert_below(HARM_PERCENT_MAX + 2.0 / requests as f64 * 100.0, what);
     }
 
     fn assert_below(&self, most: f64, what: &str) {
@@ -102,7 +102,7 @@ impl Pairs {
 
 /// Checks the bound for every case with its description, and names all that are over it.
 pub fn assert_all_bounded(cases: impl IntoIterator<Item = (String, Pairs)>) {
-    let over = cases.into_iter().filter(|(_, pairs)| !pairs.is_below(BOUND));
+    let over = cases.into_iter().filter(|(_, pairs)| !pairs.is_below(HARM_PERCENT_MAX));
     let over: Vec<String> = over.map(|(what, pairs)| format!("{what}: {pairs}")).collect();
     assert!(over.is_empty(), "{}", over.join("\n"));
 }

@@ -15,8 +15,8 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 
 const REQUESTS: u64 = 4_000;
 const BLOCK: Sectors = Sectors::new(32);
-/// The number of requests of this load that the drive serves per second, one at a time.
-const ONE_AT_A_TIME: f64 = 117.0;
+/// The rate at which the drive serves this load, one request at a time.
+const ALONE_REQUESTS_PER_SECOND: f64 = 117.0;
 
 /// A scan without an end.
 struct Scan {
@@ -70,7 +70,7 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
         let config = Config { policy: PolicyName::Sptf, idle, seed, outside, ..Config::default() };
         let arrival = match percent {
             100 => Arrival::outstanding(2),
-            _ => Arrival::Poisson { rate: ONE_AT_A_TIME * percent as f64 / 100.0 },
+            _ => Arrival::Poisson { rate: ALONE_REQUESTS_PER_SECOND * percent as f64 / 100.0 },
         };
         let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
         let issuer = Issuer::new(Random::new(load, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();

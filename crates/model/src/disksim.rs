@@ -56,7 +56,7 @@ use std::path::Path;
 use syntax::{Block, Node, Scalar, Statement, Value};
 
 /// The most cylinders accepted: ten times those of drives today. Seek times are tabulated for each.
-const MAX_CYLINDERS: u64 = 10_000_000;
+const CYLINDERS_MAX: u64 = 10_000_000;
 
 /// The source of an import's files; a closure will do.
 pub trait Files {
@@ -93,7 +93,7 @@ pub fn import(path: &Path) -> Result<Imported, ImportError> {
 /// Reads a file up to a limit, because a device or pipe may have no end. A file beyond it is refused later.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(source::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(source::IMPORT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -243,13 +243,13 @@ impl<'s> Config<'s> {
             Disk::Bare(block) => (block, block),
         };
         let heads = model.whole("Number of data surfaces", 1, u64::from(u16::MAX))? as u16;
-        let cylinders = model.whole("Number of cylinders", 1, MAX_CYLINDERS)? as u32;
+        let cylinders = model.whole("Number of cylinders", 1, CYLINDERS_MAX)? as u32;
         let mapped = self.layout(model, heads, notes)?;
-        if u64::from(mapped.cylinders) > MAX_CYLINDERS {
+        if u64::from(mapped.cylinders) > CYLINDERS_MAX {
             return Err(refuse(
                 model.at,
                 format!("the layout uses {} cylinders", mapped.cylinders),
-                &format!("check the zones: no drive has more than {MAX_CYLINDERS}"),
+                &format!("check the zones: no drive has more than {CYLINDERS_MAX}"),
             ));
         }
         let mechanical = model.require("Mechanical Model")?.block("Mechanical Model")?;

@@ -1,7 +1,7 @@
 //! The drive model: a profile prepared for the queries of the scheduler and the simulated drive.
 
 use crate::error::ProfileError;
-use crate::layout::{Layout, MOST_CYLINDERS, Track};
+use crate::layout::{CYLINDERS_MAX, Layout, Track};
 use crate::profile::{FORMAT, Profile};
 use crate::seek::SeekProfile;
 use alloc::format;
@@ -10,8 +10,8 @@ use alloc::string::String;
 use units::Float as _;
 use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
 
-/// The longest head switch or settle accepted, ms.
-const LONGEST_MS: f64 = 1_000.0;
+/// The longest head switch or settle accepted, ms: far more than any drive takes.
+const SWITCH_MS_MAX: f64 = 1_000.0;
 
 /// The capacity from which on a drive counts as one with a serial bus and a queue of its own: the first such drives, of
 /// 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
@@ -78,11 +78,11 @@ impl DriveModel {
         let rpm = Rpm::new(profile.rpm).ok_or_else(|| {
             ProfileError::new("rpm", format!("{} revolutions a minute", profile.rpm), "give 1 to 100000")
         })?;
-        if !(1..=MOST_CYLINDERS).contains(&profile.cylinders) {
+        if !(1..=CYLINDERS_MAX).contains(&profile.cylinders) {
             return Err(ProfileError::new(
                 "cylinders",
                 format!("{} cylinders", profile.cylinders),
-                format!("give 1 to {MOST_CYLINDERS}"),
+                format!("give 1 to {CYLINDERS_MAX}"),
             ));
         }
         if !(1..=256).contains(&profile.heads) {
@@ -98,7 +98,7 @@ impl DriveModel {
         let physical_sector = physical_sector(profile)?;
         let m = &profile.mechanics;
         let settle = m.write_settle_ms;
-        if settle.is_nan() || settle.abs() > LONGEST_MS {
+        if settle.is_nan() || settle.abs() > SWITCH_MS_MAX {
             return Err(ProfileError::new(
                 "mechanics.write_settle_ms",
                 format!("{settle} ms"),
@@ -107,7 +107,7 @@ impl DriveModel {
         }
         let mut before = 0;
         for (i, &(distance, ms)) in m.seek_spread_ms.iter().enumerate() {
-            if distance <= before || !(0.0..=LONGEST_MS).contains(&ms) {
+            if distance <= before || !(0.0..=SWITCH_MS_MAX).contains(&ms) {
                 return Err(ProfileError::new(
                     format!("mechanics.seek_spread_ms[{i}]"),
                     format!("{ms} ms over {distance} cylinders"),
@@ -316,6 +316,6 @@ fn physical_sector(profile: &Profile) -> Result<u64, ProfileError> {
 
 fn duration(place: &str, ms: f64) -> Result<Duration, ProfileError> {
     Duration::from_millis_f64(ms).filter(|d| *d <= Duration::from_secs(1)).ok_or_else(|| {
-        ProfileError::new(place, format!("{ms} ms"), format!("give milliseconds from 0 to {LONGEST_MS}"))
+        ProfileError::new(place, format!("{ms} ms"), format!("give milliseconds from 0 to {SWITCH_MS_MAX}"))
     })
 }

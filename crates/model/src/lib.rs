@@ -28,7 +28,7 @@ pub mod wong;
 
 pub use drive_model::{DriveModel, MODERN_BYTES_MIN, Position};
 pub use error::ProfileError;
-pub use layout::{Extent, Layout, Location, MOST_CYLINDERS, Piece, Track, TrackRef, Window};
+pub use layout::{CYLINDERS_MAX, Extent, Layout, Location, Piece, Track, TrackRef, Window};
 pub use profile::Profile;
 pub use profile_file::ReadError;
 pub use seek::SeekProfile;

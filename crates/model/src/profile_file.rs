@@ -13,15 +13,15 @@ use thiserror::Error;
 
 /// The largest profile file accepted; the largest built-in one has a tenth of it.
 #[cfg(feature = "std")]
-const LARGEST_FILE: u64 = 64 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads all of a profile's text up to the limit; it may come from a pipe or a device without an end.
 #[cfg(feature = "std")]
 fn text(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
-    from.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LARGEST_FILE {
-        true => Err(std::io::Error::other(format!("more than {LARGEST_FILE} bytes are no profile"))),
+    from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(std::io::Error::other(format!("more than {FILE_BYTES_MAX} bytes are no profile"))),
         false => Ok(text),
     }
 }
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn no_more_of_a_file_is_read_than_a_profile_may_have() {
-        let most = usize::try_from(LARGEST_FILE).unwrap();
-        let mut endless = std::io::repeat(b'#').take(4 * LARGEST_FILE);
+        let most = usize::try_from(FILE_BYTES_MAX).unwrap();
+        let mut endless = std::io::repeat(b'#').take(4 * FILE_BYTES_MAX);
         assert!(text(&mut endless).unwrap_err().to_string().contains("are no profile"));
-        assert_eq!(endless.limit(), 3 * LARGEST_FILE - 1);
-        assert_eq!(text(std::io::repeat(b'#').take(LARGEST_FILE)).unwrap().len(), most);
+        assert_eq!(endless.limit(), 3 * FILE_BYTES_MAX - 1);
+        assert_eq!(text(std::io::repeat(b'#').take(FILE_BYTES_MAX)).unwrap().len(), most);
     }
 }

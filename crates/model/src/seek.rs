@@ -10,7 +10,7 @@ use units::Duration;
 use units::Float as _;
 
 /// The longest seek accepted, ms. No arm ever took a tenth of it.
-const LONGEST_MS: f64 = 1_000.0;
+const SEEK_MS_MAX: f64 = 1_000.0;
 
 /// The seek times of a drive for every distance from 0 to its last cylinder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl SeekProfile {
         check(curve)?;
         let by_distance = (0..cylinders)
             .map(|d| {
-                let ms = if d == 0 { 0.0 } else { milliseconds(curve, d).clamp(0.0, LONGEST_MS) };
+                let ms = if d == 0 { 0.0 } else { milliseconds(curve, d).clamp(0.0, SEEK_MS_MAX) };
                 (ms * 1e6).round() as u32
             })
             .collect::<Vec<_>>();
@@ -126,13 +126,13 @@ fn milliseconds(curve: &Seek, d: u32) -> f64 {
 
 fn check(curve: &Seek) -> Result<(), ProfileError> {
     let time = |place: String, ms: f64| {
-        if (0.0..=LONGEST_MS).contains(&ms) {
+        if (0.0..=SEEK_MS_MAX).contains(&ms) {
             Ok(())
         } else {
             Err(ProfileError::new(
                 place,
                 format!("a seek of {ms} ms"),
-                format!("give milliseconds from 0 to {LONGEST_MS}"),
+                format!("give milliseconds from 0 to {SEEK_MS_MAX}"),
             ))
         }
     };

@@ -16,19 +16,19 @@ const NAME: &str = "unknown";
 
 /// The bytes of an assumed track: the amount that one command reads in idle time. A few milliseconds on any disk, which
 /// does not delay the foreground for long.
-const TRACK: u64 = 1 << 19;
+const TRACK_BYTES: u64 = 1 << 19;
 
 /// The most cylinders before tracks get more heads: the seek curve has an entry a cylinder.
-const FEW_CYLINDERS: u64 = 1 << 18;
+const HEAD_CYLINDERS_MAX: u64 = 1 << 18;
 
-/// The most cylinders of a profile.
-const MOST_CYLINDERS: u64 = 1 << 22;
+/// The most cylinders of a profile: the bound of every layout.
+const CYLINDERS_MAX: u64 = 1 << 22;
 
-/// The most heads of a profile.
-const MOST_HEADS: u64 = 256;
+/// The most heads of a profile: far more than any drive has.
+const HEADS_MAX: u64 = 256;
 
-/// The longest seek of a profile, ms. The curve's only information is that larger distances take longer.
-const FARTHEST_MS: f64 = 1_000.0;
+/// The seek over all cylinders, ms. The curve's only information is that larger distances take longer.
+const SEEK_MS_MAX: f64 = 1_000.0;
 
 impl DriveModel {
     /// Returns a stand-in for a drive that has not been characterised: LBNs in order on tracks of half a megabyte, a
@@ -62,15 +62,15 @@ impl Profile {
     /// There are no sectors, or more than a profile can describe (2^49 bytes), or their size is that of no drive.
     pub fn of_size(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
         let sector_bytes = u32::try_from(sector.get()).unwrap_or(u32::MAX);
-        let on_track = (TRACK / sector.get().max(1)).clamp(1, capacity.get().max(1));
+        let on_track = (TRACK_BYTES / sector.get().max(1)).clamp(1, capacity.get().max(1));
         let tracks = capacity.get().div_ceil(on_track);
-        let heads = tracks.div_ceil(FEW_CYLINDERS).next_power_of_two().min(MOST_HEADS);
+        let heads = tracks.div_ceil(HEAD_CYLINDERS_MAX).next_power_of_two().min(HEADS_MAX);
         let cylinders = tracks.div_ceil(heads);
-        if !(1..=MOST_CYLINDERS).contains(&cylinders) {
+        if !(1..=CYLINDERS_MAX).contains(&cylinders) {
             return Err(ProfileError::new(
                 "capacity",
                 format!("{capacity} of {} bytes", sector.get()),
-                format!("give 1 to {} sectors of that size", on_track * MOST_CYLINDERS * MOST_HEADS),
+                format!("give 1 to {} sectors of that size", on_track * CYLINDERS_MAX * HEADS_MAX),
             ));
         }
         let room = cylinders * heads * on_track;
@@ -94,7 +94,7 @@ impl Profile {
                 zero_latency_read: false,
                 zero_latency_write: false,
             },
-            seek: Seek::Table { points: vec![(cylinders, FARTHEST_MS)] },
+            seek: Seek::Table { points: vec![(cylinders, SEEK_MS_MAX)] },
             layout: LayoutSpec {
                 order: Order::Cylinder,
                 patterns: Vec::new(),

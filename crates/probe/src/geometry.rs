@@ -8,7 +8,7 @@ use crate::misfit::{Errors, Moves, best};
 use crate::shape::{Kind, MOST_HEADS, Shape};
 use crate::steps;
 use crate::zone::Zone;
-use model::MOST_CYLINDERS;
+use model::CYLINDERS_MAX;
 use std::collections::BTreeSet;
 
 /// The geometry found, with its confidence.
@@ -151,7 +151,7 @@ fn sure_of(shape: Shape, misfit: f64, scores: &[(f64, Shape)]) -> [f64; 2] {
 /// Returns the fewest heads with which that many tracks fit into a profile's cylinders, even if each zone's last band or
 /// cylinder is half empty.
 fn fewest_heads(tracks: u64) -> u64 {
-    tracks.div_ceil(u64::from(MOST_CYLINDERS) / 2).max(1)
+    tracks.div_ceil(u64::from(CYLINDERS_MAX) / 2).max(1)
 }
 
 /// Returns the stand-in geometry for a drive without one; its confidence is zero.
@@ -196,7 +196,7 @@ mod tests {
     fn no_shape_has_more_cylinders_than_a_profile_may() {
         for tracks in [1, 4_000_000, 10_341_136, 50_000_000] {
             let heads = fewest_heads(tracks);
-            assert!(tracks / heads < u64::from(MOST_CYLINDERS), "{tracks} tracks, {heads} heads");
+            assert!(tracks / heads < u64::from(CYLINDERS_MAX), "{tracks} tracks, {heads} heads");
         }
         assert_eq!(fewest_heads(65_350), 1);
     }

@@ -132,12 +132,12 @@ impl Oltp {
 
 /// Returns the probabilities q, q^2, ... of a size above 1, 2, ... units, in 2^-64, for all sizes below the largest.
 fn thresholds(q: f64, max_units: u64) -> Vec<u64> {
-    const WHOLE: f64 = 18_446_744_073_709_551_616.0;
+    const WHOLE_PARTS: f64 = 18_446_744_073_709_551_616.0;
     let mut chance = 1.0;
     (1..max_units)
         .map(|_| {
             chance *= q;
-            (chance * WHOLE) as u64
+            (chance * WHOLE_PARTS) as u64
         })
         .take_while(|&t| t > 0)
         .collect()

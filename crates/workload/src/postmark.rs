@@ -40,8 +40,8 @@ pub struct PostmarkConfig {
 
 /// More files than a benchmark of small files needs; a table of them takes some hundred megabytes.
 const FILES_MAX: u32 = 1 << 24;
-/// Postmark keeps sizes in a C `int`.
-const SIZE_MAX: u64 = i32::MAX as u64;
+/// The most bytes of a file: Postmark keeps sizes in a C `int`.
+const FILE_BYTES_MAX: u64 = i32::MAX as u64;
 
 impl PostmarkConfig {
     /// Returns Postmark's own defaults: 500 files of 500 bytes to 9.77 KB, 500 transactions, no subdirectories.
@@ -90,7 +90,7 @@ impl PostmarkConfig {
         if files == 0 || files > FILES_MAX {
             return Err(ConfigError::field("files", files, "give 1 to 16777216 files"));
         }
-        if size_min == Bytes::ZERO || size_min > size_max || size_max.get() > SIZE_MAX {
+        if size_min == Bytes::ZERO || size_min > size_max || size_max.get() > FILE_BYTES_MAX {
             let found = format!("{size_min} to {size_max} bytes");
             return Err(ConfigError::field("size", found, "give at least 1 byte, up to 2147483647"));
         }

@@ -170,9 +170,9 @@ impl Share {
     /// # Errors
     /// Anything that is not a number from 0 to 1.
     pub fn from_fraction(fraction: f64) -> Result<Self, ConfigError> {
-        const MILLION: f64 = 1e6;
+        const WHOLE_PPM: f64 = 1e6;
         if (0.0..=1.0).contains(&fraction) {
-            Self::new((fraction * MILLION).round() as u64, MILLION as u64)
+            Self::new((fraction * WHOLE_PPM).round() as u64, WHOLE_PPM as u64)
         } else {
             Err(ConfigError::field("share", fraction, "give a number from 0 to 1"))
         }

@@ -48,12 +48,12 @@ const WAREHOUSE_BYTES: u64 = 18_400_000_000 / 10 * 7 / 50;
 const WAREHOUSES_MAX: u32 = 10_000;
 /// The specification's terminals at a warehouse; each belongs to a district.
 const TERMINALS_MAX: u32 = 10;
-/// More transactions than any server has threads for.
-const ACTIVE_MAX: u32 = 65_536;
+/// The most transactions at a time: more than any server has threads for.
+const ACTIVE_TRANSACTIONS_MAX: u32 = 65_536;
 /// The most frames of a pool; 2 GB of 8 KB pages.
 const FRAMES_MAX: u64 = 1 << 18;
-/// A hundred times the specification's pauses.
-const PACE_MAX: u32 = 10_000;
+/// The longest pauses: a hundred times the specification's.
+const PACE_PERCENT_MAX: u32 = 10_000;
 
 impl TpccConfig {
     /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: the database takes the first 70% of
@@ -103,8 +103,8 @@ impl TpccConfig {
         };
         ranged("warehouses", self.warehouses, 1, WAREHOUSES_MAX, "give 1 to 10000 warehouses")?;
         ranged("terminals", self.terminals, 1, TERMINALS_MAX, "give 1 to 10 terminals a warehouse")?;
-        ranged("active", self.active, 1, ACTIVE_MAX, "give 1 to 65536 transactions at a time")?;
-        ranged("pace_percent", self.pace_percent, 0, PACE_MAX, "give 0 to 10000 percent")?;
+        ranged("active", self.active, 1, ACTIVE_TRANSACTIONS_MAX, "give 1 to 65536 transactions at a time")?;
+        ranged("pace_percent", self.pace_percent, 0, PACE_PERCENT_MAX, "give 0 to 10000 percent")?;
         // A transfer holds its page in the pool: one for each transaction, one for the checkpoint.
         let frames = self.frames();
         if frames < 4 * u64::from(self.active) || frames > FRAMES_MAX {

@@ -4,7 +4,7 @@ use super::source::{At, Fault, printable};
 use super::syntax::{Block, Scalar, Value};
 
 /// The largest whole number accepted: the profile file is TOML, whose integers have 63 bits.
-const MAX_WHOLE: i128 = i64::MAX as i128;
+const WHOLE_MAX: i128 = i64::MAX as i128;
 
 impl Block {
     /// Returns the last field of this name; as in DiskSim, a later one overrides.
@@ -81,11 +81,11 @@ impl Value {
     /// Returns a whole number from `least` to `most`; `63.0` counts as whole.
     pub fn whole(&self, what: &str, least: i64, most: u64) -> Result<u64, Fault> {
         let number = self.integer(what)?;
-        if number < i128::from(least) || number > i128::from(most).min(MAX_WHOLE) {
+        if number < i128::from(least) || number > i128::from(most).min(WHOLE_MAX) {
             return Err(refuse(
                 self.at(),
                 format!("`{what}` is {number}"),
-                &format!("give a whole number from {least} to {}", i128::from(most).min(MAX_WHOLE)),
+                &format!("give a whole number from {least} to {}", i128::from(most).min(WHOLE_MAX)),
             ));
         }
         Ok(number.max(0) as u64)

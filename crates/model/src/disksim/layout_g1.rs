@@ -6,7 +6,7 @@ use super::syntax::{Block, Value};
 use crate::profile::{LayoutSpec, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone};
 
 /// The most sectors accepted on a track; today's drives have some five thousand.
-pub(super) const MAX_SECTORS_PER_TRACK: u64 = 100_000;
+pub(super) const SECTORS_PER_TRACK_MAX: u64 = 100_000;
 
 /// A layout, with its extent.
 pub(super) struct Mapped {
@@ -113,7 +113,7 @@ impl ZoneReader<'_> {
                 "swap the two",
             ));
         }
-        let per_track = block.whole("Blocks per track", 1, MAX_SECTORS_PER_TRACK)? as u32;
+        let per_track = block.whole("Blocks per track", 1, SECTORS_PER_TRACK_MAX)? as u32;
         let unit = skew_unit(block)?.unwrap_or(self.unit);
         let revolutions = |key: &str| -> Result<Revolutions, Fault> {
             let number = block.number_or(key, 0.0)?;

@@ -6,7 +6,7 @@ use super::syntax::{Block, Value};
 use crate::profile::{Mechanics, Seek};
 
 /// The most points of a seek curve; real ones have up to 1,792.
-const MAX_POINTS: u64 = 1_000_000;
+const CURVE_POINTS_MAX: u64 = 1_000_000;
 
 pub(super) struct Arm {
     pub rpm: u32,
@@ -160,7 +160,7 @@ fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Cu
     let declared = match first.strip_prefix(HEAD) {
         Some(count) => {
             lines.next();
-            let count = count.trim().parse::<u64>().ok().filter(|n| (1..=MAX_POINTS).contains(n));
+            let count = count.trim().parse::<u64>().ok().filter(|n| (1..=CURVE_POINTS_MAX).contains(n));
             Some(count.ok_or_else(|| {
                 let expected = format!("`{HEAD} N` in the first line");
                 syntax(at, &expected, first, "say how many lines follow")
@@ -173,7 +173,7 @@ fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Cu
         }
     };
     let mut curve = Curve::default();
-    let most = declared.unwrap_or(MAX_POINTS) as usize;
+    let most = declared.unwrap_or(CURVE_POINTS_MAX) as usize;
     for (line, at) in lines.by_ref().take(most) {
         let Some(Point { distance, ms, spread, write_ms }) = point(line) else {
             let mend = "give a distance of 1 or more cylinders and times of 0 or more";

@@ -5,11 +5,11 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 /// The most bytes of all files of one import; the largest real one has 170 KB.
-pub(super) const MAX_BYTES: usize = 64 << 20;
+pub(super) const IMPORT_BYTES_MAX: usize = 64 << 20;
 /// The most files of one import; real ones have four or five.
-const MAX_FILES: usize = 256;
+const IMPORT_FILES_MAX: usize = 256;
 /// The longest chain of files that source one another; real ones make a chain of four.
-const MAX_CHAIN: usize = 16;
+const CHAIN_FILES_MAX: usize = 16;
 
 /// A byte in one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +74,10 @@ impl<'a> Sources<'a> {
         if self.open.iter().any(|&f| normalised(self.path(f)) == normal) {
             return Err(Fault::SelfSourcing { at, path });
         }
-        if self.open.len() >= MAX_CHAIN {
+        if self.open.len() >= CHAIN_FILES_MAX {
             return Err(Fault::Value {
                 at,
-                problem: format!("more than {MAX_CHAIN} files source one another in a chain"),
+                problem: format!("more than {CHAIN_FILES_MAX} files source one another in a chain"),
                 mend: "put the blocks into fewer files".into(),
             });
         }
@@ -116,10 +116,10 @@ impl<'a> Sources<'a> {
 
     fn keep(&mut self, path: PathBuf, bytes: &[u8], at: Option<At>) -> Result<u32, Fault> {
         self.bytes = self.bytes.saturating_add(bytes.len());
-        let too_much = if self.bytes > MAX_BYTES {
-            Some(format!("the files of this import exceed {} MiB", MAX_BYTES >> 20))
-        } else if self.files.len() >= MAX_FILES {
-            Some(format!("this import reads more than {MAX_FILES} files"))
+        let too_much = if self.bytes > IMPORT_BYTES_MAX {
+            Some(format!("the files of this import exceed {} MiB", IMPORT_BYTES_MAX >> 20))
+        } else if self.files.len() >= IMPORT_FILES_MAX {
+            Some(format!("this import reads more than {IMPORT_FILES_MAX} files"))
         } else {
             None
         };

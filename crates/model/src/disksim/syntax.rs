@@ -7,7 +7,7 @@ use super::instances::Instances;
 use super::source::{At, Fault, Sources, printable};
 
 /// The deepest nesting of blocks and lists; real files stay below ten.
-const MAX_DEPTH: usize = 64;
+const NESTING_LEVELS_MAX: usize = 64;
 
 /// A number or a word, as written.
 #[derive(Clone, Debug)]
@@ -291,12 +291,12 @@ impl Parser<'_, '_> {
     }
 
     fn check_depth(&self, depth: usize) -> Result<(), Fault> {
-        if depth < MAX_DEPTH {
+        if depth < NESTING_LEVELS_MAX {
             return Ok(());
         }
         Err(Fault::Value {
             at: self.at(),
-            problem: format!("brackets are nested more than {MAX_DEPTH} deep"),
+            problem: format!("brackets are nested more than {NESTING_LEVELS_MAX} deep"),
             mend: "look for a missing closing bracket above".into(),
         })
     }

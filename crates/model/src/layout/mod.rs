@@ -26,14 +26,14 @@ use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Instant, Lbn, LbnRange,
 use zone::{PlacedZone, SlipRevolutions, slipped_tracks};
 
 /// The number of cylinders that share a list of the sections that may be on them.
-const SPAN_GROUP: u32 = 64;
+const SPAN_GROUP_CYLINDERS: u32 = 64;
 
 /// The bound on the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on
 /// surfaces of their own need more, and only files that describe no real drive need millions.
 const SPANS_MAX: u64 = 1 << 24;
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
-pub const MOST_CYLINDERS: u32 = 1 << 22;
+pub const CYLINDERS_MAX: u32 = 1 << 22;
 
 /// A sector's place on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,7 +158,7 @@ struct Span {
     section: u16,
 }
 
-/// For every group of [`SPAN_GROUP`] cylinders the sections that touch it, in LBN order.
+/// For every group of [`SPAN_GROUP_CYLINDERS`] cylinders the sections that touch it, in LBN order.
 #[derive(Clone, Debug, Default)]
 struct Spans {
     /// The start of each group's list; one more entry at the end.
@@ -176,9 +176,11 @@ impl Spans {
                 })
             })
         };
-        let groups = |span: &Span| (span.first / SPAN_GROUP) as usize..(span.last / SPAN_GROUP) as usize + 1;
+        let groups = |span: &Span| {
+            (span.first / SPAN_GROUP_CYLINDERS) as usize..(span.last / SPAN_GROUP_CYLINDERS) as usize + 1
+        };
         // First each group's count, then each list's end, which becomes its start as the list is filled from behind.
-        let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP) as usize + 1];
+        let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP_CYLINDERS) as usize + 1];
         let mut all = 0;
         for span in spans() {
             all += groups(&span).len() as u64;
@@ -210,7 +212,7 @@ impl Spans {
 
     #[inline]
     fn near(&self, cylinder: u32) -> &[Span] {
-        let group = (cylinder / SPAN_GROUP) as usize;
+        let group = (cylinder / SPAN_GROUP_CYLINDERS) as usize;
         match self.starts.get(group..) {
             Some(&[from, to, ..]) => self.list.get(from as usize..to as usize).unwrap_or_default(),
             _ => &[],

@@ -1,6 +1,6 @@
 //! The order of LBNs over the tracks of a zone: sections of repeating runs of tracks.
 
-use super::MOST_CYLINDERS;
+use super::CYLINDERS_MAX;
 use super::runs::RunIndex;
 use crate::error::ProfileError;
 use crate::profile::{Course, LayoutSpec, Order, Pattern, Revolutions, SectorsPerTrack, Zone};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use units::{Angle, Arc, FULL_REVOLUTION};
 
 /// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
-const MOST_SECTORS_PER_TRACK: u32 = 100_000;
+const SECTORS_PER_TRACK_MAX: u32 = 100_000;
 
 /// Consecutive tracks on one surface.
 #[derive(Clone, Debug)]
@@ -332,13 +332,13 @@ pub(super) fn sections(
 fn check_density(spec: &SectorsPerTrack, heads: u16, at: &str) -> Result<(), ProfileError> {
     let place = format!("{at}.sectors_per_track");
     let one = |n: u32| {
-        if (1..=MOST_SECTORS_PER_TRACK).contains(&n) {
+        if (1..=SECTORS_PER_TRACK_MAX).contains(&n) {
             Ok(())
         } else {
             Err(ProfileError::new(
                 place.clone(),
                 format!("{n} sectors on a track"),
-                format!("give 1 to {MOST_SECTORS_PER_TRACK}"),
+                format!("give 1 to {SECTORS_PER_TRACK_MAX}"),
             ))
         }
     };
@@ -463,7 +463,7 @@ impl Surfaces {
             let problem = format!("{} numbers for {} surfaces", shifts.len(), list.len());
             return error("surface_offsets", problem, "give one number for each surface of the zone");
         }
-        if let Some(shift) = shifts.iter().find(|&&shift| shift > MOST_CYLINDERS) {
+        if let Some(shift) = shifts.iter().find(|&&shift| shift > CYLINDERS_MAX) {
             let problem = format!("a surface shifted by {shift} cylinders");
             return error("surface_offsets", problem, "give fewer cylinders than the drive has");
         }

@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 const RUNS_MIN: usize = 64;
 
 /// The number of cylinders that share a list.
-const GROUP: u32 = 16;
+const GROUP_CYLINDERS: u32 = 16;
 
-/// For every [`GROUP`] cylinders of a repetition the runs that touch them, in LBN order.
+/// For every [`GROUP_CYLINDERS`] cylinders of a repetition the runs that touch them, in LBN order.
 #[derive(Clone, Debug)]
 pub(super) struct RunIndex {
     /// The start of each group's list; one more entry at the end.
@@ -24,11 +24,15 @@ impl RunIndex {
         if runs.len() < RUNS_MIN || runs.iter().any(|run| run.shift > 0) {
             return None;
         }
-        let groups = cylinders.div_ceil(GROUP) as usize;
+        let groups = cylinders.div_ceil(GROUP_CYLINDERS) as usize;
         let mut lists = vec![Vec::new(); groups];
         for (i, run) in runs.iter().enumerate() {
             let (low, high) = run.span();
-            for list in lists.iter_mut().take((high / GROUP) as usize + 1).skip((low / GROUP) as usize) {
+            for list in lists
+                .iter_mut()
+                .take((high / GROUP_CYLINDERS) as usize + 1)
+                .skip((low / GROUP_CYLINDERS) as usize)
+            {
                 list.push(i as u32);
             }
         }
@@ -45,7 +49,7 @@ impl RunIndex {
     /// Returns the indices of the runs that may be on a cylinder of a repetition.
     #[inline]
     pub(super) fn near(&self, cylinder: u32) -> &[u32] {
-        let group = (cylinder / GROUP) as usize;
+        let group = (cylinder / GROUP_CYLINDERS) as usize;
         match self.starts.get(group..) {
             Some(&[from, to, ..]) => self.lists.get(from as usize..to as usize).unwrap_or_default(),
             _ => &[],

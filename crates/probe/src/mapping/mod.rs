@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 const MOST_ZONES: usize = 4_096;
 
 /// The most tracks of a drive.
-const MOST_TRACKS: u64 = MOST_HEADS * model::MOST_CYLINDERS as u64 / 2;
+const MOST_TRACKS: u64 = MOST_HEADS * model::CYLINDERS_MAX as u64 / 2;
 
 /// The end of mapping, as a share of the probe's time limit.
 pub(super) const TIME_SHARE_MAX: f64 = 0.6;

@@ -15,9 +15,12 @@ const PERCENT_DECIMALS: u32 = 4;
 
 const THETA_PPM_MAX: u64 = 10 * WHOLE_PPM;
 const THETA_MEND: &str = "give an exponent from 0.01 to 10 with at most 6 decimals, such as zipf:0.9";
-const RUN_MAX: u64 = 1_000_000_000;
-const RATE_MIN: f64 = 0.001;
-const RATE_MAX: f64 = 1e6;
+/// The most requests of a run, which fit into 32 bits.
+const RUN_REQUESTS_MAX: u64 = 1_000_000_000;
+/// The lowest rate: a request in a quarter of an hour, so that simulated time does not run out.
+const REQUESTS_PER_SECOND_MIN: f64 = 0.001;
+/// The highest rate: beyond it arrivals are less than a microsecond apart.
+const REQUESTS_PER_SECOND_MAX: f64 = 1e6;
 /// The longest time, an hour: simulated time must not run out.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
@@ -185,9 +188,9 @@ fn setting<'a>(reader: &mut Scanner<'a>, part: &mut Part, given: &mut Vec<&'a st
             need(reader)?;
             *run = if reader.keyword("geometric") {
                 reader.need(':', "give the mean, such as run=geometric:64")?;
-                Run::Geometric(reader.whole(1, RUN_MAX, "mean run")? as u32)
+                Run::Geometric(reader.whole(1, RUN_REQUESTS_MAX, "mean run")? as u32)
             } else {
-                Run::Constant(reader.whole(1, RUN_MAX, "run")? as u32)
+                Run::Constant(reader.whole(1, RUN_REQUESTS_MAX, "run")? as u32)
             };
         }
         ("block" | "order", _) => {
@@ -302,7 +305,7 @@ fn rate(reader: &mut Scanner<'_>) -> Parsed<f64> {
     let (word, span) = reader.word(RATE)?;
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let rate: Option<f64> = plain.then(|| word.parse().ok()).flatten();
-    rate.filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate))
+    rate.filter(|rate| (REQUESTS_PER_SECOND_MIN..=REQUESTS_PER_SECOND_MAX).contains(rate))
         .ok_or_else(|| MixtureError::new(span, format!("{word:?} is no rate"), RATE))
 }
 

@@ -49,7 +49,7 @@ const DIRECTORY_FILES: u64 = 80;
 /// The interval at which the syncer looks.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// The most blocks of a cache; 8 GB of 8 KB blocks.
-const CACHE_MAX: u64 = 1 << 20;
+const CACHE_BLOCKS_MAX: u64 = 1 << 20;
 /// The most writes at a time; no queue of the time was longer.
 const WRITES_MAX: u32 = 1_024;
 
@@ -106,7 +106,7 @@ impl PostmarkBlocksConfig {
         }
         let blocks = self.cache_blocks();
         let least = 4 * (u64::from(writes) + 1) * (cluster.get() / block.get());
-        if blocks < least || blocks > CACHE_MAX {
+        if blocks < least || blocks > CACHE_BLOCKS_MAX {
             let mend =
                 "give four clusters for each write at a time and for one read, and at most 1048576 blocks";
             return Err(ConfigError::field("cache", format!("{blocks} blocks"), mend));

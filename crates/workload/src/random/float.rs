@@ -56,8 +56,8 @@ pub(super) fn ln_1p_over(x: f64) -> f64 {
         return 1.0;
     }
     // Around 0 the sum 1 + x would lose the last digits of x; s of the series is exact without it.
-    const SERIES_X_MAX: f64 = 0.3;
-    if x.abs() < SERIES_X_MAX {
+    const SERIES_ARGUMENT_MAX: f64 = 0.3;
+    if x.abs() < SERIES_ARGUMENT_MAX {
         let s = x / (2.0 + x);
         (2.0 * s + atanh_tail(s)) / x
     } else {
@@ -67,9 +67,9 @@ pub(super) fn ln_1p_over(x: f64) -> f64 {
 
 /// Returns (e^x - 1) / x for x < 690, with a relative error of some 1e-15; 1 for x = 0.
 pub(super) fn exp_m1_over(x: f64) -> f64 {
-    const SERIES_X_MAX: f64 = 0.5;
+    const SERIES_ARGUMENT_MAX: f64 = 0.5;
     const TERMS: u32 = 16;
-    if x.abs() < SERIES_X_MAX {
+    if x.abs() < SERIES_ARGUMENT_MAX {
         // 1 + x/2 (1 + x/3 (1 + ...)): the term after the last is below 1e-20.
         return (2..=TERMS).rev().fold(1.0, |sum, n| 1.0 + sum * x / f64::from(n));
     }

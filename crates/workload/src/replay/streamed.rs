@@ -84,7 +84,7 @@ pub enum ReplayError {
 }
 
 /// The longest request where it is not known: 32 MiB in sectors of 512 bytes.
-const LONGEST_SECTORS: Sectors = Sectors::new(1 << 16);
+const REQUEST_SECTORS_MAX: Sectors = Sectors::new(1 << 16);
 
 /// Replays the records of an iterator, such as a [`Reader`](crate::trace::Reader), in memory that does not grow with the
 /// trace.
@@ -180,7 +180,7 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
             return Err(ConfigError::field("sector", config.sector, mend));
         }
         // A request that does not begin on a sector of the drive may need one more.
-        let longest = config.longest.unwrap_or(LONGEST_SECTORS).get().div_ceil(factor).saturating_add(1);
+        let longest = config.longest.unwrap_or(REQUEST_SECTORS_MAX).get().div_ceil(factor).saturating_add(1);
         let placing = Placing::new(config.capacity, Sectors::new(longest), config.fit);
         // Reserved at once, because a heap that grows leaves its smaller places behind in the process.
         let sorts = config.recorded.arrivals && !config.sorted;

@@ -140,7 +140,7 @@ fn by_list(line: Fields<'_>) -> Option<TraceFormat> {
 const MEAN_PAUSE_MS_MAX: f64 = 10_000.0;
 
 /// The mean pause from which whole numbers may be either: a second, or a microsecond, which is a million requests a second.
-const MEAN_PAUSE_DOUBTFUL: f64 = 1_000.0;
+const DOUBTFUL_PAUSE_MS_MIN: f64 = 1_000.0;
 
 /// DiskSim's lines and those of MQSim and SSDSim differ in the unit of the times only. DiskSim writes decimals; whole
 /// numbers that leave a drive idle as milliseconds are nanoseconds.
@@ -155,7 +155,7 @@ fn milliseconds_or_nanoseconds(bytes: &[u8]) -> Detected {
     let (least, most) =
         times.iter().fold((f64::MAX, 0.0f64), |(least, most), &t| (least.min(t), most.max(t)));
     let pause = (most - least) / times.len().saturating_sub(1).max(1) as f64;
-    if !whole || times.len() < 2 || pause < MEAN_PAUSE_DOUBTFUL {
+    if !whole || times.len() < 2 || pause < DOUBTFUL_PAUSE_MS_MIN {
         return Detected { format: TraceFormat::Ascii, guess: None };
     }
     if pause <= MEAN_PAUSE_MS_MAX {

@@ -15,14 +15,14 @@ use super::{Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{Duration, Instant, Op};
 
 /// The traced disks' sector where the header does not say.
-const DISK_SECTOR: u64 = 256;
+const DISK_SECTOR_BYTES: u64 = 256;
 /// A longer header than any; past it, a form feed is part of something else.
-const HEADER_MAX: usize = 1 << 20;
+const HEADER_BYTES_MAX: usize = 1 << 20;
 const FORM_FEED: u8 = 0x0c;
 /// Words of a record before version 4, and from then on.
 const WORDS: [usize; 2] = [13, 14];
 /// No record kind is larger; a larger size is a place where no record begins.
-const RECORD_MAX: usize = 4096;
+const RECORD_BYTES_MAX: usize = 4096;
 
 const SHORT_IO_FLAG: u32 = 1;
 const SUSPECT_FLAG: u32 = 4;
@@ -36,8 +36,8 @@ pub(super) struct Srt {
 
 impl Srt {
     fn header(input: &mut Input<'_>) -> Result<u64, TraceError> {
-        let bytes = input.peek(HEADER_MAX)?;
-        let end = bytes.iter().take(HEADER_MAX).position(|&byte| byte == FORM_FEED);
+        let bytes = input.peek(HEADER_BYTES_MAX)?;
+        let end = bytes.iter().take(HEADER_BYTES_MAX).position(|&byte| byte == FORM_FEED);
         let end = end.ok_or_else(|| TraceError::Binary {
             offset: 0,
             found: "no form feed in the first megabyte".to_owned(),
@@ -56,7 +56,7 @@ impl RecordParser for Srt {
             None => *self.sector.insert(Self::header(input)?),
         };
         let offset = input.offset() as usize;
-        let rest = input.peek(RECORD_MAX)?;
+        let rest = input.peek(RECORD_BYTES_MAX)?;
         if rest.is_empty() {
             return Ok(Next::End);
         }
@@ -78,7 +78,7 @@ impl RecordParser for Srt {
     }
 }
 
-/// The sector size that every `sectorsize = N` of the header gives, or [`DISK_SECTOR`].
+/// The sector size that every `sectorsize = N` of the header gives, or [`DISK_SECTOR_BYTES`].
 fn disk_sector(header: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(header);
     let mut sizes = text.split("sectorsize").skip(1).map(|rest| {
@@ -87,7 +87,7 @@ fn disk_sector(header: &[u8]) -> u64 {
         rest[..digits].parse::<u64>().ok().filter(|n| n.is_power_of_two() && (128..=65_536).contains(n))
     });
     let first = sizes.next().flatten();
-    first.filter(|_| sizes.all(|size| size == first)).unwrap_or(DISK_SECTOR)
+    first.filter(|_| sizes.all(|size| size == first)).unwrap_or(DISK_SECTOR_BYTES)
 }
 
 struct Record<'a> {
@@ -101,7 +101,7 @@ impl<'a> Record<'a> {
         let error = |found: String, expected| TraceError::Binary { offset, found, expected };
         let cut = |n: usize| error(format!("{n} bytes"), "a whole record: the file is cut short");
         let size = word(rest, 0).ok_or_else(|| cut(rest.len()))? as usize;
-        if !(8..=RECORD_MAX).contains(&size) || !size.is_multiple_of(4) {
+        if !(8..=RECORD_BYTES_MAX).contains(&size) || !size.is_multiple_of(4) {
             return Err(error(format!("{size}"), "a record size in bytes, such as 56"));
         }
         let bytes = rest.get(..size).ok_or_else(|| cut(rest.len()))?;
@@ -159,7 +159,7 @@ fn word(bytes: &[u8], index: usize) -> Option<u32> {
     four.try_into().ok().map(u32::from_be_bytes)
 }
 
-const _: () = assert!(DISK_SECTOR.is_power_of_two() && DISK_SECTOR <= SECTOR_BYTES);
+const _: () = assert!(DISK_SECTOR_BYTES.is_power_of_two() && DISK_SECTOR_BYTES <= SECTOR_BYTES);
 
 #[cfg(test)]
 mod tests {

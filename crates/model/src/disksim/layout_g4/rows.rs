@@ -2,7 +2,7 @@
 
 use super::{Child, Entry, TrackKind, too_large};
 use crate::disksim::fields::{flattened, refuse};
-use crate::disksim::layout_g1::MAX_SECTORS_PER_TRACK;
+use crate::disksim::layout_g1::SECTORS_PER_TRACK_MAX;
 use crate::disksim::source::{At, Fault, printable};
 use crate::disksim::syntax::Value;
 
@@ -20,7 +20,7 @@ pub(super) fn track_rows(value: &Value) -> Result<Vec<TrackKind>, Fault> {
     }
     rows.iter()
         .map(|[first, _, sectors]| {
-            let sectors = sectors.whole("TP", 1, MAX_SECTORS_PER_TRACK)?;
+            let sectors = sectors.whole("TP", 1, SECTORS_PER_TRACK_MAX)?;
             // The middle number, last sector or count, is not needed: the entry has the number of LBNs.
             let first = first.whole("TP", 0, sectors - 1)?;
             Ok(TrackKind { first: first as u32, sectors: sectors as u32 })

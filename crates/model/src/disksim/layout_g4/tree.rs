@@ -7,9 +7,9 @@ use crate::disksim::source::{At, Fault};
 use crate::disksim::syntax::Block;
 
 /// The deepest tree accepted; the known ones have two levels.
-const MAX_DEPTH: usize = 16;
-/// The most runs that a tree may expand to.
-const MAX_RUNS: usize = 1 << 20;
+const TREE_LEVELS_MAX: usize = 16;
+/// The most runs that a tree may expand to: a few lines can claim billions.
+const RUNS_MAX: usize = 1 << 20;
 
 /// The nodes, and the index of the root.
 pub(super) struct Tree {
@@ -250,21 +250,21 @@ impl Tree {
 }
 
 fn check_depth(depth: usize, at: At) -> Result<(), Fault> {
-    if depth < MAX_DEPTH {
+    if depth < TREE_LEVELS_MAX {
         return Ok(());
     }
     Err(refuse(
         at,
-        format!("the tree is more than {MAX_DEPTH} levels deep"),
+        format!("the tree is more than {TREE_LEVELS_MAX} levels deep"),
         "a node must not contain itself",
     ))
 }
 
 fn push(into: &mut Vec<AdjacentTracks>, tracks: AdjacentTracks, at: At) -> Result<(), Fault> {
-    if into.len() >= MAX_RUNS {
+    if into.len() >= RUNS_MAX {
         return Err(refuse(
             at,
-            format!("the tree unfolds into more than {MAX_RUNS} runs"),
+            format!("the tree unfolds into more than {RUNS_MAX} runs"),
             "check the run lengths",
         ));
     }

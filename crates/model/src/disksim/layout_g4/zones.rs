@@ -8,8 +8,8 @@ use crate::profile::{
     LayoutSpec, Pattern, Remap, Revolutions, Run, SectorsPerTrack, Sparing, SparingRegion, Zone,
 };
 
-/// The most single sectors without an LBN.
-const MAX_SLIPS: u64 = 1 << 22;
+/// The most single sectors without an LBN: each is listed, and a repeated track can claim billions.
+const SLIPS_MAX: u64 = 1 << 22;
 
 /// Writes the zones of the profile.
 pub(super) struct Writer {
@@ -119,11 +119,11 @@ impl Writer {
                 return Err(refuse(at, "the slips are not in ascending order", "sort them by LBN"));
             }
             least = first;
-            let count = count.whole("Slips", 0, MAX_SLIPS)?;
+            let count = count.whole("Slips", 0, SLIPS_MAX)?;
             let bad = first.max(end)..first.max(end) + count;
             end = bad.end;
             slipped += count;
-            if slipped > MAX_SLIPS || end > self.capacity {
+            if slipped > SLIPS_MAX || end > self.capacity {
                 return Err(too_large(at));
             }
             let mut next = bad.start;
@@ -248,7 +248,7 @@ fn unused(part: &Part) -> Result<(Sparing, Vec<u64>), Fault> {
                 slips.extend(place..place + u64::from(run.kind.first));
                 place += u64::from(run.kind.sectors);
                 slips.extend(place - behind(run)..place);
-                if slips.len() as u64 > MAX_SLIPS {
+                if slips.len() as u64 > SLIPS_MAX {
                     return Err(refuse(
                         part.at,
                         "too many sectors without LBNs on tracks that differ in them",

@@ -3,7 +3,7 @@
 use sim::HeadTime;
 
 /// The characters of a bar for the whole time.
-const WIDTH: f64 = 40.0;
+const BAR_CHARACTERS: f64 = 40.0;
 
 /// Returns the parts of the head's time, in the order of an access, with the words that the output uses.
 pub(crate) fn parts(head: &HeadTime) -> [(&'static str, f64); 6] {
@@ -19,7 +19,7 @@ pub(crate) fn parts(head: &HeadTime) -> [(&'static str, f64); 6] {
 
 /// Returns a share as a bar, to the nearest half character.
 pub(crate) fn bar(share: f64) -> String {
-    let halves = (share.clamp(0.0, 1.0) * WIDTH * 2.0).round() as usize;
+    let halves = (share.clamp(0.0, 1.0) * BAR_CHARACTERS * 2.0).round() as usize;
     let mut bar = "█".repeat(halves / 2);
     if halves % 2 == 1 {
         bar.push('▌');

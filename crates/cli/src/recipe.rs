@@ -16,7 +16,7 @@ const GRAIN: Bytes = Bytes::new(32 << 10);
 
 /// An upper bound on the cost of a command: a minute. A profile's own times are a second at most each, and a cost is
 /// the sum of a few; a core adds it to the clock, which must not overflow.
-const MOST_COST_NS: u64 = 60_000_000_000;
+const COST_NS_MAX: u64 = 60_000_000_000;
 
 /// The parts of a core, and the setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,9 +85,9 @@ impl Costs {
             ("shortest_access_ns", self.shortest_access_ns),
             ("if_through_ns", self.if_through_ns.map_or(0, |[command, completion]| command.max(completion))),
         ];
-        match times.into_iter().find(|(_, ns)| *ns > MOST_COST_NS) {
+        match times.into_iter().find(|(_, ns)| *ns > COST_NS_MAX) {
             Some((field, ns)) => {
-                Err(format!("costs.{field}: {ns}; give nanoseconds from 0 to {MOST_COST_NS}"))
+                Err(format!("costs.{field}: {ns}; give nanoseconds from 0 to {COST_NS_MAX}"))
             }
             None => Ok(()),
         }

@@ -79,29 +79,29 @@ fn utilisation(text: &str) -> Result<Utilisation, String> {
 }
 
 /// The most requests of a run: more would take too long.
-pub(crate) const MOST_REQUESTS: u64 = 1_000_000_000;
+pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000;
 
 /// The most tasks: this number may wait at a drive.
-const MOST_TASKS: u64 = 65_536;
+const TASKS_MAX: u64 = 65_536;
 
 /// The most seeds of one command: more would take too long.
-const MOST_SEEDS: u64 = 10_000;
+const SEEDS_MAX: u64 = 10_000;
 
-/// The most tracks of a search.
-const MOST_TRACKS: u64 = 100_000_000;
+/// The most tracks of a search: more than any drive has.
+const TRACKS_MAX: u64 = 100_000_000;
 
 /// The most parallel jobs: more than any machine has cores.
 #[cfg(feature = "lab")]
-const MOST_JOBS: u64 = 1_024;
+const JOBS_MAX: u64 = 1_024;
 
 /// Reads the number of requests of a run.
 pub(crate) fn requests(text: &str) -> Result<u64, String> {
-    whole(text, 1, MOST_REQUESTS)
+    whole(text, 1, REQUESTS_MAX)
 }
 
 /// Reads the number of seeds.
 pub(crate) fn seeds(text: &str) -> Result<u64, String> {
-    whole(text, 2, MOST_SEEDS)
+    whole(text, 2, SEEDS_MAX)
 }
 
 /// The beginning of a run that its results leave out.
@@ -118,7 +118,7 @@ pub(crate) fn warmup(text: &str) -> Result<Warmup, String> {
     let mend = || "give requests, such as 1000, or seconds with an s, such as 60s".to_owned();
     match text.strip_suffix('s') {
         Some(seconds) => seconds_up_to_years(seconds.trim_end()).map(Warmup::Time).ok_or_else(mend),
-        None => whole(text, 1, MOST_REQUESTS).map(Warmup::Requests).map_err(|_| mend()),
+        None => whole(text, 1, REQUESTS_MAX).map(Warmup::Requests).map_err(|_| mend()),
     }
 }
 
@@ -135,18 +135,18 @@ fn seconds_up_to_years(text: &str) -> Option<Duration> {
 
 /// Reads the number of tasks of a closed loop.
 pub(crate) fn tasks(text: &str) -> Result<u32, String> {
-    whole(text, 1, MOST_TASKS)
+    whole(text, 1, TASKS_MAX)
 }
 
 /// Reads the number of tracks of a search.
 pub(crate) fn tracks(text: &str) -> Result<u32, String> {
-    whole(text, 0, MOST_TRACKS)
+    whole(text, 0, TRACKS_MAX)
 }
 
 /// Reads the number of parallel jobs.
 #[cfg(feature = "lab")]
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {
-    whole(text, 1, MOST_JOBS)
+    whole(text, 1, JOBS_MAX)
 }
 
 /// Reads a seed.
@@ -221,13 +221,13 @@ pub(crate) fn sectors(size: Bytes, sector: Bytes) -> Option<Sectors> {
 }
 
 /// The longest think time, an hour: simulated time must not run out.
-const LONGEST_MS: f64 = 3_600_000.0;
+const THINK_TIME_MS_MAX: f64 = 3_600_000.0;
 
 /// Reads milliseconds, from none to an hour.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     let mend = || "give milliseconds from 0 to 3600000, such as 30 or 0.5".to_owned();
     let ms: f64 = text.parse().map_err(|_| mend())?;
-    if !(0.0..=LONGEST_MS).contains(&ms) {
+    if !(0.0..=THINK_TIME_MS_MAX).contains(&ms) {
         return Err(mend());
     }
     Duration::from_millis_f64(ms).ok_or_else(mend)

@@ -6,17 +6,23 @@ use lab::{Claim, Measure};
 use std::fmt::Write;
 
 /// The characters in a column of sentences.
-const WIDTH: usize = 42;
+const COLUMN_CHARACTERS: usize = 42;
 
 /// The most rows of numbers that are shown; the file has all.
-const MOST_ROWS: usize = 24;
+const ROWS_MAX: usize = 24;
 
 /// Returns the claims as a table: the paper's statement, our value, its band, whether it holds.
 pub(crate) fn claims<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
     let rows = claims.into_iter().map(|claim| {
         let (ours, band) = values(&claim.measures);
         let holds = if claim.holds() { "yes" } else { "NO" };
-        vec![claim.id.clone(), wrapped(&claim.paper, WIDTH).join("\n"), ours, band, holds.to_owned()]
+        vec![
+            claim.id.clone(),
+            wrapped(&claim.paper, COLUMN_CHARACTERS).join("\n"),
+            ours,
+            band,
+            holds.to_owned(),
+        ]
     });
     table(&["id", "paper", "ours", "band", "holds"], &[0, 1, 2, 3, 4], rows)
 }
@@ -28,7 +34,7 @@ fn values(measures: &[Measure]) -> (String, String) {
     }
     let (mut ours, mut bands) = (Vec::new(), Vec::new());
     for measure in measures {
-        ours.extend(wrapped(&measure.sentence(), WIDTH));
+        ours.extend(wrapped(&measure.sentence(), COLUMN_CHARACTERS));
         bands.push(format!("{}{}", measure.band, measure.unit));
         bands.resize(ours.len(), String::new());
     }
@@ -50,7 +56,7 @@ pub(crate) fn reasons<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String
 /// Returns the numbers of a figure as a table.
 pub(crate) fn numbers(numbers: &Numbers) -> String {
     let header: Vec<&str> = numbers.columns.iter().map(String::as_str).collect();
-    let every = numbers.rows.len().div_ceil(MOST_ROWS).max(1);
+    let every = numbers.rows.len().div_ceil(ROWS_MAX).max(1);
     let mut text = table(&header, &[0], numbers.rows.iter().step_by(every).cloned());
     if every > 1 {
         let _ = writeln!(text, "(one of {every} rows; the file has all {})", numbers.rows.len());

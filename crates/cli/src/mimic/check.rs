@@ -16,7 +16,7 @@ use units::{Lbn, LbnRange, Op};
 use workload::random::Stream;
 
 /// The most reads that may fail because of bad sectors: a worse drive should be rescued, not measured.
-const MOST_UNREADABLE: u64 = 256;
+const UNREADABLE_READS_MAX: u64 = 256;
 
 /// Times and predictions of one kind of distances, in milliseconds.
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
             Went::Done(time) => time,
             Went::Unreadable(lbn, _) => {
                 unreadable += 1;
-                if unreadable > MOST_UNREADABLE {
+                if unreadable > UNREADABLE_READS_MAX {
                     return Err(Problem::failed(format!(
                         "{unreadable} reads met sectors that cannot be read, the last at LBN {lbn}"
                     ))

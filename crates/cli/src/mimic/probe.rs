@@ -15,7 +15,7 @@ use std::fmt::Write;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
 /// Requests between two updates of the progress.
-const STRIDE: u64 = 1_024;
+const STRIDE_REQUESTS: u64 = 1_024;
 
 pub(crate) fn execute(args: &MimicProbeArgs, console: &Console) -> Result<String, Problem> {
     let writes = args.allow_writes.filter(|_| args.types == Types::All);
@@ -74,7 +74,7 @@ pub(crate) fn execute(args: &MimicProbeArgs, console: &Console) -> Result<String
             }
         }
         let accesses = prober.report().accesses;
-        if accesses.is_multiple_of(STRIDE) {
+        if accesses.is_multiple_of(STRIDE_REQUESTS) {
             progress.at(accesses.min(args.requests));
         }
     }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 /// The parts of the progress bar.
-const PARTS: f64 = 1_000.0;
+const PROGRESS_PARTS: f64 = 1_000.0;
 
 /// The JSON output for scripts.
 #[derive(Serialize)]
@@ -59,7 +59,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
         console.note(&warning);
     }
     let mut probe = begin(args)?;
-    let mut progress = Progress::new(console, "probing", PARTS as u64);
+    let mut progress = Progress::new(console, "probing", PROGRESS_PARTS as u64);
     if args.resume.is_some() || matches!(name, DeviceName::Raw { .. }) {
         // Ctrl-C saves the measurements so far, and puts back a disk's switches; a second one waits only for those.
         interrupt::watch(|| {
@@ -71,7 +71,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let mut saved: Option<(Instant, u64)> = None;
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {
-        progress.at((at.share * PARTS) as u64);
+        progress.at((at.share * PROGRESS_PARTS) as u64);
         if interrupt::came() || console.is_stopped() {
             return ControlFlow::Break(());
         }

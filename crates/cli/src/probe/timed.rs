@@ -12,8 +12,8 @@ use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 /// The time by which sleeps end early, to spin for the rest: waking a process takes some 30 us, at times a millisecond.
 const SPIN_TIME: Duration = Duration::from_micros(200);
 
-/// The most bytes held for writing back.
-const MOST_HELD: u64 = 64 << 20;
+/// The most bytes of a region for test writes: its contents are kept in memory and put back.
+const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// An opened disk.
 pub(super) struct TimedRaw {
@@ -68,9 +68,9 @@ impl TimedRaw {
     /// Reads the bytes that writes to `region` will put back.
     fn hold(&mut self, region: LbnRange) -> Result<(), Problem> {
         let bytes = region.len().get().saturating_mul(self.disk.sector_bytes().get());
-        if bytes > MOST_HELD {
+        if bytes > HELD_BYTES_MAX {
             return Err(Problem::failed(format!("--allow-writes names {bytes} bytes")).help(format!(
-                "name at most {MOST_HELD}: what stands there is kept in memory and put back"
+                "name at most {HELD_BYTES_MAX}: what stands there is kept in memory and put back"
             )));
         }
         if region.checked_end().is_none_or(|end| end.get() > self.disk.capacity().get()) {

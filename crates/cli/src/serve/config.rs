@@ -147,17 +147,17 @@ const KEEP_BYTES_MAX: u64 = 1 << 30;
 /// The default level: messages for operators.
 const LOG: tracing::Level = tracing::Level::INFO;
 
-/// A gigabyte: some million requests.
-pub(super) const RECORD_LIMIT: u64 = 1 << 30;
+/// The size of a recording by default: a gigabyte, some million requests.
+pub(super) const RECORD_BYTES_MAX: u64 = 1 << 30;
 
-/// The highest number that the driver accepts.
-pub(crate) const MOST_UBLK: u32 = (1 << 20) - 1;
+/// The highest number of a ublk device that the driver accepts.
+pub(crate) const UBLK_NUMBER_MAX: u32 = (1 << 20) - 1;
 
 /// 1%, the usual default.
 pub(super) const HARM_PPM: u32 = 10_000;
 
 /// A second: many revolutions of any disk.
-pub(super) const MOST_MARGIN_MS: f64 = 1e3;
+pub(super) const MARGIN_MS_MAX: f64 = 1e3;
 
 /// FAST'04, section 5.2.
 pub(super) const IDLE_AFTER: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
 //! The table of one disk in the configuration file: parsed, then checked.
 
 use super::background;
-use super::config::{DiskConfig, HARM_PPM, IDLE_AFTER, MOST_MARGIN_MS, MOST_UBLK, RECORD_LIMIT};
+use super::config::{DiskConfig, HARM_PPM, IDLE_AFTER, MARGIN_MS_MAX, RECORD_BYTES_MAX, UBLK_NUMBER_MAX};
 use super::names::Place;
 use super::places::Places;
 use super::source::Source;
@@ -127,13 +127,13 @@ impl DiskText {
             return Err(place.problem(margin.span(), message));
         }
         let conservatism =
-            conservatism.map(|ms| place.within(Some(ms), (0.0, MOST_MARGIN_MS), 0.0)).transpose()?;
+            conservatism.map(|ms| place.within(Some(ms), (0.0, MARGIN_MS_MAX), 0.0)).transpose()?;
         let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
         let timeout =
             place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
         let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
-        let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
-        let number = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
+        let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_BYTES_MAX);
+        let number = |number: &Spanned<u64>| place.within(Some(number), (0, UBLK_NUMBER_MAX.into()), 0);
         let ublk = self.ublk.as_ref().map(number).transpose()?.map(|number| number as u32);
         let export = |text: &Spanned<String>| place.parsed(text, background::export_name);
         let export = self.export.as_ref().map(export).transpose()?;

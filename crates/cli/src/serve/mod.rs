@@ -21,7 +21,7 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use args::ServeArgs;
-pub(crate) use config::MOST_UBLK;
+pub(crate) use config::UBLK_NUMBER_MAX;
 use config::{Config, DiskConfig};
 use device::Device;
 use ending::Ending;

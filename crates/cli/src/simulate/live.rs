@@ -16,7 +16,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 /// Inputs between two updates of the progress.
-const STRIDE: u64 = 4_096;
+const STRIDE_INPUTS: u64 = 4_096;
 
 #[derive(Debug, Serialize)]
 struct ReplayJson<'a> {
@@ -58,7 +58,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
     let mut progress = Progress::new(console, "replaying", whole);
     let difference = loop {
         match replay.step() {
-            Ok(true) if replay.extent().inputs % STRIDE != 0 => {}
+            Ok(true) if replay.extent().inputs % STRIDE_INPUTS != 0 => {}
             Ok(true) => progress.at(replay.position()),
             Ok(false) => break None,
             Err(ReplayError::Diverged { line, at, live, replayed }) => {

@@ -30,7 +30,7 @@ pub(crate) enum Goal {
 }
 
 /// Requests between two updates of the progress.
-const STRIDE: u64 = 2_000;
+const STRIDE_REQUESTS: u64 = 2_000;
 
 /// The requests without progress after which a scan counts as stuck.
 const STUCK_REQUESTS: u64 = 10_000_000;
@@ -214,8 +214,8 @@ impl<S: Source> Run<S> {
     /// The drive cannot keep up with the load, a scan is stuck, or a hundred simulated years are over.
     pub(crate) fn stride(&mut self, goal: Goal, observer: &mut impl Observer) -> Result<bool, Problem> {
         let stride = match goal {
-            Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
-            Goal::ScanDone => STRIDE,
+            Goal::Requests(requests) => STRIDE_REQUESTS.min(requests.saturating_sub(self.requests())),
+            Goal::ScanDone => STRIDE_REQUESTS,
         };
         let scan = goal == Goal::ScanDone;
         let more = match &mut self.host {

@@ -21,10 +21,10 @@ use workload::{
 };
 
 /// The most simulated time of a trace, 100 years in nanoseconds.
-const LONGEST_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
+const SIMULATED_NS_MAX: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// The utilisation below which the unit of a trace's times is in doubt: the drive is idle for more than 99.9% of the time.
-const UTILISATION_DOUBTFUL: f64 = 0.001;
+const DOUBTFUL_UTILISATION_MAX: f64 = 0.001;
 
 /// Returns the options of the trace's reader, from the flags.
 pub(crate) fn options(args: &SimulateArgs) -> Options {
@@ -153,7 +153,7 @@ impl Replayed {
         let counted = counts.into_iter().filter(|(count, _)| *count > 0);
         let counted =
             counted.map(|(count, what)| format!("{} of the trace's records {what}", grouped(count)));
-        let doubtful = self.own_unit && utilisation < UTILISATION_DOUBTFUL;
+        let doubtful = self.own_unit && utilisation < DOUBTFUL_UTILISATION_MAX;
         let idle = doubtful.then(|| {
             let pause = Duration::from_nanos(survey.length().as_nanos() / survey.requests.max(1));
             format!(
@@ -460,7 +460,7 @@ fn times(
     if recorded.arrivals {
         let scale = args.compress.map_or(args.scale.unwrap_or(1.0), f64::recip);
         let length = survey.map_or(Duration::ZERO, Survey::length);
-        if length.as_nanos() as f64 * scale > LONGEST_NS as f64 {
+        if length.as_nanos() as f64 * scale > SIMULATED_NS_MAX as f64 {
             return Err(too_long(
                 "give --scale to shorten it, or --time-unit if the unit of its times is another",
             ));
@@ -487,7 +487,7 @@ fn times(
         }
     }
     if recorded.thinks {
-        if survey.is_some_and(|survey| survey.think_ns > LONGEST_NS) {
+        if survey.is_some_and(|survey| survey.think_ns > SIMULATED_NS_MAX) {
             return Err(too_long("give --think to replace its pauses"));
         }
         let closed = Closed { tasks: 1, think: Think::Recorded };

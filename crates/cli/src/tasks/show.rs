@@ -19,8 +19,8 @@ pub(crate) fn unanswered(status: &Value) -> impl Iterator<Item = String> {
     disks.filter_map(|disk| Some(format!("{}: {}", text(disk, "name"), disk["error"].as_str()?)))
 }
 
-/// The most LBNs of a kind that are listed.
-const LISTED_MAX: usize = 20;
+/// The most LBNs of a kind that are listed: a screen has room for them.
+const LISTED_LBNS_MAX: usize = 20;
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("-")
@@ -94,8 +94,8 @@ pub(crate) fn faults(task: &Value) -> Vec<String> {
 /// Returns the first of the places in a list, if there is one.
 fn listed(places: &Value, name: impl Fn(&Value) -> String) -> Option<String> {
     let places = places.as_array().filter(|places| !places.is_empty())?;
-    let first: Vec<String> = places.iter().take(LISTED_MAX).map(name).collect();
-    let more = if places.len() > LISTED_MAX { "; --json lists more" } else { "" };
+    let first: Vec<String> = places.iter().take(LISTED_LBNS_MAX).map(name).collect();
+    let more = if places.len() > LISTED_LBNS_MAX { "; --json lists more" } else { "" };
     Some(first.join(", ") + more)
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn probe(probe: &Value) -> Option<String> {
 }
 
 /// The most disks that are described in several lines each.
-const DESCRIBED_MAX: usize = 4;
+const DESCRIBED_DISKS_MAX: usize = 4;
 
 /// Returns a table with a row for each disk.
 fn overview(disks: &[Value]) -> String {
@@ -330,7 +330,7 @@ fn overview(disks: &[Value]) -> String {
 
 /// Returns disks and tasks: of more disks than a screen has room for, a row for each.
 pub(crate) fn status(status: &Value) -> String {
-    if let Some(disks) = status["disks"].as_array().filter(|disks| disks.len() > DESCRIBED_MAX) {
+    if let Some(disks) = status["disks"].as_array().filter(|disks| disks.len() > DESCRIBED_DISKS_MAX) {
         return overview(disks) + "`--disk NAME` describes one; `freeblock tasks` lists all tasks\n";
     }
     let mut out = String::new();

@@ -1,6 +1,6 @@
 //! The flags of `freeblock torture`, and their values.
 
-use crate::values::{MOST_REQUESTS, jobs, seed, whole};
+use crate::values::{REQUESTS_MAX, jobs, seed, whole};
 use clap::Args;
 use std::path::PathBuf;
 use torture::Host;
@@ -39,7 +39,7 @@ pub(crate) struct TortureArgs {
 
 /// Reads the number of steps of all histories.
 fn steps(text: &str) -> Result<u64, String> {
-    whole(text, 1, MOST_REQUESTS)
+    whole(text, 1, REQUESTS_MAX)
 }
 
 /// Reads the number of histories to skip. Adding a run to it does not overflow.

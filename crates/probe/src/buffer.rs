@@ -5,18 +5,19 @@ use crate::meter::Meter;
 use units::{Duration, Op};
 
 /// The highest number of segments that is looked for: 512 MB in segments of 64 KiB.
-const MOST_SEGMENTS: u64 = 8_192;
+const SEGMENTS_MAX: u64 = 8_192;
 
 /// The number of segments up to which a place is read again after reads of others at random; beyond, that would take too long.
-const FEW_SEGMENTS: u64 = 32;
+const REREAD_SEGMENTS_MAX: u64 = 32;
 
 /// The most reads of random places on a drive that is too small for as many places apart.
-const MOST_AT_RANDOM: u64 = 512;
+const RANDOM_READS_MAX: u64 = 512;
 
-/// The most counts of the segments, the confidence that ends them, and the share of the probe's time after which no other
-/// begins.
-const MOST_PASSES: usize = 4;
+/// The most counts of the segments.
+const PASSES_MAX: usize = 4;
+/// The confidence in a count that ends counting.
 const COUNT_CONFIDENCE_MIN: f64 = 0.99;
+/// The share of the probe's time after which no further count begins.
 const TIME_SHARE_MAX: f64 = 0.12;
 
 /// The longest read to time the bus, in sectors.
@@ -29,18 +30,19 @@ const READS_PER_QUESTION: usize = 7;
 const HIT_RANGE_REVOLUTIONS: f64 = 0.06;
 
 /// Cache hits that vary: a few reads within a third of a revolution may be hits, and they are if four fifths of
-/// VARYING_HITS_READS lie in such a range. Responses of the medium, which are spread over a revolution, pass the first test
-/// by chance once in a hundred times, and both once in a million.
-const VARYING_HITS_READS: usize = 24;
-const MOST_OF_MANY: f64 = 0.8;
-const MANY_WITHIN: f64 = 0.35;
+/// VARYING_HITS_READS_MIN lie in such a range. Responses of the medium, which are spread over a revolution, pass the
+/// first test by chance once in a hundred times, and both once in a million.
+const VARYING_HITS_READS_MIN: usize = 24;
+const VARYING_HITS_SHARE_MIN: f64 = 0.8;
+const VARYING_HITS_REVOLUTIONS_MAX: f64 = 0.35;
 
-/// The accuracy wanted for the mean of hits that vary, in ns, and the most reads spent on it.
-const MEAN_WITHIN: f64 = 25_000.0;
-const MOST_ASKED: usize = 160;
+/// The accuracy wanted for the mean of hits that vary, in ns.
+const MEAN_ERROR_NS_MAX: f64 = 25_000.0;
+/// The most reads spent on that mean.
+const VARYING_HITS_READS_MAX: usize = 160;
 
 /// The largest share of hits that takes longer than the reported time of a hit.
-const SLOW_HITS: f64 = 0.01;
+const SLOW_HITS_SHARE_MAX: f64 = 0.01;
 
 /// An allowance beyond the slowest of some evenly spread responses, in mean distances between two: one in some hundred lies
 /// further.
@@ -102,9 +104,9 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     let low = responses.first().copied().unwrap_or(0.0);
     let near = responses.iter().filter(|&&ns| ns - low < HIT_RANGE_REVOLUTIONS * revolution).count();
     let mut hit = near >= READS_PER_QUESTION - 2;
-    if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * revolution {
-        ask(meter, &mut responses, VARYING_HITS_READS, (first_count, offset, count))?;
-        hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * revolution;
+    if !hit && narrowest(&responses, 1.0) < VARYING_HITS_REVOLUTIONS_MAX * revolution {
+        ask(meter, &mut responses, VARYING_HITS_READS_MIN, (first_count, offset, count))?;
+        hit = narrowest(&responses, VARYING_HITS_SHARE_MIN) < VARYING_HITS_REVOLUTIONS_MAX * revolution;
     }
     let middle = responses.get(responses.len() / 2).copied().unwrap_or(0.0);
     if !hit {
@@ -121,13 +123,16 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
         });
     }
     // The mean of evenly spread responses is known to a certain fraction of their range.
-    let of_hits =
-        |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * revolution);
+    let of_hits = |responses: &mut Vec<f64>| {
+        responses.retain(|ns| (ns - middle).abs() < VARYING_HITS_REVOLUTIONS_MAX * revolution)
+    };
     of_hits(&mut responses);
     let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
     let (low, high) = range(&responses);
-    let wanted = ((high - low) / MEAN_WITHIN).powi(2) / 12.0;
-    let more = (wanted as usize).clamp(VARYING_HITS_READS, MOST_ASKED).saturating_sub(responses.len());
+    let wanted = ((high - low) / MEAN_ERROR_NS_MAX).powi(2) / 12.0;
+    let more = (wanted as usize)
+        .clamp(VARYING_HITS_READS_MIN, VARYING_HITS_READS_MAX)
+        .saturating_sub(responses.len());
     ask(meter, &mut responses, more, (first_count, offset, count))?;
     of_hits(&mut responses);
     let n = responses.len().max(1) as f64;
@@ -290,7 +295,7 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
     };
     let mut enough = 1;
     while !forgotten_after(meter, enough)? {
-        if enough >= FEW_SEGMENTS {
+        if enough >= REREAD_SEGMENTS_MAX {
             return Ok(None);
         }
         enough *= 2;
@@ -307,7 +312,7 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
 
 /// Returns the share of reads from the medium that are as quick as a hit: such a read waits for any angle.
 fn quick_share(meter: &Meter<'_>) -> f64 {
-    (meter.hit_below / meter.revolution()).clamp(SLOW_HITS, 0.5)
+    (meter.hit_below / meter.revolution()).clamp(SLOW_HITS_SHARE_MAX, 0.5)
 }
 
 /// Returns the same for many segments.
@@ -318,12 +323,12 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
     let quick = quick_share(meter);
     // No place may hold what the drive read ahead of another.
     let stride = 3 * (2 * found.ahead + 2);
-    let most = (meter.capacity() / stride / 2).clamp(MOST_AT_RANDOM, MOST_SEGMENTS);
-    let mut enough = FEW_SEGMENTS;
+    let most = (meter.capacity() / stride / 2).clamp(RANDOM_READS_MAX, SEGMENTS_MAX);
+    let mut enough = REREAD_SEGMENTS_MAX;
     let mut seen: Vec<EvictionCheck> = Vec::new();
     let (mut segments, mut sure) = (1, 0.0);
     let before = meter.disturbed();
-    for _ in 0..MOST_PASSES {
+    for _ in 0..PASSES_MAX {
         let mut pass = loop {
             let mut pass = Pass::fill(meter, found, stride, enough.min(most))?;
             let gone = pass.oldest(meter, looks)?;
@@ -416,11 +421,11 @@ struct EvictionCheck {
 /// recently. The share `quick` of reads from the medium is as quick as a hit. There may be more segments than are looked for.
 fn log_likelihoods(seen: &[EvictionCheck], quick: f64) -> Vec<f64> {
     // The gain of each number over the number before.
-    let mut gains: Vec<f64> = vec![0.0; 2 * MOST_SEGMENTS as usize + 1];
+    let mut gains: Vec<f64> = vec![0.0; 2 * SEGMENTS_MAX as usize + 1];
     for look in seen {
         let of = |share: f64| if look.gone { share.ln() } else { (1.0 - share).ln() };
         if let Some(gain) = gains.get_mut(look.others as usize + 1) {
-            *gain += of(SLOW_HITS) - of(1.0 - quick);
+            *gain += of(SLOW_HITS_SHARE_MAX) - of(1.0 - quick);
         }
     }
     let sum = |log: &mut f64, gain: f64| {
@@ -469,7 +474,7 @@ mod tests {
         assert_eq!(most_likely(&slow, 0.1).0, 5);
         // No place was ever evicted: the number may be larger.
         let never: Vec<EvictionCheck> =
-            (0..MOST_SEGMENTS).map(|others| EvictionCheck { others, gone: false }).collect();
+            (0..SEGMENTS_MAX).map(|others| EvictionCheck { others, gone: false }).collect();
         assert!(most_likely(&never, 0.1).1 < 0.01);
     }
 }

@@ -11,16 +11,17 @@ use crate::revolutions::wrap;
 use crate::sure;
 use crate::zone::Zone;
 
-/// The length of the longest read, and its largest share of a track, so that few reads begin in the middle.
-const MOST_SECTORS: u64 = 32;
-const OF_A_TRACK: u64 = 8;
+/// The length of the longest read.
+const READ_SECTORS_MAX: u64 = 32;
+/// The part of a track, 1 in this number, that the longest read covers at most, so that few reads begin in the middle.
+const READ_TRACK_DIVISOR: u64 = 8;
 
 /// The number of reads of each length below the longest; and of the longest and of single sectors.
 const READS: usize = 9;
 const READS_TO_TELL: usize = 96;
 
 /// The rank of the response that counts as the minimum: two wrong readings do not matter.
-const LEAST_BUT: usize = 2;
+const MINIMUM_RANK: usize = 2;
 
 /// An allowance below that minimum, in mean distances between two responses: one in some hundred lies further.
 const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
@@ -36,7 +37,7 @@ const DELAY_NS_MIN: f64 = 25_000.0;
 pub(crate) struct Slow {
     /// The time of each sector, ns.
     pub(crate) sector_ns: f64,
-    /// The probability that a request of [`MOST_SECTORS`] is predicted within 50 us.
+    /// The probability that a request of [`READ_SECTORS_MAX`] is predicted within 50 us.
     pub(crate) sure: f64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     let Some(zone) = map.zones.iter().filter(enough).max_by_key(|z| z.sectors_on(0)) else {
         return Ok(None);
     };
-    let most = MOST_SECTORS.min(zone.sectors_on(0) / OF_A_TRACK);
+    let most = READ_SECTORS_MAX.min(zone.sectors_on(0) / READ_TRACK_DIVISOR);
     let revolution = meter.revolution();
     // The delay of each further sector, ns: the prediction for twice as many must be accurate to much less than half a
     // revolution.
@@ -64,8 +65,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     if later < DELAY_NS_MIN.max(to) {
         return Ok(None);
     }
-    let (more, longest) = ((sectors - 1) as f64, (MOST_SECTORS - 1) as f64);
-    let sure = sure::of_bounds(to * longest / more, sure::NEAR_MS * 1e6);
+    let (more, longest) = ((sectors - 1) as f64, (READ_SECTORS_MAX - 1) as f64);
+    let sure = sure::of_bounds(to * longest / more, sure::EQUAL_TIMES_MS_MAX * 1e6);
     Ok(Some(Slow { sector_ns: revolution / zone.sectors_on(0) as f64 + later / more, sure }))
 }
 
@@ -88,7 +89,7 @@ fn least(
         }
     }
     later.sort_unstable_by(f64::total_cmp);
-    let (from, to) = (LEAST_BUT, later.len().saturating_sub(LEAST_BUT + 1));
+    let (from, to) = (MINIMUM_RANK, later.len().saturating_sub(MINIMUM_RANK + 1));
     let ends = later.get(from).zip(later.get(to)).filter(|_| later.len() > reads / 2);
     Ok(ends.map(|(low, high)| (*low, ALLOWANCE_MEAN_GAPS * (high - low).max(0.0) / later.len() as f64)))
 }

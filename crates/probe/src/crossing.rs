@@ -9,13 +9,14 @@ use crate::shape::{Kind, Shape};
 /// The number of reads over a head switch.
 const READS: u32 = 24;
 
-/// The number of sectors on each side.
-const EACH_SIDE: u64 = 2;
+/// The number of sectors on each side of the head switch.
+const SIDE_SECTORS: u64 = 2;
 
-/// The longest time of a read without a lost revolution beyond the passing of its sectors, except for the unluckiest, and
-/// the longest short move, in revolutions.
+/// The longest time of a read without a lost revolution beyond the passing of its sectors, in revolutions, except for
+/// the unluckiest.
 const ON_TIME_REVOLUTIONS_MAX: f64 = 0.85;
-const LONGEST_MOVE: f64 = 1.0 / 3.0;
+/// The longest short move, in revolutions.
+const SHORT_MOVE_REVOLUTIONS_MAX: f64 = 1.0 / 3.0;
 
 /// The findings about head switches.
 #[derive(Clone, Copy, Debug)]
@@ -60,20 +61,20 @@ pub(crate) fn find(
     for _ in 0..READS {
         let track = meter.draw.below(zone.tracks() / period - 2) * period + at;
         let n = zone.sectors_on(track);
-        let first = zone.lbn_near(track, n - EACH_SIDE);
-        let last = first + 2 * EACH_SIDE - 1;
-        let on_both =
-            zone.locate(first) == (track, n - EACH_SIDE) && zone.locate(last) == (track + 1, EACH_SIDE - 1);
+        let first = zone.lbn_near(track, n - SIDE_SECTORS);
+        let last = first + 2 * SIDE_SECTORS - 1;
+        let on_both = zone.locate(first) == (track, n - SIDE_SECTORS)
+            && zone.locate(last) == (track + 1, SIDE_SECTORS - 1);
         if !on_both {
             continue;
         }
         // The arm starts nearby, so that the move is short.
         let sector = meter.draw.below(zone.sectors);
         meter.read(zone.lbn_near(track + period, sector), 1)?;
-        let reading = meter.read(first, 2 * EACH_SIDE)?;
+        let reading = meter.read(first, 2 * SIDE_SECTORS)?;
         let turned = frac(zone.track_angle(track + 1) - zone.track_angle(track));
-        let passing = (turned + EACH_SIDE as f64 / n as f64) * meter.revolution();
-        if reading.response_ns() < passing.max(meter.hit_below + 2.0 * EACH_SIDE as f64 * bus_ns) {
+        let passing = (turned + SIDE_SECTORS as f64 / n as f64) * meter.revolution();
+        if reading.response_ns() < passing.max(meter.hit_below + 2.0 * SIDE_SECTORS as f64 * bus_ns) {
             // The response is shorter than the passing of these sectors: it was a cache hit.
             continue;
         }
@@ -84,7 +85,7 @@ pub(crate) fn find(
         return Ok(None);
     }
     // Each waited up to a revolution for its first sector, and a short move takes less than a third of one.
-    let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
+    let whole = gap + 2.0 * SIDE_SECTORS as f64 / zone.sectors as f64;
     let quick =
         responses.iter().filter(|&&revolutions| revolutions <= whole + ON_TIME_REVOLUTIONS_MAX).count();
     let (lost, sure) = told(quick, responses.len());
@@ -96,7 +97,7 @@ pub(crate) fn find(
 /// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
 /// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
 fn told(quick: usize, seen: usize) -> (bool, f64) {
-    let (without, with) = (ON_TIME_REVOLUTIONS_MAX - LONGEST_MOVE, 1.0 / (seen + 2) as f64);
+    let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);
     let ratio = k * (without / with).ln() + rest * ((1.0 - without) / (1.0 - with)).ln();
     (ratio < 0.0, 1.0 / (1.0 + (-ratio.abs()).exp()))

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const ORDER_CONFIDENCE_MIN: f64 = 0.7;
 
 /// The highest confidence in an order of tracks if only a part of the drive was mapped.
-const UNMAPPED: f64 = 0.5;
+const UNMAPPED_CONFIDENCE_MAX: f64 = 0.5;
 
 /// A share of less than one in this many LBNs is small.
 const SMALL_SHARE_DIVISOR: u64 = 50;
@@ -90,7 +90,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     };
     // Tracks whose places are not understood do not show which of them are near to one another.
     let part = "may be otherwise in the rest of the drive, which was not understood";
-    let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
+    let most = if map.mapped >= end { 1.0 } else { UNMAPPED_CONFIDENCE_MAX };
     let (sure_of_heads, sure) =
         (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
     let note = if map.mapped < end {
@@ -226,7 +226,8 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     };
     report.add("spread of seeks", value, sure, note);
     // That much of the moves may belong to the command's overhead, or none.
-    let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
+    let parting =
+        sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::EQUAL_TIMES_MS_MAX);
     let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
     let (sure, note) = if seeks.parted {
         (overhead_sure, "the time by which a seek is shorter right after another command")
@@ -235,13 +236,16 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     };
     report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
     let (sure, note) = if seeks.head_switch_moved {
-        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "a bound, by reads over a change of head")
+        (
+            sure::of_bounds(seeks.head_switch_ms, sure::EQUAL_TIMES_MS_MAX),
+            "a bound, by reads over a change of head",
+        )
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
         // The head switch may be anything from zero; so may the overhead that is part of the measured time.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
-        (sure::of_bounds(bound, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
+        (sure::of_bounds(bound, sure::EQUAL_TIMES_MS_MAX), "hidden by the shortest seek: an upper bound")
     };
     report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
     if let Some(ms) = seeks.cylinder_switch_ms {

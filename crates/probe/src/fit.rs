@@ -11,7 +11,7 @@ const PRIOR_DEVIATION_REVOLUTIONS: f64 = 0.02;
 
 /// A rotation counts as whole sectors if its standard deviation and its distance from a whole number are below this, in
 /// sectors.
-const WHOLE: f64 = 0.05;
+const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
 
 /// The standard deviation of a rotation of whole sectors, revolutions.
 const EXACT_DEVIATION_REVOLUTIONS: f64 = 1e-9;
@@ -102,7 +102,7 @@ impl Fit {
             let n = zone.sectors as f64;
             let advance = zone.levels.get(i - 1).map_or(0.0, |l| l.advance);
             let off = (advance * n).round() / n - advance;
-            if !self.pinned[i] && deviation * n < WHOLE && off.abs() < 3.0 * deviation {
+            if !self.pinned[i] && deviation * n < WHOLE_ERROR_SECTORS_MAX && off.abs() < 3.0 * deviation {
                 self.pinned[i] = true;
                 let mut x = [0.0; UNKNOWNS_MAX];
                 x[i] = 1.0;

@@ -24,10 +24,10 @@ const EQUAL_NOISY_TIMES_NS_MAX: f64 = 60_000.0;
 const GAP_CYLINDERS_MAX: u32 = 2_000;
 
 /// The most boundaries that are measured: beyond that, zones are artefacts of a map that was not understood.
-const MOST_BOUNDARIES: usize = 100;
+const BOUNDARIES_MAX: usize = 100;
 
 /// A move shorter than a head switch by less than this may be one, ns.
-const BESIDE_SWITCH: f64 = 20_000.0;
+const SWITCH_DIFFERENCE_NS_MAX: f64 = 20_000.0;
 
 /// The end of this measurement, as a share of the probe's time limit.
 const TIME_SHARE_MAX: f64 = 0.84;
@@ -49,7 +49,7 @@ pub(crate) fn find(
     let mut gaps = Vec::new();
     for (i, two) in zones.windows(2).enumerate() {
         let [before, after] = two else { continue };
-        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within_before_check(TIME_SHARE_MAX);
+        let looked_at = zones.len() <= BOUNDARIES_MAX && meter.is_within_before_check(TIME_SHARE_MAX);
         meter.stage("gaps between zones", 0.84 + 0.02 * i as f64 / zones.len() as f64);
         gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { None });
     }
@@ -69,7 +69,11 @@ fn gap(
     let mut times: Vec<(u32, f64)> = Vec::new();
     for distance in DISTANCES {
         let expected = match known.time(distance) {
-            Some(ns) if ns > known.switch - BESIDE_SWITCH && distance < room(before) + room(after) => ns,
+            Some(ns)
+                if ns > known.switch - SWITCH_DIFFERENCE_NS_MAX && distance < room(before) + room(after) =>
+            {
+                ns
+            }
             _ => continue,
         };
         let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, (before, after), distance, known.bus_ns);

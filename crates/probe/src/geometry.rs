@@ -5,7 +5,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::misfit::{Errors, Moves, best};
-use crate::shape::{Kind, MOST_HEADS, Shape};
+use crate::shape::{HEADS_MAX, Kind, Shape};
 use crate::steps;
 use crate::zone::Zone;
 use model::CYLINDERS_MAX;
@@ -32,7 +32,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     };
     let unit = common_unit(map, 1);
     // A repetition of more runs than a drive has heads is not a band.
-    let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
+    let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= HEADS_MAX));
     let steps = steps::of(zone, unit);
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
     if meter.is_noisy() && buffer.vary {
@@ -105,18 +105,18 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     }
     let unlike = if shapes.is_empty() { 0.0 } else { SHAPE_EVIDENCE_MIN };
     if let Some(r) = unit {
-        if r <= MOST_HEADS {
+        if r <= HEADS_MAX {
             shapes.extend(kinds(r).map(|s| (s, unlike)));
         }
-        let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
+        let inside = (2..=HEADS_MAX).filter(|h| r % h == 0 && r / h > 1);
         shapes.extend(inside.map(|heads| (bands(r / heads, heads), unlike)));
-        shapes.extend((1..=MOST_HEADS).map(|heads| (bands(r, heads), unlike)));
+        shapes.extend((1..=HEADS_MAX).map(|heads| (bands(r, heads), unlike)));
     }
     // An apparent repetition may have been chance.
     let unlike = if unit.is_some() { unlike + SHAPE_EVIDENCE_MIN } else { unlike };
-    (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
+    (1..=HEADS_MAX).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
     for width in 2..=BAND_TRACKS_MAX {
-        shapes.extend((2..=MOST_HEADS).map(|heads| (bands(width, heads), unlike)));
+        shapes.extend((2..=HEADS_MAX).map(|heads| (bands(width, heads), unlike)));
     }
     let mut seen = BTreeSet::new();
     shapes.retain(|(s, _)| seen.insert(*s));
@@ -172,7 +172,7 @@ fn common_unit(map: &Map, level: usize) -> Option<u64> {
     for zone in &map.zones {
         let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
         // A repetition with the spares, or a very long one, is not an order of tracks.
-        let order = |unit: &u64| *unit != spared && *unit <= BAND_TRACKS_MAX * MOST_HEADS;
+        let order = |unit: &u64| *unit != spared && *unit <= BAND_TRACKS_MAX * HEADS_MAX;
         let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
         match votes.iter_mut().find(|(u, _)| *u == unit) {
             Some((_, lbns)) => *lbns += zone.lbns(),

@@ -16,13 +16,13 @@ const MAGIC: &[u8; 8] = b"FBPROBE\x08";
 
 /// The bytes before the entries: magic, capacity, sector size, seed, revolution, number of entries, attempts, whether it
 /// ended with a part of the drive, whether the buffer was switched off.
-const HEADER: usize = 8 + 8 * 8;
+const HEADER_BYTES: usize = 8 + 8 * 8;
 
 /// The difference between the seeds of two attempts.
 const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The bytes of an entry: LBN and direction, sectors, the failed sector, submitted, completed.
-const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
+const ENTRY_BYTES: usize = 8 + 4 + 4 + 8 + 8;
 
 /// The top bit of an entry's LBN marks a write.
 const WRITE_FLAG: u64 = 1 << 63;
@@ -138,7 +138,7 @@ impl Journal {
 
     /// Returns the bytes of a state file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER + ENTRY * self.entries.len() + 4);
+        let mut out = Vec::with_capacity(HEADER_BYTES + ENTRY_BYTES * self.entries.len() + 4);
         out.extend_from_slice(MAGIC);
         let head = [
             self.capacity,
@@ -197,7 +197,7 @@ impl Journal {
             Some(count)
         })();
         let count = count.ok_or_else(|| damaged("it ends early"))?;
-        if count.checked_mul(ENTRY as u64) != Some(left.len() as u64) {
+        if count.checked_mul(ENTRY_BYTES as u64) != Some(left.len() as u64) {
             return Err(damaged("its length is not that of its entries"));
         }
         let mut now = Instant::ZERO;

@@ -135,7 +135,7 @@ fn assembled(
 /// Drives begin zones at some fixed angle; equal zones of one size look like one with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if zone.cycle.is_some() {
-        if shape.densities(zone).is_some() || zone.tracks() > MOST_PARTS {
+        if shape.densities(zone).is_some() || zone.tracks() > ZONE_PARTS_MAX {
             return vec![zone.clone()];
         }
         return tracks(zone, zone.tracks());
@@ -166,7 +166,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
         let whole = zone.lbns() / region.lbns * tracks / unit * unit;
         let end = zone.first + whole / tracks.max(1) * region.lbns;
         // Slips inside regions are counted differently in the format and in the map.
-        if whole > 0 && end < zone.end && unit <= MOST_UNIT && zone.shifts.is_empty() {
+        if whole > 0 && end < zone.end && unit <= UNIT_TRACKS_MAX && zone.shifts.is_empty() {
             let mut head = zone.clone();
             head.end = end;
             head.shifts.retain(|s| s.lbn < end);
@@ -192,7 +192,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let mut parts = Vec::new();
     let mut first = zone.first;
     let mut track = 0;
-    if zone.tracks() / unit.max(1) > MOST_PARTS {
+    if zone.tracks() / unit.max(1) > ZONE_PARTS_MAX {
         return vec![zone.clone()];
     }
     while first < zone.end {
@@ -223,11 +223,12 @@ fn tracks(zone: &Zone, count: u64) -> Vec<Zone> {
     (0..count).map(one).collect()
 }
 
-/// The largest number of tracks after which regions and cylinders end together.
-const MOST_UNIT: u64 = 4_096;
+/// The largest number of tracks after which regions and cylinders end together; with a larger one the zone is not
+/// divided there.
+const UNIT_TRACKS_MAX: u64 = 4_096;
 
-/// The most parts of a zone.
-const MOST_PARTS: u64 = 4_096;
+/// The most parts of a zone; one with more is not divided.
+const ZONE_PARTS_MAX: u64 = 4_096;
 
 /// Returns the number of cylinders of a zone's tracks.
 fn cylinders(zone: &Zone, shape: Shape) -> u32 {

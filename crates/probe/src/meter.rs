@@ -37,32 +37,35 @@ pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
 /// The number of commands between two calls of the hook.
 const HOOK_EVERY: u64 = 64;
 
-/// The number of cache hits in a row after which the sector is given up.
-const MOST_HITS: u32 = 6;
+/// The number of cache hits in a row after which the probe ends, because its reads do not evict the sector.
+const CONSECUTIVE_HITS_MAX: u32 = 6;
 
 /// The most sectors of a read that replaces the buffer's contents: the largest command of a host.
-const MOST_AT_ONCE: u64 = 2_048;
+const EVICTING_SECTORS_MAX: u64 = 2_048;
 
-/// The number of segments from which on evicting data is worth avoiding, the same if readings vary, and the
-/// number of sectors that are read with one that was evicted.
-const MANY_SEGMENTS: u64 = 33;
-const MANY_SEGMENTS_IF_NOISY: u64 = 128;
+/// The number of segments from which on evicting data is worth avoiding.
+const AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 33;
+/// The number of segments from which on evicting data is worth avoiding if readings vary.
+const NOISY_AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 128;
+/// The number of sectors that are read with one that was evicted.
 const SECTORS_WITH_EVICTED: u64 = 3;
 
-/// The drive time that a probe may take, s: the least, for drives of at most `SMALL_DRIVE_BYTES_MAX` bytes; the exponent by
-/// which it grows with size; and the most.
-const LEAST_S: f64 = 300.0;
+/// The drive time that a probe of a small drive may take, s.
+const PROBE_TIME_S_MIN: f64 = 300.0;
+/// The size of the largest small drive.
 const SMALL_DRIVE_BYTES_MAX: f64 = 9e9;
+/// The exponent by which a probe's time grows with the size of a larger drive.
 const TIME_GROWTH_EXPONENT: f64 = 0.408;
-const MOST_S: f64 = 3_600.0;
+/// The drive time that a probe of the largest drive may take, s.
+const PROBE_TIME_S_MAX: f64 = 3_600.0;
 
-/// The most additional shares of that time for a further attempt.
-const MOST_MORE: u64 = 24;
+/// The most further attempts that each add as much time.
+const FURTHER_ATTEMPTS_MAX: u64 = 24;
 
-/// The share of that time at which mapping ends if the check is short; and the share in which the limits of
-/// the parts of mapping are expressed.
-const LONGEST_BEFORE_CHECK: f64 = 0.88;
-const OF_BEFORE_CHECK: f64 = 0.92;
+/// The share of that time at which mapping ends if the check is short.
+const MAPPING_TIME_SHARE_MAX: f64 = 0.88;
+/// The share of that time in which the limits of the parts of mapping are expressed.
+const LIMITS_TIME_SHARE: f64 = 0.92;
 
 /// The share of that time at which the check's further reads end.
 pub(crate) const CHECK_TIME_SHARE_MAX: f64 = 0.92;
@@ -207,10 +210,10 @@ impl<'a> Meter<'a> {
     /// Returns the drive time that a probe may take, s.
     fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
-        let once =
-            (LEAST_S * (bytes / SMALL_DRIVE_BYTES_MAX).powf(TIME_GROWTH_EXPONENT)).clamp(LEAST_S, MOST_S);
+        let once = (PROBE_TIME_S_MIN * (bytes / SMALL_DRIVE_BYTES_MAX).powf(TIME_GROWTH_EXPONENT))
+            .clamp(PROBE_TIME_S_MIN, PROBE_TIME_S_MAX);
         // A further attempt has more time.
-        once * (1.0 + self.recorder.journal().attempts().min(MOST_MORE) as f64)
+        once * (1.0 + self.recorder.journal().attempts().min(FURTHER_ATTEMPTS_MAX) as f64)
     }
 
     /// Returns whether the arm is so slow that the check takes much of the time.
@@ -226,8 +229,8 @@ impl<'a> Meter<'a> {
     /// Returns the same for the measurements before the check: the slower the arm, the more time the check
     /// takes.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
-        let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), LONGEST_BEFORE_CHECK);
-        self.is_within(share * most / OF_BEFORE_CHECK)
+        let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), MAPPING_TIME_SHARE_MAX);
+        self.is_within(share * most / LIMITS_TIME_SHARE)
     }
 
     /// Returns the revolution time, ns; 0 while it is not known.
@@ -409,7 +412,7 @@ impl<'a> Meter<'a> {
     /// Returns the angle of a sector; `None` if it cannot be read.
     pub(crate) fn angle_of(&mut self, lbn: u64) -> Result<Option<f64>, ProbeError> {
         self.keep_phase()?;
-        for hits in 0..MOST_HITS {
+        for hits in 0..CONSECUTIVE_HITS_MAX {
             let reading = self.read(lbn, 1)?;
             if reading.failed {
                 return Ok(None);
@@ -423,7 +426,7 @@ impl<'a> Meter<'a> {
                 self.measured.push(lbn);
                 return Ok(Some(self.above.swap_remove(known).1));
             }
-            if hits < MOST_HITS / 2 {
+            if hits < CONSECUTIVE_HITS_MAX / 2 {
                 self.leave(lbn)?
             } else {
                 self.overrun(lbn)?
@@ -458,7 +461,7 @@ impl<'a> Meter<'a> {
     /// calls as it takes to read other data into all segments.
     pub(crate) fn fresh_sector(&mut self, sectors: u64) -> u64 {
         let room = (sectors - sectors / 8).max(1);
-        if self.segments < MANY_SEGMENTS || self.keeps_before {
+        if self.segments < AVOIDED_EVICTION_SEGMENTS_MIN || self.keeps_before {
             return self.draw.below(room);
         }
         let stride = (room / self.segments).max(1);
@@ -520,7 +523,7 @@ impl<'a> Meter<'a> {
         // The reads are far from `lbn`, because the drive may read ahead behind them.
         let (first, end) =
             if lbn < capacity / 2 { (lbn + (capacity - lbn) / 2, capacity) } else { (0, lbn.div_ceil(2)) };
-        let count = (end - first).min(MOST_AT_ONCE);
+        let count = (end - first).min(EVICTING_SECTORS_MAX);
         for _ in 0..=self.segments {
             self.read(end - count, count)?;
         }
@@ -546,7 +549,12 @@ impl<'a> Meter<'a> {
     /// Returns whether reads elsewhere for each segment take so long that it pays to do with fewer of them. If readings vary,
     /// reads of anchors are worth more, since they tell the phase as well.
     fn leaving_is_dear(&self) -> bool {
-        self.segments >= if self.is_noisy() { MANY_SEGMENTS_IF_NOISY } else { MANY_SEGMENTS }
+        self.segments
+            >= if self.is_noisy() {
+                NOISY_AVOIDED_EVICTION_SEGMENTS_MIN
+            } else {
+                AVOIDED_EVICTION_SEGMENTS_MIN
+            }
     }
 
     /// Returns the distance in LBNs of reads in a zone of which none is in what the drive read ahead of another, and the room

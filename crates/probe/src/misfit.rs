@@ -256,7 +256,10 @@ impl Moves {
             }
         }
         let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + self.variance).ln() + 2.0 * steps + GROUP_GAIN_MIN * groups + dents * n.ln()
+        n * (unexplained / n + self.variance).ln()
+            + 2.0 * steps
+            + GROUP_EVIDENCE_MIN * groups
+            + dents * n.ln()
     }
 }
 
@@ -264,7 +267,7 @@ impl Moves {
 const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
 
 /// The gain that a further group of moves must bring.
-const GROUP_GAIN_MIN: f64 = 0.2;
+const GROUP_EVIDENCE_MIN: f64 = 0.2;
 
 /// The difference up to which two times may be equal, in standard deviations.
 const EQUAL_TIMES_DEVIATIONS_MAX: f64 = 4.0;

@@ -138,7 +138,7 @@ fn nearest<T: Target>(
             steps += 1;
             revolutions += u32::from(last.is_some_and(|last| last != is_caught));
             last = Some(is_caught);
-            ns += FIRST_STEP / f64::from(revolutions) * if is_caught { -1.0 } else { 1.0 };
+            ns += FIRST_STEP_NS / f64::from(revolutions) * if is_caught { -1.0 } else { 1.0 };
             ns = ns.max(0.0);
         }
         found = Some((ns, (ns - begin).abs()));
@@ -150,9 +150,10 @@ fn nearest<T: Target>(
     Ok(found)
 }
 
-/// The number of steps, and the first of them, ns: the most accurate for moves that vary by some 20 us.
+/// The number of steps.
 const STEPS: u32 = 10;
-const FIRST_STEP: f64 = 25_000.0;
+/// The first step, ns: the most accurate for moves that vary by some 20 us.
+const FIRST_STEP_NS: f64 = 25_000.0;
 
 /// The fewest steps in each direction: one move in fifty is late wherever the search stopped.
 const STEPS_PER_DIRECTION_MIN: u32 = 2;

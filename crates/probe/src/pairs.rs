@@ -97,7 +97,8 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     let bound = seeks.head_switch_ms + seeks.overhead_ms - overhead;
     seeks.part_at(overhead);
     seeks.parted = true;
-    seeks.overhead_sure = Some(sure::within(&overheads, 2.0 * SEARCH_RANGE_NS, sure::NEAR_MS * 1e6));
+    seeks.overhead_sure =
+        Some(sure::within(&overheads, 2.0 * SEARCH_RANGE_NS, sure::EQUAL_TIMES_MS_MAX * 1e6));
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
         let mut found = searches(meter, layout, switch, bound * 1e6)?;
@@ -113,7 +114,8 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
         if !found.is_empty() {
             seeks.head_switch_ms = (median(&mut found) / 1e3).round() / 1e3;
             seeks.head_switch_shows = true;
-            seeks.head_switch_sure = Some(sure::within(&found, SEARCH_RANGE_NS, sure::NEAR_MS * 1e6));
+            seeks.head_switch_sure =
+                Some(sure::within(&found, SEARCH_RANGE_NS, sure::EQUAL_TIMES_MS_MAX * 1e6));
         }
     }
     Ok(())

@@ -11,18 +11,18 @@ use units::Instant;
 /// seconds.
 pub(crate) const WANDER_PER_S: f64 = 2e-9;
 
-/// The error of a reading, in standard deviations, from which on the speed is assumed to have jumped, and the
-/// relative size of that jump.
+/// The error of a reading, in standard deviations, from which on the speed is assumed to have jumped.
 const JUMP_DEVIATIONS_MIN: f64 = 2.2;
-const RELATIVE_JUMP: f64 = 1.5e-4;
+/// The relative size of that jump.
+const SPEED_JUMP_RATIO: f64 = 1.5e-4;
 
-/// The error of a reading, in standard deviations, from which on the read is assumed to have been delayed;
-/// after `MOST_LOST` such readings in a row the platter is assumed to be at another angle.
-pub(crate) const OUTLIER: f64 = 5.0;
-pub(crate) const MOST_LOST: u32 = 4;
+/// The error of a reading, in standard deviations, from which on the read is assumed to have been delayed.
+pub(crate) const OUTLIER_DEVIATIONS_MIN: f64 = 5.0;
+/// The number of such readings in a row after which the platter is assumed to be at another angle.
+pub(crate) const OUTLIERS_MAX: u32 = 4;
 
-/// The standard deviation of the relative speed at first.
-pub(crate) const SPEED_AT_FIRST: f64 = 2e-3;
+/// The standard deviation of the speed before it is measured, relative to the speed.
+pub(crate) const INITIAL_SPEED_DEVIATION_RATIO: f64 = 2e-3;
 
 /// The weight of one reading in the mean of recent speeds.
 const READING_WEIGHT: f64 = 0.02;
@@ -32,10 +32,10 @@ const READING_WEIGHT: f64 = 0.02;
 /// power of 256 is 2e-12.
 const READINGS_UNTIL_STEADY: usize = 256;
 
-/// The most that one reading changes a speed, relative, and the most that a speed differs from the initial
-/// one.
-const MOST_CHANGE: f64 = 5e-4;
-const MOST_WANDER: f64 = 0.012;
+/// The largest relative change of a speed by one reading: a wrong reading must not spoil it.
+const SPEED_STEP_RATIO_MAX: f64 = 5e-4;
+/// The largest relative difference of a speed from the initial one: a spindle is regulated.
+const SPEED_WANDER_RATIO_MAX: f64 = 0.012;
 
 /// Phase and speed of the platter, and how well they are known.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ impl Platter {
         self.at = at;
         self.phase_variance = 0.0;
         self.common = 0.0;
-        self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
+        self.speed_variance = INITIAL_SPEED_DEVIATION_RATIO * INITIAL_SPEED_DEVIATION_RATIO;
         self.map = MapOffset::default();
         self.wanders = true;
         self.at_first = self.revolution;
@@ -113,7 +113,7 @@ impl Platter {
         self.phase_variance = spread * spread;
         self.common = 0.0;
         self.revolution = self.usual;
-        self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
+        self.speed_variance = INITIAL_SPEED_DEVIATION_RATIO * INITIAL_SPEED_DEVIATION_RATIO;
         self.map = MapOffset::default();
         self.lost = 0;
     }
@@ -171,11 +171,11 @@ impl Platter {
             }
             // The speed has jumped.
             (phase_variance, common, speed_variance, with_phase, all) =
-                ahead(self.speed_variance.max(RELATIVE_JUMP * RELATIVE_JUMP));
+                ahead(self.speed_variance.max(SPEED_JUMP_RATIO * SPEED_JUMP_RATIO));
         }
-        if error * error > OUTLIER * OUTLIER * all {
+        if error * error > OUTLIER_DEVIATIONS_MIN * OUTLIER_DEVIATIONS_MIN * all {
             self.lost += 1;
-            if self.lost < MOST_LOST {
+            if self.lost < OUTLIERS_MAX {
                 return None;
             }
             // Several outliers in a row: the platter is at another angle.
@@ -193,8 +193,9 @@ impl Platter {
         self.phase = frac(self.phase + revolutions + of_phase * error);
         self.at = at;
         // A larger angle than expected means a higher speed.
-        let faster = (of_speed * error).clamp(-MOST_CHANGE, MOST_CHANGE);
-        let (least, most) = (self.at_first * (1.0 - MOST_WANDER), self.at_first * (1.0 + MOST_WANDER));
+        let faster = (of_speed * error).clamp(-SPEED_STEP_RATIO_MAX, SPEED_STEP_RATIO_MAX);
+        let (least, most) =
+            (self.at_first * (1.0 - SPEED_WANDER_RATIO_MAX), self.at_first * (1.0 + SPEED_WANDER_RATIO_MAX));
         self.revolution = (self.revolution / (1.0 + faster)).clamp(least, most);
         self.usual += READING_WEIGHT * (self.revolution - self.usual);
         self.phase_variance = phase_variance - of_phase * of[0];
@@ -228,7 +229,7 @@ fn later([phase, common, speed]: [f64; 3], revolutions: f64, wander: f64) -> [f6
 pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -> f64 {
     let (revolutions, wander) = (every / revolution, WANDER_PER_S * revolution / 1e9);
     let noise = reading * reading;
-    let mut now = [noise, 0.0, SPEED_AT_FIRST * SPEED_AT_FIRST];
+    let mut now = [noise, 0.0, INITIAL_SPEED_DEVIATION_RATIO * INITIAL_SPEED_DEVIATION_RATIO];
     let mut spread = reading;
     for _ in 0..READINGS_UNTIL_STEADY {
         let [phase, common, speed] = later(now, revolutions, wander);

@@ -34,18 +34,19 @@ pub struct Predictor {
     expected: Option<Instant>,
 }
 
-/// The number of bad predictions in a row after which the platter's angle is determined anew.
-const MOST_LOST: u32 = 2;
+/// The most bad predictions in a row that count as chance; after one more the platter is assumed to be at another
+/// angle.
+const BAD_PREDICTIONS_MAX: u32 = 2;
 
 /// The sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB
 /// (docs/MODEL.md).
-const BURST: u64 = 8;
+const BURST_SECTORS: u64 = 8;
 
-/// The largest correction of the platter's angle by one completion, ns.
-const MOST_STEP: i64 = 10_000;
+/// The largest correction of the platter's angle by one completion, ns: a late one must not spoil it.
+const CORRECTION_NS_MAX: i64 = 10_000;
 
 /// The part of an error that is attributed to the spindle's speed.
-const SPEED_GAIN: f64 = 0.02;
+const SPEED_ERROR_SHARE: f64 = 0.02;
 
 impl Predictor {
     /// Returns a predictor for a profile; the arm is assumed at cylinder 0.
@@ -143,7 +144,7 @@ impl Predictor {
         let sectors = range.len().get();
         // Earlier writes in the buffer go first.
         let data = (submitted + overhead).max(self.free);
-        let mut ready = data + self.bus * sectors.min(BURST);
+        let mut ready = data + self.bus * sectors.min(BURST_SECTORS);
         let mut now = (submitted + overhead).max(self.free);
         for piece in self.model.layout().pieces(range) {
             let track = self.model.layout().track(piece.track);
@@ -215,13 +216,13 @@ impl Predictor {
         if rest.abs() >= revolution / 50 {
             // A single error is chance; after several, the platter is at another angle.
             self.lost += 1;
-            if self.lost > MOST_LOST {
+            if self.lost > BAD_PREDICTIONS_MAX {
                 self.late += rest;
             }
         } else {
             self.lost = 0;
-            self.late += (rest / 3).clamp(-MOST_STEP, MOST_STEP);
-            self.slow += SPEED_GAIN * rest as f64 / f64::max(since, revolution as f64);
+            self.late += (rest / 3).clamp(-CORRECTION_NS_MAX, CORRECTION_NS_MAX);
+            self.slow += SPEED_ERROR_SHARE * rest as f64 / f64::max(since, revolution as f64);
             self.slow = self.slow.clamp(-0.01, 0.01);
         }
         error

@@ -211,7 +211,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     if let Some(crossing) = crossing {
         let measured = seeks.head_switch_ms;
         seeks.head_switch_ms = crossing.repeated_by(measured);
-        if (seeks.head_switch_ms - measured).abs() > sure::NEAR_MS {
+        if (seeks.head_switch_ms - measured).abs() > sure::EQUAL_TIMES_MS_MAX {
             // One of the two measurements is wrong: the value is a bound.
             seeks.head_switch_moved = true;
         }

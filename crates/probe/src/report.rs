@@ -44,16 +44,18 @@ pub(crate) const PREDICTED_SHARE_MIN: f64 = 0.97;
 const REVOLUTION_CONFIDENCE_MIN: f64 = 0.7;
 
 /// The number of standard deviations that contain 95% of a normal distribution.
-const Z: f64 = 1.959_964;
+const CONFIDENCE_DEVIATIONS: f64 = 1.959_964;
 
 impl Confidence {
     /// Returns the confidence after `near` of `reads` met their predictions.
     pub fn of(near: u64, reads: u64) -> Self {
         let n = reads as f64;
         let share = if reads == 0 { 0.0 } else { near as f64 / n };
-        let whole = n + Z * Z;
-        let middle = (near as f64 + Z * Z / 2.0) / whole;
-        let half = Z * (n * share * (1.0 - share) + Z * Z / 4.0).sqrt() / whole;
+        let whole = n + CONFIDENCE_DEVIATIONS * CONFIDENCE_DEVIATIONS;
+        let middle = (near as f64 + CONFIDENCE_DEVIATIONS * CONFIDENCE_DEVIATIONS / 2.0) / whole;
+        let half = CONFIDENCE_DEVIATIONS
+            * (n * share * (1.0 - share) + CONFIDENCE_DEVIATIONS * CONFIDENCE_DEVIATIONS / 4.0).sqrt()
+            / whole;
         Self { reads, within_50us: share, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
     }
 }

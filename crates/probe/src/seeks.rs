@@ -116,10 +116,10 @@ impl Target for InLayout<'_> {
 /// The most searches for each distance.
 const SEARCHES: usize = 5;
 
-/// The distance of a point from the line through its neighbours above which more points are measured beside it, ns; and the
-/// most such points.
+/// The distance of a point from the line through its neighbours above which more points are measured beside it, ns.
 const SMOOTH_DISTANCE_NS_MAX: f64 = 90_000.0;
-const MOST_REFINED: usize = 90;
+/// The most such points, because varying readings can make every point stand apart.
+const REFINED_POINTS_MAX: usize = 90;
 
 /// The points of the curve among which the shortest seek is, in cylinders.
 const SHORTEST_SEEK_CYLINDERS_MAX: u32 = 10;
@@ -181,13 +181,13 @@ pub(crate) struct SeekMeter<'m, 'a> {
 pub(crate) type Points = Vec<SeekPoint>;
 
 /// The longest moves inside of a zone that are needed to find gaps between zones.
-const FAR_ENOUGH: u32 = 24;
+const GAP_MOVES_MIN: u32 = 24;
 
 impl SeekMeter<'_, '_> {
     /// Returns moves inside of zones, and the shortest to another head, ns, if there are several zones of sufficient size.
     pub(crate) fn inside(&mut self) -> Result<Option<(Points, f64)>, ProbeError> {
         let longest = self.zones.iter().map(|z| z.1 - z.0).max().unwrap_or(0);
-        if self.zones.len() < 2 || longest < FAR_ENOUGH {
+        if self.zones.len() < 2 || longest < GAP_MOVES_MIN {
             return Ok(None);
         }
         let mut points = Points::new();
@@ -291,7 +291,7 @@ impl SeekMeter<'_, '_> {
 
     /// Measures more points beside those that stand apart from their neighbours.
     fn refine(&mut self, points: &mut Points) -> Result<(), ProbeError> {
-        let mut left = MOST_REFINED;
+        let mut left = REFINED_POINTS_MAX;
         for _ in 0..3 {
             let mut wanted = Vec::new();
             for three in points.windows(3) {

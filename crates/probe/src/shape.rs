@@ -2,8 +2,8 @@
 
 use crate::zone::Zone;
 
-/// The most heads that are looked for.
-pub(crate) const MOST_HEADS: u64 = 32;
+/// The most heads that are looked for: more than any drive has.
+pub(crate) const HEADS_MAX: u64 = 32;
 
 /// The order in which LBNs run over the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,23 +13,26 @@ const REVOLUTIONS_PER_SECOND_MAX: f64 = 1_000.0;
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// The number of sectors at first, and the most that are visited one after the other.
+/// The number of sectors at first.
 const SECTORS: usize = 24;
-const MOST_VISITED: usize = 96;
+/// The most sectors that are visited one after the other.
+const VISITED_SECTORS_MAX: usize = 96;
 
-/// The most sectors that are read before one is read again, the looks whether it left the buffer, the intervals measured
-/// then, and the distance of two sectors unless the drive is too small for it.
-const MOST_SECTORS: u64 = 16_384;
+/// The most sectors that are read before one is read again.
+const EVICTING_SECTORS_MAX: u64 = 16_384;
+/// The number of looks whether it left the buffer.
 const EVICTION_LOOKS: usize = 8;
+/// The number of intervals measured then.
 const PAIRS: usize = 96;
+/// The distance of two sectors unless the drive is too small for it.
 const STRIDE: u64 = 16_384;
 
 /// A response shorter than this, with a far seek in it, is a cache hit (ns).
-const SURELY_HIT: f64 = 900_000.0;
+const HIT_NS_MAX: f64 = 900_000.0;
 
 /// The strength of a lower speed, relative to the strongest, above which it is the true one: multiples of a speed are as
 /// strong as the speed itself.
-const FUNDAMENTAL: f64 = 0.9;
+const FUNDAMENTAL_STRENGTH_RATIO_MIN: f64 = 0.9;
 
 /// The findings about the spindle.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +49,7 @@ pub(crate) struct Spin {
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
     let capacity = meter.capacity();
     let (mut sectors, mut reach) = (SECTORS, capacity);
-    while sectors <= MOST_VISITED {
+    while sectors <= VISITED_SECTORS_MAX {
         let (times, hits, mean_ns) = visits(meter, sectors, reach)?;
         if reach == capacity {
             meter.far_ns = mean_ns;
@@ -81,7 +84,7 @@ fn visits(
         meter.draw.shuffle(&mut order);
         for &(i, lbn) in &order {
             let reading = meter.read(lbn, 1)?;
-            if reading.response_ns() < SURELY_HIT {
+            if reading.response_ns() < HIT_NS_MAX {
                 hits += 1;
             } else if let Some(list) = times.get_mut(i) {
                 list.push(reading.completed.as_nanos() as f64);
@@ -114,7 +117,7 @@ impl Ring {
         let stride = (meter.capacity() / 8 / all).clamp(2, STRIDE);
         self.next = (self.next + stride + meter.draw.below(stride)) % meter.capacity();
         let reading = meter.read(self.next, 1)?;
-        if reading.response_ns() >= SURELY_HIT {
+        if reading.response_ns() >= HIT_NS_MAX {
             self.read.push_back((self.next, reading.completed.as_nanos() as f64));
         }
         Ok(())
@@ -125,7 +128,7 @@ impl Ring {
         let Some((lbn, before)) = self.read.pop_front() else { return Ok(None) };
         let reading = meter.read(lbn, 1)?;
         let now = reading.completed.as_nanos() as f64;
-        let from_medium = reading.response_ns() >= SURELY_HIT;
+        let from_medium = reading.response_ns() >= HIT_NS_MAX;
         Ok(from_medium.then(|| vec![before, now]))
     }
 
@@ -141,7 +144,7 @@ impl Ring {
             for _ in 0..EVICTION_LOOKS {
                 hits += usize::from(self.again(meter)?.is_none());
             }
-            if hits <= EVICTION_LOOKS / 4 || sectors as u64 >= MOST_SECTORS {
+            if hits <= EVICTION_LOOKS / 4 || sectors as u64 >= EVICTING_SECTORS_MAX {
                 break;
             }
             sectors *= 2;
@@ -218,7 +221,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
     let mut found = None;
     for speed in lines {
         let (speed, strength) = climb(&pairs, speed, step);
-        if strength > FUNDAMENTAL * best.max(strength) {
+        if strength > FUNDAMENTAL_STRENGTH_RATIO_MIN * best.max(strength) {
             found = Some((speed, strength));
             break;
         }
@@ -231,7 +234,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
         });
     };
     let (exact, strength) = climb(times, rough, 1.0 / (span * 16.0));
-    if strength > STEADY_STRENGTH_MIN {
+    if strength > STEADY_STRENGTH_SHARE_MIN {
         let revolution = snapped(1e9 / exact, span * 1e9);
         meter.set_revolution(revolution);
         meter.spread = spread(times, revolution);
@@ -243,7 +246,7 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
 }
 
 /// The strength above which a spindle is steady, and timed to the nanosecond.
-const STEADY_STRENGTH_MIN: f64 = 0.999_999;
+const STEADY_STRENGTH_SHARE_MIN: f64 = 0.999_999;
 
 /// Returns the top of the line nearest to `speed`.
 fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {

@@ -13,20 +13,24 @@ use std::sync::LazyLock;
 const FIRST_TRIALS: u32 = 32;
 const LATER_TRIALS: u32 = 48;
 
-/// The range on either side, ns: at first, then; or more in standard deviations.
+/// The range on either side at first, ns.
 const FIRST_RANGE_NS: f64 = 160_000.0;
+/// The smallest range on either side later, ns.
 const LATER_RANGE_NS: f64 = 60_000.0;
-const DEVIATIONS: f64 = 2.5;
+/// The range on either side later, in standard deviations.
+const LATER_RANGE_DEVIATIONS: f64 = 2.5;
 
 /// The share of moves that are late for another reason (a head that settles late, a missed track), and of moves that catch a
 /// sector they should miss.
 const LATE_SHARE: f64 = 0.025;
 const EARLY_SHARE: f64 = 0.002;
 
-/// The standard deviations that are tried, ns, from the smallest that can be measured.
+/// The smallest standard deviation that is tried, ns, because a smaller one cannot be measured.
 pub(crate) const DEVIATION_NS_MIN: f64 = 3_000.0;
+/// The largest standard deviation that is tried, ns.
 const DEVIATION_NS_MAX: f64 = 200_000.0;
-const STEP: f64 = 1.06;
+/// The ratio of two successive standard deviations that are tried.
+const DEVIATION_STEP_FACTOR: f64 = 1.06;
 
 /// The mean and the standard deviation of a move's time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +76,8 @@ pub(crate) fn find(
     let (mut found, _) = take(meter, about, FIRST_RANGE_NS, FIRST_TRIALS)?;
     for _ in 0..2 {
         let Some(Spread { mean, deviation, .. }) = found else { break };
-        let (more, apart) = take(meter, mean, (DEVIATIONS * deviation).max(LATER_RANGE_NS), LATER_TRIALS)?;
+        let (more, apart) =
+            take(meter, mean, (LATER_RANGE_DEVIATIONS * deviation).max(LATER_RANGE_NS), LATER_TRIALS)?;
         found = more;
         if apart {
             break;
@@ -108,11 +113,11 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
             k += 1.0;
         }
         likelihoods.push((deviation, likeliest));
-        deviation *= STEP;
+        deviation *= DEVIATION_STEP_FACTOR;
     }
     let (most, found) = best;
     // The deviation at the end of the range may be any larger one.
-    if found.deviation * STEP < DEVIATION_NS_MAX {
+    if found.deviation * DEVIATION_STEP_FACTOR < DEVIATION_NS_MAX {
         let near = |deviation: f64| {
             (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, EQUAL_DEVIATIONS_NS_MAX)
         };
@@ -147,22 +152,22 @@ const _: () = assert!(EARLY_SHARE > 1e-4 && LATE_SHARE > 1e-4 && FACTORS * 4 < 3
 /// The number of deviations beyond which the normal distribution function is 0 or 1 to a double's precision.
 const CERTAIN_DEVIATIONS: f64 = 8.5;
 
-/// The steps of [`NORMAL`] in a deviation: between two the function is straight to half a millionth.
-const STEPS: f64 = 256.0;
+/// The steps of [`NORMAL_PROBABILITIES`] in a deviation: between two the function is straight to half a millionth.
+const STEPS_PER_DEVIATION: f64 = 256.0;
 
 /// The normal distribution function from `-CERTAIN_DEVIATIONS` on, in steps. The fit asks for it a million times, and nearly all of its time
 /// would go to the exponential function.
-static NORMAL: LazyLock<Vec<f64>> = LazyLock::new(|| {
-    (0..=(2.0 * CERTAIN_DEVIATIONS * STEPS) as u32 + 1)
-        .map(|k| computed(f64::from(k) / STEPS - CERTAIN_DEVIATIONS))
+static NORMAL_PROBABILITIES: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    (0..=(2.0 * CERTAIN_DEVIATIONS * STEPS_PER_DEVIATION) as u32 + 1)
+        .map(|k| computed(f64::from(k) / STEPS_PER_DEVIATION - CERTAIN_DEVIATIONS))
         .collect()
 });
 
 /// The normal distribution function, to a millionth.
 fn normal(z: f64) -> f64 {
-    let at = (z + CERTAIN_DEVIATIONS) * STEPS;
+    let at = (z + CERTAIN_DEVIATIONS) * STEPS_PER_DEVIATION;
     // A negative number becomes index 0, and a very large one the largest.
-    match NORMAL.get(at as usize..) {
+    match NORMAL_PROBABILITIES.get(at as usize..) {
         Some([below, above, ..]) if at >= 0.0 => below + (above - below) * at.fract(),
         _ => f64::from(u8::from(z > 0.0)),
     }

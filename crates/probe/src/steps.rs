@@ -6,7 +6,7 @@ use crate::meter::Meter;
 use crate::misfit::Moves;
 use crate::moves::{SEARCH_RANGE_NS, Target, shortest_of};
 use crate::revolutions::{frac, median};
-use crate::shape::MOST_HEADS;
+use crate::shape::HEADS_MAX;
 use crate::sure;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
@@ -17,7 +17,7 @@ const TIME_SHARE_MAX: f64 = 0.72;
 /// Returns the moves to measure, in tracks, if skews recur after `unit` of them.
 pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     let mut steps: Vec<u64> = match unit {
-        Some(r) if r <= MOST_HEADS => {
+        Some(r) if r <= HEADS_MAX => {
             let mut list = vec![1, 2, r - 1, r, r + 1];
             for m in 2..=26 {
                 list.extend([m * r - 1, m * r, m * r + 1]);
@@ -241,13 +241,13 @@ const STEPS_OF_P: u32 = 500;
 
 /// Returns the probability that searches go far wrong seldom enough to distinguish shapes, after `far` of them did.
 fn seldom(far: usize, of: usize) -> f64 {
-    sure::at_least(1.0 - TOO_OFTEN, far as u64, of as u64)
+    sure::at_least(1.0 - FAR_SEARCH_SHARE_MAX, far as u64, of as u64)
 }
 
 /// The share of searches far from their first result above which shapes cannot be distinguished. In the default noise it is
 /// one in sixty. If one head in ten lands late by up to a millisecond it is one in thirteen, and late moves look like those
 /// of other cylinders.
-const TOO_OFTEN: f64 = 1.0 / 12.0;
+const FAR_SEARCH_SHARE_MAX: f64 = 1.0 / 12.0;
 
 /// The probability below which each move is timed again; two such searches of eighty are permitted.
 const RETIMING_PROBABILITY: f64 = 0.98;

@@ -4,7 +4,7 @@ use crate::revolutions::median;
 use std::f64::consts::FRAC_2_PI;
 
 /// The tolerance of equal times, ms: that of a prediction.
-pub(crate) const NEAR_MS: f64 = 0.05;
+pub(crate) const EQUAL_TIMES_MS_MAX: f64 = 0.05;
 
 /// Returns the probability that the median of `values` is within `near` of the true value, if a single one has the accuracy
 /// `fine`.

@@ -19,10 +19,10 @@ use units::{Lbn, TrackIndex};
 const SAMPLES: u64 = 40;
 
 /// The most tracks in a row without LBNs between two joined zones.
-const MOST_EMPTY: u64 = 3;
+const EMPTY_TRACKS_MAX: u64 = 3;
 
 /// The most sectors without an LBN that one zone of a profile lists.
-const MOST_SLIPS: u64 = 20_000;
+const ZONE_SLIPS_MAX: u64 = 20_000;
 
 /// Zones of the map that are one of the profile.
 #[derive(Clone, Debug)]
@@ -124,8 +124,8 @@ impl Joiner<'_> {
         let own = zone.cycle.as_ref().map(|c| c.slots.len() as u64);
         let own = own.or(zone.levels.last().map(|l| l.unit)).unwrap_or(1);
         let period = least_multiple(unit, own.max(1));
-        let before = (tracks(run.start..anchor) + MOST_EMPTY).div_ceil(period) * period;
-        let after = tracks(anchor..run.end) + MOST_EMPTY * (run.len() as u64 + 1);
+        let before = (tracks(run.start..anchor) + EMPTY_TRACKS_MAX).div_ceil(period) * period;
+        let after = tracks(anchor..run.end) + EMPTY_TRACKS_MAX * (run.len() as u64 + 1);
         let mut best: Option<(u64, Whole)> = None;
         for cylinders in self.cylinders(before, after) {
             let Some(bare) = self.bare(zone, before, cylinders) else { continue };
@@ -194,8 +194,9 @@ impl Joiner<'_> {
         while placed.zones.end < run.end {
             let (last, next) = (self.zone(placed.zones.end - 1)?, self.zone(placed.zones.end)?);
             let end = placed.first_place.last()? + length(last);
-            let Some(at) =
-                (0..=MOST_EMPTY * zone.sectors).map(|m| end + m).find(|&at| self.stands(next, bare, at))
+            let Some(at) = (0..=EMPTY_TRACKS_MAX * zone.sectors)
+                .map(|m| end + m)
+                .find(|&at| self.stands(next, bare, at))
             else {
                 break;
             };
@@ -205,7 +206,7 @@ impl Joiner<'_> {
         while placed.zones.start > run.start {
             let before = self.zone(placed.zones.start - 1)?;
             let end = placed.first_place.first()?.checked_sub(length(before));
-            let Some(at) = (0..=MOST_EMPTY * zone.sectors)
+            let Some(at) = (0..=EMPTY_TRACKS_MAX * zone.sectors)
                 .filter_map(|m| end?.checked_sub(m))
                 .find(|&at| self.stands(before, bare, at))
             else {
@@ -270,7 +271,7 @@ impl Joiner<'_> {
                 slips.extend(past.checked_sub(sectors)?..past);
             }
             next = place + length(zone);
-            if slips.len() as u64 > MOST_SLIPS {
+            if slips.len() as u64 > ZONE_SLIPS_MAX {
                 return None;
             }
         }
@@ -336,7 +337,7 @@ fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
         zone.shifts.iter().filter(|s| s.lbn > zone.first).map(|s| (s.lbn, s.sectors)).collect();
     if let Some(region) = zone.region {
         let count = (zone.lbns() - 1) / region.lbns.max(1);
-        if count * region.spares > MOST_SLIPS {
+        if count * region.spares > ZONE_SLIPS_MAX {
             return None;
         }
         gaps.extend((1..=count).map(|i| (zone.first + i * region.lbns, region.spares)));

@@ -17,8 +17,8 @@ pub(crate) const WRITABLE_SECTORS_MIN: u64 = 64;
 /// The number of writes whose responses show when they are acknowledged.
 const WRITES: usize = 11;
 
-/// The most attempts for that number of successful writes.
-const MOST_WRITES: usize = 4 * WRITES;
+/// The most attempts for that number of successful writes, so that failures end them.
+const WRITE_ATTEMPTS_MAX: usize = 4 * WRITES;
 
 /// The range of responses, in revolutions, that are not the medium's.
 const EQUAL_RESPONSES_REVOLUTIONS_MAX: f64 = 0.06;
@@ -41,7 +41,7 @@ const SEARCHES: usize = 3;
 const READ_AFTER_WRITE_MARGIN_NS: f64 = 300_000.0;
 
 /// The largest deviation of a plausible completion from whole revolutions, in revolutions.
-const MAKES_SENSE: f64 = 0.05;
+const COMPLETION_ERROR_REVOLUTIONS_MAX: f64 = 0.05;
 
 /// The attempts at a move from or to the writable sectors.
 const ATTEMPTS: u32 = 32;
@@ -85,7 +85,7 @@ pub(crate) struct Measured {
 impl Measured {
     /// Returns the median of these values, each with the accuracy `fine`, ms.
     fn of(values: &mut [f64], fine: f64) -> Option<Self> {
-        let sure = sure::within(values, fine, sure::NEAR_MS);
+        let sure = sure::within(values, fine, sure::EQUAL_TIMES_MS_MAX);
         (!values.is_empty()).then(|| Self { ms: rounded(median(values)), sure })
     }
 }
@@ -125,8 +125,8 @@ impl Settle {
         let ms = if middle.abs() < f64::max(fine, most - least) { middle.max(0.0) } else { middle };
         let may_be_more_ms = overhead_may_be_more_ms - missed;
         let may_be_less_ms = f64::min(ms, overhead_may_be_less_ms);
-        let sure = sure::within(&measured, fine, sure::NEAR_MS)
-            * sure::of_bounds(may_be_more_ms + may_be_less_ms.max(0.0), sure::NEAR_MS);
+        let sure = sure::within(&measured, fine, sure::EQUAL_TIMES_MS_MAX)
+            * sure::of_bounds(may_be_more_ms + may_be_less_ms.max(0.0), sure::EQUAL_TIMES_MS_MAX);
         Some(Self {
             ms: rounded(ms),
             apart_ms: most - least,
@@ -234,7 +234,8 @@ impl Target for Behind<'_> {
             return Some(Ok(None));
         }
         let late = reading.completed.as_nanos() as f64 - expected.as_nanos() as f64;
-        Some(Ok((wrap(late / revolution).abs() < MAKES_SENSE).then_some(late / revolution < 0.5)))
+        Some(Ok((wrap(late / revolution).abs() < COMPLETION_ERROR_REVOLUTIONS_MAX)
+            .then_some(late / revolution < 0.5)))
     }
 }
 
@@ -442,7 +443,7 @@ struct Acknowledged {
 /// Measures the acknowledgements of writes; `None` if no write succeeds.
 fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknowledged>, ProbeError> {
     let mut responses = Vec::new();
-    for _ in 0..MOST_WRITES {
+    for _ in 0..WRITE_ATTEMPTS_MAX {
         if responses.len() == WRITES || meter.refuses_writes().is_some() {
             break;
         }

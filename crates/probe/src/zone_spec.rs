@@ -6,7 +6,7 @@ use crate::zone::Zone;
 use model::profile::{Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec};
 
 /// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
-const WHOLE_SECTORS: f64 = 0.05;
+const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
 
 /// Returns the profile's name for the order of a shape.
 pub(crate) fn order(shape: Shape) -> Order {
@@ -93,7 +93,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
 fn revolutions(skew: f64, per_track: u64, times: u64) -> Revolutions {
     let sectors = frac(skew) * per_track as f64;
     if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)
-        < WHOLE_SECTORS.max(1e-5 * times as f64)
+        < WHOLE_ERROR_SECTORS_MAX.max(1e-5 * times as f64)
     {
         Revolutions::of_sectors(sectors.round() as i64 % per_track as i64, per_track as u32)
     } else {

@@ -11,10 +11,10 @@ use crate::meter::Meter;
 use crate::report::Unsure;
 use units::Lbn;
 
-/// The most reads that are repeated, and the most stretches that are reported. A drive with more of them is
-/// not understood.
-const MOST_LOOKS: usize = 32;
-const MOST_STRETCHES: usize = 8;
+/// The most reads that are repeated: a drive with more of them is not understood.
+const REPEATED_READS_MAX: usize = 32;
+/// The most stretches that are reported: a drive with more of them is not understood.
+const STRETCHES_MAX: usize = 8;
 
 /// The results of reads at other angles.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(crate) fn find(
         if sectors.clone().any(|lbn| told(lbn, unsure) || told(lbn, &strays.stretches)) {
             continue;
         }
-        if looks == MOST_LOOKS || strays.stretches.len() == MOST_STRETCHES || !meter.is_within(until) {
+        if looks == REPEATED_READS_MAX || strays.stretches.len() == STRETCHES_MAX || !meter.is_within(until) {
             break;
         }
         looks += 1;

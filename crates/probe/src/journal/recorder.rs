@@ -13,13 +13,13 @@ const RESYNC_READS: usize = 15;
 const RECENT_READS: usize = 90;
 
 /// The number of last commands among which there is one that returns the arm after other hosts' commands.
-const RECENT_RETURN: usize = 10_000;
+const RECENT_COMMANDS: usize = 10_000;
 
 /// Below this response a read counts as a cache hit, ns, until the time of a hit is known.
 const HIT_NS: f64 = 900_000.0;
 
 /// The most reads of other sectors to evict one from the buffer: more than the segments that are looked for.
-const MOST_RETURNS: u64 = 20_000;
+const RETURN_READS_MAX: u64 = 20_000;
 
 /// The number of reads elsewhere that evict the last ones from an unknown buffer.
 const EVICTING_READS: u64 = 4;
@@ -27,8 +27,9 @@ const EVICTING_READS: u64 = 4;
 /// Repeated reads agree if their ends differ by less than this, in revolutions.
 const EQUAL_ENDS_REVOLUTIONS_MAX: f64 = 0.025;
 
-/// The largest relative change of the spindle's speed during a pause, and the number of speeds tried on either side.
-const MOST_SLOWER: f64 = 0.012;
+/// The largest relative change of the spindle's speed during a pause.
+const SPEED_CHANGE_RATIO_MAX: f64 = 0.012;
+/// The number of speeds that are tried on either side.
 const SPEEDS_PER_SIDE: i32 = 60;
 
 /// A device whose commands are recorded; recorded ones are answered from the record.
@@ -137,7 +138,7 @@ impl<'a> Recorder<'a> {
     /// revolutions to come nearest to its recorded end. The time of the other hosts' commands is therefore not in the journal.
     /// A cache hit would not move the arm, so other sectors are read until the repeated reads come from the medium.
     fn return_arm(&mut self, ahead: Ahead) -> Result<Ahead, ProbeError> {
-        let recent = || self.journal.entries.iter().rev().take(RECENT_RETURN);
+        let recent = || self.journal.entries.iter().rev().take(RECENT_COMMANDS);
         let Some(anchor) = recent().find(|entry| self.shows_angle(entry)).copied() else {
             // Nothing was measured that has to continue.
             repeated(self.device, LbnRange::new(Lbn::ZERO, Sectors::new(1)))?;
@@ -145,7 +146,7 @@ impl<'a> Recorder<'a> {
         };
         let last = recent().find(|entry| self.moved_arm(entry)).copied().filter(|last| *last != anchor);
         let mut draw = Draw::new(self.journal.dice() ^ self.device.now().as_nanos());
-        for _ in 0..MOST_RETURNS {
+        for _ in 0..RETURN_READS_MAX {
             let again = repeated(self.device, anchor.range)?.filter(|&timed| self.is_from_medium(timed));
             let returned = again.map(|timed| Ahead::between(anchor.done.timed.completed, timed.completed));
             let returned = match (returned, last) {
@@ -396,7 +397,7 @@ fn best_offset(repeated: &[(Instant, f64)], revolution: f64) -> (f64, usize) {
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
     let mut best = (0.0, 0, f64::MAX);
     for step in -SPEEDS_PER_SIDE..=SPEEDS_PER_SIDE {
-        let slower = MOST_SLOWER * f64::from(step) / f64::from(SPEEDS_PER_SIDE);
+        let slower = SPEED_CHANGE_RATIO_MAX * f64::from(step) / f64::from(SPEEDS_PER_SIDE);
         let at_last = |&(at, offset): &(Instant, f64)| {
             let revolutions = last.saturating_since(at).as_nanos() as f64 / revolution;
             (offset + slower * revolutions).rem_euclid(1.0)

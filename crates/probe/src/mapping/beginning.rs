@@ -1,7 +1,7 @@
 //! The beginning of a zone: its density, its first track boundary, its first skew.
 
 use super::Mapper;
-use super::event::MOST_SLIPPED;
+use super::event::SLIP_SECTORS_MAX;
 use crate::error::ProbeError;
 use crate::revolutions::{frac, wrap};
 use crate::zone::{Level, Region, Shift, Zone};
@@ -125,7 +125,7 @@ impl Mapper<'_, '_> {
         let angle = self.sure_angle(next, zone.sectors)?;
         let mut slipped = zone.clone();
         let by = (wrap(angle - zone.predict(next)) * zone.sectors as f64).round();
-        if by >= 1.0 && by <= MOST_SLIPPED as f64 && next + (by as u64) < zone.first + zone.sectors {
+        if by >= 1.0 && by <= SLIP_SECTORS_MAX as f64 && next + (by as u64) < zone.first + zone.sectors {
             slipped.shifts.push(Shift { lbn: next, sectors: by as u64 });
             let end = zone.first + zone.sectors - by as u64;
             if self.all_meet(&slipped, &[next, next + (end - next) / 2, end - 1])? {

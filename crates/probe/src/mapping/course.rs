@@ -24,13 +24,13 @@ const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 const CHANCE_PROBABILITY_MAX: f64 = 1e-4;
 
 /// The largest deviation, in sectors, from slips or from inexact rotations.
-const FEW_SECTORS: f64 = 4.0;
+const SLIP_ERROR_SECTORS_MAX: f64 = 4.0;
 
 /// The least distance from a whole number of sectors that counts as a fraction.
 const FRACTION_SECTORS_MIN: f64 = 0.28;
 
 /// The number of LBNs in a row that proved right after a doubt, before one counts as wrong.
-const MOST_DOUBTS: u32 = 3;
+const DOUBTS_MAX: u32 = 3;
 
 impl Mapper<'_, '_> {
     /// Follows the zone to its end.
@@ -74,7 +74,8 @@ impl Mapper<'_, '_> {
                 continue;
             }
             step = (step / REACH_DIVISOR).max(1);
-            let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
+            let few =
+                (look.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX || look.error.abs() < 2.5 * tolerance;
             if !told && few {
                 if self.grows(zone, good, target, look.error)? {
                     fit.take(zone, target, look.error, look.readings);
@@ -104,7 +105,7 @@ impl Mapper<'_, '_> {
             }
             let (off, looked) = self.first_off(zone, good, bad, threshold)?;
             if self.meter.is_noisy()
-                && doubts < MOST_DOUBTS
+                && doubts < DOUBTS_MAX
                 && looked.is_none()
                 && self.look(zone, off, 0.0)?.met
             {

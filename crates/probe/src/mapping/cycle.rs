@@ -4,20 +4,20 @@
 //! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; then ever farther
 //! ahead, as in a zone of one density.
 
-use super::{GOOD_ENOUGH, Mapper, TIME_SHARE_MAX};
+use super::{Mapper, NOISY_ANGLE_ERROR_NS_MAX, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Slot, Zone};
 
 /// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.
-const MOST_TRACKS: u64 = 4;
+const CYCLE_ZONE_TRACKS_MAX: u64 = 4;
 
 /// The most first sectors of a track that the zone before may contain.
-const MOST_BEFORE: u64 = 8;
+const PRECEDING_SECTORS_MAX: u64 = 8;
 
 /// The longest cycle that is looked for, in tracks: 32 heads, back and forth.
-const LONGEST_CYCLE: usize = 64;
+const CYCLE_TRACKS_MAX: usize = 64;
 
 /// The number of tracks that must repeat those of a cycle before.
 const REPEATED_TRACKS_MIN: usize = 3;
@@ -75,7 +75,8 @@ impl Mapper<'_, '_> {
         if let Some(zone) = self.cycle_of(&tracks)? {
             return Ok(Some(zone));
         }
-        let last = self.map.zones.last().filter(|z| z.tracks() <= MOST_TRACKS && z.first >= self.walked);
+        let last =
+            self.map.zones.last().filter(|z| z.tracks() <= CYCLE_ZONE_TRACKS_MAX && z.first >= self.walked);
         if !self.meter.is_noisy() || last.is_none() {
             return Ok(None);
         }
@@ -106,7 +107,7 @@ impl Mapper<'_, '_> {
         let loose = EQUAL_ROTATIONS_REVOLUTIONS_MAX
             + beside * beside
             + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
-        for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(REPEATED_TRACKS_MIN)) {
+        for length in 2..=CYCLE_TRACKS_MAX.min(tracks.len().saturating_sub(REPEATED_TRACKS_MIN)) {
             let Some(advance) = recurs(tracks, length, loose) else { continue };
             let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
             let (from, _) = zone.locate(last.first);
@@ -160,11 +161,14 @@ impl Mapper<'_, '_> {
         let mut tracks: Vec<Track> = Vec::new();
         let zones = &self.map.zones;
         let mut next = None;
-        for zone in zones.iter().skip(zones.len().saturating_sub(4 * LONGEST_CYCLE)) {
+        for zone in zones.iter().skip(zones.len().saturating_sub(4 * CYCLE_TRACKS_MAX)) {
             let plain = zone.shifts.is_empty() && zone.region.is_none() && zone.cycle.is_none();
             let (n, begins) = (zone.sectors, next.unwrap_or(zone.first));
             let before = zone.first.saturating_sub(begins);
-            if !plain || zone.tracks() > MOST_TRACKS || before > MOST_BEFORE.min(n / 4) || begins > zone.first
+            if !plain
+                || zone.tracks() > CYCLE_ZONE_TRACKS_MAX
+                || before > PRECEDING_SECTORS_MAX.min(n / 4)
+                || begins > zone.first
             {
                 tracks.clear();
                 next = None;
@@ -231,7 +235,11 @@ impl Mapper<'_, '_> {
         let tolerance = self.tolerance(zone.sectors);
         // Such a zone has no slips: a small deviation is accepted even if sectors could be distinguished.
         let more = EQUAL_ROTATIONS_REVOLUTIONS_MAX
-            + if noisy { (GOOD_ENOUGH / self.meter.revolution() - tolerance).max(0.0) } else { 0.0 };
+            + if noisy {
+                (NOISY_ANGLE_ERROR_NS_MAX / self.meter.revolution() - tolerance).max(0.0)
+            } else {
+                0.0
+            };
         let mut turning = Turning::new(zone, length, self.spread);
         turning.take(zone, zone.first, 0.0, 1.0);
         turning.take(zone, zone.first + lbns, 0.0, 1.0);

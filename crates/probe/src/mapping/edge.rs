@@ -1,17 +1,18 @@
 //! The search for the first LBN at which a zone's predictions fail.
 
 use super::Mapper;
-use super::event::NEARLY_WHOLE;
+use super::event::WHOLE_ERROR_SECTORS_MAX;
 use super::look::Look;
 use crate::error::ProbeError;
 use crate::zone::{Shift, Zone};
 
 /// The largest slip, ns, that is located only to its track if readings vary.
-const SLIP_ENOUGH: f64 = 32_000.0;
+const UNLOCATED_SLIP_NS_MAX: f64 = 32_000.0;
 
-/// The number of tracks before a wrong one that are checked again: those of a cylinder, within these limits.
-const RECHECKED_TRACKS: u64 = 3;
-const MOST_BEFORE: u64 = 12;
+/// The fewest tracks before a wrong one that are checked again; usually those of a cylinder are.
+const RECHECKED_TRACKS_MIN: u64 = 3;
+/// The most tracks before a wrong one that are checked again.
+const RECHECKED_TRACKS_MAX: u64 = 12;
 
 impl Mapper<'_, '_> {
     /// Returns the deviation above which an LBN belongs to those that are off by `by`: about half of `by` if sectors cannot
@@ -75,8 +76,8 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let n = zone.sectors;
-        let unit = zone.levels.get(1).map_or(RECHECKED_TRACKS, |l| l.unit + 1);
-        for tracks in 1..=unit.clamp(RECHECKED_TRACKS, MOST_BEFORE) {
+        let unit = zone.levels.get(1).map_or(RECHECKED_TRACKS_MIN, |l| l.unit + 1);
+        for tracks in 1..=unit.clamp(RECHECKED_TRACKS_MIN, RECHECKED_TRACKS_MAX) {
             let Some(lbn) = off.checked_sub(tracks * n + n / 2).filter(|&lbn| lbn > good) else { break };
             if !self.look_within(zone, lbn, threshold)?.met {
                 return Ok(Some(lbn));
@@ -125,7 +126,7 @@ impl Mapper<'_, '_> {
         let sectors = (look.error * n as f64).round();
         let part = (look.error * n as f64 - sectors).abs();
         let near = sectors * self.meter.revolution() / n as f64;
-        if look.met || sectors < 1.0 || near > SLIP_ENOUGH || part > NEARLY_WHOLE {
+        if look.met || sectors < 1.0 || near > UNLOCATED_SLIP_NS_MAX || part > WHOLE_ERROR_SECTORS_MAX {
             return Ok(None);
         }
         let shift = Shift { lbn: good + (bad - good).div_ceil(2), sectors: sectors as u64 };

@@ -6,22 +6,22 @@ use crate::revolutions::wrap;
 use crate::zone::{Level, Shift, Zone};
 
 /// The longest run of sectors that counts as one slip.
-pub(super) const MOST_SLIPPED: u64 = 256;
+pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 
 /// The longest such run with others so near that they hide the next track.
-const MOST_SLIPPED_AMONG: u64 = 32;
+const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
 /// The same if readings vary, so that the density of another zone does not show over a few LBNs.
-const MOST_SLIPPED_UNSEEN: u64 = 8;
+const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
 /// The most units of a level in one of the next; a band has some hundred tracks.
-const MOST_REPEATS: u64 = 4_096;
+const LEVEL_UNITS_MAX: u64 = 4_096;
 
 /// The most levels: track, cylinder or run, band.
-const MOST_LEVELS: usize = 3;
+const LEVELS_MAX: usize = 3;
 
 /// The largest distance from whole sectors, in sectors, that counts as whole.
-pub(super) const NEARLY_WHOLE: f64 = 0.35;
+pub(super) const WHOLE_ERROR_SECTORS_MAX: f64 = 0.35;
 
 /// The number of LBNs within which a density that begins near a track begins with it.
 const DENSITY_START_LBNS_MAX: f64 = 6.0;
@@ -44,12 +44,12 @@ impl Mapper<'_, '_> {
         let (track, sector) = zone.locate(off);
         let top = zone.levels.last().map_or(1, |l| l.unit);
         let regular = sector == 0 && track > top && track % top == 0;
-        if regular && track / top <= MOST_REPEATS && zone.levels.len() < MOST_LEVELS {
+        if regular && track / top <= LEVEL_UNITS_MAX && zone.levels.len() < LEVELS_MAX {
             let advance = wrap(angle - zone.angle);
             // Rotations that were read once or twice are not known to a sector at three times the distance.
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
-            let near = wrap(whole - advance).abs() * (n as f64) < NEARLY_WHOLE;
+            let near = wrap(whole - advance).abs() * (n as f64) < WHOLE_ERROR_SECTORS_MAX;
             let guesses = if self.meter.is_noisy() && self.tells_sectors(n) && near {
                 vec![(whole, 0.0), (advance, loose)]
             } else {
@@ -121,7 +121,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let by = (wrap(angle - zone.predict(off)) * n as f64).round();
-        let guess = if by >= 1.0 && by <= MOST_SLIPPED as f64 { by as u64 } else { 0 };
+        let guess = if by >= 1.0 && by <= SLIP_SECTORS_MAX as f64 { by as u64 } else { 0 };
         for sectors in std::iter::once(guess).chain(1..=8).filter(|&m| m > 0 && m < n) {
             let mut trial = zone.clone();
             trial.shifts.push(Shift { lbn: off, sectors });
@@ -135,7 +135,7 @@ impl Mapper<'_, '_> {
                 return Ok(Some(Event::Slip(sectors)));
             }
             // Another slip may follow soon. If the next few LBNs agree, and no track begins here, it is one.
-            let most = if self.meter.is_noisy() { MOST_SLIPPED_UNSEEN } else { MOST_SLIPPED_AMONG };
+            let most = if self.meter.is_noisy() { NOISY_SLIP_SECTORS_MAX } else { NEAR_SLIP_SECTORS_MAX };
             let few = [off + 1, off + 2, off + 3];
             if sectors <= most
                 && off + n < self.capacity

@@ -6,7 +6,7 @@ use crate::revolutions::wrap;
 use crate::zone::{Level, Region, Zone};
 
 /// The number of spares below which they may be slips, if sectors cannot be distinguished.
-const FEW_SECTORS: u64 = 4;
+const SLIPPED_SPARES_MAX: u64 = 4;
 
 impl Mapper<'_, '_> {
     /// Returns a zone whose first repetition counted as a zone of its own, because a slip was at the place of the second.
@@ -57,7 +57,7 @@ impl Mapper<'_, '_> {
         joined.region = Some(Region { lbns, spares });
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
-        if !self.tells_sectors(zone.sectors) && (1..FEW_SECTORS).contains(&spares) {
+        if !self.tells_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
             // A slip in each of two cylinders looks the same; without slips, runs recur.
             return Ok(None);
         }

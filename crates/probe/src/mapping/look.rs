@@ -5,8 +5,8 @@ use crate::error::ProbeError;
 use crate::revolutions::{frac, median, wrap};
 use crate::zone::Zone;
 
-/// The most readings of one prediction.
-const MOST_READINGS: usize = 6;
+/// The most readings of one prediction; then the look ends, however uncertain it is.
+const READINGS_MAX: usize = 6;
 
 /// The certainty at which a look ends, in standard deviations.
 const CERTAINTY_DEVIATIONS: f64 = 1.2;
@@ -187,7 +187,7 @@ impl Mapper<'_, '_> {
             let clear = (error.abs() - threshold).abs() > CERTAINTY_DEVIATIONS * self.spread / count.sqrt();
             let met = error.abs() < threshold;
             let readings = own.len() + others.len();
-            if clear && (met || count > 1.0) || readings >= MOST_READINGS {
+            if clear && (met || count > 1.0) || readings >= READINGS_MAX {
                 return Ok(Look { error, readings: count, met });
             }
             match self.beside(zone, lbn, 1 + others.len() as u64).filter(|_| agree) {

@@ -16,21 +16,21 @@ mod walk;
 use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::meter::Meter;
-use crate::shape::MOST_HEADS;
+use crate::shape::HEADS_MAX;
 use crate::zone::Zone;
 use std::collections::BTreeSet;
 
 /// The most zones: with more, the drive is not understood.
-const MOST_ZONES: usize = 4_096;
+const ZONES_MAX: usize = 4_096;
 
-/// The most tracks of a drive.
-const MOST_TRACKS: u64 = MOST_HEADS * model::CYLINDERS_MAX as u64 / 2;
+/// The most tracks of a drive, from which the fewest sectors of a track follow.
+const DRIVE_TRACKS_MAX: u64 = HEADS_MAX * model::CYLINDERS_MAX as u64 / 2;
 
 /// The end of mapping, as a share of the probe's time limit.
 pub(super) const TIME_SHARE_MAX: f64 = 0.6;
 
 /// The tolerance of an angle if readings vary, ns: half of the tolerance of a prediction.
-const GOOD_ENOUGH: f64 = 25_000.0;
+const NOISY_ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
 /// The least length of a sector that is distinguished from the next, in standard deviations of a reading.
 const SECTOR_DEVIATIONS_MIN: f64 = 4.0;
@@ -134,9 +134,9 @@ impl<'m, 'a> Mapper<'m, 'a> {
             // A nanosecond of the clock, and accumulated rounding.
             6.0 / revolution + 2e-5
         } else if self.tells_sectors(sectors) {
-            f64::min(0.5 / sectors as f64, GOOD_ENOUGH / revolution)
+            f64::min(0.5 / sectors as f64, NOISY_ANGLE_ERROR_NS_MAX / revolution)
         } else {
-            f64::max(3.5 * self.spread, GOOD_ENOUGH / revolution)
+            f64::max(3.5 * self.spread, NOISY_ANGLE_ERROR_NS_MAX / revolution)
         }
     }
 
@@ -166,8 +166,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Maps one zone after another while time is left.
     fn all_zones(&mut self) -> Result<(), ProbeError> {
         let mut at = 0;
-        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(TIME_SHARE_MAX)
-        {
+        while at < self.capacity && self.map.zones.len() < ZONES_MAX && self.meter.is_within(TIME_SHARE_MAX) {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
             let mut zone = self.begin(at, angle)?;
@@ -216,6 +215,6 @@ impl<'m, 'a> Mapper<'m, 'a> {
 
     /// Returns the fewest sectors per track in the mean: with fewer there would be more tracks than a profile has.
     fn fewest_sectors(&self) -> u64 {
-        self.capacity.div_ceil(MOST_TRACKS)
+        self.capacity.div_ceil(DRIVE_TRACKS_MAX)
     }
 }

@@ -11,7 +11,7 @@ use units::{Lbn, Op};
 const UNREADABLE_SECTORS_MAX: usize = 512;
 
 /// The most failed reads in a row: a drive that is gone fails everywhere.
-const MOST_IN_A_ROW: u32 = 48;
+const FAILED_READS_MAX: u32 = 48;
 
 /// The largest distance from an unreadable sector at which its angle is inferred from another; distances double up to it.
 const INFERENCE_SECTORS_MAX: u64 = 4_096;
@@ -19,11 +19,12 @@ const INFERENCE_SECTORS_MAX: u64 = 4_096;
 /// Sectors up to this distance are less than a revolution apart.
 const ADJACENT_SECTORS_MAX: u64 = 16;
 
-/// The most failed writes in a row before the first success and after it, and the most unwritable sectors; above these
-/// limits the probe stops writing.
-const MOST_WRITES_AT_FIRST: u32 = 8;
-const MOST_WRITES_IN_A_ROW: u32 = 48;
-const MOST_UNWRITABLE: usize = 512;
+/// The most failed writes in a row before the first success; after them the probe stops writing.
+const FIRST_FAILED_WRITES_MAX: u32 = 8;
+/// The most failed writes in a row after a success; after them the probe stops writing.
+const FAILED_WRITES_MAX: u32 = 48;
+/// The most unwritable sectors; with more the probe stops writing.
+const UNWRITABLE_SECTORS_MAX: usize = 512;
 
 /// The sectors that could not be read, or written, so far.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +60,8 @@ impl Defects {
     pub(crate) fn not_written(&mut self, lbn: Lbn, reason: &str) {
         self.unwritable.insert(lbn.get());
         self.writes_in_a_row += 1;
-        let most = if self.writable { MOST_WRITES_IN_A_ROW } else { MOST_WRITES_AT_FIRST };
-        if self.writes_in_a_row >= most || self.unwritable.len() > MOST_UNWRITABLE {
+        let most = if self.writable { FAILED_WRITES_MAX } else { FIRST_FAILED_WRITES_MAX };
+        if self.writes_in_a_row >= most || self.unwritable.len() > UNWRITABLE_SECTORS_MAX {
             let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let problem = if self.writes_in_a_row >= most {
                 format!("{} writes in a row were refused{said}", self.writes_in_a_row)
@@ -88,7 +89,7 @@ impl Defects {
     pub(crate) fn found(&mut self, lbn: Lbn, reason: &str) -> Result<(), ProbeError> {
         self.lbns.insert(lbn.get());
         self.in_a_row += 1;
-        let problem = if self.in_a_row > MOST_IN_A_ROW {
+        let problem = if self.in_a_row > FAILED_READS_MAX {
             format!("{} reads in a row failed", self.in_a_row)
         } else if self.lbns.len() > UNREADABLE_SECTORS_MAX {
             format!("{} sectors cannot be read", self.lbns.len())

@@ -14,8 +14,9 @@ pub(super) struct Anchor {
     readings: f64,
 }
 
-/// The most anchors, and the number of rounds in which their angles are learned.
-const MOST_ANCHORS: u64 = 520;
+/// The most anchors: there are four more than the buffer has segments, up to this number.
+const ANCHORS_MAX: u64 = 520;
+/// The number of rounds in which the angles of the anchors are learned.
 const ANCHOR_ROUNDS: usize = 8;
 
 /// The most sectors between an anchor that cannot be read and its replacement.
@@ -29,25 +30,25 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(60);
 const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
 
 /// The additional variance of an anchor's first reading, relative to that of a reading.
-const FIRST_READINGS: f64 = 20.0;
+const FIRST_READING_VARIANCE_RATIO: f64 = 20.0;
 
 /// The assumed standard deviation of an angle before it is measured, ns.
-const SPREAD_AT_FIRST: f64 = 6_000.0;
+const INITIAL_DEVIATION_NS: f64 = 6_000.0;
 
 /// The most anchors in a row with outliers; after one more the platter is assumed to be at another angle.
-const MOST_ASTRAY: u32 = 2;
+const ASTRAY_ANCHORS_MAX: u32 = 2;
 
 /// The most anchors that are read to find the platter's angle again after a pause.
-const FIND_AGAIN: usize = 16;
+const RECOVERY_ANCHORS_MAX: usize = 16;
 
 /// The number of anchors in a row whose mean error must be small for the platter's angle to count as known.
-const ENOUGH_AGAIN: usize = 4;
+const KNOWN_ANGLE_ANCHORS: usize = 4;
 
 impl Meter<'_> {
     /// Begins to follow the spindle: a ring of sectors in the drive's middle, learnt in some rounds.
     pub(crate) fn anchor(&mut self) -> Result<(), ProbeError> {
         let capacity = self.capacity();
-        let ring = (self.segments + 4).clamp(8, MOST_ANCHORS);
+        let ring = (self.segments + 4).clamp(8, ANCHORS_MAX);
         // They are so far apart that read-ahead from one does not reach the next.
         let around = (capacity / 50).max(ring * (2 * self.ahead + 1)).min(capacity);
         let low = (capacity / 2).saturating_sub(around / 2);
@@ -72,7 +73,7 @@ impl Meter<'_> {
     /// Sets the anchors' angles by all of these visits together, and follows the spindle through them.
     fn learn_anchors(&mut self, begun: Instant, visits: &[Visit]) {
         let (revolution, clock) = (self.revolution(), 0.6 / self.revolution());
-        let spread = ring::spread(visits, revolution).unwrap_or(SPREAD_AT_FIRST / revolution).max(clock);
+        let spread = ring::spread(visits, revolution).unwrap_or(INITIAL_DEVIATION_NS / revolution).max(clock);
         let angles = ring::angles(visits, self.anchors.len(), begun, revolution, spread);
         for (anchor, angle) in self.anchors.iter_mut().zip(angles) {
             let Some(angle) = angle else { continue };
@@ -130,10 +131,11 @@ impl Meter<'_> {
             return None;
         }
         // At first the speed is uncertain, and so is the angle.
-        let spread = self.reading_spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
+        let spread =
+            self.reading_spread * (1.0 + FIRST_READING_VARIANCE_RATIO / anchor.readings.powi(2)).sqrt();
         let Some(error) = self.platter.take(visit.at, anchor.angle, spread) else {
             self.astray += 1;
-            if self.astray > MOST_ASTRAY {
+            if self.astray > ASTRAY_ANCHORS_MAX {
                 // The angles of the map around here were wrong, so they are forgotten.
                 self.elsewhere = None;
                 self.above.clear();
@@ -209,7 +211,7 @@ impl Meter<'_> {
         let mut errors: Vec<f64> = Vec::new();
         // The angles measured before the pause may be wrong by the same error of the phase.
         self.above.clear();
-        for _ in 0..FIND_AGAIN {
+        for _ in 0..RECOVERY_ANCHORS_MAX {
             if !self.is_noisy() {
                 break;
             }
@@ -217,9 +219,11 @@ impl Meter<'_> {
                 Some(error) => errors.push(error),
                 None => errors.clear(),
             }
-            let last = errors.get(errors.len().saturating_sub(ENOUGH_AGAIN)..).unwrap_or_default();
-            let mean = last.iter().sum::<f64>() / ENOUGH_AGAIN as f64;
-            if last.len() == ENOUGH_AGAIN && mean.abs() * (ENOUGH_AGAIN as f64).sqrt() < self.spread {
+            let last = errors.get(errors.len().saturating_sub(KNOWN_ANGLE_ANCHORS)..).unwrap_or_default();
+            let mean = last.iter().sum::<f64>() / KNOWN_ANGLE_ANCHORS as f64;
+            if last.len() == KNOWN_ANGLE_ANCHORS
+                && mean.abs() * (KNOWN_ANGLE_ANCHORS as f64).sqrt() < self.spread
+            {
                 break;
             }
         }

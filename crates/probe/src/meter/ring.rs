@@ -5,7 +5,7 @@
 //! of the platter, in one Kalman filter (1960): the information of a later round on the speed corrects all
 //! earlier angles.
 
-use crate::platter::{OUTLIER, SPEED_AT_FIRST, WANDER_PER_S};
+use crate::platter::{INITIAL_SPEED_DEVIATION_RATIO, OUTLIER_DEVIATIONS_MIN, WANDER_PER_S};
 use crate::revolutions::{frac, median, wrap};
 use units::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct Visit {
 }
 
 /// The median of the absolute value of a normal error, in standard deviations.
-const MEDIAN_OF_NORMAL: f64 = 0.6745;
+const NORMAL_MEDIAN_DEVIATIONS: f64 = 0.6745;
 
 /// Returns the standard deviation of one reading, in revolutions, from the times between two visits of one
 /// anchor, compared with those of the next anchor, so that speed and angles cancel. Four readings are in each
@@ -37,7 +37,7 @@ pub(super) fn spread(visits: &[Visit], revolution: f64) -> Option<f64> {
         _ => None,
     });
     let mut apart: Vec<f64> = pairs.collect();
-    (!apart.is_empty()).then(|| median(&mut apart) / MEDIAN_OF_NORMAL / 2.0)
+    (!apart.is_empty()).then(|| median(&mut apart) / NORMAL_MEDIAN_DEVIATIONS / 2.0)
 }
 
 /// Returns the angles of this number of anchors, relative to the platter's angle at `from`; `None` for one
@@ -88,7 +88,10 @@ impl Joint {
         Self {
             // Angles are relative to the platter's first one.
             state: vec![0.0, 0.0],
-            covariance: vec![vec![0.0, 0.0], vec![0.0, SPEED_AT_FIRST * SPEED_AT_FIRST]],
+            covariance: vec![
+                vec![0.0, 0.0],
+                vec![0.0, INITIAL_SPEED_DEVIATION_RATIO * INITIAL_SPEED_DEVIATION_RATIO],
+            ],
             revolutions: 0.0,
             wander: WANDER_PER_S * revolution / 1e9,
             noise: spread * spread,
@@ -155,9 +158,9 @@ impl Joint {
         let common: Vec<f64> = of_angle.iter().zip(of_phase).map(|(a, p)| a - p).collect();
         let of = |i: usize| common.get(i).copied().unwrap_or_default();
         let all = of(place) - of(PHASE) + self.noise;
-        if error * error > OUTLIER * OUTLIER * all {
+        if error * error > OUTLIER_DEVIATIONS_MIN * OUTLIER_DEVIATIONS_MIN * all {
             self.lost += 1;
-            if self.lost >= crate::platter::MOST_LOST
+            if self.lost >= crate::platter::OUTLIERS_MAX
                 && let Some(variance) = self.covariance.first_mut().and_then(|row| row.first_mut())
             {
                 // Several outliers in a row: the platter may be at any angle.
@@ -183,7 +186,7 @@ impl Joint {
 mod tests {
     use super::*;
 
-    const REVOLUTION: f64 = 8_333_333.0;
+    const REVOLUTION_NS: f64 = 8_333_333.0;
 
     /// Returns eight rounds of readings of a ring of 68 anchors, and the anchors' true angles. Readings
     /// differ by up to 5 us. The platter is faster than assumed by 250 millionths, and by 139 more from the
@@ -197,7 +200,7 @@ mod tests {
                 // The anchor is read when it first passes after the move.
                 let least: f64 = turned + 0.3;
                 let passes = least + frac(angle - least);
-                at += (passes - turned) * REVOLUTION / speed;
+                at += (passes - turned) * REVOLUTION_NS / speed;
                 turned = passes;
                 let late = 10_000.0 * (draw.unit() - 0.5);
                 visits.push(Visit { anchor, at: Instant::from_nanos((1e9 + at + late) as u64) });
@@ -210,9 +213,9 @@ mod tests {
     fn the_spread_of_a_reading_is_found_whatever_the_speed() {
         // A uniform error over 10 us has a standard deviation of 2.9; a visit one revolution later contains
         // the error of the speed, 2 us.
-        let us = spread(&rounds().0, REVOLUTION).unwrap() * REVOLUTION / 1e3;
+        let us = spread(&rounds().0, REVOLUTION_NS).unwrap() * REVOLUTION_NS / 1e3;
         assert!((2.5..4.0).contains(&us), "{us} us");
-        assert_eq!(spread(&rounds().0[..68], REVOLUTION), None);
+        assert_eq!(spread(&rounds().0[..68], REVOLUTION_NS), None);
     }
 
     /// Angles of the first readings alone are wrong by up to 130 us, the effect of the speed's error over a
@@ -221,13 +224,13 @@ mod tests {
     fn later_rounds_correct_what_the_first_one_took_for_the_speed() {
         let (visits, truth) = rounds();
         let from = Instant::from_nanos(1_000_000_000);
-        let found = angles(&visits, truth.len(), from, REVOLUTION, 3_000.0 / REVOLUTION);
+        let found = angles(&visits, truth.len(), from, REVOLUTION_NS, 3_000.0 / REVOLUTION_NS);
         let found: Vec<f64> = found.into_iter().map(Option::unwrap).collect();
         // An error that all angles share does not matter.
         let off: Vec<f64> =
             found.iter().zip(&truth).map(|(f, t)| wrap(f - t - found[0] + truth[0])).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;
-        let worst = off.iter().map(|o| (o - mean).abs()).fold(0.0, f64::max) * REVOLUTION / 1e3;
+        let worst = off.iter().map(|o| (o - mean).abs()).fold(0.0, f64::max) * REVOLUTION_NS / 1e3;
         // The mean of eight readings has an error of 1 us of 2.9, and one of 68 has three times that.
         assert!(worst < 4.0, "{worst} us");
     }
@@ -237,12 +240,13 @@ mod tests {
         let (mut visits, truth) = rounds();
         visits.retain(|visit| visit.anchor != 7);
         let from = Instant::from_nanos(1_000_000_000);
-        let known = |visits: &[Visit]| angles(visits, truth.len(), from, REVOLUTION, 3_000.0 / REVOLUTION);
+        let known =
+            |visits: &[Visit]| angles(visits, truth.len(), from, REVOLUTION_NS, 3_000.0 / REVOLUTION_NS);
         let before = known(&visits);
         assert!(before[7].is_none() && before.iter().flatten().count() == 67);
         visits[400].at += units::Duration::from_micros(900);
         let after = known(&visits);
         let moved = before.iter().flatten().zip(after.iter().flatten()).map(|(a, b)| wrap(a - b).abs());
-        assert!(moved.fold(0.0, f64::max) * REVOLUTION < 2_000.0);
+        assert!(moved.fold(0.0, f64::max) * REVOLUTION_NS < 2_000.0);
     }
 }

@@ -88,7 +88,8 @@ fn a_read_that_may_begin_anywhere_differs_from_one_that_waits() {
 /// The standard deviation of one search for a move with the default noise, ms; and the share of normal errors
 /// within two standard deviations.
 const SEARCH_MS: f64 = 0.02;
-const WITHIN_TWO: f64 = 0.9545;
+/// The share of a normal distribution within two standard deviations.
+const TWO_DEVIATIONS_SHARE: f64 = 0.9545;
 
 /// On an Atlas 10K the shortest seek hides the head switch from single commands, and a write's settling time
 /// is visible only together with the command's overhead.
@@ -127,7 +128,8 @@ fn two_commands_at_a_time_show_what_one_hides() {
     // With single seeds the share is 0.86 to 1. All searches together have the share of a normal error, less
     // three standard errors.
     let near_by = moves.iter().filter(|ms| ms.abs() < 2.0 * SEARCH_MS).count() as f64 / moves.len() as f64;
-    let least = WITHIN_TWO - 3.0 * (WITHIN_TWO * (1.0 - WITHIN_TWO) / moves.len() as f64).sqrt();
+    let least = TWO_DEVIATIONS_SHARE
+        - 3.0 * (TWO_DEVIATIONS_SHARE * (1.0 - TWO_DEVIATIONS_SHARE) / moves.len() as f64).sqrt();
     assert!(near_by >= least, "{near_by} of {} moves", moves.len());
     assert!(sure.iter().all(|&sure| sure > 0.9), "{sure:?}");
 }

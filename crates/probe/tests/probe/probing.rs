@@ -90,7 +90,7 @@ fn a_drive_whose_times_and_speed_vary_is_found() {
 }
 
 /// A number of commands that no small drive needs.
-const MOST_COMMANDS: u64 = 60_000;
+const COMMANDS_MAX: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
@@ -100,7 +100,7 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         holds(&truth, &found, 300.0);
         common::is_right_or_unsure(&truth, &found);
         assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
-        assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
+        assert!(found.report.commands <= COMMANDS_MAX, "{seed}: {} commands", found.report.commands);
     }
     // One drive is mapped in part, one is too close to 97% to decide, and one is a little below: all end in
     // time, and the wrong regions are named.
@@ -109,7 +109,7 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
         common::is_right_or_unsure(&truth, &found);
-        assert!(!found.report.unsure.is_empty() && found.report.commands <= MOST_COMMANDS, "{seed}");
+        assert!(!found.report.unsure.is_empty() && found.report.commands <= COMMANDS_MAX, "{seed}");
     }
 }
 

@@ -15,8 +15,8 @@ const SECTORS: u64 = 8;
 /// An instant that no run reaches.
 const UNREACHED_INSTANT: Instant = Instant::from_nanos(u64::MAX);
 
-/// The delay of the load by the probe, as a share of its response times.
-const HARM: f64 = 0.01;
+/// The delay of the load by the probe, relative to its response times.
+const HARM_RATIO_MAX: f64 = 0.01;
 
 /// A drive whose host sends it one command at a time, in order of arrival.
 struct Side {
@@ -73,8 +73,8 @@ impl Side {
 
 /// A drive under a load of random requests, a third of them writes, whose arrivals have random distances.
 ///
-/// A run of the probe's commands begins when the drive is idle and the delay of all requests so far is within [`HARM`]. The
-/// delay is measured against a twin of the drive that serves the same load alone.
+/// A run of the probe's commands begins when the drive is idle and the delay of all requests so far is within
+/// [`HARM_RATIO_MAX`]. The delay is measured against a twin of the drive that serves the same load alone.
 struct Serving {
     here: Side,
     alone: Side,
@@ -181,7 +181,7 @@ impl Device for Serving {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        while self.now < at || self.here.busy || self.harm() > HARM || self.here.served < 16 {
+        while self.now < at || self.here.busy || self.harm() > HARM_RATIO_MAX || self.here.served < 16 {
             self.step(if self.now < at { at } else { UNREACHED_INSTANT });
         }
         self.command(op, range)
@@ -202,7 +202,7 @@ impl Device for Serving {
 #[allow(clippy::print_stdout, reason = "a document quotes the figures")]
 fn holds(serving: &Serving, truth: &Profile, found: &Outcome) {
     let harm = serving.harm();
-    assert!(harm < 1.1 * HARM, "{harm}");
+    assert!(harm < 1.1 * HARM_RATIO_MAX, "{harm}");
     assert!(!found.report.is_partial(), "{:?}", found.report.given_up);
     let alone = common::Emulated::new(truth);
     common::holds(alone, truth, found, 300.0);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use units::{Cylinder, Head, Lbn};
 
 /// The tolerance of equal times, ms: that of a prediction.
-const NEAR_MS: f64 = 0.05;
+const EQUAL_TIMES_MS_MAX: f64 = 0.05;
 
 /// A finding with its confidence and the truth.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl<'t> Judge<'t> {
             .map(|k| capacity * k / 2_000)
             .filter_map(|lbn| Some((at(there, lbn)? - at(here, lbn)?).rem_euclid(1.0)))
             .collect();
-        let near = 2.0 * NEAR_MS * f64::from(self.truth.rpm) / 60e3;
+        let near = 2.0 * EQUAL_TIMES_MS_MAX * f64::from(self.truth.rpm) / 60e3;
         // The rotation on which most agree.
         let agree = |off: f64| {
             offs.iter().filter(|&&o| ((o - off + 0.5).rem_euclid(1.0) - 0.5).abs() < near / 2.0).count()
@@ -139,7 +139,8 @@ impl<'t> Judge<'t> {
 
     /// Returns whether a finding is right, and the truth; `None` if the profile does not contain it.
     fn right(&self, what: &str, value: &str) -> Option<(bool, String)> {
-        let near = |truth: f64| ((number(value) - truth).abs() <= NEAR_MS, format!("{truth:.3} ms"));
+        let near =
+            |truth: f64| ((number(value) - truth).abs() <= EQUAL_TIMES_MS_MAX, format!("{truth:.3} ms"));
         let cache = self.truth.firmware.as_ref().map(|f| f.cache.clone()).unwrap_or_default();
         let hits = self.truth.firmware.clone().unwrap_or_default();
         let heads = self.truth.heads;
@@ -176,9 +177,10 @@ impl<'t> Judge<'t> {
                     + self.mean_delay_ms(),
             ),
             // For a request of 64 sectors.
-            "bus" => {
-                ((number(value) - self.bus_ms()).abs() * 64.0 <= NEAR_MS, format!("{:.4} ms", self.bus_ms()))
-            }
+            "bus" => (
+                (number(value) - self.bus_ms()).abs() * 64.0 <= EQUAL_TIMES_MS_MAX,
+                format!("{:.4} ms", self.bus_ms()),
+            ),
             // 97% of the LBNs are at the angles of the zones.
             "zones" => {
                 let share = self.in_place();
@@ -191,7 +193,7 @@ impl<'t> Judge<'t> {
                 let revolution = 60e3 / f64::from(self.truth.rpm);
                 let same = |said: &str, is: u32| {
                     let apart = number(said) - f64::from(is);
-                    apart.abs() <= (f64::from(is) * NEAR_MS / revolution).max(0.5)
+                    apart.abs() <= (f64::from(is) * EQUAL_TIMES_MS_MAX / revolution).max(0.5)
                 };
                 (same(said_most, most) && same(said_least, least), format!("{most} to {least}"))
             }

@@ -19,7 +19,7 @@ pub(crate) use search::Focus;
 pub(crate) use walk::{Front, Sought, Walk, WalkStart};
 
 use crate::sessions::{
-    MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, SessionError, Wanted,
+    BLOCK_SECTORS_MAX, Parameter, Priority, SESSIONS_MAX, SessionError, TASKS_MAX, Wanted,
 };
 use crate::task::Item;
 use alloc::collections::BTreeMap;
@@ -108,8 +108,8 @@ impl Background {
         priority: Priority,
         by_writes: [bool; 2],
     ) -> Result<SessionId, SessionError> {
-        if self.shares.len() >= MOST_SESSIONS {
-            return Err(SessionError::TooManySessions { most: MOST_SESSIONS });
+        if self.shares.len() >= SESSIONS_MAX {
+            return Err(SessionError::TooManySessions { most: SESSIONS_MAX });
         }
         let id = SessionId::new(self.next_session);
         self.next_session += 1;
@@ -161,11 +161,11 @@ impl Background {
     ) -> Result<TaskId, SessionError> {
         let at = self.place(session)?;
         check_range(layout, range)?;
-        if !(1..=MOST_BLOCK_SECTORS).contains(&block.get()) {
+        if !(1..=BLOCK_SECTORS_MAX).contains(&block.get()) {
             return Err(SessionError::BlockSize(block));
         }
-        if self.owners.len() >= MOST_TASKS {
-            return Err(SessionError::TooManyTasks { most: MOST_TASKS });
+        if self.owners.len() >= TASKS_MAX {
+            return Err(SessionError::TooManyTasks { most: TASKS_MAX });
         }
         let id = TaskId::new(self.next_task);
         self.next_task += 1;

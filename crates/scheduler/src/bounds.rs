@@ -17,10 +17,10 @@ pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
 pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 
 /// Cylinders in a group.
-pub(crate) const GROUP: u32 = 16;
+pub(crate) const GROUP_CYLINDERS: u32 = 16;
 
 /// Ranges of up to this many track pieces are discarded track by track; for larger ones all bounds are.
-const FEW_PIECES: usize = 64;
+const SINGLE_PIECES_MAX: usize = 64;
 
 /// Returns whether no cylinder of a group yields more than `best` to several shares together, as far as all bounds are
 /// known.
@@ -51,7 +51,7 @@ impl Bounds {
         Self {
             tracks: vec![0; layout.track_count() as usize],
             cylinders: vec![0; cylinders as usize],
-            groups: vec![0; cylinders.div_ceil(GROUP) as usize],
+            groups: vec![0; cylinders.div_ceil(GROUP_CYLINDERS) as usize],
         }
     }
 
@@ -106,8 +106,8 @@ impl Bounds {
     fn peek_group(&self, group: u32) -> Option<u64> {
         match *self.groups.get(group as usize)? {
             0 => {
-                let from = (group * GROUP) as usize;
-                let to = (from + GROUP as usize).min(self.cylinders.len());
+                let from = (group * GROUP_CYLINDERS) as usize;
+                let to = (from + GROUP_CYLINDERS as usize).min(self.cylinders.len());
                 let members = &self.cylinders[from..to];
                 (!members.contains(&0)).then(|| u64::from(members.iter().copied().max().unwrap_or(1)) - 1)
             }
@@ -120,8 +120,8 @@ impl Bounds {
     fn group(&mut self, group: u32) -> Option<u64> {
         let slot = self.groups.get_mut(group as usize)?;
         if *slot == 0 {
-            let from = (group * GROUP) as usize;
-            let to = (from + GROUP as usize).min(self.cylinders.len());
+            let from = (group * GROUP_CYLINDERS) as usize;
+            let to = (from + GROUP_CYLINDERS as usize).min(self.cylinders.len());
             let members = &self.cylinders[from..to];
             if members.contains(&0) {
                 return None;
@@ -137,7 +137,7 @@ impl Bounds {
         }
         if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
             // The group's bound is stale only if this cylinder was the one that set it.
-            let group = &mut self.groups[(cylinder / GROUP) as usize];
+            let group = &mut self.groups[(cylinder / GROUP_CYLINDERS) as usize];
             if *group == *slot {
                 *group = 0;
             }
@@ -147,8 +147,9 @@ impl Bounds {
 
     /// Discards the bounds in `range`. Returns its first and last cylinder, unless all bounds were discarded.
     pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<(u32, u32)> {
-        let few: Vec<TrackIndex> = layout.pieces(range).take(FEW_PIECES + 1).map(|p| p.track).collect();
-        if few.len() > FEW_PIECES {
+        let few: Vec<TrackIndex> =
+            layout.pieces(range).take(SINGLE_PIECES_MAX + 1).map(|p| p.track).collect();
+        if few.len() > SINGLE_PIECES_MAX {
             // New tables rather than zeros written into the old ones: untouched memory costs nothing.
             *self = Self::new(layout);
             return None;
@@ -158,7 +159,7 @@ impl Bounds {
             let cylinder = layout.track(track).cylinder.get();
             self.forget(track, cylinder);
             // More is wanted now, so the group's old bound is invalid.
-            if let Some(group) = self.groups.get_mut((cylinder / GROUP) as usize) {
+            if let Some(group) = self.groups.get_mut((cylinder / GROUP_CYLINDERS) as usize) {
                 *group = 0;
             }
             span = Some(span.map_or((cylinder, cylinder), |(a, b)| (a.min(cylinder), b.max(cylinder))));

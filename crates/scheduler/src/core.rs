@@ -41,7 +41,7 @@ pub use wrapper::AnyCore;
 use wrapper::wraps_engine;
 
 /// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
-const MOST_PROMOTED: u64 = 1 << 10;
+const PROMOTED_SECTORS_MAX: u64 = 1 << 10;
 
 /// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,7 +270,7 @@ impl Core {
     /// way is not counted; if the drive does not transfer it, it is promoted afterwards.
     fn promote_blocks(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
-        let most = (MOST_PROMOTED, room);
+        let most = (PROMOTED_SECTORS_MAX, room);
         let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
         let mut promoted = 0;
         for Urgent { op, range, blocks } in requests {

@@ -20,10 +20,10 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest such silence where the cost is unknown or not predicted. There the estimate may never fall, so that the
 /// patience would grow without end, and work that needs many silences would make no progress.
-const MOST_PATIENCE: Duration = Duration::from_secs(320);
+const BOUNDED_PATIENCE_MAX: Duration = Duration::from_secs(320);
 
 /// The most that the required silence grows to when it is doubled: a year, which no host waits for and which instants can hold.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
+const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// The use of idle time.
 ///
@@ -73,7 +73,7 @@ pub enum IdleTimeError {
 
 impl IdleTime {
     /// The longest [`threshold`](Self::threshold): an hour.
-    pub const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
+    pub const THRESHOLD_MAX: Duration = Duration::from_secs(3_600);
 
     /// Checks the settings.
     ///
@@ -87,7 +87,7 @@ impl IdleTime {
     /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to an hour"));
     /// ```
     pub fn check(&self) -> Result<(), IdleTimeError> {
-        if self.threshold == Duration::ZERO || self.threshold > Self::LONGEST_THRESHOLD {
+        if self.threshold == Duration::ZERO || self.threshold > Self::THRESHOLD_MAX {
             return Err(IdleTimeError::Threshold { found: self.threshold });
         }
         if self.harm_ppm > 1_000_000 {
@@ -247,7 +247,7 @@ impl Idle {
         self.head.late += actual.saturating_since(plain);
         self.head.early += plain.saturating_since(actual);
         if core::mem::take(&mut self.relieved) && actual > plain {
-            self.patience = (self.patience + self.patience).min(LONGEST_PATIENCE);
+            self.patience = (self.patience + self.patience).min(PATIENCE_MAX);
         }
     }
 
@@ -270,7 +270,7 @@ impl Idle {
     /// Returns when work above the bound continues if the foreground stays silent.
     pub fn relief(&self) -> Instant {
         let bounded = self.untold || self.unpredicted;
-        self.since + if bounded { self.patience.min(MOST_PATIENCE) } else { self.patience }
+        self.since + if bounded { self.patience.min(BOUNDED_PATIENCE_MAX) } else { self.patience }
     }
 
     /// Records that the head has left its track in idle time.

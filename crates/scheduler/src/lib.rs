@@ -49,8 +49,8 @@ pub use planner::{Detour, Gap, Neighbour, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use session_owners::{OwnerCalls, SessionOwners};
 pub use sessions::{
-    Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, PriorityError, Record,
-    SessionCall, SessionError, Sessions, Wanted,
+    Application, BLOCK_SECTORS_MAX, Parameter, Priority, PriorityError, Record, SESSIONS_MAX, SessionCall,
+    SessionError, Sessions, TASKS_MAX, Wanted,
 };
 pub use trust::TrustWatch;
 /// The addresses and times of this crate's interface, so that a user needs no dependency on `freeblock-units` of the same version.

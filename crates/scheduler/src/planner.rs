@@ -14,7 +14,7 @@ pub use terms::Neighbour;
 pub(crate) use terms::Terms;
 
 use crate::background::Background;
-use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
+use crate::bounds::{GROUP_CYLINDERS, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
 use alloc::vec::Vec;
 use model::{DriveModel, Position, TrackRef, Window};
 use units::{Arc, Cylinder, Duration, FULL_REVOLUTION, Instant, Op, TrackIndex};
@@ -65,7 +65,7 @@ impl Stop {
 }
 
 /// The maximum of stops in a detour: two tracks, each on both sides of its end.
-pub(crate) const MOST_STOPS: usize = 4;
+pub(crate) const STOPS_MAX: usize = 4;
 
 /// The best detour found for a gap: one track, or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Detour {
     /// Wanted sectors in it.
     pub score: u64,
     /// The stops, in order: in the drive two at most; outside it each has consecutive LBNs.
-    pub stops: [Option<Stop>; MOST_STOPS],
+    pub stops: [Option<Stop>; STOPS_MAX],
     /// Whether the last stop and the foreground request are one command.
     pub merged: bool,
 }
@@ -221,7 +221,7 @@ impl Planner {
         }
         let budget = budget.lookups();
         let mut tally = SearchTally {
-            best: Detour { score: gap.above, stops: [None; MOST_STOPS], merged: false },
+            best: Detour { score: gap.above, stops: [None; STOPS_MAX], merged: false },
             depth: background.depth().max(1),
             densest: self.densest,
             useful: Duration::ZERO,
@@ -272,7 +272,7 @@ impl Side {
     /// Returns the place in its group of the cylinder that the search meets first.
     #[inline]
     fn entry(&self) -> u32 {
-        if self.down { GROUP - 1 } else { 0 }
+        if self.down { GROUP_CYLINDERS - 1 } else { 0 }
     }
 
     #[inline]
@@ -281,7 +281,11 @@ impl Side {
     }
 
     fn skip_group(&mut self, c: u32) {
-        let edge = if self.down { c / GROUP * GROUP } else { c / GROUP * GROUP + GROUP - 1 };
+        let edge = if self.down {
+            c / GROUP_CYLINDERS * GROUP_CYLINDERS
+        } else {
+            c / GROUP_CYLINDERS * GROUP_CYLINDERS + GROUP_CYLINDERS - 1
+        };
         let edge = if self.down { edge.max(self.last) } else { edge.min(self.last) };
         self.advance(edge);
     }
@@ -493,10 +497,10 @@ impl Search<'_> {
         let mut tried = false;
         let mut at_group = true;
         while let Some(c) = side.next.filter(|c| c.abs_diff(side.origin) < until) {
-            if at_group || c % GROUP == side.entry() {
+            if at_group || c % GROUP_CYLINDERS == side.entry() {
                 at_group = false;
                 self.tally.spend(1);
-                if self.background.is_barren(c / GROUP, self.tally.best_sectors()) {
+                if self.background.is_barren(c / GROUP_CYLINDERS, self.tally.best_sectors()) {
                     side.skip_group(c);
                     at_group = true;
                     continue;
@@ -584,7 +588,7 @@ impl SearchTally {
     /// Raises the limit for shorter windows, because the best has improved.
     fn sharpen(&mut self, drive: &DriveModel) {
         // The required yield may exceed any detour's.
-        let sectors = (self.best.score / self.depth).min(self.densest * MOST_STOPS as u64);
+        let sectors = (self.best.score / self.depth).min(self.densest * STOPS_MAX as u64);
         let arc = Arc::from_parts(sectors * (FULL_REVOLUTION / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
     }

@@ -59,7 +59,7 @@ pub enum SessionError {
     #[error("an empty range at LBN {0}; name at least one sector")]
     EmptyRange(Lbn),
     /// The block size is zero or too large for any buffer.
-    #[error("a block size of {0} sectors; give 1 to {most}", most = MOST_BLOCK_SECTORS)]
+    #[error("a block size of {0} sectors; give 1 to {most}", most = BLOCK_SECTORS_MAX)]
     BlockSize(Sectors),
     /// The blocks of a write are not whole sectors of the medium: each would cost a revolution.
     #[error(
@@ -96,13 +96,13 @@ pub enum SessionError {
 }
 
 /// The most sectors in a block: 1 GiB of 512-byte sectors.
-pub const MOST_BLOCK_SECTORS: u64 = 1 << 21;
+pub const BLOCK_SECTORS_MAX: u64 = 1 << 21;
 
 /// The most sessions at a time.
-pub const MOST_SESSIONS: usize = 1 << 10;
+pub const SESSIONS_MAX: usize = 1 << 10;
 
-/// The most tasks of all sessions together.
-pub const MOST_TASKS: usize = 1 << 20;
+/// The most tasks of all sessions together, so that clients cannot fill the memory.
+pub const TASKS_MAX: usize = 1 << 20;
 
 /// The report on a finished block: exactly one for every registered block that was not aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use alloc::vec::Vec;
 /// The most entries in one of the short lists.
 const CHUNK_ENTRIES_MAX: usize = 128;
 
-/// The maximum of entries that are examined to find the depth of a place.
-const MOST_LOOKED: usize = 256;
+/// The most entries that are examined to find the depth of a place: with more of them it is assumed to rise, because
+/// counting would take quadratic time.
+const EXAMINED_ENTRIES_MAX: usize = 256;
 
 /// One class for every length that a `u64` can hold.
 const CLASSES: usize = 64;
@@ -76,7 +77,7 @@ impl TaskIndex {
         let all = self.look(start, end, |overlaps| {
             over += u64::from(overlaps);
             looked += 1;
-            looked < MOST_LOOKED
+            looked < EXAMINED_ENTRIES_MAX
         });
         if !all {
             over = u64::MAX;
@@ -334,7 +335,7 @@ mod tests {
             let start = u64::from(i % 3) * 8;
             looked += index.insert(start, start + 8, i);
         }
-        assert!(looked < 1_000_000 * (MOST_LOOKED + 1), "{looked} of {}", index.len);
+        assert!(looked < 1_000_000 * (EXAMINED_ENTRIES_MAX + 1), "{looked} of {}", index.len);
         assert!(index.depth() >= 333_334 && index.depth() <= 1_000_000, "{}", index.depth());
         for i in 0..1_000_000u32 {
             let start = u64::from(i % 3) * 8;

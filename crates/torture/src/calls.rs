@@ -8,7 +8,7 @@ use crate::failure::{Broken, Check, hold};
 use crate::setup::Setup;
 use crate::step::Step;
 use scheduler::{
-    AnyCore, MOST_SESSIONS, Parameter, Priority, Refused, Request, SessionCall, SessionError, Sessions,
+    AnyCore, Parameter, Priority, Refused, Request, SESSIONS_MAX, SessionCall, SessionError, Sessions,
     Sharing, SubmitError, Watched,
 };
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ pub(crate) trait Calls {
     fn open(&mut self, number: u32, priority: u8) -> Result<(), Broken> {
         let Some(priority) = Priority::new(priority) else { return Ok(()) };
         let known = self.clients().session(number).is_some();
-        if known || self.clients().sessions.len() >= MOST_SESSIONS {
+        if known || self.clients().sessions.len() >= SESSIONS_MAX {
             return Ok(());
         }
         self.make(number, SessionCall::Open { priority })

@@ -5,7 +5,7 @@ use crate::clients::{Clients, range};
 use crate::desk::Door;
 use crate::failure::{Broken, Check, hold};
 use scheduler::{
-    AnyCore, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
+    AnyCore, BLOCK_SECTORS_MAX, Parameter, Priority, Request, SESSIONS_MAX, SessionError, Sessions,
     SubmitError,
 };
 use std::fmt;
@@ -104,7 +104,7 @@ pub(crate) fn refuse_session(
             show(task(core.read(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
         }
         5 => {
-            let blocks = Sectors::new(MOST_BLOCK_SECTORS + 1);
+            let blocks = Sectors::new(BLOCK_SECTORS_MAX + 1);
             show(task(core.write(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
         }
         6 => show(core.abort(ended), SessionError::NoTask(ended)),
@@ -138,9 +138,9 @@ fn too_many_sessions(core: &mut dyn AnyCore, clients: &Clients) -> Result<(), Br
             Err(error) => break error,
         }
         let all = opened.len() + clients.sessions.len();
-        hold(all <= MOST_SESSIONS, Check::Bound, || format!("{all} sessions are open"))?;
+        hold(all <= SESSIONS_MAX, Check::Bound, || format!("{all} sessions are open"))?;
     };
-    let wanted = SessionError::TooManySessions { most: MOST_SESSIONS };
+    let wanted = SessionError::TooManySessions { most: SESSIONS_MAX };
     hold(refused == wanted, Check::Refusal, || format!("one session too many is answered {refused:?}"))?;
     for id in opened {
         let left = core.close(id);

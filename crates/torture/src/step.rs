@@ -1,7 +1,7 @@
 //! The steps of a history: events for a drive and its scheduler.
 
 use crate::outer::Knowledge;
-use scheduler::MOST_BLOCK_SECTORS;
+use scheduler::BLOCK_SECTORS_MAX;
 use std::fmt;
 use units::Op;
 
@@ -368,8 +368,8 @@ impl Step {
             priority.ok_or_else(|| "no such priority; give 1 to 100".into())
         };
         let blocks = |at: usize| match number(at, "block size")? {
-            block if (1..=MOST_BLOCK_SECTORS).contains(&block) => Ok(block),
-            block => Err(format!("blocks of {block} sectors; give 1 to {MOST_BLOCK_SECTORS}")),
+            block if (1..=BLOCK_SECTORS_MAX).contains(&block) => Ok(block),
+            block => Err(format!("blocks of {block} sectors; give 1 to {BLOCK_SECTORS_MAX}")),
         };
         let word = |at: usize| rest.get(at).copied().unwrap_or("");
         let mut words = rest.len();

@@ -3,7 +3,7 @@
 use super::{Sink, Source};
 use crate::codec::{Cursor, seal, unseal};
 use crate::snapshot::{Shape, SnapshotId, VolumeId};
-use scheduler::MOST_BLOCK_SECTORS;
+use scheduler::BLOCK_SECTORS_MAX;
 use thiserror::Error;
 use units::{Lbn, Sectors};
 
@@ -105,7 +105,7 @@ impl Header {
     pub fn fits(&self) -> bool {
         let (block, sector) = (self.shape.block.get(), u64::from(self.sector_bytes));
         let end = self.shape.blocks.checked_mul(block).and_then(|n| n.checked_add(self.shape.first.get()));
-        (1..=MOST_BLOCK_SECTORS).contains(&block)
+        (1..=BLOCK_SECTORS_MAX).contains(&block)
             && sector > 0
             && block * sector <= BLOCK_BYTES_MAX
             && self.shape.blocks < 1 << 50

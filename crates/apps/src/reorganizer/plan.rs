@@ -2,7 +2,7 @@
 
 use super::links::NONE;
 use crate::codec::{Cursor, seal, unseal};
-use scheduler::MOST_BLOCK_SECTORS;
+use scheduler::BLOCK_SECTORS_MAX;
 use units::{Lbn, LbnRange, Sectors};
 
 /// The most blocks of a plan: 2 TiB of 8 KiB blocks. Links between blocks are 32 bits wide.
@@ -69,7 +69,7 @@ pub struct RelocationPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelocationPlanError {
     /// The block size is 0, or too large for any buffer.
-    #[error("a block size of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
+    #[error("a block size of {0} sectors; give 1 to {BLOCK_SECTORS_MAX}")]
     BlockSize(Sectors),
     /// A move has no sectors.
     #[error("a move from LBN {0} has no sectors; leave it out")]
@@ -129,7 +129,7 @@ impl RelocationPlan {
         moves: &[Move],
         free: &[LbnRange],
     ) -> Result<Self, RelocationPlanError> {
-        if block.get() == 0 || block.get() > MOST_BLOCK_SECTORS {
+        if block.get() == 0 || block.get() > BLOCK_SECTORS_MAX {
             return Err(RelocationPlanError::BlockSize(block));
         }
         let mut blocks = split(block, capacity, moves)?;
@@ -283,7 +283,7 @@ fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>
         let mut done = 0;
         while done < len {
             let sectors = block.get().min(len - done);
-            // Below MOST_BLOCK_SECTORS, so it fits.
+            // Below BLOCK_SECTORS_MAX, so it fits.
             blocks.push(Block {
                 from: m.from.start().get() + done,
                 to: m.to.get() + done,

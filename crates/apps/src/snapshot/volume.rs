@@ -37,7 +37,7 @@ pub struct Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// A block is empty, or larger than a session reads.
-    #[error("a block of {0} sectors; give 1 to {most}", most = scheduler::MOST_BLOCK_SECTORS)]
+    #[error("a block of {0} sectors; give 1 to {most}", most = scheduler::BLOCK_SECTORS_MAX)]
     Block(Sectors),
     /// There are fewer slots than blocks.
     #[error("{slots} slots for {blocks} blocks; give at least as many slots as blocks")]
@@ -54,7 +54,7 @@ pub enum GeometryError {
 
 impl Geometry {
     pub(super) fn check(&self) -> Result<(), GeometryError> {
-        if self.block.get() == 0 || self.block.get() > scheduler::MOST_BLOCK_SECTORS {
+        if self.block.get() == 0 || self.block.get() > scheduler::BLOCK_SECTORS_MAX {
             return Err(GeometryError::Block(self.block));
         }
         if self.slots < self.blocks {

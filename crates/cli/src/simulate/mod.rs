@@ -36,7 +36,7 @@ use mimic::Learner;
 use model::{DriveModel, Profile};
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
-use scheduler::{AuditConfig, Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Overheads, SearchBudget};
+use scheduler::{AuditConfig, BLOCK_SECTORS_MAX, Config, IdleTime, OutsideConfig, Overheads, SearchBudget};
 use show::{Left, Several};
 use sim::{ArrayLayout, Background, Member, Series, Statistics, black_box};
 use std::collections::BTreeMap;
@@ -538,9 +538,9 @@ fn block(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {
         Problem::usage(format!("--block-size {size}: the drive's sectors have {sector} bytes"))
             .help(format!("give a multiple of {sector}"))
     })?;
-    if block.get() > MOST_BLOCK_SECTORS {
+    if block.get() > BLOCK_SECTORS_MAX {
         return Err(Problem::usage(format!(
-            "--block-size {size}: blocks have at most {MOST_BLOCK_SECTORS} sectors"
+            "--block-size {size}: blocks have at most {BLOCK_SECTORS_MAX} sectors"
         ))
         .help("give a smaller block size; the papers use 4k to 64k"));
     }

@@ -2,7 +2,7 @@
 
 use super::Background;
 use super::walk::{Sought, Stretch, Walk, WalkStart};
-use crate::bounds::{GROUP, LOOKUPS_PER_BOUND, barren};
+use crate::bounds::{GROUP_CYLINDERS, LOOKUPS_PER_BOUND, barren};
 use crate::lottery::Lottery;
 use crate::task::Item;
 use alloc::vec::Vec;
@@ -148,7 +148,7 @@ impl Background {
         let mut next = from;
         loop {
             *left = left.saturating_sub(1);
-            let barren = self.is_barren(next / GROUP, 0);
+            let barren = self.is_barren(next / GROUP_CYLINDERS, 0);
             if !barren {
                 if self.known_cylinder_bound(next).is_none() {
                     *left = left.saturating_sub(u32::from(layout.heads()) * LOOKUPS_PER_BOUND);
@@ -157,11 +157,11 @@ impl Background {
                     return Sought::Found(next);
                 }
             }
-            let group = next / GROUP * GROUP;
+            let group = next / GROUP_CYLINDERS * GROUP_CYLINDERS;
             let after = match (down, barren) {
                 (true, true) => group.checked_sub(1),
                 (true, false) => next.checked_sub(1),
-                (false, true) => Some(group + GROUP),
+                (false, true) => Some(group + GROUP_CYLINDERS),
                 (false, false) => Some(next + 1),
             };
             match after.filter(|c| if down { *c >= last } else { *c <= last }) {

@@ -101,10 +101,10 @@ const CONSISTENT_COMPLETIONS_MIN: u32 = 4;
 const UNEXPLAINED_COMPLETIONS_MAX: u32 = 6;
 
 /// The maximum of commands at the drive that are predicted exactly.
-const MOST_AT_DRIVE: usize = 8;
+const PREDICTED_COMMANDS_MAX: usize = 8;
 
 /// The maximum of bad sectors that are remembered; when it is exceeded, all are discarded.
-const MOST_KNOWN_BAD: usize = 1 << 16;
+const KNOWN_BAD_SECTORS_MAX: usize = 1 << 16;
 
 /// The state of a core outside the drive.
 #[derive(Clone, Debug)]
@@ -327,10 +327,10 @@ impl Outside {
                 self.known_bad.remove(lbn);
             });
         }
-        if self.known_bad.len() + bad.len() > MOST_KNOWN_BAD {
+        if self.known_bad.len() + bad.len() > KNOWN_BAD_SECTORS_MAX {
             self.known_bad.clear();
         }
-        self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
+        self.known_bad.extend(bad.iter().take(KNOWN_BAD_SECTORS_MAX));
     }
 
     /// Returns whether a range has a sector that is known to be bad.

@@ -4,14 +4,14 @@
 //! together with the foreground request, by a lower first LBN and a larger count.
 
 use super::terms::{Neighbour, Terms};
-use super::{Detour, Gap, MOST_STOPS, Search, Stop, WindowItem, last_revolution};
+use super::{Detour, Gap, STOPS_MAX, Search, Stop, WindowItem, last_revolution};
 use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::vec::Vec;
 use model::{Position, TrackRef, Window};
 use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};
 
 /// The stops of a detour.
-type Stops = [Option<Stop>; MOST_STOPS];
+type Stops = [Option<Stop>; STOPS_MAX];
 
 impl Search<'_> {
     /// Tries the destination's sectors before the request, merged with it; further commands on the two tracks; and one after
@@ -139,7 +139,7 @@ impl Search<'_> {
             let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));
             last.is_some_and(|last| last + Sectors::new(1) == lbn)
         };
-        let none = [None; MOST_STOPS];
+        let none = [None; STOPS_MAX];
         let across = |second| Neighbour { first: work, second, backward: true, touching: false };
         match (found, parts) {
             // Only sectors directly before the foreground's are merged with it.
@@ -301,7 +301,7 @@ impl Search<'_> {
         let allows = |b| if work == op { b && backward } else { before(b) };
         let (behind, merged) = self.before_foreground(&there, work, left, (op, lbn), terms, allows);
         let stops = [at_source[0], at_source[1], behind[0], behind[1]];
-        let mut packed = [None; MOST_STOPS];
+        let mut packed = [None; STOPS_MAX];
         packed.iter_mut().zip(stops.into_iter().flatten()).for_each(|(slot, stop)| *slot = Some(stop));
         let score = self.score_of(&packed, merged);
         self.consider_stops(score, packed, merged);

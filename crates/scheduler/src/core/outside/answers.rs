@@ -30,12 +30,13 @@ const REQUESTS_MIN: u32 = 256;
 /// The service time depends on the number of requests to choose from; larger numbers than this count as this.
 const DEPTHS: usize = 16;
 
-/// The number of requests in a mean, and the minimum before it counts as known.
-const MEAN_OF: f64 = 512.0;
+/// The number of requests in a mean, so that it follows a drive that changes.
+const MEAN_REQUESTS_MAX: f64 = 512.0;
+/// The fewest requests of a mean that counts as known.
 const MEAN_REQUESTS_MIN: f64 = 8.0;
 
 /// A service this many times the mean is not a request's: the drive did something else.
-const STALL_MEAN_SERVICES: f64 = 4.0;
+const STALL_SERVICE_RATIO_MIN: f64 = 4.0;
 
 /// The number of rounds of a busy loop after which at least half of the missing completions is missing in arrivals too; with
 /// exponential think times at least a third.
@@ -43,7 +44,7 @@ const LOOP_ROUNDS: f64 = 2.0;
 const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// The number of standard errors that chance does not explain.
-const CHANCE_ERRORS_MAX: f64 = 3.0;
+const CHANCE_STANDARD_ERRORS_MAX: f64 = 3.0;
 
 /// Columns: the excess service time, recent arrivals, and the additional arrivals and completions in the mean of a span.
 const EXCESS_COLUMN: usize = 0;
@@ -106,7 +107,7 @@ impl ColumnSums {
             - foretold * self.covariance(RECENT_ARRIVALS_COLUMN, ARRIVALS_COLUMN))
         .max(0.0);
         let error = (longer * chance / f64::from(self.of)).sqrt();
-        fewer + CHANCE_ERRORS_MAX * error
+        fewer + CHANCE_STANDARD_ERRORS_MAX * error
             < -self.covariance(EXCESS_COLUMN, COMPLETIONS_COLUMN) * ARRIVAL_SHARE_MIN
     }
 }
@@ -189,9 +190,9 @@ impl Mean {
     /// Returns the excess of this service time, if the mean is known.
     fn longer(&mut self, seconds: f64) -> Option<f64> {
         let known = self.of >= MEAN_REQUESTS_MIN;
-        let seconds = if known { seconds.min(self.seconds * STALL_MEAN_SERVICES) } else { seconds };
+        let seconds = if known { seconds.min(self.seconds * STALL_SERVICE_RATIO_MIN) } else { seconds };
         let longer = seconds - self.seconds;
-        self.of = (self.of + 1.0).min(MEAN_OF);
+        self.of = (self.of + 1.0).min(MEAN_REQUESTS_MAX);
         self.seconds += longer / self.of;
         known.then_some(longer)
     }

@@ -26,7 +26,7 @@ const ARRIVALS_MIN: f64 = 128.0;
 /// Fuller, "Distribution of the estimators for autoregressive time series with a unit root", Journal of the American
 /// Statistical Association 74(366a), 1979). Poisson arrivals of 110 a second to an Atlas 10K, which serves 117, exceed one
 /// error for a third of the time and three for a five-hundredth; loops that keep it busy exceed three nearly always.
-const LOOP_ERRORS: f64 = 3.0;
+const LOOP_STANDARD_ERRORS_MIN: f64 = 3.0;
 
 /// Observations while requests wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,7 +128,7 @@ impl Arrivals {
             // One loop in six is underestimated.
             let least = fewer - error;
             clients = (least > 0.0).then(|| most.max((mean + variance / least).round() as usize));
-            looks = fewer >= LOOP_ERRORS * error;
+            looks = fewer >= LOOP_STANDARD_ERRORS_MIN * error;
         }
         let round = |clients: usize| clients as f64 * (time + idle) / (came + first).max(1.0);
         let clients = clients.filter(|clients| !self.answers.nobody_answers(round(*clients)));

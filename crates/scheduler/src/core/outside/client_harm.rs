@@ -20,8 +20,8 @@ use units::{Duration, Instant};
 /// this, the estimate for open arrivals is further above the true delay.
 const REQUESTS_COUNTED_MAX: u32 = 2_048;
 
-/// The maximum of separate losses.
-const MOST_LOST: usize = 256;
+/// The most separate losses; of more, two close ones are joined.
+const LOSSES_MAX: usize = 256;
 
 /// Requests that wait.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl ClientHarm {
 
     /// Joins, among too many losses, two close ones at the time of the later.
     fn remember(&mut self, lost: (u64, [i64; 2])) {
-        if self.lost.len() == MOST_LOST {
+        if self.lost.len() == LOSSES_MAX {
             let (_, [detours, idle]) = self.lost.remove(0);
             if let Some((_, next)) = self.lost.first_mut() {
                 *next = [next[0] + detours, next[1] + idle];

@@ -8,13 +8,13 @@ use super::speed::Speed;
 use units::{Duration, Instant};
 
 /// The maximal error of a spindle's speed, in parts of 2^32: 2%.
-const MOST_RATE: i64 = (1 << 32) / 50;
+const SPEED_ERROR_PARTS_MAX: i64 = (1 << 32) / 50;
 
 /// The number of completions with a possibly late report whose least delay is taken for the platter's error.
 const DOUBTFUL_COMPLETIONS: u32 = 16;
 
-/// One, as a rate.
-const RATE_ONE: f64 = (1u64 << 32) as f64;
+/// The parts in which a rate is expressed.
+const RATE_PARTS: f64 = (1u64 << 32) as f64;
 
 /// The mapping of host time to platter time and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl Clock {
             host: Instant::ZERO,
             platter: Instant::ZERO,
             rate: 0,
-            speed: Speed::new(MOST_RATE as f64 / RATE_ONE),
+            speed: Speed::new(SPEED_ERROR_PARTS_MAX as f64 / RATE_PARTS),
             revolution: i64::try_from(revolution.as_nanos()).unwrap_or(i64::MAX / 4).max(1),
             unsure: (0, i64::MAX),
         }
@@ -85,7 +85,8 @@ impl Clock {
         if elapsed > 0 {
             let seen = [seconds(error), late.as_secs_f64(), seconds(taken)];
             self.speed.seen(seconds(elapsed), seen, seconds(self.revolution));
-            self.rate = ((self.speed.rate() * RATE_ONE) as i64).clamp(-MOST_RATE, MOST_RATE);
+            self.rate = ((self.speed.rate() * RATE_PARTS) as i64)
+                .clamp(-SPEED_ERROR_PARTS_MAX, SPEED_ERROR_PARTS_MAX);
         }
         // Near the host's time: whole revolutions do not change an angle.
         let apart = difference(platter, host);
@@ -240,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn there_and_back(host in 0u64..1 << 50, rate in -MOST_RATE..MOST_RATE, later in 0u64..1 << 36) {
+        fn there_and_back(host in 0u64..1 << 50, rate in -SPEED_ERROR_PARTS_MAX..SPEED_ERROR_PARTS_MAX, later in 0u64..1 << 36) {
             let new = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let clock = Clock { host: at(host), platter: at(host + 77), rate, ..new };
             let t = at(host + later);

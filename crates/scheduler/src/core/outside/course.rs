@@ -6,7 +6,7 @@ use super::decide::DECISION_LEAD;
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observation;
 use super::{
-    Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, MOST_AT_DRIVE, Order, Outside,
+    Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX,
     UNEXPLAINED_COMPLETIONS_MAX, Work,
 };
 use crate::core::under_way::revolution;
@@ -30,8 +30,8 @@ impl Outside {
         let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
         let mut at = self.base;
         // A command is sent when there is room for it: when an earlier one, by the depth of the queue, has left the drive.
-        let room = self.at_drive().min(MOST_AT_DRIVE);
-        let mut left = [Instant::ZERO; MOST_AT_DRIVE];
+        let room = self.at_drive().min(PREDICTED_COMMANDS_MAX);
+        let mut left = [Instant::ZERO; PREDICTED_COMMANDS_MAX];
         let destaged = self.destaged().filter(|_| room > 1).map(|at| self.clock.platter(at));
         left[0] = destaged.unwrap_or_default();
         let before = usize::from(destaged.is_some());

@@ -3,7 +3,7 @@
 
 use super::clock::difference;
 use super::fit::range_of;
-use super::forecast::{BURST, Plain, Standing, forecast};
+use super::forecast::{BURST_SECTORS, Plain, Standing, forecast};
 use super::rest::{DetourCommand, WantedRange};
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
@@ -467,7 +467,7 @@ impl Core {
             between: [between(Op::Read), between(Op::Write)],
             not_on: &not_on,
             second: [second + overheads.command(Op::Read), second + overheads.command(Op::Write)],
-            change: overheads.bus_sector * (BURST + 1),
+            change: overheads.bus_sector * (BURST_SECTORS + 1),
             last: outside.last,
             source_track: outside.config.source_track,
             allows: &allows,

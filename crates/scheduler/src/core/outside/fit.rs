@@ -7,13 +7,13 @@
 use super::Outside;
 use super::forecast::Forecast;
 use super::record::HeadPath;
-use crate::planner::{Detour, MOST_STOPS, Stop};
+use crate::planner::{Detour, STOPS_MAX, Stop};
 use model::layout::Location;
 use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors};
 
 /// The maximum of rounds; each shortens a command or leaves one out.
-const ROUNDS: usize = 2 * MOST_STOPS;
+const ROUNDS: usize = 2 * STOPS_MAX;
 
 /// Returns the LBNs of a stop whose sectors have consecutive LBNs.
 pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
@@ -54,7 +54,7 @@ fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_secto
 fn leave_out(detour: &mut Detour, at: usize) {
     detour.merged &= at + 1 < detour.stops.iter().flatten().count();
     detour.stops.copy_within(at + 1.., at);
-    detour.stops[MOST_STOPS - 1] = None;
+    detour.stops[STOPS_MAX - 1] = None;
 }
 
 /// The rounding error of an instant that was converted to sectors and back.
@@ -109,7 +109,7 @@ impl Outside {
                 leave_out(&mut detour, at);
                 continue;
             }
-            let mut commands = [(op, asked); MOST_STOPS + 1];
+            let mut commands = [(op, asked); STOPS_MAX + 1];
             for (command, stop) in commands.iter_mut().zip(detour.stops.iter().flatten()) {
                 *command = (stop.op, range_of(drive, stop)?);
             }

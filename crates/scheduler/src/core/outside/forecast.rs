@@ -9,7 +9,7 @@ use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
 
 /// Sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
-pub(super) const BURST: u64 = 8;
+pub(super) const BURST_SECTORS: u64 = 8;
 
 /// The state of the drive when a command is done, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,7 +306,7 @@ pub(super) fn forecast(
             let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
             // Such a drive receives the sectors one by one.
-            let burst = if overheads.write_back { 1 } else { BURST };
+            let burst = if overheads.write_back { 1 } else { BURST_SECTORS };
             let all = data(written.next_multiple_of(burst).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
             let first = if overheads.write_back {
@@ -316,7 +316,7 @@ pub(super) fn forecast(
                 let behind = |others: u64| data(others + 1).checked_sub(passes * others).unwrap_or_default();
                 behind(0).max(behind(u64::from(piece.len.saturating_sub(1))))
             } else {
-                data(range.len().get().min(BURST))
+                data(range.len().get().min(BURST_SECTORS))
             };
             data_there = first;
             if approach.missed.is_none() && done.is_none() && first > approach.arrive {

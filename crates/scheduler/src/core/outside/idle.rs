@@ -34,9 +34,10 @@ pub(super) struct MeanTime {
     seen: u32,
 }
 
-/// The number of requests in the mean, and the minimum before it is known.
-const MEAN_OF: u32 = 128;
-const TOO_FEW: u32 = 16;
+/// The number of requests in the mean, so that it follows a host that changes.
+const MEAN_REQUESTS_MAX: u32 = 128;
+/// The fewest requests of a mean that counts as known.
+const MEAN_REQUESTS_MIN: u32 = 16;
 
 /// Times of rotating media differ by a quarter of a revolution in the mean: if most are closer to each other than this,
 /// nothing rotates.
@@ -45,7 +46,7 @@ const EQUAL_SHARE_65536THS_MAX: u32 = 65_536 / 4 * 3;
 
 impl MeanTime {
     pub fn note(&mut self, time: Duration) {
-        self.seen = (self.seen + 1).min(MEAN_OF);
+        self.seen = (self.seen + 1).min(MEAN_REQUESTS_MAX);
         let of = u64::from(self.seen);
         self.mean = (self.mean * (of - 1) + time) / of;
         let step = EQUAL_TIMES_MAX / 8;
@@ -60,12 +61,12 @@ impl MeanTime {
     }
 
     pub fn usual(&self) -> Option<Duration> {
-        (self.seen >= TOO_FEW).then_some(self.mean)
+        (self.seen >= MEAN_REQUESTS_MIN).then_some(self.mean)
     }
 
     /// Returns the response time of most, if it is constant: so it is for cached writes, except on a drive that pauses.
     pub fn steady(&self) -> Option<Duration> {
-        (self.seen >= TOO_FEW && self.near >= EQUAL_SHARE_65536THS_MAX).then_some(self.middle)
+        (self.seen >= MEAN_REQUESTS_MIN && self.near >= EQUAL_SHARE_65536THS_MAX).then_some(self.middle)
     }
 
     /// Returns the mean, of however few.

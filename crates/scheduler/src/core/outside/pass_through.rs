@@ -27,7 +27,7 @@ const OVERTAKEN_REQUESTS_MAX: usize = 64;
 const UNSEEN_PER_SEEN: u32 = 7;
 
 /// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.
-const UNSEEN_MAX: u32 = 112;
+const UNSEEN_COMMANDS_MAX: u32 = 112;
 
 /// The commands that are predicted at the start.
 const SEEN_AT_START: u32 = 64;
@@ -50,9 +50,9 @@ impl Unseen {
     fn note(&mut self, predicted: bool) {
         self.commands = match predicted {
             true => self.commands.saturating_sub(UNSEEN_PER_SEEN),
-            false => self.commands.max((self.commands + 1).min(UNSEEN_MAX)),
+            false => self.commands.max((self.commands + 1).min(UNSEEN_COMMANDS_MAX)),
         };
-        self.watches = self.commands >= UNSEEN_MAX || self.watches && self.commands > 0;
+        self.watches = self.commands >= UNSEEN_COMMANDS_MAX || self.watches && self.commands > 0;
     }
 }
 
@@ -242,11 +242,11 @@ mod tests {
         assert!(unseen.watches, "the first requests are predicted");
         noted(&mut unseen, true, 1);
         assert!(!unseen.watches);
-        noted(&mut unseen, false, UNSEEN_MAX - 1);
+        noted(&mut unseen, false, UNSEEN_COMMANDS_MAX - 1);
         assert!(!unseen.watches);
         noted(&mut unseen, false, 1);
         assert!(unseen.watches);
-        noted(&mut unseen, true, UNSEEN_MAX / UNSEEN_PER_SEEN);
+        noted(&mut unseen, true, UNSEEN_COMMANDS_MAX / UNSEEN_PER_SEEN);
         assert!(!unseen.watches);
         // One in eight is alone at the drive: that is enough for ever.
         for n in 0..10_000 {

@@ -18,7 +18,7 @@ const SPEED_VARIANCE_PER_SECOND: f64 = 4e-8;
 const COMPLETION_ERROR_S: f64 = 10e-6;
 
 /// The number of steps in which that is followed.
-const STEPS: f64 = 64.0;
+const NOISE_STEPS: f64 = 64.0;
 
 /// An error beyond this many standard errors has another cause, and counts only up to them.
 const ERROR_DEVIATIONS_MAX: f64 = 3.0;
@@ -82,7 +82,7 @@ impl Speed {
             // The rest is noise, apart from the error of the angle itself.
             let left = off * (1.0 - gain[0]);
             let least = COMPLETION_ERROR_S * COMPLETION_ERROR_S / 100.0;
-            let noise = self.noise + (left * left + *angle - self.noise) / STEPS;
+            let noise = self.noise + (left * left + *angle - self.noise) / NOISE_STEPS;
             // Larger errors come from another drive than the profile's, or from none.
             self.noise = noise.clamp(least, (revolution / ERROR_CHANCE_DIVISOR as f64).powi(2));
         }

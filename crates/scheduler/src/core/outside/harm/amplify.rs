@@ -14,7 +14,7 @@ const PRIOR_DEVIATION_SHARE: f64 = 0.5;
 
 /// The largest amplification: an open queue that is busy for all but a fiftieth of the time. Beyond, the busy time itself is not
 /// known well enough.
-const AMPLIFICATION_MAX: f64 = 50.0;
+const AMPLIFICATION_RATIO_MAX: f64 = 50.0;
 
 /// The queue as completions show it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Change {
 impl Queue {
     /// Returns the amplification that the queue suggests.
     pub fn prior(&self) -> f64 {
-        let open = 1.0 / (1.0 - self.busy_share).max(1.0 / AMPLIFICATION_MAX);
+        let open = 1.0 / (1.0 - self.busy_share).max(1.0 / AMPLIFICATION_RATIO_MAX);
         let closed = self.outstanding_max as f64 * self.head_over_response;
         open.min(closed).max(1.0)
     }
@@ -54,7 +54,7 @@ impl Queue {
         let told = head.mean * head.mean / (1.0 + head.error * head.error * measured) * measured;
         let slope = if head.mean == 0.0 { 0.0 } else { response.mean / head.mean };
         let precision = 1.0 / (deviation * deviation);
-        ((prior * precision + slope * told) / (precision + told)).clamp(1.0, AMPLIFICATION_MAX)
+        ((prior * precision + slope * told) / (precision + told)).clamp(1.0, AMPLIFICATION_RATIO_MAX)
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     fn open_arrivals_amplify_by_one_over_the_idle_share() {
         assert!((OPEN.prior() - 5.0).abs() < 1e-9);
         let never_idle = Queue { busy_share: 1.0, outstanding_max: 1_000, ..OPEN };
-        assert!((never_idle.prior() - AMPLIFICATION_MAX).abs() < 1e-9);
+        assert!((never_idle.prior() - AMPLIFICATION_RATIO_MAX).abs() < 1e-9);
     }
 
     #[test]

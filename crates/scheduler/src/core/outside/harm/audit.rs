@@ -33,10 +33,10 @@ use units::{Duration, Instant};
 const WINDOW_REQUESTS: u64 = 64;
 
 /// The shortest window, so that bursts are not compared with pauses.
-const WINDOW_SHORTEST: Duration = Duration::from_secs(1);
+const WINDOW_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// The longest window. A disk without requests must not wait longer for its background work.
-const WINDOW_LONGEST: Duration = Duration::from_secs(30);
+const WINDOW_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The number of times that the requests of a window may be doubled by the comparison of halves.
 const DOUBLINGS_MAX: u32 = 6;
@@ -45,14 +45,14 @@ const DOUBLINGS_MAX: u32 = 6;
 const DENSE_AUDIT_TIME: Duration = Duration::from_secs(300);
 
 /// The probability that the truth is ever outside of a reported interval.
-const ALPHA: f64 = 0.05;
+const MISS_PROBABILITY: f64 = 0.05;
 
 /// The farthest, in revolutions, that a difference of residuals can be from another.
-const RESIDUAL_REACH: f64 = 8.0;
+const RESIDUAL_REACH_REVOLUTIONS: f64 = 8.0;
 
 /// The farthest, in revolutions, that a difference of means can be from another that is measured as it comes: half a minute
 /// on most drives, the length of the longest window.
-const MEASURED_REACH: f64 = 4_096.0;
+const MEASURED_REACH_REVOLUTIONS: f64 = 4_096.0;
 
 /// A million millionths.
 const PPM: u64 = 1_000_000;
@@ -152,7 +152,7 @@ impl Audit {
 
     /// Returns the instant at which this window ends if no more requests come.
     pub fn ends_at(&self) -> Option<Instant> {
-        self.open?.began.map(|began| began + WINDOW_LONGEST)
+        self.open?.began.map(|began| began + WINDOW_TIME_MAX)
     }
 
     /// Ends this window if it is over, and begins the next one if a request is `present`: a disk without requests has none to
@@ -169,8 +169,8 @@ impl Audit {
             && let Some(began) = open.began
         {
             let age = now.saturating_since(began);
-            let enough = open.sums.requests >= WINDOW_REQUESTS << self.doublings && age >= WINDOW_SHORTEST;
-            if !enough && age < WINDOW_LONGEST {
+            let enough = open.sums.requests >= WINDOW_REQUESTS << self.doublings && age >= WINDOW_TIME_MIN;
+            if !enough && age < WINDOW_TIME_MAX {
                 return;
             }
             self.audited += age;
@@ -244,7 +244,11 @@ impl Audit {
         if self.doublings == DOUBLINGS_MAX || self.halves.pairs() < PAIRS_MIN {
             return;
         }
-        if self.halves.interval(ALPHA, RESIDUAL_REACH).is_some_and(|interval| interval.low > 0.0) {
+        if self
+            .halves
+            .interval(MISS_PROBABILITY, RESIDUAL_REACH_REVOLUTIONS)
+            .is_some_and(|interval| interval.low > 0.0)
+        {
             self.doublings += 1;
             self.halves = Sequence::default();
             (self.background, self.assistance) = (Comparison::default(), Comparison::default());
@@ -295,14 +299,20 @@ impl Audit {
         let (background, assistance) = (&self.background, &self.assistance);
         let at = |alpha: f64| {
             (
-                background.interval(&background.residual, alpha, RESIDUAL_REACH, head),
-                assistance.interval(&assistance.response, alpha, MEASURED_REACH, through_response),
+                background.interval(&background.residual, alpha, RESIDUAL_REACH_REVOLUTIONS, head),
+                assistance.interval(
+                    &assistance.response,
+                    alpha,
+                    MEASURED_REACH_REVOLUTIONS,
+                    through_response,
+                ),
             )
         };
-        let (background_head, assistance_response) = at(ALPHA);
+        let (background_head, assistance_response) = at(MISS_PROBABILITY);
         let promise = self.known_since.and_then(|since| {
             // Each of two sequences may be wrong with half of the probability.
-            let (of_background, of_assistance) = at(if self.through { ALPHA / 2.0 } else { ALPHA });
+            let (of_background, of_assistance) =
+                at(if self.through { MISS_PROBABILITY / 2.0 } else { MISS_PROBABILITY });
             let amplified = of_background?.high.max(0.0) * amplification;
             let assisted = if self.through { of_assistance?.high } else { 0.0 };
             let bound = (amplified + assisted).max(0.0);
@@ -328,8 +338,18 @@ impl Audit {
                 if self.through { assistance.pairs_missing() } else { 0 },
             ],
             background_head,
-            background_response: background.interval(&background.response, ALPHA, MEASURED_REACH, response),
-            assistance_head: assistance.interval(&assistance.head, ALPHA, MEASURED_REACH, through_head),
+            background_response: background.interval(
+                &background.response,
+                MISS_PROBABILITY,
+                MEASURED_REACH_REVOLUTIONS,
+                response,
+            ),
+            assistance_head: assistance.interval(
+                &assistance.head,
+                MISS_PROBABILITY,
+                MEASURED_REACH_REVOLUTIONS,
+                through_head,
+            ),
             assistance_response,
             amplification,
             promise,
@@ -528,7 +548,7 @@ mod tests {
                 audit.advance(now, true, true);
                 seen += 1;
                 off += u32::from(audit.window() != AuditWindow::On);
-                now += WINDOW_LONGEST;
+                now += WINDOW_TIME_MAX;
             }
             f64::from(off) / f64::from(seen)
         };
@@ -549,7 +569,7 @@ mod tests {
     fn the_same_seed_draws_the_same_windows() {
         let of = |seed| {
             let mut audit = Audit::new(AuditConfig::new(seed), REVOLUTION, true);
-            let at = |n: u64| Instant::ZERO + WINDOW_LONGEST * n;
+            let at = |n: u64| Instant::ZERO + WINDOW_TIME_MAX * n;
             let windows = (0..100).map(|n| {
                 audit.advance(at(n), true, true);
                 audit.window()

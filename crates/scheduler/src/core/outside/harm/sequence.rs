@@ -171,7 +171,7 @@ mod tests {
     use crate::lottery::Lottery;
 
     /// One in twenty.
-    const ALPHA: f64 = 0.05;
+    const MISS_PROBABILITY: f64 = 0.05;
     const REACH_REVOLUTIONS: f64 = 8.0;
 
     fn uniform(lottery: &mut Lottery) -> f64 {
@@ -254,9 +254,9 @@ mod tests {
             let weight = 0.5 + uniform(&mut lottery);
             truth += weight * effect;
             sequence.add(windows[treated] + effect - windows[1 - treated], weight);
-            holds &= sequence.admits(truth / sequence.weight, ALPHA);
+            holds &= sequence.admits(truth / sequence.weight, MISS_PROBABILITY);
         }
-        (holds, sequence.interval(ALPHA, REACH_REVOLUTIONS), truth / sequence.weight)
+        (holds, sequence.interval(MISS_PROBABILITY, REACH_REVOLUTIONS), truth / sequence.weight)
     }
 
     #[test]
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn few_pairs_have_no_interval() {
         let mut sequence = Sequence::default();
-        assert_eq!(sequence.interval(ALPHA, REACH_REVOLUTIONS), None);
+        assert_eq!(sequence.interval(MISS_PROBABILITY, REACH_REVOLUTIONS), None);
         (0..6).for_each(|_| sequence.add(0.01, 1.0));
-        assert_eq!(sequence.interval(ALPHA, REACH_REVOLUTIONS), None);
+        assert_eq!(sequence.interval(MISS_PROBABILITY, REACH_REVOLUTIONS), None);
     }
 
     #[test]
@@ -293,10 +293,10 @@ mod tests {
         let mut lottery = Lottery::new(3);
         let mut sequence = Sequence::default();
         (0..100).for_each(|_| sequence.add(0.1 + 0.05 * normal(&mut lottery), 1.0));
-        let Interval { mean, low, high } = sequence.interval(ALPHA, REACH_REVOLUTIONS).unwrap();
+        let Interval { mean, low, high } = sequence.interval(MISS_PROBABILITY, REACH_REVOLUTIONS).unwrap();
         assert!(low < mean && mean < high);
         for (inside, outside) in [(low + 1e-6, low - 1e-6), (high - 1e-6, high + 1e-6)] {
-            assert!(sequence.admits(inside, ALPHA) && !sequence.admits(outside, ALPHA));
+            assert!(sequence.admits(inside, MISS_PROBABILITY) && !sequence.admits(outside, MISS_PROBABILITY));
         }
     }
 }

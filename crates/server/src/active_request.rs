@@ -181,7 +181,7 @@ pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
 mod tests {
     use super::*;
 
-    const SECTOR: u64 = 512;
+    const SECTOR_BYTES: u64 = 512;
 
     /// Requests of other clients are served between the pieces, and few blocks of a snapshot are copied for each piece.
     #[test]
@@ -190,7 +190,7 @@ mod tests {
             nbd::Abilities { write: true, trim: true, fua: true, flush: true, ..Default::default() };
         let export = nbd::Export::new("", 1 << 30).unwrap().with(abilities);
         let mut connection = nbd::Connection::new([export].into(), nbd::Tls::Off, Default::default());
-        let (offset, length) = (SECTOR.to_be_bytes(), (10_000 * SECTOR as u32).to_be_bytes());
+        let (offset, length) = (SECTOR_BYTES.to_be_bytes(), (10_000 * SECTOR_BYTES as u32).to_be_bytes());
         let trim = [&b"\x25\x60\x95\x13\0\x01\0\x04cookie!!"[..], &offset, &length].concat();
         connection.receive(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
         connection.receive(&trim).unwrap();
@@ -198,7 +198,7 @@ mod tests {
             .find_map(|event| if let nbd::Event::Request(request) = event { Some(request) } else { None })
             .unwrap();
         let abilities = Abilities { discard: true, ..Abilities::default() };
-        let facts = DeviceFacts { sector: Bytes::new(SECTOR), abilities, most: 4_096 };
+        let facts = DeviceFacts { sector: Bytes::new(SECTOR_BYTES), abilities, most: 4_096 };
         let RequestStart::Asks(mut active, first, ask) = facts.begin(RequestOrigin::Client(1), request)
         else {
             panic!("it is refused")

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 /// The cost of a request beside its bytes, in bytes: a disk transfers about this number in the time of a short seek.
-const REQUEST_COST: u64 = 256 << 10;
+const REQUEST_COST_BYTES: u64 = 256 << 10;
 
 /// The cost that a client may cause in one round.
 const QUANTUM_BYTES: u64 = 1 << 20;
@@ -54,7 +54,7 @@ impl<T> Default for ClientQueue<T> {
 
 impl<T> ClientQueue<T> {
     fn cost(&self) -> Option<u64> {
-        self.waiting.front().map(|(bytes, _)| bytes + REQUEST_COST)
+        self.waiting.front().map(|(bytes, _)| bytes + REQUEST_COST_BYTES)
     }
 }
 
@@ -226,13 +226,13 @@ mod tests {
             for _ in 0..longer {
                 while let Some((client, ())) = queue.next() {
                     at_device.push_back(client);
-                    served[client as usize] += bytes[client as usize] + REQUEST_COST;
+                    served[client as usize] += bytes[client as usize] + REQUEST_COST_BYTES;
                 }
                 let Some(client) = at_device.pop_front() else { break };
                 queue.done(client, bytes[client as usize]);
             }
             let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
-            let largest = bytes.iter().max().unwrap() + REQUEST_COST;
+            let largest = bytes.iter().max().unwrap() + REQUEST_COST_BYTES;
             prop_assert!(most - least <= 2 * (QUANTUM_BYTES + largest), "{served:?} of {bytes:?}");
         }
 

@@ -12,7 +12,7 @@ use units::Instant;
 
 /// The most calls of [`Mailbox::send`] that may wait, beyond which it waits, and the most of [`Mailbox::offer`]: the
 /// replies of a disk's own workers take no place from those who ask.
-const MOST_CALLS: usize = 256;
+const CALLS_MAX: usize = 256;
 
 pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
 
@@ -28,7 +28,7 @@ pub enum NotQueued {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The queue is full.
-    #[error("{MOST_CALLS} calls wait for the disk, which does not answer")]
+    #[error("{CALLS_MAX} calls wait for the disk, which does not answer")]
     Full,
 }
 
@@ -161,8 +161,8 @@ impl<D> Inbox<D> {
     pub fn new() -> io::Result<Self> {
         let (woken, waker) = Waker::pair()?;
         let (calls_to, calls) = mpsc::channel();
-        let (sent_to, sent) = mpsc::sync_channel(MOST_CALLS);
-        let (offered_to, offered) = mpsc::sync_channel(MOST_CALLS);
+        let (sent_to, sent) = mpsc::sync_channel(CALLS_MAX);
+        let (offered_to, offered) = mpsc::sync_channel(CALLS_MAX);
         let waker =
             Arc::new(ServerWaker { stopping: AtomicBool::new(false), update: Mutex::new(None), waker });
         let mailbox = Mailbox { calls: calls_to, sent: sent_to, offered: offered_to, waker };
@@ -206,15 +206,15 @@ mod tests {
     fn the_replies_of_workers_take_no_place_from_a_call_that_is_offered() {
         let mut inbox = Inbox::<()>::new().unwrap();
         let mailbox = inbox.mailbox();
-        for _ in 0..MOST_CALLS {
+        for _ in 0..CALLS_MAX {
             mailbox.send(|(), _| {}).unwrap();
         }
-        for _ in 0..MOST_CALLS {
+        for _ in 0..CALLS_MAX {
             mailbox.offer(|(), _| {}).unwrap();
         }
         assert_eq!(mailbox.offer(|(), _| {}), Err(NotQueued::Full));
         // The first calls are workers'.
-        for _ in 0..MOST_CALLS {
+        for _ in 0..CALLS_MAX {
             drop(inbox.next().unwrap());
             mailbox.send(|(), _| {}).unwrap();
             assert_eq!(mailbox.offer(|(), _| {}), Err(NotQueued::Full));

@@ -22,9 +22,10 @@ const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most answers of a user with all tasks of a disk that are not taken yet; others wait.
 const LARGE_ANSWERS_MAX: usize = 4;
-/// How long a connection without a slot is kept for its answer, and the most such connections; others get none.
+/// How long a connection without a slot is kept for its answer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-const MOST_REFUSALS: usize = 16;
+/// The most connections without a slot that wait for their answer; others get none.
+const REFUSALS_MAX: usize = 16;
 
 /// The other end of a connection, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +221,7 @@ pub(super) async fn serve(
     };
     let router = api::router(disks);
     let log = LimitedLog::new();
-    let refusals = Arc::new(Semaphore::new(MOST_REFUSALS));
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut count = tokio::time::interval(REPORT_INTERVAL);
     loop {
         let accepted = tokio::select! {

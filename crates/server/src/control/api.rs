@@ -28,8 +28,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::oneshot;
 
-/// The largest body.
-const MOST_BODY: usize = 64 << 10;
+/// The largest body, so that no client fills the memory.
+const BODY_BYTES_MAX: usize = 64 << 10;
 /// The longest wait for a disk to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait of `/metrics`, half of the time that Prometheus waits by default.
@@ -59,7 +59,7 @@ pub(crate) fn router(disks: Disks) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn(guard))
         // Outermost, so that it also limits the body that the guard reads.
-        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(Extension(TaskFeed::default()))
         .with_state(disks)
 }
@@ -87,7 +87,7 @@ async fn guard(
             next.run(Request::from_parts(parts, Body::from(body))).await
         }
         Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let text = format!("the body has more than {MOST_BODY} bytes; name fewer files in one task");
+            let text = format!("the body has more than {BODY_BYTES_MAX} bytes; name fewer files in one task");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
         }
         Ok(Err(error)) => Refusal::new(error.status(), error.body_text()).into_response(),

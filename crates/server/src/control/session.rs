@@ -5,7 +5,7 @@ use super::api::{Disks, ask, find};
 use super::limited_log::LimitedLog;
 use super::reply::Refusal;
 use crate::handle::Handle;
-use crate::manager::{MOST_ASKED_BYTES, ManagerError};
+use crate::manager::{ASKED_BYTES_MAX, ManagerError};
 use axum::Extension;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,11 +21,11 @@ use tracing::warn;
 
 /// The bytes fetched from the task manager at a time; more are fetched only when the client has taken these.
 const FETCH_BYTES: usize = 256 << 10;
-/// The most calls of a client that wait for the disk.
-const MOST_CALLS: usize = 64;
+/// The most calls of a client that wait for the disk; then no more is read from the client.
+const WAITING_CALLS_MAX: usize = 64;
 /// The most bytes in these calls. All blocks that were asked for fit, so that a client may send them while it takes no
 /// events.
-const MOST_CALL_BYTES: u32 = MOST_ASKED_BYTES as u32;
+const CALL_BYTES_MAX: u32 = ASKED_BYTES_MAX as u32;
 /// How long the answer to a close may take to be sent.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that takes nothing for this time is slow.
@@ -156,8 +156,8 @@ impl OpenSession {
             sector_bytes: u32::try_from(facts.sector_bytes.get()).unwrap_or(u32::MAX),
         };
         let (reading, mut writing) = split(io);
-        let (sender, calls) = mpsc::channel(MOST_CALLS);
-        let room = Arc::new(Semaphore::new(MOST_CALL_BYTES as usize));
+        let (sender, calls) = mpsc::channel(WAITING_CALLS_MAX);
+        let room = Arc::new(Semaphore::new(CALL_BYTES_MAX as usize));
         let input = tokio::spawn(read_calls(reading, sender, room));
         let closed = match send(&mut writing, &[hello]).await {
             Ok(()) => self.talk(&mut writing, calls).await,
@@ -245,7 +245,7 @@ impl WaitingCall {
     /// Waits until there is room for the call's bytes.
     async fn new(call: Call, room: &Arc<Semaphore>) -> Self {
         let bytes = match &call {
-            Call::Buffer { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(MOST_CALL_BYTES),
+            Call::Buffer { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(CALL_BYTES_MAX),
             _ => 0,
         };
         // The semaphore is never closed.

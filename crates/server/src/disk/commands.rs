@@ -12,7 +12,7 @@ use units::{Duration, Instant, LbnRange};
 use super::requests::RequestSeq;
 
 /// The number of unanswered commands after which the device gets no more; waiting ones then fail one after the other.
-const MOST_SILENT: usize = 16;
+const SILENT_COMMANDS_MAX: usize = 16;
 
 /// The origin of a command.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Commands {
 
     /// Returns the next command that can be sent.
     pub fn next(&mut self) -> Option<(CommandOrigin, LbnRange, Ask)> {
-        if self.silent >= MOST_SILENT {
+        if self.silent >= SILENT_COMMANDS_MAX {
             return None;
         }
         let at = (0..self.waiting.len()).find(|&at| {

@@ -198,7 +198,7 @@ pub struct Accessed {
 }
 
 /// The most accesses in a status: a sample of where the arm was.
-const MOST_ACCESSES: usize = 24;
+const ACCESSES_MAX: usize = 24;
 
 /// The state of the probe that characterises a disk while it serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -344,7 +344,7 @@ impl Counters {
             spent: [Duration::ZERO; 4],
             movement: Movement::default(),
             passed_over: BTreeMap::new(),
-            accesses: VecDeque::with_capacity(MOST_ACCESSES),
+            accesses: VecDeque::with_capacity(ACCESSES_MAX),
         }
     }
 
@@ -375,7 +375,7 @@ impl Counters {
         if let (0, Some(caution)) = (place, core.caution()) {
             *self.passed_over.entry(caution.name()).or_default() += 1;
         }
-        if self.accesses.len() == MOST_ACCESSES {
+        if self.accesses.len() == ACCESSES_MAX {
             self.accesses.pop_front();
         }
         let (lbn, sectors) = (range.start().get(), range.len().get());
@@ -553,7 +553,7 @@ mod tests {
             counters.spent(&core, Some(Purpose::Foreground), range(n), false, at(30), at(31));
         }
         let seen = counters.accesses(at(31));
-        assert_eq!((seen.len(), seen[0].lbn), (MOST_ACCESSES, 76));
+        assert_eq!((seen.len(), seen[0].lbn), (ACCESSES_MAX, 76));
     }
 
     /// `saturating_record` caps values at the histogram's range, which is empty before it has grown.

@@ -16,16 +16,16 @@ use std::sync::Arc;
 use units::Sectors;
 
 /// The most blocks of a plan, and so of memory: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
-const MOST_MOVED: u64 = 1 << 20;
+const MOVED_BLOCKS_MAX: u64 = 1 << 20;
 
 /// The most bytes of a plan's file: lines of 32 bytes for the most moves of a plan, and the same number of free places.
-const MOST_TEXT: u64 = 64 << 20;
+const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// The most bytes of a task's own copy of its plan: a header, and 20 for each of the most moves of a plan.
-pub(crate) const PLAN_BYTES_MAX: u64 = MOST_TEXT;
+pub(crate) const PLAN_BYTES_MAX: u64 = TEXT_BYTES_MAX;
 
 /// The most bytes of a map: lines of up to 128 bytes for the most moves of a plan.
-pub(crate) const MAP_BYTES_MAX: u64 = 2 * MOST_TEXT;
+pub(crate) const MAP_BYTES_MAX: u64 = 2 * TEXT_BYTES_MAX;
 
 /// The first bytes of a task's own copy of its plan. The task's number, its random number, the plan and a checksum of
 /// all that follow.
@@ -148,7 +148,7 @@ impl Moves {
             None => {
                 let refused = |why: String| FileResult::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
-                let read = RelocationPlan::from_text(&text, block, disk.capacity, MOST_MOVED);
+                let read = RelocationPlan::from_text(&text, block, disk.capacity, MOVED_BLOCKS_MAX);
                 let read = OwnPlan { plan: read.map_err(|e| refused(e.to_string()))?, task };
                 self.replace(&own, &read.encode()).map_err(|e| trouble(&own, e))?;
                 read
@@ -205,11 +205,12 @@ impl Moves {
     fn text(&self, path: &Path) -> io::Result<String> {
         let mut file = self.files.open_named(path, How::Read)?;
         let len = file.len()?;
-        if len > MOST_TEXT {
-            let why = format!("{len} bytes; give a plan of at most {MOST_TEXT}, and the rest in another");
+        if len > TEXT_BYTES_MAX {
+            let why =
+                format!("{len} bytes; give a plan of at most {TEXT_BYTES_MAX}, and the rest in another");
             return Err(io::Error::other(why));
         }
-        let bytes = read_opened(&mut *file, MOST_TEXT)?;
+        let bytes = read_opened(&mut *file, TEXT_BYTES_MAX)?;
         String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text; give a plan"))
     }
 

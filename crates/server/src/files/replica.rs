@@ -9,8 +9,10 @@ use scheduler::BlockSet;
 use std::collections::VecDeque;
 
 const MAGIC: &[u8; 8] = b"FBSEEN1\0";
-/// The most blocks that are looked at when a replica goes on.
-const MOST_SEEN: usize = 8;
+/// The most blocks that are looked at when a replica goes on: a few show whether it is the same target.mimic
+/// REQUEST_SECTORS mimic/src/table.rs | The length of the requests for which a curve answers beyond its outermost
+/// distances; longer ones are rare.
+const SEEN_BLOCKS_MAX: usize = 8;
 /// The bytes of a [`Seen`] block in the saved progress.
 const SEEN_BYTES: usize = 16;
 
@@ -130,7 +132,7 @@ impl Durable for ReplicaTarget {
     fn sync(&mut self) -> Result<Vec<u8>, String> {
         let progress = self.replica.progress()?;
         self.seen.extend(self.last.take());
-        while self.seen.len() > MOST_SEEN {
+        while self.seen.len() > SEEN_BLOCKS_MAX {
             self.seen.pop_front();
         }
         let mut saved = MAGIC.to_vec();

@@ -6,16 +6,16 @@
 use super::job::Context;
 use super::landed::Landed;
 use crate::task::file_request::{Compared, FileOp, FileQueue, FileRequest};
-use crate::task::table::{Content, MOST_BAD};
+use crate::task::table::{Content, LISTED_BAD_SECTORS_MAX};
 use apps::scrub::Judgement;
 use scheduler::BlockSet;
 use tracing::{error, warn};
 use units::Sectors;
 
 /// Ticks between flushes, half a second each: clients notice a flush more than a scrub notices the delay.
-const TICKS: u32 = 10;
-/// The most sums that wait for a flush.
-const MOST_WAITING: usize = 4_096;
+const FLUSH_TICKS: u32 = 10;
+/// The most sums that wait for a flush: beyond it a flush is requested.
+const WAITING_SUMS_MAX: usize = 4_096;
 
 /// A block of the store and its sum.
 type Sum = (u64, u32);
@@ -120,7 +120,7 @@ impl Contents {
                         read,
                         "a block differs from its checksum"
                     );
-                    if self.content.wrong.len() < MOST_BAD {
+                    if self.content.wrong.len() < LISTED_BAD_SECTORS_MAX {
                         self.content.wrong.push(lbn);
                     } else {
                         self.content.wrong_more += 1;
@@ -134,7 +134,7 @@ impl Contents {
     }
 
     pub fn wants_flush(&mut self) -> bool {
-        let many = self.fresh.waiting() >= MOST_WAITING;
+        let many = self.fresh.waiting() >= WAITING_SUMS_MAX;
         let wants = self.flushed_at != Some(self.writes) && self.fresh.wants(many);
         if wants {
             self.flushing_at = self.writes;
@@ -187,7 +187,7 @@ impl Contents {
 
     pub fn tick(&mut self, cx: &mut Context<'_>) {
         self.ticks += 1;
-        if self.ticks >= TICKS {
+        if self.ticks >= FLUSH_TICKS {
             self.ticks = 0;
             self.fresh.set_due();
         }

@@ -9,16 +9,16 @@ use super::job::{Context, blocks_of};
 use super::priority_reader::{Copying, PriorityReader, ReadBlock};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FILE_TIMEOUT, FileOp};
-use crate::task::table::MOST_BAD;
+use crate::task::table::LISTED_BAD_SECTORS_MAX;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
 use units::{Duration, Lbn, LbnRange, Sectors};
 
 /// The most blocks that are read for one held write at a time, and as many may be on their way to the kept file.
-const MOST_AHEAD: usize = 64;
+const AHEAD_BLOCKS_MAX: usize = 64;
 /// The most bytes in these, if they are more than one.
-const MOST_AHEAD_BYTES: u64 = 4 << 20;
+const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// The flush at the instant of a copy: what was acknowledged before it may be lost with the power until then, and the
 /// copy would be of no instant.
@@ -63,7 +63,7 @@ impl Bad {
     /// Adds sectors of the block that begins at `home`.
     pub fn note(&mut self, home: Lbn, sectors: &[u32]) {
         for lbn in sectors.iter().map(|s| home.get().saturating_add(u64::from(*s))) {
-            if self.lbns.len() < MOST_BAD {
+            if self.lbns.len() < LISTED_BAD_SECTORS_MAX {
                 self.lbns.insert(lbn);
             } else if !self.lbns.contains(&lbn) {
                 self.more += 1;
@@ -164,8 +164,8 @@ impl Copies {
         }
         let block_bytes = (self.header.block_bytes() as u64).max(1);
         // The next report asks again.
-        let ahead = usize::try_from(MOST_AHEAD_BYTES / block_bytes).unwrap_or(MOST_AHEAD);
-        let ahead = ahead.clamp(1, MOST_AHEAD);
+        let ahead = usize::try_from(AHEAD_BYTES_MAX / block_bytes).unwrap_or(AHEAD_BLOCKS_MAX);
+        let ahead = ahead.clamp(1, AHEAD_BLOCKS_MAX);
         if self.keeping.len() >= ahead {
             return Ok(true);
         }

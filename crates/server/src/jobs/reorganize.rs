@@ -8,7 +8,7 @@ use super::job::{Context, Job, Stage, meets};
 use super::landed::Landed;
 use crate::disk::Fence;
 use crate::task::file_request::{FileOp, FileResult};
-use crate::task::table::{Figures, MOST_BAD};
+use crate::task::table::{Figures, LISTED_BAD_SECTORS_MAX};
 use apps::reorganizer::{Nvram, NvramLost, Prepared, Progress, Reorganizer, Trouble};
 use scheduler::{Application, Record, Wanted};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use units::{LbnRange, Op, Sectors};
 
 /// The most session calls at a time at the beginning: they take some milliseconds (`cargo run --release -p
 /// freeblock-apps --example reorganize_start`). Fewer under test, so that small plans also begin in many steps.
-const MOST_CALLS: usize = if cfg!(test) { 5 } else { 1 << 12 };
+const CALLS_MAX: usize = if cfg!(test) { 5 } else { 1 << 12 };
 
 /// Bytes of blocks that are between two places.
 const STAGING_BYTES: u64 = 16 << 20;
@@ -179,7 +179,7 @@ impl Reorganize {
     /// Registers some of its blocks: a million of them take a second, and clients must not wait for that.
     fn go_on_beginning(&mut self, cx: &mut Context<'_>) {
         let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_beginning()) else { return };
-        match machine.begin_some(cx.sessions, MOST_CALLS) {
+        match machine.begin_some(cx.sessions, CALLS_MAX) {
             Ok(true) => {}
             Ok(false) => return cx.kept(FileOp::Yield),
             Err(error) => {
@@ -279,8 +279,8 @@ impl Reorganize {
         let mut bad: Vec<u64> = machine.faults().iter().map(|fault| fault.bad.get()).collect();
         bad.sort_unstable();
         bad.dedup();
-        let bad_more = bad.len().saturating_sub(MOST_BAD) as u64;
-        bad.truncate(MOST_BAD);
+        let bad_more = bad.len().saturating_sub(LISTED_BAD_SECTORS_MAX) as u64;
+        bad.truncate(LISTED_BAD_SECTORS_MAX);
         Figures {
             done,
             blocks,

@@ -6,7 +6,7 @@
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
 use crate::task::file_request::{Chunk, FileOp, FileResult};
-use crate::task::table::{Figures, MOST_BAD};
+use crate::task::table::{Figures, LISTED_BAD_SECTORS_MAX};
 use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -199,7 +199,7 @@ impl Restore {
     }
 
     fn note_bad(&mut self, lbn: u64) {
-        if self.bad.len() < MOST_BAD {
+        if self.bad.len() < LISTED_BAD_SECTORS_MAX {
             self.bad.insert(lbn);
         } else if !self.bad.contains(&lbn) {
             self.bad_more += 1;
@@ -221,7 +221,9 @@ impl Restore {
     /// on which many have failed gets no further tries.
     fn write_singly(&self, cx: &mut Context<'_>, record: &Record) -> bool {
         let one = Sectors::new(1);
-        let (true, Some(session)) = (self.unwritten < MOST_BAD as u64, self.session) else { return false };
+        let (true, Some(session)) = (self.unwritten < LISTED_BAD_SECTORS_MAX as u64, self.session) else {
+            return false;
+        };
         record.range.len() > one && cx.sessions.write(session, record.range, one, record.parameter).is_ok()
     }
 

@@ -3,7 +3,7 @@
 use super::content::Contents;
 use super::job::{Context, Job, Stage};
 use crate::task::file_request::FileResult;
-use crate::task::table::{Content, Figures, MOST_BAD};
+use crate::task::table::{Content, Figures, LISTED_BAD_SECTORS_MAX};
 use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
@@ -189,8 +189,8 @@ impl Job for Scrub {
         });
         let mut bad: Vec<u64> = bad.collect();
         bad.sort_unstable();
-        let more = bad.len().saturating_sub(MOST_BAD) as u64 + scrubber.uncounted();
-        bad.truncate(MOST_BAD);
+        let more = bad.len().saturating_sub(LISTED_BAD_SECTORS_MAX) as u64 + scrubber.uncounted();
+        bad.truncate(LISTED_BAD_SECTORS_MAX);
         let bytes = figures.done.saturating_mul(self.bytes_in_block);
         let content = self.contents.as_ref().map(|contents| contents.content().clone());
         let figures = Figures {

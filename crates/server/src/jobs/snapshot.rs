@@ -19,7 +19,7 @@ use units::LbnRange;
 
 /// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is requested, so that
 /// the disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
-const MOST_UNSYNCED: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
+const UNSYNCED_BYTES_MAX: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
 pub(crate) struct CopyTask {
@@ -124,7 +124,7 @@ impl CopyTask {
     /// Suspends or resumes reading, depending on the state.
     fn flow(&mut self, cx: &mut Context<'_>) {
         let Some(backup) = &self.backup else { return };
-        let suspend = self.paused || self.trouble.is_some() || self.bytes_out > MOST_UNSYNCED;
+        let suspend = self.paused || self.trouble.is_some() || self.bytes_out > UNSYNCED_BYTES_MAX;
         if suspend != self.suspended {
             // A closed session delivers nothing, so it need not be suspended.
             let _ = match suspend {
@@ -160,7 +160,7 @@ impl CopyTask {
             self.finishing = true;
             cx.target(FileOp::Finish);
         }
-        if self.bytes_out > MOST_UNSYNCED / 2 {
+        if self.bytes_out > UNSYNCED_BYTES_MAX / 2 {
             self.sync(cx);
         }
         self.flow(cx);

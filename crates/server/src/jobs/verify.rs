@@ -6,7 +6,7 @@
 use super::job::{Context, Job, Stage};
 use crate::task::file_request::{FileOp, FileResult, OpenMembers};
 use crate::task::spec::VerifySpec as Asked;
-use crate::task::table::{Differences, Figures, MOST_BAD, Unreadable};
+use crate::task::table::{Differences, Figures, LISTED_BAD_SECTORS_MAX, Unreadable};
 use scheduler::Record;
 use std::collections::BTreeSet;
 
@@ -152,7 +152,7 @@ impl Job for VerifyTask {
             bytes: figures
                 .done
                 .saturating_mul(self.asked.plan.block.bytes(self.asked.plan.sector_bytes).get()),
-            bad: bad.into_iter().take(MOST_BAD).collect(),
+            bad: bad.into_iter().take(LISTED_BAD_SECTORS_MAX).collect(),
             bad_more: figures.bad_more,
             content: None,
             differences: Some(differences),

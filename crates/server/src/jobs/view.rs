@@ -35,8 +35,8 @@ pub(crate) struct SnapshotTerms {
     pub room: Budget,
 }
 
-/// The most kept blocks that are read at a time.
-const MOST_READING_KEPT: usize = 16;
+/// The most kept blocks that are read at a time: the blocks that writes wait for go through the same queue.
+const KEPT_READS_MAX: usize = 16;
 
 /// A snapshot at work.
 pub(crate) struct View {
@@ -149,7 +149,7 @@ impl View {
 
     /// Has kept blocks read, a few at a time: the blocks that writes wait for go through the same queue.
     fn read_kept(&mut self, cx: &mut Context<'_>) {
-        while self.reading_kept < MOST_READING_KEPT
+        while self.reading_kept < KEPT_READS_MAX
             && let Some((mark, block)) = self.to_read.pop_front()
         {
             self.reading_kept += 1;

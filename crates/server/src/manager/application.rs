@@ -1,7 +1,7 @@
 //! The task manager as the application of its disk.
 
 use super::owner::Owner;
-use super::{MOST_LIVE, TaskManager};
+use super::{LIVE_TASKS_MAX, TaskManager};
 use crate::disk::{Fence, SnapshotRequests, Spare};
 use crate::jobs::priority_reader::Copying;
 use device::{Answer, BackgroundRequest, Snapshot};
@@ -168,7 +168,7 @@ impl Application for TaskManager {
         let owner = self.owners.owner(wanted.session);
         if self.live.values().any(|live| live.job.needs(wanted.range)) {
             // One entry is enough: the core asks again.
-            if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {
+            if self.wanted.len() < LIVE_TASKS_MAX && !self.wanted.contains(&wanted.range) {
                 self.wanted.push(wanted.range);
             }
             return false;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tracing::warn;
 
 /// The most bad sectors of a task that the log names; the status lists more.
-const NAMED: usize = 10;
+const NAMED_SECTORS_MAX: usize = 10;
 
 /// The bad sectors of a task that the log has seen.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl LoggedBadSectors {
     /// Returns the sectors to name now.
     fn next(&mut self, bad: &[u64]) -> Vec<u64> {
         let new: Vec<u64> = bad.iter().copied().filter(|lbn| self.seen.insert(*lbn)).collect();
-        let named: Vec<u64> = new.into_iter().take(NAMED - self.lines).collect();
+        let named: Vec<u64> = new.into_iter().take(NAMED_SECTORS_MAX - self.lines).collect();
         self.lines += named.len();
         named
     }

@@ -2,7 +2,7 @@
 
 use super::live::PermitState;
 use super::owner::Owner;
-use super::{MOST_LIVE, ManagerError, TaskManager};
+use super::{LIVE_TASKS_MAX, ManagerError, TaskManager};
 use crate::file_system::Places;
 use crate::task::spec::{self, SpecError, TaskSpec, What};
 use crate::task::table::{Event, TaskState};
@@ -22,7 +22,7 @@ impl TaskManager {
             return Err(SpecError::new("kind", spec.kind.to_string(), mend).into());
         }
         let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
-        if live().count() >= MOST_LIVE {
+        if live().count() >= LIVE_TASKS_MAX {
             return Err(ManagerError::TooMany);
         }
         if what.needs_alone() == Some(false) && self.writers > 0 {

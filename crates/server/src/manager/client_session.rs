@@ -15,15 +15,15 @@ use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// The most bytes in a block: it has to fit into a frame.
-const MOST_BLOCK_BYTES: u64 = 1 << 20;
-/// The most blocks whose bytes are requested from a client at a time, or are held for their writes, and the most bytes
-/// in them.
-const MOST_ASKED: usize = 64;
-pub(crate) const MOST_ASKED_BYTES: u64 = 2 * MOST_BLOCK_BYTES;
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+/// The most blocks whose bytes are requested from a client at a time, or are held for their writes.
+const ASKED_BLOCKS_MAX: usize = 64;
+/// The most bytes in these, because they are kept in memory.
+pub(crate) const ASKED_BYTES_MAX: u64 = 2 * BLOCK_BYTES_MAX;
 /// The most tasks of a session that are not over, because the core keeps some 1 KiB for each.
-const MOST_TASKS: usize = 4_096;
+const OPEN_TASKS_MAX: usize = 4_096;
 /// The most records of writes that wait to be fetched; beyond them no more is written.
-const MOST_WRITTEN: usize = 1_000;
+const WRITTEN_RECORDS_MAX: usize = 1_000;
 /// A client that has not answered in this time counts as answering "not now".
 const BUFFER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,9 @@ pub(crate) enum ClientSessionError {
     #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
     Block(u64),
     /// As many tasks as may be are not over.
-    #[error("{MOST_TASKS} tasks of this session are not over; wait for the records of some, or abort some")]
+    #[error(
+        "{OPEN_TASKS_MAX} tasks of this session are not over; wait for the records of some, or abort some"
+    )]
     Tasks,
     /// A range exceeds 64 bits.
     #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
@@ -165,10 +167,10 @@ impl ClientSession {
     }
 
     fn checked(&self, range: Range, block: u64) -> Result<LbnRange, ClientSessionError> {
-        if block.saturating_mul(self.sector) > MOST_BLOCK_BYTES {
+        if block.saturating_mul(self.sector) > BLOCK_BYTES_MAX {
             return Err(ClientSessionError::Block(block));
         }
-        if self.records.tasks() + self.writing.len() >= MOST_TASKS {
+        if self.records.tasks() + self.writing.len() >= OPEN_TASKS_MAX {
             return Err(ClientSessionError::Tasks);
         }
         place(range)
@@ -267,7 +269,7 @@ impl ClientSession {
             bytes += 64 + fetched.bytes.len();
             events.push(record_event(&fetched.done, fetched.bytes));
         }
-        if self.full && self.out.len() <= MOST_WRITTEN / 2 {
+        if self.full && self.out.len() <= WRITTEN_RECORDS_MAX / 2 {
             self.full = false;
             self.flow(sessions);
         }
@@ -289,7 +291,7 @@ impl ClientSession {
                 }
             }
             self.out.push_back(record_event(record, Vec::new()));
-            if self.out.len() >= MOST_WRITTEN && !self.full {
+            if self.out.len() >= WRITTEN_RECORDS_MAX && !self.full {
                 self.full = true;
                 self.flow(sessions);
             }
@@ -315,9 +317,9 @@ impl ClientSession {
             return part.is_some();
         }
         let bytes = sectors.saturating_add(block.len().get()).saturating_mul(self.sector);
-        if asked < MOST_ASKED
-            && bytes <= MOST_ASKED_BYTES
-            && self.out.len() < MOST_WRITTEN
+        if asked < ASKED_BLOCKS_MAX
+            && bytes <= ASKED_BYTES_MAX
+            && self.out.len() < WRITTEN_RECORDS_MAX
             && !writing.asked.contains_key(&start)
         {
             writing.asked.insert(start, self.now);

@@ -2,7 +2,7 @@
 //! writes that they blocked stay blocked, and the files that they need to go on stay.
 
 use super::owner::Owner;
-use super::{MOST_LIVE, TaskManager, Waiter};
+use super::{LIVE_TASKS_MAX, TaskManager, Waiter};
 use crate::jobs::job::meets;
 use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest};
 use crate::task::spec::What;
@@ -176,7 +176,7 @@ impl TaskManager {
     /// Orders the removal of files that a daemon killed after the end of a task was recorded may have left.
     pub(super) fn sweep(&mut self) {
         // At most this number can have been ending at a time.
-        let last: Vec<u64> = self.table.over().map(|(id, _)| id).take(MOST_LIVE).collect();
+        let last: Vec<u64> = self.table.over().map(|(id, _)| id).take(LIVE_TASKS_MAX).collect();
         let live = self.table.iter().filter(|(_, entry)| !entry.state.is_over());
         let targets: Vec<_> = live.filter_map(|(_, entry)| entry.spec.to.clone()).collect();
         for id in last {

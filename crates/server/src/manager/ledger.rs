@@ -1,6 +1,6 @@
 //! The task manager's table and its journal: records events, and acts when they are durable.
 
-use super::{LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, TaskManager, Waiter};
+use super::{COMPACTED_BYTES_MIN, REMEMBERED_TASKS_MAX, SAVE_EVERY, TaskManager, Waiter};
 use crate::task::file_request::{FileOp, FileQueue, FileRequest};
 use crate::task::journal::{self, Note};
 use crate::task::spec::TaskKind;
@@ -21,7 +21,7 @@ impl TaskManager {
         self.seq += 1;
         self.appended = self.appended.saturating_add(bytes.len() as u64);
         self.write(bytes, false);
-        if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
+        if self.appended > COMPACTED_BYTES_MIN.max(self.compacted.saturating_mul(2)) {
             self.compact();
         }
         self.send_file_requests();
@@ -94,7 +94,7 @@ impl TaskManager {
 
     /// Drops the oldest tasks that are over, if there are too many.
     pub(super) fn forget_old(&mut self) {
-        while self.table.iter().count() > MOST_REMEMBERED {
+        while self.table.iter().count() > REMEMBERED_TASKS_MAX {
             // Keep the last task of each kind that was done, and that failed: operators ask for them.
             let last: Vec<u64> = TaskKind::ALL
                 .into_iter()

@@ -29,8 +29,8 @@ use crate::task::journal::{self, Damaged, Journal, JournalError};
 use crate::task::spec::{DiskFacts, SpecError, TaskKind};
 use crate::task::table::{Closed, DiskShape, Event, Figures, Table, TaskState};
 use apps::snapshot::VolumeId;
+pub(crate) use client_session::ASKED_BYTES_MAX;
 use client_session::ClientSession;
-pub(crate) use client_session::MOST_ASKED_BYTES;
 use device::Answer;
 use ending::Ending;
 use live::{Live, PermitState, RETRY_AFTER};
@@ -44,18 +44,18 @@ use thiserror::Error;
 use tracing::{error, warn};
 use units::{Bytes, Duration, Instant, LbnRange};
 
-/// The most tasks of a disk that are not over.
-pub const MOST_LIVE: usize = 64;
+/// The most tasks of a disk that are not over; one more is refused.
+pub const LIVE_TASKS_MAX: usize = 64;
 /// The most tasks that are remembered; the oldest of those that are over are dropped.
-pub const MOST_REMEMBERED: usize = 1_000;
+pub const REMEMBERED_TASKS_MAX: usize = 1_000;
 /// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
 /// second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// The most time that counts between two ticks, which are half a second apart: a longer pause means that the daemon was
 /// stopped.
 const TICK_MAX: Duration = Duration::from_secs(2);
-/// A journal shorter than this is not compacted.
-const LEAST_COMPACTION: u64 = 64 << 10;
+/// The length up to which a journal is not compacted: that would save little.
+const COMPACTED_BYTES_MIN: u64 = 64 << 10;
 
 /// A callback for when an entry is durable, or cannot be, with the reason.
 pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
@@ -98,7 +98,7 @@ pub enum ManagerError {
     #[error("{0}")]
     Busy(String),
     /// The maximum number of tasks exists.
-    #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
+    #[error("{LIVE_TASKS_MAX} tasks are not over yet; wait for one to end, or cancel one")]
     TooMany,
     /// The journal is damaged, or the disk has another size.
     #[error(

@@ -21,7 +21,7 @@ type StoreSpan = (u64, u64);
 
 /// The most blocks that a store forgets with one request, about a thousand pages of it: a discard of the whole disk
 /// takes many requests, each of which is answered in time.
-const MOST_FORGOTTEN: u64 = 1 << 20;
+const FORGOTTEN_BLOCKS_MAX: u64 = 1 << 20;
 
 /// A store that learns of the disk's writes.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl WatchedStore {
     fn forget(&mut self, file_requests: &mut VecDeque<FileRequest>, ran: Duration) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
             (self.forgetting, self.since) = (Vec::new(), ran);
-            let mut room = MOST_FORGOTTEN;
+            let mut room = FORGOTTEN_BLOCKS_MAX;
             while let Some((first, end)) = self.next.first_mut()
                 && room > 0
             {

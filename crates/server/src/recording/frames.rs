@@ -12,13 +12,13 @@ use thiserror::Error;
 /// The version of the file, and of the lines in it.
 const VERSION: u32 = 3;
 const LETTERS: &str = "freeblock recording ";
-/// A longer first line is not that of a recording.
-const MOST_LETTERS: usize = 64;
+/// The longest first line of a recording; a longer one belongs to another kind of file.
+const FIRST_LINE_BYTES_MAX: usize = 64;
 /// The bytes at which a frame is cut.
-const FRAME: usize = 64 << 10;
+const FRAME_BYTES: usize = 64 << 10;
 /// The length and its checksum.
 const HEAD_BYTES: usize = 8;
-const TAIL: usize = 4;
+const TAIL_BYTES: usize = 4;
 
 /// A recording that cannot be read.
 #[derive(Debug, Error)]
@@ -81,7 +81,7 @@ impl<W: Write> Frames<W> {
 
     /// Returns whether there is enough for a frame.
     pub fn is_full(&self) -> bool {
-        self.frame.len() >= FRAME
+        self.frame.len() >= FRAME_BYTES
     }
 
     /// Ends the frame, unless it is empty.
@@ -155,7 +155,7 @@ impl<R: Read> FrameLines<R> {
         let mut first = Vec::new();
         while first.last() != Some(&b'\n') {
             let mut byte = [0];
-            if first.len() > MOST_LETTERS || from.read(&mut byte)? == 0 {
+            if first.len() > FIRST_LINE_BYTES_MAX || from.read(&mut byte)? == 0 {
                 return Err(FrameError::NoRecording);
             }
             first.push(byte[0]);
@@ -205,8 +205,8 @@ impl<R: Read> FrameLines<R> {
             return if torn { Ok(false) } else { damaged("the checksum of its length does not fit") };
         }
         let lines = self.take(u64::from(u32::from_le_bytes(*length)))?;
-        let tail = self.take(TAIL as u64)?;
-        let Some(sum) = tail.first_chunk::<TAIL>() else { return Ok(false) };
+        let tail = self.take(TAIL_BYTES as u64)?;
+        let Some(sum) = tail.first_chunk::<TAIL_BYTES>() else { return Ok(false) };
         let chain = chained(self.chain, &[head.as_slice(), &lines].concat());
         if chain != u32::from_le_bytes(*sum) {
             let torn = self.ends_in_zeroes(&tail)?;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// The most pieces that may wait to be written.
-const MOST_WAITING: usize = 256;
+/// The most pieces that may wait to be written; a file for which more wait is too slow, an error.
+const WAITING_PIECES_MAX: usize = 256;
 
 /// A file that a thread of its own writes, so that its user never waits for a disk. A file that is too slow is an
 /// error, as is any failure of an earlier piece. [`flush`](Write::flush) ends it: it waits until all pieces are on the
@@ -31,7 +31,7 @@ impl ThreadedFile {
         mut to: W,
         sync: impl FnOnce(&mut W) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
-        let (pieces, waiting) = sync_channel::<Vec<u8>>(MOST_WAITING);
+        let (pieces, waiting) = sync_channel::<Vec<u8>>(WAITING_PIECES_MAX);
         let thread = Builder::new().name("recording".into()).spawn(move || {
             for piece in waiting {
                 to.write_all(&piece)?;
@@ -107,7 +107,7 @@ mod tests {
             }
         };
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        assert!((MOST_WAITING..=MOST_WAITING + 1).contains(&given), "{given}");
+        assert!((WAITING_PIECES_MAX..=WAITING_PIECES_MAX + 1).contains(&given), "{given}");
         (0..given).for_each(|_| let_it.send(Ok(())).unwrap());
         threaded_file.flush().unwrap();
         assert_eq!(extent.try_iter().count(), given);

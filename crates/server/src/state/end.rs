@@ -8,10 +8,10 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"fbstend\0";
 const VERSION: u32 = 1;
 /// Bytes of a slot: a drive tears at most this much in one write.
-pub(super) const SLOT: usize = 4096;
-const FIELDS: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
-/// The most bytes of a note.
-const MOST_NOTE: usize = SLOT - FIELDS - 4;
+pub(super) const SLOT_BYTES: usize = 4096;
+const FIELDS_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
+/// The most bytes of a note: the rest of its slot.
+const NOTE_BYTES_MAX: usize = SLOT_BYTES - FIELDS_BYTES - 4;
 
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) struct Mark {
 
 impl Mark {
     fn encode(&self) -> io::Result<Vec<u8>> {
-        if self.note.len() > MOST_NOTE {
+        if self.note.len() > NOTE_BYTES_MAX {
             return Err(io::Error::other("the note in a log's end is too long"));
         }
         let mut bytes = MAGIC.to_vec();
@@ -40,7 +40,7 @@ impl Mark {
         bytes.extend(self.chain.to_le_bytes());
         bytes.extend((self.note.len() as u32).to_le_bytes());
         bytes.extend(&self.note);
-        bytes.resize(SLOT - 4, 0);
+        bytes.resize(SLOT_BYTES - 4, 0);
         let check = crc32fast::hash(&bytes);
         bytes.extend(check.to_le_bytes());
         Ok(bytes)
@@ -76,18 +76,18 @@ impl Mark {
 
 /// Reads the newer of the two slots, and returns which it is. `None`: there is no such file.
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize)>, Damage> {
-    let mut bytes = vec![0; 2 * SLOT + 1];
+    let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
     let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut bytes));
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Damage::Unreadable(error.to_string())),
         // The file has its full length from the beginning: with another length it was changed from outside.
-        Ok(n) if n != 2 * SLOT => return Err(Damage::End),
+        Ok(n) if n != 2 * SLOT_BYTES => return Err(Damage::End),
         Ok(_) => {}
     }
-    bytes.truncate(2 * SLOT);
+    bytes.truncate(2 * SLOT_BYTES);
     let (mut newest, mut version): (Option<(Mark, usize)>, _) = (None, None);
-    for (index, slot) in bytes.chunks(SLOT).enumerate() {
+    for (index, slot) in bytes.chunks(SLOT_BYTES).enumerate() {
         match Mark::decode(slot) {
             Ok(mark) if newest.as_ref().is_none_or(|(old, _)| old.sequence < mark.sequence) => {
                 newest = Some((mark, index));
@@ -168,7 +168,7 @@ impl End {
     /// Acknowledges all records up to one, durably. It takes the older slot, so that a torn write leaves the other.
     pub fn commit(&mut self, sequence: u64, chain: u32, note: &[u8]) -> io::Result<()> {
         let mark = Mark { kind: self.kind, number: self.number, sequence, chain, note: note.to_vec() };
-        write_all(&mut *self.file, (self.slot * SLOT) as u64, &mark.encode()?)?;
+        write_all(&mut *self.file, (self.slot * SLOT_BYTES) as u64, &mark.encode()?)?;
         self.file.sync()?;
         self.slot = 1 - self.slot;
         Ok(())

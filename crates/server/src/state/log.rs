@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"fbstate\0";
 const VERSION: u32 = 1;
-const HEADER: usize = 8 + 4 + 4 + 8 + 4;
+const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
 /// Length, sequence and committed.
 const RECORD_HEAD_BYTES: usize = 4 + 8 + 8;
-const TAIL: usize = 4;
+const TAIL_BYTES: usize = 4;
 
 /// The most bytes of a record that are in memory before its checksum is known: a damaged length must not take gigabytes.
 const UNCHECKED_BYTES_MAX: usize = 1 << 20;
@@ -163,7 +163,7 @@ impl Reader {
     }
 
     fn header(&mut self, kind: LogKind, number: Option<u64>) -> Result<(), Damage> {
-        let Some(header) = self.bytes(0, HEADER as u64)? else {
+        let Some(header) = self.bytes(0, HEADER_BYTES as u64)? else {
             return Err(if self.len == 0 {
                 Damage::Cut { last: 0, acknowledged: 0 }
             } else {
@@ -175,9 +175,9 @@ impl Reader {
         if !header.starts_with(MAGIC) {
             return Err(Damage::Foreign);
         }
-        let fields = header.get(..HEADER - 4).unwrap_or_default();
+        let fields = header.get(..HEADER_BYTES - 4).unwrap_or_default();
         let check = crc32fast::hash(fields);
-        if field(HEADER - 4) != Some(check) {
+        if field(HEADER_BYTES - 4) != Some(check) {
             return Err(Damage::Header);
         }
         match field(8) {
@@ -188,7 +188,7 @@ impl Reader {
         if field(12) != Some(kind.code()) || number.is_some_and(|number| found != Some(number)) {
             return Err(Damage::Other);
         }
-        (self.at, self.chain) = (HEADER as u64, check);
+        (self.at, self.chain) = (HEADER_BYTES as u64, check);
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl Reader {
     /// differs.
     fn chained(&mut self, head: &[u8], start: u64, len: u32) -> Result<Option<u32>, Damage> {
         let end = start.saturating_add(u64::from(len));
-        let Some(tail) = self.bytes(end, TAIL as u64)? else { return Ok(None) };
+        let Some(tail) = self.bytes(end, TAIL_BYTES as u64)? else { return Ok(None) };
         let (mut hasher, mut at) = (begun(self.chain, head), start);
         while at < end {
             let piece = (end - at).min(UNCHECKED_BYTES_MAX as u64);
@@ -210,7 +210,9 @@ impl Reader {
 
     /// Returns the body of the record at a place, if the record is sound.
     fn record_at(&mut self, at: u64) -> Result<Option<Vec<u8>>, Damage> {
-        let Some(chain) = self.bytes(at.saturating_sub(TAIL as u64), TAIL as u64)? else { return Ok(None) };
+        let Some(chain) = self.bytes(at.saturating_sub(TAIL_BYTES as u64), TAIL_BYTES as u64)? else {
+            return Ok(None);
+        };
         let Some(head) = self.bytes(at, RECORD_HEAD_BYTES as u64)? else { return Ok(None) };
         let number = |bytes: &[u8]| bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
         let Some((chain, len)) = number(&chain).zip(number(&head)) else { return Ok(None) };
@@ -251,7 +253,7 @@ impl Reader {
                 all.at_mark = Some(chain);
             }
             self.chain = chain;
-            self.at = start + u64::from(len) + TAIL as u64;
+            self.at = start + u64::from(len) + TAIL_BYTES as u64;
         }
         Ok(())
     }
@@ -323,11 +325,11 @@ impl Log {
     }
 
     /// The place of the first record of a file.
-    pub const FIRST_RECORD_BYTE: u64 = HEADER as u64;
+    pub const FIRST_RECORD_BYTE: u64 = HEADER_BYTES as u64;
 
     /// Returns the bytes that a record with a body of this length has in the file.
     pub fn record_bytes(body: usize) -> u64 {
-        (RECORD_HEAD_BYTES + TAIL + body) as u64
+        (RECORD_HEAD_BYTES + TAIL_BYTES + body) as u64
     }
 
     /// Reads the body of the record at a place of the file back; `None` if the record is damaged.

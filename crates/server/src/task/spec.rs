@@ -11,10 +11,10 @@ use units::{Bytes, Lbn, LbnRange, Sectors};
 pub use verify::{ArrayKind, VerifySpec};
 
 /// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
-pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
+pub const BLOCK_SECTORS_MAX: u64 = 1 << 15;
 
-/// The most images that a restore takes, one on top of the other.
-pub const MOST_IMAGES: usize = 1_000;
+/// The most images that a restore takes, one on top of the other; a longer chain should begin with a new full backup.
+pub const IMAGES_MAX: usize = 1_000;
 
 /// The facts about a disk that its tasks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,7 +301,7 @@ impl TaskSpec {
     fn block(&self, disk: &DiskFacts) -> Result<Sectors, SpecError> {
         let usual = (USUAL_BLOCK_BYTES / disk.sector_bytes.get().max(1)).clamp(1, disk.capacity.get().max(1));
         let block = self.block_sectors.unwrap_or(usual);
-        if !(1..=MOST_BLOCK_SECTORS).contains(&block) {
+        if !(1..=BLOCK_SECTORS_MAX).contains(&block) {
             return Err(SpecError::new("block_sectors", block.to_string(), "give 1 to 32768"));
         }
         Ok(Sectors::new(block))
@@ -348,7 +348,7 @@ fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecErr
 
 /// Checks the paths of images, one on top of the other.
 fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
-    if given.len() > MOST_IMAGES {
+    if given.len() > IMAGES_MAX {
         let found = format!("{} images", given.len());
         return Err(SpecError::new(field, found, "give at most 1000, or make a new full backup"));
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The most bad sectors that are listed; further ones are counted.
-pub const MOST_BAD: usize = 1_000;
+pub const LISTED_BAD_SECTORS_MAX: usize = 1_000;
 
 /// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Figures {
     pub blocks: u64,
     /// Bytes of the blocks done.
     pub bytes: u64,
-    /// Sectors that could not be read or written, at most [`MOST_BAD`] of them.
+    /// Sectors that could not be read or written, at most [`LISTED_BAD_SECTORS_MAX`] of them.
     pub bad: Vec<u64>,
     /// The number of further ones.
     pub bad_more: u64,
@@ -71,13 +71,14 @@ pub struct Figures {
 /// The results of a comparison of disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Differences {
-    /// LBNs at which the members do not agree, the same on each member, at most [`MOST_BAD`] of them.
+    /// LBNs at which the members do not agree, the same on each member, at most [`LISTED_BAD_SECTORS_MAX`] of them.
     pub lbns: Vec<u64>,
     /// The number of further ones.
     pub more: u64,
     /// Blocks that clients wrote at every reading.
     pub unsettled: u64,
-    /// Sectors that could not be read, with the disk, at most [`MOST_BAD`] of them. Their blocks are not compared.
+    /// Sectors that could not be read, with the disk, at most [`LISTED_BAD_SECTORS_MAX`] of them. Their blocks are not
+    /// compared.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -97,7 +98,8 @@ pub struct Content {
     pub recorded: u64,
     /// Blocks that match their recorded sums.
     pub verified: u64,
-    /// The first sectors of blocks that were read without error and do not match, at most [`MOST_BAD`] of them.
+    /// The first sectors of blocks that were read without error and do not match, at most [`LISTED_BAD_SECTORS_MAX`]
+    /// of them.
     pub wrong: Vec<u64>,
     /// The number of further ones.
     pub wrong_more: u64,

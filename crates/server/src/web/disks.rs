@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 /// A disk that does not answer in this time is shown as such; it is not asked again before it has answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most tasks of a disk that are shown: all that are not over, at most 64, and the last others.
-const MOST_TASKS: usize = 80;
-/// The most sectors that a task's row lists.
-const MOST_LISTED: usize = 10;
+const SHOWN_TASKS_MAX: usize = 80;
+/// The most sectors that a task's row lists: a row has no room for more.
+const LISTED_SECTORS_MAX: usize = 10;
 
 /// The disks as a page sees them.
 pub(super) struct DiskSnapshots {
@@ -73,7 +73,7 @@ async fn look(disk: Handle) -> Option<Value> {
     .ok()?;
     let (status, (tasks, trouble)) = (status.await.ok()?, tasks.await.ok()?);
     let over = tasks.iter().filter(|(_, task)| task.state.is_over()).count();
-    let mut left_out = over.saturating_sub(MOST_TASKS.saturating_sub(tasks.len() - over));
+    let mut left_out = over.saturating_sub(SHOWN_TASKS_MAX.saturating_sub(tasks.len() - over));
     let shown = tasks.into_iter().filter(|(_, task)| {
         let out = task.state.is_over() && left_out > 0;
         left_out -= usize::from(out);
@@ -98,16 +98,16 @@ fn cut(mut task: Value) -> Value {
     if let Some(task) = task.as_object_mut() {
         task.remove("spec");
         if let Some(bad) = task.get_mut("bad_lbns").and_then(Value::as_array_mut) {
-            let more = bad.len().saturating_sub(MOST_LISTED) as u64;
-            bad.truncate(MOST_LISTED);
+            let more = bad.len().saturating_sub(LISTED_SECTORS_MAX) as u64;
+            bad.truncate(LISTED_SECTORS_MAX);
             let known = task.get("bad_more").and_then(Value::as_u64).unwrap_or(0);
             task.insert("bad_more".into(), (known + more).into());
         }
         if let Some(content) = task.get_mut("checksums")
             && let Some(wrong) = content.get_mut("wrong").and_then(Value::as_array_mut)
         {
-            let more = wrong.len().saturating_sub(MOST_LISTED) as u64;
-            wrong.truncate(MOST_LISTED);
+            let more = wrong.len().saturating_sub(LISTED_SECTORS_MAX) as u64;
+            wrong.truncate(LISTED_SECTORS_MAX);
             let known = content.get("wrong_more").and_then(Value::as_u64).unwrap_or(0);
             content["wrong_more"] = (known + more).into();
         }

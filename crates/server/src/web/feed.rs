@@ -1,6 +1,6 @@
 //! The latest snapshot, shared by all browsers.
 
-use super::MOST_BROWSERS;
+use super::BROWSERS_MAX;
 use axum::body::Bytes;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
@@ -29,7 +29,7 @@ pub(super) struct FeedSubscription(std::sync::Arc<Feed>);
 impl FeedSubscription {
     /// Subscribes a browser, if there are not too many.
     pub fn take(feed: &std::sync::Arc<Feed>) -> Option<Self> {
-        let more = |browsers| (browsers < MOST_BROWSERS).then_some(browsers + 1);
+        let more = |browsers| (browsers < BROWSERS_MAX).then_some(browsers + 1);
         let before = feed.browsers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         if before == 0 {
             feed.came.notify_one();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn there_are_as_many_places_as_may_be_and_one_that_is_left_is_given_again() {
         let feed = Arc::new(Feed::default());
-        let mut places: Vec<_> = (0..MOST_BROWSERS).map(|_| FeedSubscription::take(&feed).unwrap()).collect();
+        let mut places: Vec<_> = (0..BROWSERS_MAX).map(|_| FeedSubscription::take(&feed).unwrap()).collect();
         assert!(FeedSubscription::take(&feed).is_none());
         places.pop();
         assert!(FeedSubscription::take(&feed).is_some());

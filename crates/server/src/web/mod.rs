@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 /// The most browsers that follow the page at once.
-pub const MOST_BROWSERS: usize = 32;
+pub const BROWSERS_MAX: usize = 32;
 
 /// The configuration of a page.
 #[derive(Clone, Debug)]

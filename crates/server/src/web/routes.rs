@@ -3,7 +3,7 @@
 use super::auth::{Rejection, RequestGuard};
 use super::feed::{Feed, FeedSubscription};
 use super::serve::BrowserConnection;
-use super::{MOST_BROWSERS, SnapshotSource, disks};
+use super::{BROWSERS_MAX, SnapshotSource, disks};
 use crate::control::{Disks, Refusal};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The largest body.
-const MOST_BODY: usize = 4 << 10;
+/// The largest body, so that no browser fills the memory.
+const BODY_BYTES_MAX: usize = 4 << 10;
 /// The whole body has to come in this time.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A browser that takes nothing for this time is hung up on.
@@ -40,7 +40,7 @@ pub(super) fn router(state: RouteState, changes: Router) -> Router {
     let changes = changes
         .layer(from_fn(whole))
         .layer(from_fn_with_state(Arc::clone(&state.auth), change))
-        .layer(DefaultBodyLimit::max(MOST_BODY));
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     let auth = Arc::clone(&state.auth);
     Router::new()
         .route("/", get(|| part("text/html; charset=utf-8", page::INDEX)))
@@ -158,7 +158,7 @@ async fn events(
     state.auth.follow(&headers).map_err(IntoResponse::into_response)?;
     let Some(place) = FeedSubscription::take(&state.feed) else {
         let text =
-            format!("{MOST_BROWSERS} browsers follow this page, and no more may; close one, and try again");
+            format!("{BROWSERS_MAX} browsers follow this page, and no more may; close one, and try again");
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response());
     };
     let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "control": state.auth.control() });

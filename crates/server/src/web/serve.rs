@@ -1,7 +1,7 @@
 //! Takes browsers in.
 
 use super::routes::{self, RouteState};
-use super::{MOST_BROWSERS, PageContent, disks::DiskSnapshots};
+use super::{BROWSERS_MAX, PageContent, disks::DiskSnapshots};
 use crate::tls::Tls;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,16 +19,16 @@ use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
 /// The most connections: those of browsers that follow, and as many for parts of the page.
-const MOST_CONNECTIONS: usize = 2 * MOST_BROWSERS;
+const CONNECTIONS_MAX: usize = 2 * BROWSERS_MAX;
 /// The time for a request's head, and for the handshake of encryption.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for a request and the browser's reading of the answer, unless the request follows the snapshots.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most bytes of unsent answers that a connection holds.
-const MOST_UNSENT: usize = 64 << 10;
+const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// The most unsent bytes in the kernel: snapshots that a slow browser has not read become outdated there.
-const MOST_SENT: usize = 256 << 10;
+const KERNEL_BYTES_MAX: usize = 256 << 10;
 
 /// The answer to a connection for which there is no room.
 const NO_SLOT_RESPONSE: &[u8] =
@@ -69,7 +69,7 @@ pub(super) async fn serve(
         }
     });
     let slots = Arc::new(Mutex::new(BrowserSlots::default()));
-    let refusals = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let refusals = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config()));
     loop {
         let accepted = tokio::select! {
@@ -83,7 +83,7 @@ pub(super) async fn serve(
             continue;
         };
         // The kernel may refuse; its own bound is there then.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, MOST_SENT);
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, KERNEL_BYTES_MAX);
         match BrowserConnection::take(&slots, from.ip()) {
             Some(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
             None if acceptor.is_none() => {
@@ -129,7 +129,7 @@ impl BrowserSlots {
     /// Returns the number of a slot. If all are taken, it is that of the oldest connection that has not entered, from
     /// the machine that has the most.
     fn give(&mut self, from: IpAddr, hang_up: Arc<Notify>) -> Option<u64> {
-        if self.taken.len() >= MOST_CONNECTIONS {
+        if self.taken.len() >= CONNECTIONS_MAX {
             let of = |from: IpAddr| self.taken.values().filter(|slot| slot.from == from).count();
             let outside = self.taken.iter().filter(|(_, slot)| !slot.entered);
             let (oldest, _) = outside.max_by_key(|(at, slot)| (of(slot.from), Reverse(**at)))?;
@@ -235,7 +235,7 @@ async fn spoken(
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_HEAD_TIMEOUT)
         .keep_alive(false)
-        .max_buf_size(MOST_UNSENT)
+        .max_buf_size(UNSENT_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let mut over = std::pin::pin!(tokio::time::sleep(REQUEST_TIMEOUT));
@@ -294,9 +294,9 @@ mod tests {
         let browser = IpAddr::from([192, 0, 2, 2]);
         let first = BrowserConnection::take(&slots, browser).unwrap();
         let held: Vec<_> =
-            (0..2 * MOST_CONNECTIONS).filter_map(|_| BrowserConnection::take(&slots, idle)).collect();
-        assert_eq!(held.len(), 2 * MOST_CONNECTIONS, "each replaces an older one");
-        assert_eq!(first.slots().taken.len(), MOST_CONNECTIONS);
+            (0..2 * CONNECTIONS_MAX).filter_map(|_| BrowserConnection::take(&slots, idle)).collect();
+        assert_eq!(held.len(), 2 * CONNECTIONS_MAX, "each replaces an older one");
+        assert_eq!(first.slots().taken.len(), CONNECTIONS_MAX);
         assert!(first.slots().taken.contains_key(&first.number), "the only one of its machine");
         // Those that have entered keep their slots.
         held.iter().for_each(BrowserConnection::entered);

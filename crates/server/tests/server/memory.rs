@@ -177,7 +177,7 @@ impl server::web::SnapshotSource for Large {
 /// would end.
 #[test]
 fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
-    use server::web::{MOST_BROWSERS, PageContent, Web, WebConfig};
+    use server::web::{BROWSERS_MAX, PageContent, Web, WebConfig};
     if !is_alone("memory::browsers_that_take_nothing_hold_no_more_with_each_snapshot") {
         return;
     }
@@ -212,5 +212,5 @@ fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     let few = held_after(10);
     let many = held_after(60);
     assert!(many < few + 16 * MIB, "{few} bytes after 10 snapshots, {many} after 60");
-    assert!(many < 2 * MOST_BROWSERS * 4 * MIB, "{many} bytes for {} browsers", browsers.len());
+    assert!(many < 2 * BROWSERS_MAX * 4 * MIB, "{many} bytes for {} browsers", browsers.len());
 }

@@ -5,7 +5,7 @@ use crate::tls::Certificates;
 use serde_json::{Value, json};
 use server::Tls;
 use server::control::Roles;
-use server::web::{MOST_BROWSERS, PageContent, SnapshotSource, Token, Web, WebConfig, WebError};
+use server::web::{BROWSERS_MAX, PageContent, SnapshotSource, Token, Web, WebConfig, WebError};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -292,9 +292,9 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused(
     let counted = Arc::new(Counted::default());
     let config = WebConfig { every: Duration::from_millis(100), ..here() };
     let web = Web::open(config, PageContent::Other(Arc::clone(&counted) as _)).unwrap();
-    let mut all: Vec<Browser> = (0..MOST_BROWSERS).map(|_| Browser::new(web.address())).collect();
+    let mut all: Vec<Browser> = (0..BROWSERS_MAX).map(|_| Browser::new(web.address())).collect();
     assert!(all.iter_mut().all(|browser| browser.code() == 200));
-    for _ in MOST_BROWSERS..100 {
+    for _ in BROWSERS_MAX..100 {
         let (code, answer) = asked(web.address(), "GET", "/events", &[], "");
         assert_eq!(code, 503);
         assert!(answer.contains("32 browsers follow this page"), "{answer}");
@@ -331,7 +331,7 @@ fn requests_whose_bodies_do_not_come_keep_no_browser_out() {
         "POST {TASKS} HTTP/1.1\r\nhost: {address}\r\nx-freeblock-control: {key}\r\nexpect: 100-continue\r\n\
          content-length: 100\r\n\r\n"
     );
-    let held: Vec<TcpStream> = (1..2 * MOST_BROWSERS)
+    let held: Vec<TcpStream> = (1..2 * BROWSERS_MAX)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.write_all(head.as_bytes()).unwrap();

@@ -16,7 +16,7 @@ const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
 /// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short way, and few
 /// for a client of the disk to wait behind.
-const PROMOTED_MAX: usize = 32;
+const PROMOTED_REQUESTS_MAX: usize = 32;
 
 /// The sectors beyond which no request is added to a round. A floor in bytes a second has no rounds, and no such limit.
 const PROMOTED_SECTORS_MAX: u64 = 2_048;
@@ -190,7 +190,7 @@ impl Background {
 
     /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or during a round.
     fn first_due(&self) -> Option<(BackgroundId, Instant)> {
-        let most = if self.has_rounds() { 1 } else { PROMOTED_MAX };
+        let most = if self.has_rounds() { 1 } else { PROMOTED_REQUESTS_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)
     }
 
@@ -248,8 +248,8 @@ impl Background {
             self.promoted.requests += 1;
             self.pay(left, now);
             sectors += left.get();
-            let is_full =
-                self.promoted_left() >= PROMOTED_MAX || self.has_rounds() && sectors >= PROMOTED_SECTORS_MAX;
+            let is_full = self.promoted_left() >= PROMOTED_REQUESTS_MAX
+                || self.has_rounds() && sectors >= PROMOTED_SECTORS_MAX;
             next = self.oldest_due().filter(|oldest| !is_full && is_due(oldest));
         }
         self.promote_again(sessions, now);
@@ -322,7 +322,7 @@ mod tests {
             background.do_due(&mut sessions, at(ms));
             assert!(background.due().is_none_or(|due| due > at(ms)));
             let promoted = background.promoted.requests - done;
-            assert!(promoted <= PROMOTED_MAX as u64, "{promoted} are foreground work at a time");
+            assert!(promoted <= PROMOTED_REQUESTS_MAX as u64, "{promoted} are foreground work at a time");
             // A client of the disk leaves time for a request each four milliseconds.
             if promoted > 0 && ms % 4 == 0 {
                 let range = background.reads[&done].range;

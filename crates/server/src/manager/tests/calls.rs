@@ -6,7 +6,7 @@ use super::memory::below;
 use super::rig::Rig;
 use crate::file_system::Places;
 use crate::manager::status::Outcome;
-use crate::manager::{MOST_LIVE, MOST_REMEMBERED, ManagerError};
+use crate::manager::{LIVE_TASKS_MAX, ManagerError, REMEMBERED_TASKS_MAX};
 use crate::task::file_request::FileQueue;
 use crate::task::spec::{TaskKind, TaskSpec};
 use crate::task::table::{Table, TaskState};
@@ -136,13 +136,13 @@ fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
     assert_eq!(rig.run(done), TaskState::Done);
     let scrubs = outcome(&mut rig, TaskKind::Scrub);
     assert!(scrubs.last_success_unix_ms > backups.last_failure_unix_ms);
-    for _ in 0..MOST_REMEMBERED + 5 {
+    for _ in 0..REMEMBERED_TASKS_MAX + 5 {
         let id = rig.start(scrub(0, 8));
         rig.call(|manager, s| manager.cancel(s, id)).unwrap();
     }
     let mut rig = rig.crash(None);
     let tasks = rig.call(|manager, _| manager.tasks());
-    assert_eq!(tasks.len(), MOST_REMEMBERED);
+    assert_eq!(tasks.len(), REMEMBERED_TASKS_MAX);
     assert_eq!((tasks[0].id, tasks[1].id), (failed, done));
     assert_eq!(outcome(&mut rig, TaskKind::Scrub), scrubs);
     assert_eq!(outcome(&mut rig, TaskKind::Backup), Outcome { failed: 0, ..backups });
@@ -181,7 +181,7 @@ fn a_task_whose_files_get_no_thread_fails_with_the_reason() {
 fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() {
     const FUTURE_MS: u64 = 4_000_000_000_000;
     let mut rig = Rig::new();
-    for _ in 0..2 * MOST_LIVE {
+    for _ in 0..2 * LIVE_TASKS_MAX {
         let id = rig.start(scrub(0, 8));
         rig.call(|manager, s| {
             let now = manager.now;

@@ -259,14 +259,14 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
 #[test]
 fn old_tasks_are_dropped_and_numbers_never_come_back() {
     let mut rig = Rig::new();
-    for _ in 0..super::super::MOST_REMEMBERED + 5 {
+    for _ in 0..super::super::REMEMBERED_TASKS_MAX + 5 {
         let id = rig.start(scrub());
         rig.call(|manager, s| manager.cancel(s, id)).unwrap();
     }
     let rig = rig.crash(None);
     let tasks = rig.volume.app(rig.manager).unwrap().tasks();
-    assert_eq!(tasks.len(), super::super::MOST_REMEMBERED);
-    assert_eq!(tasks.last().unwrap().id, super::super::MOST_REMEMBERED as u64 + 5);
+    assert_eq!(tasks.len(), super::super::REMEMBERED_TASKS_MAX);
+    assert_eq!(tasks.last().unwrap().id, super::super::REMEMBERED_TASKS_MAX as u64 + 5);
 }
 
 /// The journal and the other files do not answer: clients' writes go to the disk all the same, after a while.

@@ -20,9 +20,9 @@ pub enum ArrayKind {
 }
 
 /// The default of `memory_bytes`.
-const USUAL_MEMORY: u64 = 1 << 30;
+const USUAL_MEMORY_BYTES: u64 = 1 << 30;
 /// The largest block of a comparison.
-const MOST_VERIFY_BLOCK_BYTES: u64 = 1 << 20;
+const VERIFY_BLOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// A comparison of disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +100,10 @@ impl TaskSpec {
             range,
             block,
             sector_bytes: disk.sector_bytes,
-            memory: Bytes::new(self.memory_bytes.unwrap_or(USUAL_MEMORY)),
+            memory: Bytes::new(self.memory_bytes.unwrap_or(USUAL_MEMORY_BYTES)),
         };
         let bytes = block.bytes(disk.sector_bytes).get();
-        if bytes > MOST_VERIFY_BLOCK_BYTES {
+        if bytes > VERIFY_BLOCK_BYTES_MAX {
             return Err(SpecError::new(
                 "block_sectors",
                 block.get().to_string(),

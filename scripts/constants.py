@@ -2,7 +2,8 @@
 """Finds constants whose name states no quantity (docs/STYLE.md): `MOST`, `PATIENCE`, `NEAR`, ...
 
 A number's or a time's constant says of what it is and in which unit, and a limit ends in `_MIN` or `_MAX`: `REQUESTS_MAX`,
-`IDLE_TIMEOUT`, `SEARCH_RANGE_NS`. Flags, tags and other constants that are no quantities may have one word.
+`IDLE_TIMEOUT`, `SEARCH_RANGE_NS`. Flags, tags and other constants that are no quantities may have one word. The type of a
+floating-point number states no unit, so its name has one of `UNITS`.
 """
 
 import re
@@ -25,6 +26,20 @@ BARE = set(
     UNLIKE UNSURE UNUSED UP USUAL VARY WAITING WANDERS WATCHED WIDER WIDEST WORTH
 """.split()
 )
+# The words of which the name of a floating-point constant has one.
+UNITS = set(
+    """
+    NS US US2 MS S SECOND SECONDS HOURS REVOLUTIONS BYTES MB MIB PIXELS CHARACTERS
+    SECTORS LBNS REQUESTS ARRIVALS READINGS ROUNDS GAPS SPREADS STEPS PARTS PPM
+    SHARE SHARES RATIO FACTOR PERCENT PERCENTS PROBABILITY PROBABILITIES CONFIDENCE UTILISATION UTILISATIONS
+    DEVIATIONS ERRORS QUANTILE QUANTILES WEIGHT EVIDENCE EXPONENT ARGUMENT LN PER
+    """.split()
+)
+# `MOST_TASKS` is `TASKS_MAX`; a superlative that names a thing may stay: `SHORTEST_SEEK_CYLINDERS_MAX`.
+PREFIX = re.compile(r"(?:MOST|LEAST|MAX|MIN)_|(?:LONGEST|SHORTEST|LARGEST|SMALLEST|FARTHEST|FEWEST|HIGHEST|LOWEST)_(?!.*_M(?:AX|IN)$)")
+SUFFIX = re.compile(r"_(?:MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|FEWEST|LIMIT)$")
+CONSTANT = re.compile(r"\b(?:const|static) ([A-Z][A-Z0-9_]*): ")
+FLOAT = re.compile(r"\bconst ([A-Z][A-Z0-9_]*): &?\[*f(?:32|64)\b")
 QUANTITY = re.compile(r"\bconst ([A-Z]+): &?(?:\[|\()?(?:[ui](?:8|16|32|64|128|size)|f64|Duration|Instant|Sectors|Bytes|std::ops::Range)\b")
 
 
@@ -38,6 +53,12 @@ def main() -> int:
             constant = QUANTITY.search(line)
             if constant and constant.group(1) in BARE:
                 found.append(f"{name}:{number}: {constant.group(1)}: name the quantity, and the unit unless the type has it")
+            constant = CONSTANT.search(line)
+            if constant and (PREFIX.match(constant.group(1)) or SUFFIX.search(constant.group(1))):
+                found.append(f"{name}:{number}: {constant.group(1)}: end the name of a limit in _MAX or _MIN")
+            constant = FLOAT.search(line)
+            if constant and not UNITS & set(constant.group(1).split("_")):
+                found.append(f"{name}:{number}: {constant.group(1)}: name the unit (UNITS in {Path(__file__).name})")
     for message in found:
         print(message, file=sys.stderr)
     return int(bool(found))

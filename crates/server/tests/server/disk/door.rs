@@ -160,7 +160,7 @@ fn delays_by_at_most_the_bound(program: Program) {
     for rate in [50.0, 20.0] {
         let all = |door| -> [Vec<f64>; 3] {
             let runs: Vec<Beside> =
-                (42..54).map(|seed| read_beside(program, door, (rate, REQUESTS, seed))).collect();
+                (42..66).map(|seed| read_beside(program, door, (rate, REQUESTS, seed))).collect();
             let slower = |nth: usize| runs.iter().map(|run| run.slower()[nth]).collect();
             [slower(0), slower(1), runs.iter().map(|run| run.mb_per_s).collect()]
         };

@@ -4,8 +4,8 @@
 In each crate's `src` and in each integration binary below `tests`, a file must be named by a `mod` in the file that Rust looks for
 it from, or by a `#[path]` beside it. The lab's experiments are listed by its build script.
 
-In each crate the top-level modules are layers: a module may use those below it, and none may use another that uses it, directly or
-through others. A module and its own submodules may use each other. Unit tests may use everything.
+Modules beside each other, those of a crate's root and those of any module, are layers: a module may use those below it, and none may
+use another that uses it, directly or through others. A module and its own submodules may use each other. Unit tests may use everything.
 """
 
 import re
@@ -17,6 +17,11 @@ LISTED = Path("crates/lab/src/experiments")
 
 TESTS = re.compile(r"^#\[cfg\(test\)\]\n(pub(\([^)]*\))? )?mod \w+ \{.*?^\}", re.MULTILINE | re.DOTALL)
 USE = re.compile(r"\buse ((?:crate|super|self)::[^;]+|(?:\w+::)[^;]+);")
+Module = tuple[str, ...]
+
+# Modules with a circle among their submodules that is still to be opened.
+OPEN = {("scheduler", "background"), ("scheduler", "core"), ("scheduler", "core::outside")}
+
 PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
 
 
@@ -55,46 +60,83 @@ def expand(use: str) -> list[str]:
     return paths
 
 
-def layers(source: Path) -> dict[str, set[str]]:
-    """Returns the top-level modules of a crate, each with those that it uses."""
-    texts: dict[tuple[str, ...], str] = {}
+def modules(source: Path) -> dict[Module, str]:
+    """Returns the text of each module of a crate, without comments and unit tests."""
+    texts: dict[Module, str] = {}
     for file in sorted(source.rglob("*.rs")):
         parts = file.relative_to(source).with_suffix("").parts
         if parts[-1] in ("mod", "lib", "main"):
             parts = parts[:-1]
         if "tests" not in parts:
             texts[parts] = TESTS.sub("", re.sub(r"//.*", "", file.read_text()))
-    tops = {parts[0] for parts in texts if parts}
-    # The root's own names are those of the modules that it exports them from.
-    exported = {}
-    for use in USE.findall(texts.get((), "")):
-        for path in expand(use):
-            names = path.removeprefix("crate::").removeprefix("self::").split("::")
-            exported[names[-1]] = names[0]
-    uses: dict[str, set[str]] = {top: set() for top in tops}
-    for parts, text in texts.items():
-        if not parts:
-            continue
-        paths = [path for use in USE.findall(text) for path in expand(use)] + PATH.findall(text)
-        for path in paths:
-            names = path.split("::")
-            at = list(parts)
-            while names and names[0] == "super":
-                at, names = at[:-1], names[1:]
-            if names and names[0] == "crate":
-                at, names = [], names[1:]
-            if not at and names:
-                top = names[0] if names[0] in tops else exported.get(names[0])
-                if top in tops and top != parts[0]:
-                    uses[parts[0]].add(top)
-    return uses
+    return texts
 
 
-def circle(uses: dict[str, set[str]]) -> list[str]:
+class Names:
+    """The modules of a crate, and the names that each takes from others by a `use`."""
+
+    def __init__(self, texts: dict[Module, str]) -> None:
+        self.texts = texts
+        self.taken: dict[Module, dict[str, Module]] = {}
+        for module, text in texts.items():
+            self.taken[module] = {}
+            for use in USE.findall(text):
+                for path in expand(use):
+                    names = re.split(r"::|\s+as\s+", path)
+                    start = path.split(" as ")[0].split("::")
+                    self.taken[module][names[-1]] = tuple(start)
+
+    def resolve(self, module: Module, path: Module, depth: int = 0) -> Module | None:
+        """Returns the module that defines what a path names where it stands in a module; none if that is another crate's."""
+        at, names = module, path
+        if names[0] == "crate":
+            at, names = (), names[1:]
+        while names and names[0] in ("super", "self"):
+            at, names = at[:-1] if names[0] == "super" else at, names[1:]
+        if at == module and names and names == path and (*at, names[0]) not in self.texts:
+            return None
+        while names and (*at, names[0]) in self.texts:
+            at, names = (*at, names[0]), names[1:]
+        if names and depth < 8 and names[0] in self.taken.get(at, {}):
+            taken = self.taken[at][names[0]]
+            if found := self.resolve(at, (*taken, *names[1:]), depth + 1):
+                return found
+        return at
+
+    def uses(self, module: Module) -> set[Module]:
+        """Returns the modules that a module uses."""
+        text = self.texts[module]
+        paths = [tuple(path.split("::")) for use in USE.findall(text) for path in expand(use)]
+        paths += [tuple(path.split("::")) for path in PATH.findall(text)]
+        words = None
+        for path in list(paths):
+            if path[-1] == "*" and (above := self.resolve(module, path[:-1])) is not None:
+                words = words or set(re.findall(r"\w+", text))
+                paths += [(*path[:-1], name) for name in self.taken[above] if name in words]
+        found = (self.resolve(module, path) for path in paths)
+        return {other for other in found if other is not None}
+
+
+def layers(source: Path) -> dict[Module, dict[Module, set[Module]]]:
+    """Returns, for each module of a crate that has submodules, those submodules, each with those that it uses."""
+    names = Names(modules(source))
+    siblings: dict[Module, dict[Module, set[Module]]] = {}
+    for module in names.texts:
+        for depth in range(len(module)):
+            siblings.setdefault(module[:depth], {}).setdefault(module[: depth + 1], set())
+    for module in names.texts:
+        for other in names.uses(module):
+            depth = next((at for at, (a, b) in enumerate(zip(module, other)) if a != b), None)
+            if depth is not None:
+                siblings[module[:depth]][module[: depth + 1]].add(other[: depth + 1])
+    return siblings
+
+
+def circle(uses: dict[Module, set[Module]]) -> list[Module]:
     """Returns modules of which each uses the next, and the last the first; none if there is no circle."""
-    done: set[str] = set()
+    done: set[Module] = set()
 
-    def follow(module: str, path: list[str]) -> list[str]:
+    def follow(module: Module, path: list[Module]) -> list[Module]:
         if module in path:
             return path[path.index(module) :]
         if module in done:
@@ -124,10 +166,12 @@ def main() -> int:
         print(f"{file}: no `mod` names this file, so it is not compiled; name it where its module belongs, or delete it", file=sys.stderr)
     circles = 0
     for crate in sorted(Path("crates").iterdir()):
-        if found := circle(layers(crate / "src")):
-            circles += 1
-            print(f"{crate}: its modules use each other in a circle: {' -> '.join([*found, found[0]])}; move what they share to "
-                  "a module below them", file=sys.stderr)
+        for uses in layers(crate / "src").values():
+            if (found := circle(uses)) and (crate.name, "::".join(found[0][:-1])) not in OPEN:
+                circles += 1
+                names = " -> ".join("::".join(module) for module in [*found, found[0]])
+                print(f"{crate}: its modules use each other in a circle: {names}; move what they share to a module below them",
+                      file=sys.stderr)
     return bool(lost or circles)
 
 

@@ -47,13 +47,12 @@ pub use error::{ImportError, Place};
 
 use crate::layout::Layout;
 use crate::profile::{FORMAT, Profile};
-use fields::refuse;
 use instances::Instances;
 use layout_g1::Mapped;
-use source::{At, Fault, Sources, printable};
+use source::{At, Fault, Scalar, Sources, printable, refuse};
 use std::io::{self, Read};
 use std::path::Path;
-use syntax::{Block, Node, Scalar, Statement, Value};
+use syntax::{Block, Node, Statement, Value};
 
 /// The most cylinders accepted: ten times those of drives today. Seek times are tabulated for each.
 const CYLINDERS_MAX: u64 = 10_000_000;

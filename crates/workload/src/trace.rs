@@ -24,6 +24,7 @@ mod fio;
 mod input;
 mod lists;
 mod msr;
+mod parser;
 mod reader;
 mod spc;
 mod srt;

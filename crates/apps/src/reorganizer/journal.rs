@@ -1,6 +1,6 @@
 //! The state that survives a crash: a header, a checkpoint, and small entries after it (format: docs/REORGANIZER.md).
 
-use super::links::{BlockState, Links, NONE, Relinked};
+use super::links::{BlockState, Links, Relinked};
 use super::plan::RelocationPlan;
 use super::staging::Staging;
 use crate::codec::{Cursor, seal, unseal};
@@ -541,4 +541,5 @@ fn number(rest: &mut Cursor<'_>) -> Result<u32, &'static str> {
     rest.u32().ok_or(SHORT)
 }
 
-const _: () = assert!(NONE as usize >= super::plan::PLAN_BLOCKS_MAX, "no block has the number of none");
+const _: () =
+    assert!(super::plan::NONE as usize >= super::plan::PLAN_BLOCKS_MAX, "no block has the number of none");

@@ -4,12 +4,9 @@
 //! Block b goes to the place of block `ahead[b]`; block `behind[b]` goes to b's place. A chain ends at a place that
 //! was free; all other dependencies are cycles.
 
-use super::plan::{Block, RelocationPlan};
+use super::plan::{Block, NONE, RelocationPlan};
 use std::collections::BTreeSet;
 use units::Lbn;
-
-/// The value for "no block".
-pub const NONE: u32 = u32::MAX;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

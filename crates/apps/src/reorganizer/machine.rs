@@ -1,10 +1,10 @@
 //! The state machine of the reorganiser.
 
-use super::begin::{Beginning, Prepared};
 use super::journal::{Fault, Journal, JournalHeader, Nvram, NvramLost};
 use super::links::{BlockState, Links};
 use super::options::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
 use super::plan::RelocationPlan;
+use super::prepared::{Beginning, Prepared};
 use super::staging::Staging;
 use crate::sessions::{Application, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};

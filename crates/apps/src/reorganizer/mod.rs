@@ -19,16 +19,17 @@ mod machine;
 mod moves;
 mod options;
 mod plan;
+mod prepared;
 mod ranges;
 mod registered;
 mod staging;
 mod text;
 
-pub use begin::Prepared;
 pub use foreground::{Access, AccessError, AccessPlace, Piece};
 pub use generate::Below;
 pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, ReorganizeStateError, Volatile};
 pub use machine::Reorganizer;
 pub use options::{Options, Progress, RecoverError, ReorganizeStartError, Statistics, Trouble};
 pub use plan::{Move, PLAN_BLOCKS_MAX, RelocationPlan, RelocationPlanError};
+pub use prepared::Prepared;
 pub use text::TextError;

@@ -1,8 +1,9 @@
 //! Moves blocks into the staging area as they are read, and out of it as they are written.
 
 use super::journal::{Fault, FaultKind, Nvram, NvramLost};
-use super::links::{BlockState, NONE};
+use super::links::BlockState;
 use super::machine::Reorganizer;
+use super::plan::NONE;
 use super::staging::Written;
 use crate::sessions::{Record, Sessions};
 use units::LbnRange;

@@ -1,12 +1,14 @@
 //! The plan of a reorganisation: the blocks and their destinations.
 
-use super::links::NONE;
 use crate::codec::{Cursor, seal, unseal};
 use scheduler::BLOCK_SECTORS_MAX;
 use units::{Lbn, LbnRange, Sectors};
 
 /// The most blocks of a plan: 2 TiB of 8 KiB blocks. Links between blocks are 32 bits wide.
 pub const PLAN_BLOCKS_MAX: usize = 1 << 28;
+
+/// The value for "no block".
+pub const NONE: u32 = u32::MAX;
 
 const MAGIC: [u8; 8] = *b"fb-plan\0";
 const VERSION: u32 = 1;

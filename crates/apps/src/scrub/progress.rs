@@ -1,6 +1,6 @@
 //! Encodes and decodes a scrub's progress.
 
-use super::scrubber::{Finding, ScrubPlan};
+use super::plan::{Finding, ScrubPlan};
 use crate::codec::{Cursor, put_varint, seal, unseal};
 use crate::set::{put_set, take_set};
 use scheduler::BlockSet;

@@ -6,13 +6,15 @@
 
 mod change;
 mod state;
+mod step;
 mod volume;
 mod write;
 
 pub use change::{Change, ChangeError, Entry};
 pub use state::VolumeStateError;
+pub use step::{Bytes, Step, WriteId};
 pub use volume::{Cow, Geometry, GeometryError, SnapshotError, Space, Volume};
-pub use write::{Bytes, Step, WriteError, WriteFailure, WriteId, WriteProgress};
+pub use write::{WriteError, WriteFailure, WriteProgress};
 
 use std::cell::RefCell;
 use std::fmt;

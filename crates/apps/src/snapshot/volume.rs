@@ -1,6 +1,6 @@
 //! The maps of a volume whose overwrites preserve the contents of snapshots.
 
-use super::write::{PlannedWrite, WriteId};
+use super::step::{PlannedWrite, WriteId};
 use super::{Change, ChangeError, Entry, Extent, Gone, Provider, Shape, SnapshotId, SnapshotPlace, VolumeId};
 use crate::set::run;
 use scheduler::BlockSet;

@@ -1,51 +1,11 @@
 //! A foreground write as a sequence of I/O steps.
 
+use super::step::{Bytes, Planned, PlannedWrite, Step, WriteId};
 use super::volume::{Cow, Volume};
-use super::{Change, Entry, SnapshotId};
+use super::{Change, SnapshotId};
 use std::collections::VecDeque;
-use std::fmt;
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
-
-/// A foreground write under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriteId(u64);
-
-impl fmt::Display for WriteId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "write {}", self.0)
-    }
-}
-
-/// The source of the bytes of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// The bytes that the preceding step read.
-    Read,
-    /// The foreground's data, from this sector of them on.
-    Data {
-        /// Sectors of the data to skip.
-        from: Sectors,
-    },
-    /// Zeros, for the rest of a block that was empty.
-    Zeros,
-}
-
-/// The next step of a write, for the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Read this range, and keep the bytes for the next step.
-    Read(LbnRange),
-    /// Write to this range.
-    Write {
-        /// The range.
-        to: LbnRange,
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// Make this entry durable, after all preceding writes. It takes effect at [`Volume::done`].
-    Record(Entry),
-}
 
 /// The state of a write after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,22 +74,6 @@ pub enum WriteFailure {
     /// There is no such write.
     #[error("{0} is not under way")]
     NoWrite(WriteId),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    block: u64,
-    step: Step,
-    /// The slot that is reserved for this block until the record.
-    slot: Option<u64>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct PlannedWrite {
-    range: LbnRange,
-    first: u64,
-    last: u64,
-    steps: VecDeque<Planned>,
 }
 
 impl Volume {

@@ -2,10 +2,10 @@
 
 use super::parity::{Products, Summer};
 use super::plan::{Array, ComparisonPlan, ComparisonPlanError, StripePart};
-use super::progress::{self, ComparisonProgressError};
+use super::progress::{self, ComparisonProgressError, Differences};
 use super::reading::{Read, Reading};
 use scheduler::BlockSet;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The most LBNs that are named; further ones are counted.
@@ -41,20 +41,6 @@ pub struct Wish {
     pub unit: Sectors,
     /// Whether the records are those of one suspect block, which is read again.
     pub again: bool,
-}
-
-/// The findings of a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Differences {
-    /// LBNs that do not agree.
-    pub differing: BTreeSet<u64>,
-    pub differing_more: u64,
-    pub differing_blocks: u64,
-    /// Members and LBNs that could not be read.
-    pub bad: BTreeSet<(usize, u64)>,
-    pub bad_more: u64,
-    /// Blocks that changed at every reading.
-    pub unsettled: u64,
 }
 
 /// The progress of a comparison.

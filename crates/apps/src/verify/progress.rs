@@ -1,10 +1,10 @@
-//! Encodes and decodes a comparison's progress.
+//! The findings of a comparison, encoded and decoded with its progress.
 
-use super::comparison::Differences;
 use super::plan::{Array, ComparisonPlan};
 use crate::codec::{Cursor, put_varint, seal, unseal};
 use crate::set::{put_set, take_set};
 use scheduler::BlockSet;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"FBVERIF1";
@@ -21,6 +21,20 @@ pub enum ComparisonProgressError {
     /// The progress is of another plan.
     #[error("the saved progress is of another comparison; start this one afresh")]
     OtherPlan,
+}
+
+/// The findings of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// LBNs that do not agree.
+    pub differing: BTreeSet<u64>,
+    pub differing_more: u64,
+    pub differing_blocks: u64,
+    /// Members and LBNs that could not be read.
+    pub bad: BTreeSet<(usize, u64)>,
+    pub bad_more: u64,
+    /// Blocks that changed at every reading.
+    pub unsettled: u64,
 }
 
 /// The numbers by which a plan is recognised. The memory may change.

@@ -1,5 +1,6 @@
 //! The flags of `freeblock serve`.
 
+use super::disk_config::UBLK_NUMBER_MAX;
 use super::names::{DeviceSpec, Place};
 use super::web::WebArgs;
 use crate::emulate::TlsArgs;
@@ -41,7 +42,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", default_value = "1GiB", requires = "record", value_parser = crate::values::bytes)]
     pub(crate) record_limit: units::Bytes,
     /// Offer the disk as /dev/ublkbN too, a block device of this machine's kernel (needs root, the driver ublk_drv, and a build with the feature ublk)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(crate::serve::UBLK_NUMBER_MAX)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(UBLK_NUMBER_MAX)))]
     pub(crate) ublk: Option<u32>,
     /// Keep the daemon's memory, for a disk that this machine mounts itself (needs the capability CAP_SYS_RESOURCE); always with --ublk
     #[arg(long)]
@@ -59,7 +60,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", default_value = "256MiB", requires = "background", value_parser = super::background::memory)]
     pub(crate) background_memory: units::Bytes,
     /// Offer the background export as /dev/ublkbN too, as --ublk does for the disk
-    #[arg(long, value_name = "N", requires = "background", value_parser = clap::value_parser!(u32).range(0..=i64::from(crate::serve::UBLK_NUMBER_MAX)))]
+    #[arg(long, value_name = "N", requires = "background", value_parser = clap::value_parser!(u32).range(0..=i64::from(UBLK_NUMBER_MAX)))]
     pub(crate) background_ublk: Option<u32>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,

@@ -1,21 +1,19 @@
 //! The configuration of `freeblock serve`, from the file docs/freeblock.toml or from flags.
 
 use super::args::ServeArgs;
+use super::disk_config::{DiskConfig, HARM_PPM, IDLE_AFTER};
 use super::disk_text::DiskText;
-use super::names::DeviceSpec;
 use super::places::Places;
 use super::source::Source;
 use super::tls::TlsText;
 use super::web::{WebOptions, WebText};
 use crate::files;
-use crate::mimic::Learning;
 use crate::problem::Problem;
 use crate::values;
-use scheduler::policy::PolicyName;
 use serde::Deserialize;
+use server::Address;
 use server::control::Roles;
 use server::manager::budget::Budget;
-use server::{Address, Tls};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -86,58 +84,6 @@ pub(crate) struct Config {
     pub(crate) places: Places,
 }
 
-/// The configuration of one disk.
-#[derive(Clone, Debug)]
-pub(crate) struct DiskConfig {
-    pub(crate) name: String,
-    pub(crate) device: DeviceSpec,
-    pub(crate) listen: Vec<Address>,
-    pub(crate) allow_remote: bool,
-    /// The export's name.
-    pub(crate) export: String,
-    pub(crate) read_only: bool,
-    pub(crate) buffered: bool,
-    /// A built-in name, a file, or `none`.
-    pub(crate) profile: Option<String>,
-    pub(crate) policy: Option<PolicyName>,
-    /// The parameters of smtf.
-    pub(crate) learning: Learning,
-    /// The table that smtf starts from.
-    pub(crate) mimic_table: Option<PathBuf>,
-    pub(crate) harm_ppm: u32,
-    /// The margin of FAST 2002's scheduler, if that replaces ours.
-    pub(crate) conservatism: Option<Duration>,
-    /// Whether unspent harm is spent on revolutions.
-    pub(crate) bought_turns: bool,
-    /// Whether the cost of background work is measured, by windows without it.
-    pub(crate) audit: bool,
-    /// Whether the disk is probed while it serves, if it has no profile; `None`: if it rotates.
-    pub(crate) probe: Option<bool>,
-    /// `None`: idle time is not used.
-    pub(crate) idle_after: Option<Duration>,
-    /// The time that the device has for a command.
-    pub(crate) timeout: Duration,
-    /// The file in which the inputs of its core are recorded.
-    pub(crate) record: Option<PathBuf>,
-    /// The bytes at which the recording ends.
-    pub(crate) record_limit: u64,
-    /// The N of a /dev/ublkbN.
-    pub(crate) ublk: Option<u32>,
-    /// The name of the background export.
-    pub(crate) background: Option<String>,
-    /// Whether clients may write there.
-    pub(crate) background_write: bool,
-    /// The least service there.
-    pub(crate) background_floor: Option<server::Floor>,
-    /// The most memory for what is read ahead there.
-    pub(crate) background_memory: units::Bytes,
-    /// The N of a /dev/ublkbN that is the background export.
-    pub(crate) background_ublk: Option<u32>,
-    pub(crate) tls: Option<Tls>,
-    /// The places of its options in the file.
-    pub(crate) places: Places,
-}
-
 /// With blocks of a megabyte, half-read blocks take at most a gigabyte.
 const PARTIAL_BLOCKS: usize = 1 << 10;
 
@@ -146,21 +92,6 @@ const KEEP_BYTES_MAX: u64 = 1 << 30;
 
 /// The default level: messages for operators.
 const LOG: tracing::Level = tracing::Level::INFO;
-
-/// The size of a recording by default: a gigabyte, some million requests.
-pub(super) const RECORD_BYTES_MAX: u64 = 1 << 30;
-
-/// The highest number of a ublk device that the driver accepts.
-pub(crate) const UBLK_NUMBER_MAX: u32 = (1 << 20) - 1;
-
-/// 1%, the usual default.
-pub(super) const HARM_PPM: u32 = 10_000;
-
-/// A second: many revolutions of any disk.
-pub(super) const MARGIN_MS_MAX: f64 = 1e3;
-
-/// FAST'04, section 5.2.
-pub(super) const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 impl Config {
     /// Reads the command line.
@@ -377,95 +308,6 @@ fn level(text: &str) -> Result<tracing::Level, String> {
     let known = ["error", "warn", "info", "debug", "trace"];
     let level = known.contains(&text).then(|| text.parse().ok()).flatten();
     level.ok_or_else(|| format!("{text:?} is no level; give error, warn, info, debug or trace"))
-}
-
-impl DiskConfig {
-    /// Returns the options that are read only at the start, as text.
-    pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
-        // The fields are listed by name, so that a new one is not forgotten.
-        let Self {
-            name: _,
-            tls: _,
-            places: _,
-            device,
-            listen,
-            allow_remote,
-            export,
-            read_only,
-            buffered,
-            profile,
-            policy,
-            learning,
-            mimic_table,
-            harm_ppm,
-            conservatism,
-            bought_turns,
-            audit,
-            probe,
-            idle_after,
-            timeout,
-            record,
-            record_limit,
-            ublk,
-            background,
-            background_write,
-            background_floor,
-            background_memory,
-            background_ublk,
-        } = self;
-        let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
-        let all: [(&'static str, &dyn std::fmt::Debug); 27] = [
-            ("device", device),
-            ("listen", listen),
-            ("allow_remote", allow_remote),
-            ("export", export),
-            ("read_only", read_only),
-            ("buffered", buffered),
-            ("profile", profile),
-            ("policy", policy),
-            ("mimic_memory", memory_bytes),
-            ("mimic_minimum_samples", minimum_samples),
-            ("mimic_probe_idle", probe_idle),
-            ("mimic_table", mimic_table),
-            ("harm_percent", harm_ppm),
-            ("conservatism_ms", conservatism),
-            ("bought_turns", bought_turns),
-            ("audit", audit),
-            ("probe", probe),
-            ("idle_after_ms", idle_after),
-            ("timeout_s", timeout),
-            ("record", record),
-            ("record_limit", record_limit),
-            ("ublk", ublk),
-            ("background", background),
-            ("background_write", background_write),
-            ("background_floor", background_floor),
-            ("background_memory", background_memory),
-            ("background_ublk", background_ublk),
-        ];
-        all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
-    }
-
-    /// Returns the numbers of its block devices of this machine.
-    fn ublks(&self) -> impl Iterator<Item = u32> {
-        self.ublk.into_iter().chain(self.background_ublk)
-    }
-
-    /// Returns the files that it reads from and writes to: no task accesses them.
-    fn own(&self) -> Vec<PathBuf> {
-        let record = self.record.iter().flat_map(|path| {
-            let mut last = path.as_os_str().to_owned();
-            last.push(".last");
-            [path.clone(), last.into()]
-        });
-        let profile = self.profile.iter().map(PathBuf::from);
-        let ublk = self.ublks().map(|number| format!("/dev/ublkb{number}").into());
-        let device = match &self.device {
-            DeviceSpec::Raw(path) => vec![path.clone()],
-            DeviceSpec::Emulated { drive, file, .. } => vec![file.clone(), drive.into()],
-        };
-        device.into_iter().chain(profile).chain(record).chain(self.mimic_table.clone()).chain(ublk).collect()
-    }
 }
 
 impl LimitsText {

@@ -1,7 +1,9 @@
 //! The table of one disk in the configuration file: parsed, then checked.
 
 use super::background;
-use super::config::{DiskConfig, HARM_PPM, IDLE_AFTER, MARGIN_MS_MAX, RECORD_BYTES_MAX, UBLK_NUMBER_MAX};
+use super::disk_config::{
+    DiskConfig, HARM_PPM, IDLE_AFTER, MARGIN_MS_MAX, RECORD_BYTES_MAX, UBLK_NUMBER_MAX,
+};
 use super::names::Place;
 use super::places::Places;
 use super::source::Source;

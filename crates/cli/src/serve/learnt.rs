@@ -1,6 +1,7 @@
 //! The knowledge of a served disk's mimic, kept over restarts.
 
-use super::config::{Config, DiskConfig};
+use super::config::Config;
+use super::disk_config::DiskConfig;
 use super::open::ServedDisk;
 use crate::problem::Problem;
 use mimic::Learner;

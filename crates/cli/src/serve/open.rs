@@ -1,8 +1,8 @@
 //! A disk as configured: its device, the knowledge about it, and the core.
 
-use super::config::DiskConfig;
+use super::disk_config::DiskConfig;
+use super::found::{self, characterised};
 use super::names::DeviceSpec;
-use super::probing;
 use crate::differs::{Differs, in_force};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ pub(crate) fn open(
     let (device, drive) = device(config)?;
     let drive = match drive {
         Knowledge::Size { sectors, sector_bytes } => {
-            probing::found(config, state, (sectors, sector_bytes)).unwrap_or(drive)
+            found::profile(config, state, (sectors, sector_bytes)).unwrap_or(drive)
         }
         drive => drive,
     };
@@ -227,12 +227,6 @@ fn alone(path: &Path) -> Result<File, Problem> {
             .help("give each emulated drive a file of its own")
     })?;
     Ok(file)
-}
-
-/// Returns the knowledge of a drive with a profile.
-pub(super) fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
-    let overheads = found.overheads(&format!("{name}: its profile"))?;
-    Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
 }
 
 /// Returns the knowledge of an emulated drive, of which all is known.

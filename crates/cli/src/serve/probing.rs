@@ -4,9 +4,10 @@
 //! measurements are saved in the disk's part of the state directory, and continue after a restart. When the probe is sure, the
 //! profile is saved beside them, and the core adopts it; the next start begins with it.
 
-use super::config::DiskConfig;
+use super::disk_config::DiskConfig;
+use super::found::{FOUND, MEASURED, characterised, read, sealed};
 use super::names::DeviceSpec;
-use super::open::{ServedDisk, characterised};
+use super::open::ServedDisk;
 use crate::drive::resolve::ready;
 use crate::files;
 use crate::problem::Problem;
@@ -14,11 +15,9 @@ use crate::recipe::{Knowledge, Made, Recipe};
 use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };
-use model::Profile;
 use server::files::{FILES_END_WAIT, join_until};
 use server::{Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,63 +34,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// The attempts between two starts of the daemon; each has more time than the one before.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// The files, in a disk's part of the state directory.
-const MEASURED: &str = "probe";
-const FOUND: &str = "profile.toml";
-
-/// The most bytes of one of them that are read: a probe writes some megabytes.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
-/// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
-const HEAD: &str = "# found by the daemon, ";
-
 type ServedMailbox = Mailbox<ServedDisk>;
-
-/// Returns a found profile as its file has it.
-fn sealed(drive: &str, toml: &str) -> String {
-    format!("{HEAD}{:08x} {drive}\n{toml}", crc32fast::hash(toml.as_bytes()))
-}
-
-/// Returns the profile in a file that was found for this drive.
-fn unsealed<'a>(drive: &str, text: &'a str) -> Option<&'a str> {
-    let (head, toml) = text.split_once('\n')?;
-    let (sum, of) = head.strip_prefix(HEAD)?.split_once(' ')?;
-    (of == drive && sum == format!("{:08x}", crc32fast::hash(toml.as_bytes()))).then_some(toml)
-}
-
-/// Reads a file of the state directory; another kind of file of that name is an error, and nothing waits for it.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let file = server::files::open_regular(std::fs::File::options().read(true), path)?;
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(std::io::Error::other("it is larger than a probe writes it")),
-        false => Ok(bytes),
-    }
-}
-
-/// Returns the profile that an earlier probe of this disk has found. A file that cannot be read, is damaged, or is of a disk of
-/// another name or size is logged and not used.
-pub(super) fn found(config: &DiskConfig, state: Option<&Path>, size: (u64, u64)) -> Option<Knowledge> {
-    let path = state?.join(&config.name).join(FOUND);
-    if !path.exists() {
-        return None;
-    }
-    let text = read(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    let used = unsealed(&config.device.drive(), &text)
-        .and_then(|toml| Profile::from_toml(toml, FOUND).ok().map(|profile| (toml.to_owned(), profile)))
-        .and_then(|(toml, profile)| ready(FOUND, toml, profile).ok())
-        .filter(|found| (found.model.layout().capacity().get(), found.model.sector_bytes().get()) == size)
-        .and_then(|found| characterised(found, &config.name).ok());
-    let path = path.display();
-    match &used {
-        Some(_) => info!(disk = config.name, %path, "goes on with the profile that was found"),
-        None => {
-            warn!(disk = config.name, %path, "a profile that cannot be read, is damaged, or is of another disk; it is not used")
-        }
-    }
-    used
-}
 
 /// A probe that has not begun.
 pub(super) struct ToProbe {
@@ -446,51 +389,5 @@ impl Device for Live<'_> {
         range: LbnRange,
     ) -> Result<Option<Timed>, DeviceError> {
         self.read(op, Reading { at, range, next: true })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_start_goes_on_with_the_profile_that_was_found_for_a_disk_of_this_size() {
-        let state = std::env::temp_dir().join(format!("freeblock-found-{}", std::process::id()));
-        std::fs::create_dir_all(state.join("d0")).unwrap();
-        let text = "[[disk]]\nname = \"d0\"\ndevice = \"/dev/sdb\"\nlisten = [\"unix:/s\"]\n";
-        let config = crate::serve::config::Config::from_toml(text, "f.toml").unwrap();
-        let disk = &config.disks[0];
-        let toml = model::builtin::text("mimic-base").unwrap();
-        let profile = model::builtin::find("mimic-base").unwrap();
-        let drive = model::DriveModel::from_profile(&profile).unwrap();
-        let size = (drive.layout().capacity().get(), drive.sector_bytes().get());
-        let of = |drive: &str, size| {
-            std::fs::write(state.join("d0").join(FOUND), sealed(drive, toml)).unwrap();
-            found(disk, Some(&state), size).is_some()
-        };
-        assert!(of("/dev/sdb", size));
-        assert!(!of("/dev/sdb", (size.0 - 1, size.1)), "another size");
-        assert!(!of("/dev/sdc", size), "another disk");
-        assert!(found(disk, None, size).is_none());
-        // The start does not wait for a pipe's other end.
-        let path = state.join("d0").join(FOUND);
-        std::fs::remove_file(&path).unwrap();
-        let made =
-            std::process::Command::new("mkfifo").args([&path, &state.join("d0").join(MEASURED)]).status();
-        assert!(made.unwrap().success());
-        assert!(found(disk, Some(&state), size).is_none());
-        assert!(read(&state.join("d0").join(MEASURED)).is_err());
-        std::fs::remove_dir_all(&state).unwrap();
-    }
-
-    #[test]
-    fn a_found_profile_is_used_only_whole_and_for_its_drive() {
-        let text = sealed("/dev/sdb", "rpm = 7200\n");
-        assert_eq!(unsealed("/dev/sdb", &text), Some("rpm = 7200\n"));
-        assert_eq!(unsealed("/dev/sdc", &text), None);
-        assert_eq!(unsealed("/dev/sdb", &text.replace("7200", "7201")), None);
-        assert_eq!(unsealed("/dev/sdb", &text[..text.len() - 1]), None);
-        assert_eq!(unsealed("/dev/sdb", "rpm = 7200\n"), None);
-        assert!(text.starts_with("# "), "a comment in TOML");
     }
 }

@@ -2,7 +2,8 @@
 //! cannot.
 
 use super::args::ServeArgs;
-use super::config::{Config, DiskConfig};
+use super::config::Config;
+use super::disk_config::DiskConfig;
 use super::ending::Ending;
 use super::open::ServedDisk;
 use crate::emulate::Lines;

@@ -8,9 +8,11 @@ mod given;
 mod known;
 #[cfg(target_os = "linux")]
 mod live;
+mod load;
 pub(crate) mod log;
 mod mimicked;
 mod outside;
+mod replayed;
 pub(crate) mod run;
 mod seeds;
 mod show;
@@ -34,6 +36,7 @@ use known::GivenProfile;
 use log::Log;
 use mimic::Learner;
 use model::{DriveModel, Profile};
+use replayed::Replayed;
 use run::{Goal, Run};
 use scheduler::policy::PolicyName;
 use scheduler::{AuditConfig, BLOCK_SECTORS_MAX, Config, IdleTime, OutsideConfig, Overheads, SearchBudget};
@@ -43,7 +46,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use trace::Replayed;
 use units::{Bytes, Instant as Start, Sectors};
 use watch::RunWatch;
 use workload::Source;
@@ -68,7 +70,7 @@ pub(crate) fn with_parts(
     console: &Console,
 ) -> Result<Outcome, Problem> {
     check_place(args)?;
-    foreground::check_flags(args)?;
+    load::check_flags(args)?;
     given::check_flags(args, &given)?;
     mimicked::check_flags(args)?;
     drives::check_flags(args, &given)?;
@@ -196,7 +198,7 @@ fn alone(args: &SimulateArgs, kit: &Kit, requests: Option<Box<dyn Source>>) -> R
     let (capacity, sector) = (model.layout().capacity(), model.sector_bytes());
     let space = Space { capacity, sector, drive: &kit.model, members: Vec::new() };
     let Foreground { issuer, requests, description, replayed, grain } =
-        foreground::build(args, requests, &space, config)?;
+        load::build(args, requests, &space, config)?;
     let mut harm_ppm = None;
     let run = match args.place() {
         Where::Inside => Run::new(model, config, issuer, background)?,
@@ -245,7 +247,7 @@ fn array(
     let (capacity, sector) = (joined.capacity(), joined.sector_bytes());
     let space = Space { capacity, sector, drive: &first.model, members: sizes };
     let Foreground { issuer, requests, description, replayed, grain } =
-        foreground::build(args, requests, &space, config)?;
+        load::build(args, requests, &space, config)?;
     let run = Run::array(joined.under(issuer));
     Ok(Hosted { run, requests, description, replayed, grain, harm_ppm })
 }

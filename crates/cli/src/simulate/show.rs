@@ -2,7 +2,7 @@
 
 use super::args::{BackgroundTask, Where};
 use super::outside::{self, SchedulerState};
-use super::trace::{self, Replayed};
+use super::replayed::{Replayed, TraceJson};
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span, table};
 use demo::results::{Background, Foreground, HeadTime};
@@ -93,7 +93,7 @@ pub(crate) struct SimulateJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     drives: Option<Vec<DriveJson>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<trace::TraceJson>,
+    trace: Option<TraceJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mimic: Option<Mimic>,
     #[serde(skip_serializing_if = "Option::is_none")]

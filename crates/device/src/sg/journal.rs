@@ -1,6 +1,6 @@
 //! The record of switches that a measurement has changed, in a file that outlives the process and the machine.
 
-use super::switches::Switches;
+use super::states::Switches;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -7,14 +7,16 @@ pub(crate) mod commands;
 pub(crate) mod farm;
 mod journal;
 mod kernel;
-pub(crate) mod switches;
+pub(crate) mod states;
+mod switches;
 
 pub use commands::Identity;
 pub(crate) use commands::{read_rate, vpd_rate};
 pub use farm::{Farm, Recording};
 pub use journal::{Held, Journal, Record, SwitchJournal, SwitchJournalError};
 pub use kernel::Sg;
-pub use switches::{NotSwitched, Quiet, SwitchError, Switches, put_back, switch_off};
+pub use states::Switches;
+pub use switches::{NotSwitched, Quiet, SwitchError, put_back, switch_off};
 
 use std::io;
 use thiserror::Error;

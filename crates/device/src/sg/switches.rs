@@ -5,65 +5,10 @@
 
 use super::commands::{CachingPage, Identity, set_look_ahead};
 use super::journal::{Journal, Record, SwitchJournalError};
+use super::states::{Switch, Switches};
 use super::{Scsi, ScsiError};
 use std::fmt;
 use thiserror::Error;
-
-/// The states of a disk's switches; `None` for a switch that the disk does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
-    /// Whether the disk reads sectors into its buffer after those that were asked for.
-    pub look_ahead: Option<bool>,
-    /// Whether a read can be answered from the buffer. ATA disks have no switch for this.
-    pub read_cache: Option<bool>,
-}
-
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    LookAhead,
-    ReadCache,
-}
-
-impl Switch {
-    const ALL: [Self; 2] = [Self::LookAhead, Self::ReadCache];
-}
-
-impl fmt::Display for Switch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LookAhead => "look-ahead",
-            Self::ReadCache => "the read cache",
-        })
-    }
-}
-
-impl Switches {
-    /// Reads the states from a disk.
-    ///
-    /// # Errors
-    /// The disk carries out no commands, or has no caching mode page.
-    pub fn read(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
-        Ok(match Identity::of(disk)? {
-            Identity::Ata { look_ahead, .. } => Self { look_ahead, read_cache: None },
-            Identity::Scsi => {
-                let page = CachingPage::read(disk)?;
-                Self { look_ahead: Some(page.look_ahead()), read_cache: Some(page.read_cache()) }
-            }
-        })
-    }
-
-    fn get(self, switch: Switch) -> Option<bool> {
-        match switch {
-            Switch::LookAhead => self.look_ahead,
-            Switch::ReadCache => self.read_cache,
-        }
-    }
-
-    fn on(self) -> impl Iterator<Item = Switch> {
-        Switch::ALL.into_iter().filter(move |&switch| self.get(switch) == Some(true))
-    }
-}
 
 /// The reason why a switch did not change.
 #[derive(Debug, Error)]

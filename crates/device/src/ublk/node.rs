@@ -1,7 +1,7 @@
 //! The device node: creates, shows and removes it, and takes it over after a daemon's death.
 
 use super::params::{DEPTH, TRANSFER_BYTES_MAX, params, same};
-use super::queue::Queue;
+use super::queue::{Queue, io_error};
 use super::{UblkError, UblkPlan};
 use crate::kernel::KernelQueue;
 use crate::raw::System;
@@ -337,16 +337,6 @@ fn done(result: Result<i32, libublk::UblkError>) -> io::Result<()> {
     match result.map_err(io_error)? {
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
         _ => Ok(()),
-    }
-}
-
-/// Converts the error, with the system's message, which libublk's own text does not include.
-pub(super) fn io_error(error: libublk::UblkError) -> io::Error {
-    use libublk::UblkError as Theirs;
-    match error {
-        Theirs::UringIOError(code) | Theirs::OtherError(code) => io::Error::from_raw_os_error(code.abs()),
-        Theirs::IOError(error) => error,
-        other => io::Error::other(other.to_string()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The queue of a device's requests, on the thread that serves it.
 
-use super::node::io_error;
 use super::params::{DEPTH, TRANSFER_BYTES_MAX};
 use crate::kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
 use libublk::helpers::IoBuf;
@@ -127,5 +126,15 @@ impl Drop for Queue<'_> {
         if self.lent {
             self.buffers.drain(..).for_each(std::mem::forget);
         }
+    }
+}
+
+/// Converts the error, with the system's message, which libublk's own text does not include.
+pub(super) fn io_error(error: libublk::UblkError) -> io::Error {
+    use libublk::UblkError as Theirs;
+    match error {
+        Theirs::UringIOError(code) | Theirs::OtherError(code) => io::Error::from_raw_os_error(code.abs()),
+        Theirs::IOError(error) => error,
+        other => io::Error::other(other.to_string()),
     }
 }

@@ -1,7 +1,8 @@
 //! The buffer cache: the most recently used blocks, in memory. Dirty ones are written late, and never if they are
 //! freed first.
 
-use super::error::{BlockDamage, FileError, StoreCall};
+use super::damage::BlockDamage;
+use super::error::{FileError, StoreCall};
 use super::format::{self, BlockKind, Superblock};
 use super::store::{BLOCK_BYTES, Block, LogicalBlock, Store};
 

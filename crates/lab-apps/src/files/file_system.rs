@@ -1,7 +1,8 @@
 //! Files over blocks. Each operation changes blocks in such an order that a failure changes nothing.
 
 use super::cache::{BlockCache, FileStatistics, Result, SlotId};
-use super::error::{BlockDamage, FileError};
+use super::damage::BlockDamage;
+use super::error::FileError;
 use super::format::{self, BlockKind, DIRECT_POINTERS, FILE_BYTES_MAX, Inode, Kind, POINTERS_MAX, Pointer};
 use super::numbers::Numbers;
 use super::path::FilePath;

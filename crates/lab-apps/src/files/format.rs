@@ -16,7 +16,7 @@
 //!
 //! The free blocks and inodes are not stored: a mount derives them from the inodes, so they cannot be wrong.
 
-use super::error::BlockDamage;
+use super::damage::BlockDamage;
 use super::store::{BLOCK_BYTES, Block, LogicalBlock};
 use std::fmt;
 

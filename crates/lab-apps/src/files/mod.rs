@@ -31,6 +31,7 @@
 
 mod cache;
 pub mod content;
+mod damage;
 mod error;
 mod file_system;
 pub mod format;
@@ -40,7 +41,8 @@ mod path;
 mod store;
 
 pub use cache::FileStatistics;
-pub use error::{BlockDamage, FileError, MountError, StoreCall};
+pub use damage::BlockDamage;
+pub use error::{FileError, MountError, StoreCall};
 pub use file_system::{CACHE_BLOCKS_MIN, FileSystem, FileUsage};
 pub use mount::FileConfig;
 pub use path::FilePath;

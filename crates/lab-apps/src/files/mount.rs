@@ -1,7 +1,8 @@
 //! Makes a file system, and opens one again.
 
 use super::cache::{BlockCache, FileStatistics};
-use super::error::{BlockDamage, FileError, MountError, StoreCall};
+use super::damage::BlockDamage;
+use super::error::{FileError, MountError, StoreCall};
 use super::file_system::{CACHE_BLOCKS_MIN, FileSystem};
 use super::format::{self, BlockKind, INODES_PER_BLOCK, Inode, Kind, NoSuperblock, Superblock};
 use super::numbers::Numbers;

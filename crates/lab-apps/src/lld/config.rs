@@ -1,7 +1,6 @@
 //! The layout of a log, and the number of segments that it keeps free.
 
 use super::ids::{LogicalBlock, SegmentIndex};
-use super::summary::{ENTRY_BYTES, HEADER_BYTES, TOMBSTONE_BYTES};
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -45,6 +44,13 @@ impl Default for LogConfig {
         }
     }
 }
+
+/// Bytes of a summary before its first entry.
+pub(super) const HEADER_BYTES: usize = 64;
+/// Bytes of an entry in a summary.
+pub(super) const ENTRY_BYTES: usize = 16;
+/// Bytes of a tombstone in a summary.
+pub(super) const TOMBSTONE_BYTES: usize = 4;
 
 /// The longest segment in bytes: it is kept in memory until it is written.
 pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;

@@ -9,12 +9,6 @@ use units::Instant;
 const MAGIC: [u8; 8] = *b"FBLKLLD\0";
 /// The version that is written, and the only one that is read.
 const VERSION: u16 = 1;
-/// Bytes before the first entry.
-pub(super) const HEADER_BYTES: usize = 64;
-/// Bytes of an entry.
-pub(super) const ENTRY_BYTES: usize = 16;
-/// Bytes of a tombstone.
-pub(super) const TOMBSTONE_BYTES: usize = 4;
 /// The logical block of a vacant slot.
 const VACANT: u32 = u32::MAX;
 /// The position of the checksum in the header.

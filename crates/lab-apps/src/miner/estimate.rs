@@ -14,55 +14,10 @@
 //! of its pages in the sample (post-stratification, Cochran section 5A.9). Within a part the assumption remains.
 
 use super::page::{PageNumber, Sale};
-use super::query::{Column, Filter};
+use super::query::{Filter, Level, Statistic};
 use std::fmt;
 
-/// The statistic that is estimated, over the records that pass a query's filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Statistic {
-    /// The number of records.
-    Count,
-    /// The sum of a column.
-    Sum(Column),
-    /// The mean of a column.
-    Mean(Column),
-    /// Their share of all records.
-    Proportion,
-}
-
-impl fmt::Display for Statistic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count => f.write_str("count"),
-            Self::Sum(column) => write!(f, "sum of {column}"),
-            Self::Mean(column) => write!(f, "mean {column}"),
-            Self::Proportion => f.write_str("proportion"),
-        }
-    }
-}
-
-/// The number of samples in a hundred in which the interval is to contain the truth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
-    /// 90.
-    Percent90,
-    /// 95.
-    #[default]
-    Percent95,
-    /// 99.
-    Percent99,
-}
-
 impl Level {
-    /// Returns the number, in percent.
-    pub fn percent(self) -> u32 {
-        match self {
-            Self::Percent90 => 90,
-            Self::Percent95 => 95,
-            Self::Percent99 => 99,
-        }
-    }
-
     /// Returns the two-sided quantile of Student's t with `freedom` degrees of freedom, 1 or more.
     ///
     /// Up to ten degrees from the tables, above by the series in 1 / freedom (Abramowitz and Stegun 26.7.5), which is

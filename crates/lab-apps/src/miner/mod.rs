@@ -78,7 +78,7 @@ mod scan;
 mod table;
 
 pub use aggregate::{ColumnSummary, Groups, Histogram};
-pub use estimate::{Estimate, Level, Statistic};
+pub use estimate::Estimate;
 pub use generate::{TableConfig, TableGenerator};
 pub use mined::{Answer, AnswerError, Answers, DAMAGED_PAGES_MAX, MergeError, Mined};
 pub use page::{
@@ -86,8 +86,8 @@ pub use page::{
     TableId,
 };
 pub use query::{
-    Ask, BUCKETS_MAX, Column, End, Filter, GROUPS_MAX, Overflow, QUERIES_MAX, Queries, Query, QueryError,
-    STRATA_MAX, TOP_RECORDS_MAX,
+    Ask, BUCKETS_MAX, Column, End, Filter, GROUPS_MAX, Level, Overflow, QUERIES_MAX, Queries, Query,
+    QueryError, STRATA_MAX, Statistic, TOP_RECORDS_MAX,
 };
 pub use range::OutOfRange;
 pub use scan::{Delivery, Miner, MinerError, Plan, Progress, Scans, Stop};

@@ -1,6 +1,5 @@
 //! Queries: columns, filters, questions.
 
-use super::estimate::{Level, Statistic};
 use super::page::Sale;
 use super::range::OutOfRange;
 use std::fmt;
@@ -161,6 +160,53 @@ pub enum End {
     Largest,
     /// The smallest.
     Smallest,
+}
+
+/// The statistic that is estimated, over the records that pass a query's filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// The number of records.
+    Count,
+    /// The sum of a column.
+    Sum(Column),
+    /// The mean of a column.
+    Mean(Column),
+    /// Their share of all records.
+    Proportion,
+}
+
+impl fmt::Display for Statistic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count => f.write_str("count"),
+            Self::Sum(column) => write!(f, "sum of {column}"),
+            Self::Mean(column) => write!(f, "mean {column}"),
+            Self::Proportion => f.write_str("proportion"),
+        }
+    }
+}
+
+/// The number of samples in a hundred in which the interval is to contain the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// 90.
+    Percent90,
+    /// 95.
+    #[default]
+    Percent95,
+    /// 99.
+    Percent99,
+}
+
+impl Level {
+    /// Returns the number, in percent.
+    pub fn percent(self) -> u32 {
+        match self {
+            Self::Percent90 => 90,
+            Self::Percent95 => 95,
+            Self::Percent99 => 99,
+        }
+    }
 }
 
 /// A question.

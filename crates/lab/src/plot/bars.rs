@@ -1,7 +1,8 @@
 //! Bars of parts on top of each other, or lying, if their names have no room under them.
 
+use super::area::{Area, DRAWING_SCALE, Drawn, unit};
 use super::marks;
-use super::sheet::{self, DRAWING_SCALE, Drawn, Name, Names, SIZE_PIXELS, Sheet, Swatch, unit};
+use super::sheet::{self, Name, Names, SIZE_PIXELS, Sheet, Swatch};
 use crate::{Bar, Figure};
 
 /// The part of its slot that a bar fills.
@@ -39,7 +40,7 @@ pub(super) fn height(bars: &[Bar]) -> u32 {
 }
 
 /// Draws the bars below each other, each with its name at its left.
-fn draw_lying(area: &sheet::Area, figure: &Figure, bars: &[Bar], y: std::ops::Range<f64>) -> Drawn {
+fn draw_lying(area: &Area, figure: &Figure, bars: &[Bar], y: std::ops::Range<f64>) -> Drawn {
     let (names, row) = lying_names(bars);
     let widest = names.iter().map(Name::width).fold(0.0, f64::max);
     let (from, to) = (y.start, y.end);

@@ -1,7 +1,8 @@
 //! Curves with markers, and with the minimum and maximum over several seeds.
 
+use super::area::{DRAWING_SCALE, Drawn, unit};
 use super::marks;
-use super::sheet::{self, DRAWING_SCALE, Drawn, Name, Sheet, Swatch, unit};
+use super::sheet::{self, Name, Sheet, Swatch};
 use crate::{Figure, Line, Point};
 use plotters::element::PathElement;
 

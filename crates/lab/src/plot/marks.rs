@@ -1,6 +1,6 @@
 //! The distinguishing marks of series: colour, hatching, marker.
 
-use super::sheet::{Area, Drawn, unit};
+use super::area::{Area, Drawn, unit};
 use plotters::element::{Circle, DashedPathElement, PathElement, Polygon, Rectangle};
 use plotters::style::{Color, RGBColor, ShapeStyle};
 

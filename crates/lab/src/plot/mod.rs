@@ -3,6 +3,7 @@
 //! The same figure gives the same bytes. Colours are Okabe and Ito's, which the colour-blind can distinguish; bars are
 //! also hatched and curves marked, so that a grey print distinguishes them, too.
 
+mod area;
 mod bars;
 mod lines;
 mod marks;
@@ -11,6 +12,7 @@ mod sheet;
 
 use crate::escape::escape;
 use crate::{Figure, Kind};
+use area::DRAWING_SCALE;
 use plotters::backend::SVGBackend;
 use plotters::drawing::IntoDrawingArea;
 use sheet::Sheet;
@@ -41,7 +43,7 @@ pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
 
 fn element(body: &str, figure: &Figure, attributes: &str) -> String {
     let (width, height) = size(figure);
-    let scale = sheet::DRAWING_SCALE;
+    let scale = DRAWING_SCALE;
     let title = escape(&figure.title);
     format!(
         "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\">\n<title>{title}</title>\n{body}",
@@ -63,9 +65,8 @@ fn size(figure: &Figure) -> (u32, u32) {
 fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
     let mut text = String::new();
     let (width, height) = size(figure);
-    let area =
-        SVGBackend::with_string(&mut text, (width * sheet::DRAWING_SCALE, height * sheet::DRAWING_SCALE))
-            .into_drawing_area();
+    let area = SVGBackend::with_string(&mut text, (width * DRAWING_SCALE, height * DRAWING_SCALE))
+        .into_drawing_area();
     let sheet = Sheet::new(area);
     let drawn = match &figure.kind {
         Kind::Stacked { parts, bars } => bars::draw(sheet, figure, parts, bars),

@@ -1,7 +1,8 @@
 //! Distributions, a row each: their curves lie on each other almost everywhere, and share one axis.
 
+use super::area::{Drawn, unit};
 use super::marks;
-use super::sheet::{self, Drawn, Name, Names, Sheet, unit};
+use super::sheet::{self, Name, Names, Sheet};
 use crate::{Figure, Line};
 use plotters::element::PathElement;
 use plotters::style::ShapeStyle;

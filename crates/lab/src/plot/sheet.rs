@@ -1,12 +1,11 @@
 //! The sheet of a figure: the places of title, legend and plot, and the look of text.
 
+use super::area::{Area, DRAWING_SCALE, Drawn, unit};
 use super::marks::{self, INK, PAPER, RULE};
 use crate::Figure;
 use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
-use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
 use plotters::element::Text;
 use plotters::prelude::Cartesian2d;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -18,9 +17,6 @@ use std::ops::Range;
 /// The width and height of a figure, in pixels at its usual size.
 pub(super) const SIZE_PIXELS: (u32, u32) = (720, 400);
 
-/// The scale of the drawing: the library places everything on whole numbers, which is invisible at this scale.
-pub(super) const DRAWING_SCALE: u32 = 4;
-
 /// The size of plain text, in pixels, and the smallest of a name under an axis.
 const TEXT_PIXELS: f64 = 13.0;
 const AXIS_TEXT_PIXELS_MIN: f64 = 11.0;
@@ -31,16 +27,7 @@ pub(super) const LINE_PIXELS: f64 = 14.0;
 /// The most lines of a name, so that names below a figure leave room for it.
 const NAME_LINES_MAX: usize = 4;
 
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-pub(super) type DrawError = DrawingAreaErrorKind<std::io::Error>;
-pub(super) type Drawn<T = ()> = Result<T, DrawError>;
-
-/// Converts a length in pixels to the library's units.
-pub(super) fn unit(pixels: f64) -> u32 {
-    (pixels * f64::from(DRAWING_SCALE)).round() as u32
-}
-
 /// The sample beside a name in a legend.
 pub(super) enum Swatch {
     Bar(usize),

@@ -1,7 +1,7 @@
 //! Typed access to the fields of a block; every error names the place.
 
-use super::source::{At, Fault, printable};
-use super::syntax::{Block, Scalar, Value};
+use super::source::{Fault, Scalar, printable, refuse};
+use super::syntax::{Block, Value};
 
 /// The largest whole number accepted: the profile file is TOML, whose integers have 63 bits.
 const WHOLE_MAX: i128 = i64::MAX as i128;
@@ -111,10 +111,6 @@ impl Value {
             "write a whole number",
         ))
     }
-}
-
-pub(super) fn refuse(at: At, problem: impl Into<String>, mend: &str) -> Fault {
-    Fault::Value { at, problem: problem.into(), mend: mend.into() }
 }
 
 /// Collects the items, including those of inner lists: DiskSim's tables are written with and without inner brackets.

@@ -1,8 +1,7 @@
 //! `disksim_disk`: the drive's electronics.
 
-use super::fields::refuse;
 use super::mechanics::time;
-use super::source::Fault;
+use super::source::{Fault, refuse};
 use super::syntax::Block;
 use crate::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, QueueOrder, ReadAhead, WriteBack};
 

@@ -1,8 +1,6 @@
 //! The names of an `instantiate` statement: single components, and ranges such as `disk0 .. disk3`.
 
-use super::fields::refuse;
-use super::source::{Fault, printable};
-use super::syntax::Scalar;
+use super::source::{Fault, Scalar, printable, refuse};
 
 /// The word between the first and the last name of a range.
 const TO: &str = "..";

@@ -1,7 +1,7 @@
 //! `dm_layout_g1`: zones of cylinders with whole-sector skews, slips, and spares by one of eleven schemes.
 
-use super::fields::{flattened, refuse};
-use super::source::{At, Fault};
+use super::fields::flattened;
+use super::source::{At, Fault, refuse};
 use super::syntax::{Block, Value};
 use crate::profile::{LayoutSpec, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone};
 

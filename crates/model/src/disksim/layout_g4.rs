@@ -8,9 +8,8 @@ mod rows;
 mod tree;
 mod zones;
 
-use super::fields::refuse;
 use super::layout_g1::Mapped;
-use super::source::{At, Fault};
+use super::source::{At, Fault, refuse};
 use super::syntax::Block;
 use crate::profile::{LayoutSpec, Order};
 use tree::Tree;

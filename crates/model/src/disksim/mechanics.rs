@@ -1,7 +1,6 @@
 //! `dm_mech_g1`: spindle, seek curve, head switch, settle.
 
-use super::fields::refuse;
-use super::source::{At, Fault, Sources, printable};
+use super::source::{At, Fault, Sources, printable, refuse};
 use super::syntax::{Block, Value};
 use crate::profile::{Mechanics, Seek};
 

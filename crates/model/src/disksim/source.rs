@@ -28,6 +28,17 @@ pub(super) enum Fault {
     SelfSourcing { at: At, path: PathBuf },
 }
 
+/// A number or a word, as written.
+#[derive(Clone, Debug)]
+pub(super) struct Scalar {
+    pub text: String,
+    pub at: At,
+}
+
+pub(super) fn refuse(at: At, problem: impl Into<String>, mend: &str) -> Fault {
+    Fault::Value { at, problem: problem.into(), mend: mend.into() }
+}
+
 struct File {
     path: PathBuf,
     text: Rc<str>,

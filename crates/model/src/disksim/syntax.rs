@@ -4,17 +4,10 @@
 //! closing bracket, keys contain blanks, dots, slashes and parentheses.
 
 use super::instances::Instances;
-use super::source::{At, Fault, Sources, printable};
+use super::source::{At, Fault, Scalar, Sources, printable};
 
 /// The deepest nesting of blocks and lists; real files stay below ten.
 const NESTING_LEVELS_MAX: usize = 64;
-
-/// A number or a word, as written.
-#[derive(Clone, Debug)]
-pub(super) struct Scalar {
-    pub text: String,
-    pub at: At,
-}
 
 /// A value behind a `=`, or in a list.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The order of LBNs over the tracks of a zone: sections of repeating runs of tracks.
 
 use super::CYLINDERS_MAX;
-use super::runs::RunIndex;
+use super::runs::{RunIndex, TrackRun};
 use crate::error::ProfileError;
 use crate::profile::{Course, LayoutSpec, Order, Pattern, Revolutions, SectorsPerTrack, Zone};
 use alloc::borrow::ToOwned;
@@ -12,50 +12,6 @@ use units::{Angle, Arc, FULL_REVOLUTION};
 
 /// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
 const SECTORS_PER_TRACK_MAX: u32 = 100_000;
-
-/// Consecutive tracks on one surface.
-#[derive(Clone, Debug)]
-pub(super) struct TrackRun {
-    pub head: u16,
-    /// The cylinder of the first track, relative to the repetition, without the shift.
-    pub cylinder: u32,
-    /// The number of cylinders by which the surface is shifted inward.
-    pub shift: u32,
-    pub outward: bool,
-    /// The first track, relative to the repetition.
-    pub first_track: u32,
-    pub tracks: u32,
-    /// The first place, relative to the repetition.
-    pub first_place: u64,
-    pub sectors: u32,
-    /// The angle of sector 0 of the first track, relative to the repetition.
-    pub angle: Arc,
-    /// The skew from each track to the next.
-    pub skew: Arc,
-}
-
-impl TrackRun {
-    /// Returns the index of the run's track on `cylinder` (relative to the repetition).
-    #[inline]
-    fn track_on(&self, cylinder: u32) -> Option<u32> {
-        let along = if self.outward {
-            self.cylinder.checked_sub(cylinder)?
-        } else {
-            cylinder.checked_sub(self.cylinder)?
-        };
-        (along < self.tracks).then_some(along)
-    }
-
-    /// Returns the first and the last cylinder, relative to the repetition.
-    pub(super) fn span(&self) -> (u32, u32) {
-        let (low, high) = if self.outward {
-            (self.cylinder + 1 - self.tracks, self.cylinder)
-        } else {
-            (self.cylinder, self.cylinder + self.tracks - 1)
-        };
-        (low + self.shift, high + self.shift)
-    }
-}
 
 /// A part of a zone in which one pattern repeats.
 #[derive(Clone, Debug)]

@@ -1,14 +1,58 @@
-//! Finds the runs of a long pattern that are on a cylinder.
+//! Runs of tracks, and which of a long pattern are on a cylinder.
 
-use super::order::TrackRun;
 use alloc::vec;
 use alloc::vec::Vec;
+use units::Arc;
 
 /// Patterns with fewer runs are searched linearly: two a head on a drive of 20 heads.
 const RUNS_MIN: usize = 64;
 
 /// The number of cylinders that share a list.
 const GROUP_CYLINDERS: u32 = 16;
+
+/// Consecutive tracks on one surface.
+#[derive(Clone, Debug)]
+pub(super) struct TrackRun {
+    pub head: u16,
+    /// The cylinder of the first track, relative to the repetition, without the shift.
+    pub cylinder: u32,
+    /// The number of cylinders by which the surface is shifted inward.
+    pub shift: u32,
+    pub outward: bool,
+    /// The first track, relative to the repetition.
+    pub first_track: u32,
+    pub tracks: u32,
+    /// The first place, relative to the repetition.
+    pub first_place: u64,
+    pub sectors: u32,
+    /// The angle of sector 0 of the first track, relative to the repetition.
+    pub angle: Arc,
+    /// The skew from each track to the next.
+    pub skew: Arc,
+}
+
+impl TrackRun {
+    /// Returns the index of the run's track on `cylinder` (relative to the repetition).
+    #[inline]
+    pub(super) fn track_on(&self, cylinder: u32) -> Option<u32> {
+        let along = if self.outward {
+            self.cylinder.checked_sub(cylinder)?
+        } else {
+            cylinder.checked_sub(self.cylinder)?
+        };
+        (along < self.tracks).then_some(along)
+    }
+
+    /// Returns the first and the last cylinder, relative to the repetition.
+    pub(super) fn span(&self) -> (u32, u32) {
+        let (low, high) = if self.outward {
+            (self.cylinder + 1 - self.tracks, self.cylinder)
+        } else {
+            (self.cylinder, self.cylinder + self.tracks - 1)
+        };
+        (low + self.shift, high + self.shift)
+    }
+}
 
 /// For every [`GROUP_CYLINDERS`] cylinders of a repetition the runs that touch them, in LBN order.
 #[derive(Clone, Debug)]

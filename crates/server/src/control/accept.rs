@@ -1,218 +1,34 @@
-//! Accepts connections: the role first, then the slot, then the request.
+//! Accepts connections: the slot first, then the request.
 
+use super::admission::{Admission, Peer, Slot};
 use super::api;
+use super::disks::Disks;
 use super::limited_log::{LimitedLog, REPORT_INTERVAL};
-use super::roles::{Role, Roles};
-use crate::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener as Listener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tracing::{info, warn};
 
 /// A request's head has to come in this time.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request has to be over in this time, its answer taken included, unless it asks for events or a session.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most answers of a user with all tasks of a disk that are not taken yet; others wait.
-const LARGE_ANSWERS_MAX: usize = 4;
 /// How long a connection without a slot is kept for its answer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most connections without a slot that wait for their answer; others get none.
 const REFUSALS_MAX: usize = 16;
 
-/// The other end of a connection, as the kernel names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// Its user; none if the kernel names none.
-    pub uid: Option<u32>,
-    gid: Option<u32>,
-    pub role: Role,
-    /// It is root, or the daemon's own user.
-    pub trusted: bool,
-}
-
-impl Peer {
-    fn of(stream: &UnixStream, roles: &Roles, own: u32) -> Result<Self, std::io::Error> {
-        let peer = stream.peer_cred()?;
-        let (uid, gid) = (peer.uid(), peer.gid());
-        let trusted = uid == 0 || uid == own;
-        Ok(Self { uid: Some(uid), gid: Some(gid), role: roles.role(uid, gid, own), trusted })
-    }
-
-    /// Returns the peer of a connection that no user stands for: a browser.
-    pub fn of_page(role: Role) -> Self {
-        Self { role, ..Self::unknown() }
-    }
-
-    fn unknown() -> Self {
-        Self { uid: None, gid: None, role: Role::Nobody, trusted: false }
-    }
-
-    fn owner(&self, own: u32) -> SlotOwner {
-        match (self.role, self.uid) {
-            (Role::Nobody, uid) => SlotOwner::NoRole(uid),
-            (_, Some(0)) => SlotOwner::Root,
-            (_, Some(uid)) if uid == own => SlotOwner::Own,
-            (_, Some(uid)) => SlotOwner::Member(uid),
-            (_, None) => SlotOwner::NoRole(None),
-        }
-    }
-}
-
-/// The slot of one connection, released when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    number: u64,
-    admission: Arc<Admission>,
-    hang_up: Arc<Notify>,
-    /// It lasts for as long as its client likes.
-    lasting: std::sync::atomic::AtomicBool,
-    large_answers: Arc<Semaphore>,
-    /// Held until the connection ends, if its answer is a large one.
-    large_answer: Mutex<Option<OwnedSemaphorePermit>>,
-}
-
-impl Slot {
-    /// Records that a whole request has arrived.
-    pub fn request_received(&self) {
-        self.admission.with(|inside| inside.slots.request_received(self.number));
-    }
-
-    /// Makes the connection a session, unless there are as many as may be.
-    pub fn begin_session(&self) -> bool {
-        let begun = self.admission.with(|inside| inside.slots.begin_session(self.number));
-        if begun {
-            self.lasts();
-        }
-        begun
-    }
-
-    /// Lets the connection last, until it has to give way to another user's.
-    pub fn follows(&self) {
-        self.admission.with(|inside| inside.slots.follows(self.number));
-        self.lasts();
-    }
-
-    /// Waits until the user has few connections with a large answer, and counts this one among them.
-    pub async fn has_large_answer(&self) {
-        // The semaphore is never closed.
-        let permit = Arc::clone(&self.large_answers).acquire_owned().await.ok();
-        *self.large_answer.lock().unwrap_or_else(PoisonError::into_inner) = permit;
-    }
-
-    /// Lets the connection last without limit.
-    fn lasts(&self) {
-        self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    fn is_lasting(&self) -> bool {
-        self.lasting.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// Has the connection hung up on.
-    pub fn hang_up(&self) {
-        self.hang_up.notify_one();
-    }
-
-    /// Waits until the connection is to be hung up on.
-    pub async fn hung_up(&self) {
-        self.hang_up.notified().await;
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.admission.with(|inside| {
-            inside.slots.release(self.number);
-            inside.present.remove(&self.number);
-        });
-    }
-}
-
-/// All slots of a socket, and the roles of its users.
-#[derive(Debug)]
-pub(crate) struct Admission {
-    /// The daemon's own user.
-    own: u32,
-    inside: Mutex<SlotTable>,
-}
-
-#[derive(Debug)]
-struct SlotTable {
-    roles: Roles,
-    slots: Slots,
-    present: BTreeMap<u64, (Peer, Arc<Notify>)>,
-    /// The large answers that each user may have.
-    large_answers: BTreeMap<SlotOwner, Arc<Semaphore>>,
-}
-
-impl Admission {
-    pub fn new(roles: Roles, own: u32, limits: ConnectionLimits) -> Self {
-        let (present, large_answers) = (BTreeMap::new(), BTreeMap::new());
-        let inside = SlotTable { roles, slots: Slots::new(limits), present, large_answers };
-        Self { own, inside: Mutex::new(inside) }
-    }
-
-    fn with<R>(&self, what: impl FnOnce(&mut SlotTable) -> R) -> R {
-        what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns the peer of a connection, and a slot if there is one. The role is decided and the slot is given at one
-    /// instant, so that new roles apply to the connection, or [`set_roles`](Self::set_roles) sees it.
-    pub fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
-        self.with(|inside| {
-            let peer = Peer::of(stream, &inside.roles, self.own);
-            let slot = self.slot(inside, *peer.as_ref().unwrap_or(&Peer::unknown()));
-            (peer, slot)
-        })
-    }
-
-    fn slot(self: &Arc<Self>, inside: &mut SlotTable, peer: Peer) -> Option<Slot> {
-        let GivenSlot { slot: number, instead_of } = inside.slots.give(peer.owner(self.own))?;
-        if let Some((_, other)) = instead_of.and_then(|other| inside.present.remove(&other)) {
-            other.notify_one();
-        }
-        let hang_up = Arc::new(Notify::new());
-        inside.present.insert(number, (peer, Arc::clone(&hang_up)));
-        inside.large_answers.retain(|_, answers| Arc::strong_count(answers) > 1);
-        let new = || Arc::new(Semaphore::new(LARGE_ANSWERS_MAX));
-        let large_answers = Arc::clone(inside.large_answers.entry(peer.owner(self.own)).or_insert_with(new));
-        Some(Slot {
-            number,
-            admission: Arc::clone(self),
-            hang_up,
-            lasting: false.into(),
-            large_answers,
-            large_answer: Mutex::default(),
-        })
-    }
-
-    /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
-    pub fn set_roles(&self, roles: Roles) {
-        self.with(|inside| {
-            for (peer, hang_up) in inside.present.values() {
-                let now = peer.uid.zip(peer.gid).map_or(Role::Nobody, |(u, g)| roles.role(u, g, self.own));
-                if now < peer.role {
-                    hang_up.notify_one();
-                }
-            }
-            inside.roles = roles;
-        });
-    }
-}
-
 /// Serves the socket until it is stopped.
 pub(super) async fn serve(
     listener: Listener,
     admission: Arc<Admission>,
-    disks: api::Disks,
+    disks: Disks,
     mut stopped: watch::Receiver<bool>,
 ) {
     let listener = match UnixListener::from_std(listener) {

@@ -1,6 +1,7 @@
 //! The routes, version 1 (docs/CONTROL.md).
 
-use super::accept::{Peer, Slot};
+use super::admission::{Peer, Slot};
+use super::disks::{ANSWER_TIMEOUT, ApiResult, Disks, ask, find, wait};
 use super::metrics::{self, DiskMetrics};
 use super::reply::Refusal;
 use super::roles::Role;
@@ -21,7 +22,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use scheduler::Sessions;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +30,10 @@ use tokio::sync::oneshot;
 
 /// The largest body, so that no client fills the memory.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// The longest wait for a disk to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait of `/metrics`, half of the time that Prometheus waits by default.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that follows the events and takes none for this time is hung up on.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-
-pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
-type ApiResult<T> = Result<T, Refusal>;
 
 /// Returns all routes over these disks.
 pub(crate) fn router(disks: Disks) -> Router {
@@ -114,37 +109,6 @@ async fn nothing() -> Refusal {
 
 async fn no_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; docs/CONTROL.md has them")
-}
-
-pub(crate) fn find(disks: &Disks, name: &str) -> ApiResult<Handle> {
-    disks.get(name).cloned().ok_or_else(|| {
-        let names: Vec<&str> = disks.keys().map(String::as_str).collect();
-        let message = format!("there is no disk {name:?}; the disks are {}", names.join(", "));
-        Refusal::new(StatusCode::NOT_FOUND, message)
-    })
-}
-
-/// Runs a call on the disk's thread and waits for the answer.
-pub(crate) async fn ask<T: Send + 'static>(
-    disk: &Handle,
-    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> T + Send + 'static,
-) -> ApiResult<T> {
-    let (tell, answer) = oneshot::channel();
-    let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
-        // A call that was answered with an error meanwhile changes nothing.
-        if !tell.is_closed() {
-            let _ = tell.send(call(manager, sessions));
-        }
-    };
-    disk.post(Box::new(call)).map_err(|_| Refusal::gone())?;
-    wait(answer).await
-}
-
-async fn wait<T>(answer: oneshot::Receiver<T>) -> ApiResult<T> {
-    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        _ => Err(Refusal::gone()),
-    }
 }
 
 /// Makes a call that changes a task, and answers with the task when the change is durable.

@@ -1,7 +1,9 @@
 //! The control socket: HTTP/1.1 and JSON over a Unix socket, on a thread of its own (docs/CONTROL.md).
 
 mod accept;
+mod admission;
 mod api;
+mod disks;
 mod limited_log;
 mod metrics;
 mod reply;
@@ -10,14 +12,15 @@ mod session;
 mod task_feed;
 
 pub use crate::slots::ConnectionLimits;
-pub(crate) use accept::Peer;
-pub(crate) use api::{Disks, act, facts, start};
+pub(crate) use admission::Peer;
+pub(crate) use api::{act, facts, start};
+pub(crate) use disks::Disks;
 pub(crate) use reply::Refusal;
 pub use roles::{Role, Roles};
 
 use crate::handle::Handle;
 use crate::listen::handed_over;
-use accept::Admission;
+use admission::Admission;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as Listener;

@@ -1,7 +1,7 @@
 //! Sessions of client programs: a connection becomes one (docs/CONTROL.md).
 
-use super::accept::Slot;
-use super::api::{Disks, ask, find};
+use super::admission::Slot;
+use super::disks::{Disks, ask, find};
 use super::limited_log::LimitedLog;
 use super::reply::Refusal;
 use crate::handle::Handle;
@@ -286,7 +286,7 @@ async fn read_calls(
 mod tests {
     use super::*;
     use crate::control::ConnectionLimits;
-    use crate::control::accept::Admission;
+    use crate::control::admission::Admission;
     use crate::control::roles::Roles;
     use crate::handle::ManagerCall;
     use crate::manager::tests::{manager_config, rig::Rig};

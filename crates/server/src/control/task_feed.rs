@@ -1,6 +1,6 @@
 //! The tasks of all disks as those who follow the events see them: asked for once for all followers.
 
-use super::api::{Disks, ask};
+use super::disks::{Disks, ask};
 use crate::handle::Handle;
 use crate::manager::status::TaskStatus;
 use std::collections::BTreeMap;

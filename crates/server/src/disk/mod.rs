@@ -4,6 +4,8 @@ mod apps;
 mod background;
 mod blocks;
 mod commands;
+mod dispatch;
+mod latency;
 mod measured;
 mod movement;
 mod readings;
@@ -17,11 +19,11 @@ pub use apps::{DiskHooks, Fence, NoApp, Spare};
 pub use background::{
     BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, ReadAheadBudget, SnapshotRequests,
 };
+pub use latency::{BOUNDS_US, Latency};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
 pub use readings::{Reading, ReadingFailure, ReadingResult, ReadingTimes};
 pub use status::{
-    Accessed, BOUNDS_US, BackgroundBytes, DeviceTime, DiskStatus, Gaps, HarmStatus, Latency,
-    PredictionStatus, ProbeStatus,
+    Accessed, BackgroundBytes, DeviceTime, DiskStatus, Gaps, HarmStatus, PredictionStatus, ProbeStatus,
 };
 pub use timeouts::TIMEOUT;
 

@@ -3,6 +3,7 @@
 //! The state machines of tasks are in [`crate::jobs`]; they touch no file.
 
 mod chain;
+mod durable;
 mod identified;
 mod images;
 mod kept;

@@ -1,7 +1,7 @@
 //! The target of a replica, which has no header: blocks that were written last show that it is the same one.
 
+use super::durable::Durable;
 use super::source::FileDestination;
-use super::target::Durable;
 use crate::file_system::File;
 use apps::backup::image::Header;
 use apps::backup::{Output, Replica, ReplicaError};

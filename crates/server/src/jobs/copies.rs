@@ -5,8 +5,8 @@
 //! device. A background read of a block that is not safe therefore returns its content at that instant, and a background
 //! read of a kept block may return a later one.
 
-use super::job::{Context, blocks_of};
-use super::priority_reader::{Copying, PriorityReader, ReadBlock};
+use super::job::{Context, Copying, blocks_of};
+use super::priority_reader::{PriorityReader, ReadBlock};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FILE_TIMEOUT, FileOp};
 use crate::task::table::LISTED_BAD_SECTORS_MAX;

@@ -1,6 +1,5 @@
 //! The interface of all kinds of tasks.
 
-use super::priority_reader::Copying;
 use crate::disk::{BackgroundStatus, Fence};
 use crate::task::file_request::{FileOp, FileQueue, FileRequest, FileResult};
 use crate::task::spec::DiskFacts;
@@ -52,6 +51,14 @@ impl Context<'_> {
     pub fn kept(&mut self, op: FileOp) {
         self.file_requests.push_back(FileRequest { queue: FileQueue::Kept(self.id), op });
     }
+}
+
+/// Whether a copy is read as foreground work, because a request of the foreground waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copying {
+    Now,
+    /// A write of the background waits for it.
+    Later,
 }
 
 /// The stage of a job.

@@ -1,18 +1,10 @@
 //! Copy-before-write: a block that the foreground is about to overwrite is read with priority, and one that waits for a
 //! write of the background as background work.
 
-use super::job::Context;
+use super::job::{Context, Copying};
 use scheduler::{Parameter, Record, SessionError};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
-
-/// Whether a copy is read as foreground work, because a request of the foreground waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copying {
-    Now,
-    /// A write of the background waits for it.
-    Later,
-}
 
 /// A block that is being read.
 struct BlockRead {

@@ -6,8 +6,7 @@
 
 use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies, InstantFlush};
-use super::job::{Context, Job, Stage};
-use super::priority_reader::Copying;
+use super::job::{Context, Copying, Job, Stage};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FileOp, FileResult, ImageTarget};
 use crate::task::table::Figures;

@@ -7,8 +7,7 @@
 //! are, which wait for it.
 
 use super::copies::{Bad, Copies, InstantFlush};
-use super::job::{Context, Job, Stage};
-use super::priority_reader::Copying;
+use super::job::{Context, Copying, Job, Stage};
 use crate::disk::{Asked, Background, BackgroundStatus};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FileOp, FileResult};

@@ -3,7 +3,7 @@
 use super::owner::Owner;
 use super::{LIVE_TASKS_MAX, TaskManager};
 use crate::disk::{Fence, SnapshotRequests, Spare};
-use crate::jobs::priority_reader::Copying;
+use crate::jobs::job::Copying;
 use device::{Answer, BackgroundRequest, Snapshot};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Bytes, Duration, Instant, LbnRange, Op, SessionId};

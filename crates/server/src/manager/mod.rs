@@ -21,8 +21,8 @@ mod sums;
 pub use crate::task::{budget, file_request, spec, table};
 
 use crate::disk::{BackgroundTerms, Fence};
+use crate::jobs::job::Copying;
 use crate::jobs::job::Stage;
-use crate::jobs::priority_reader::Copying;
 use crate::task::budget::{Budget, Reservation};
 use crate::task::file_request::{FileQueue, FileReply, FileRequest, FileRequestSink, FileResult};
 use crate::task::journal::{self, Damaged, Journal, JournalError};

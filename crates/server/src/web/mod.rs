@@ -6,6 +6,7 @@ mod disks;
 mod feed;
 mod routes;
 mod serve;
+mod slots;
 
 pub use auth::{Token, TokenError};
 

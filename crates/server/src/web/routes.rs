@@ -2,7 +2,7 @@
 
 use super::auth::{Rejection, RequestGuard};
 use super::feed::{Feed, FeedSubscription};
-use super::serve::BrowserConnection;
+use super::slots::BrowserConnection;
 use super::{BROWSERS_MAX, SnapshotSource, disks};
 use crate::control::{Disks, Refusal};
 use axum::Router;

@@ -1,25 +1,21 @@
 //! Takes browsers in.
 
 use super::routes::{self, RouteState};
-use super::{BROWSERS_MAX, PageContent, disks::DiskSnapshots};
+use super::slots::{BrowserConnection, BrowserSlots, CONNECTIONS_MAX};
+use super::{PageContent, disks::DiskSnapshots};
 use crate::tls::Tls;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, TcpListener as Listener};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::TcpListener as Listener;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
-/// The most connections: those of browsers that follow, and as many for parts of the page.
-const CONNECTIONS_MAX: usize = 2 * BROWSERS_MAX;
 /// The time for a request's head, and for the handshake of encryption.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for a request and the browser's reading of the answer, unless the request follows the snapshots.
@@ -100,84 +96,6 @@ pub(super) async fn serve(
     }
 }
 
-/// One connection, and its slot, which is free when this is dropped.
-#[derive(Debug)]
-pub(super) struct BrowserConnection {
-    number: u64,
-    slots: Arc<Mutex<BrowserSlots>>,
-    hang_up: Arc<Notify>,
-    /// It lasts for as long as its browser likes.
-    lasting: AtomicBool,
-}
-
-/// The slots of all connections, by their numbers: the oldest first.
-#[derive(Debug, Default)]
-struct BrowserSlots {
-    taken: BTreeMap<u64, BrowserSlot>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct BrowserSlot {
-    from: IpAddr,
-    /// Whether it has sent a request that may enter.
-    entered: bool,
-    hang_up: Arc<Notify>,
-}
-
-impl BrowserSlots {
-    /// Returns the number of a slot. If all are taken, it is that of the oldest connection that has not entered, from
-    /// the machine that has the most.
-    fn give(&mut self, from: IpAddr, hang_up: Arc<Notify>) -> Option<u64> {
-        if self.taken.len() >= CONNECTIONS_MAX {
-            let of = |from: IpAddr| self.taken.values().filter(|slot| slot.from == from).count();
-            let outside = self.taken.iter().filter(|(_, slot)| !slot.entered);
-            let (oldest, _) = outside.max_by_key(|(at, slot)| (of(slot.from), Reverse(**at)))?;
-            let oldest = *oldest;
-            self.taken.remove(&oldest)?.hang_up.notify_one();
-        }
-        let number = self.next;
-        self.next += 1;
-        self.taken.insert(number, BrowserSlot { from, entered: false, hang_up });
-        Some(number)
-    }
-}
-
-impl Drop for BrowserConnection {
-    fn drop(&mut self) {
-        self.slots().taken.remove(&self.number);
-    }
-}
-
-impl BrowserConnection {
-    fn take(slots: &Arc<Mutex<BrowserSlots>>, from: IpAddr) -> Option<Self> {
-        let hang_up = Arc::new(Notify::new());
-        let number = slots.lock().unwrap_or_else(PoisonError::into_inner).give(from, Arc::clone(&hang_up))?;
-        Some(Self { number, slots: Arc::clone(slots), hang_up, lasting: AtomicBool::new(false) })
-    }
-
-    fn slots(&self) -> MutexGuard<'_, BrowserSlots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records that the connection has sent a request that may enter: it keeps its slot until it ends.
-    pub fn entered(&self) {
-        if let Some(slot) = self.slots().taken.get_mut(&self.number) {
-            slot.entered = true;
-        }
-    }
-
-    /// Lets the connection last without limit.
-    pub fn lasts(&self) {
-        self.lasting.store(true, Ordering::Relaxed);
-    }
-
-    /// Hangs up, also if an answer is not taken.
-    pub fn hang_up(&self) {
-        self.hang_up.notify_one();
-    }
-}
-
 enum Source {
     Disks(DiskSnapshots),
     Other(Arc<dyn super::SnapshotSource>),
@@ -246,7 +164,7 @@ async fn spoken(
             _ = connection.as_mut() => return,
             () = browser.hang_up.notified() => return,
             () = over.as_mut(), if !lasts => {
-                lasts = browser.lasting.load(Ordering::Relaxed);
+                lasts = browser.is_lasting();
                 if !lasts {
                     return;
                 }
@@ -285,26 +203,5 @@ mod tests {
             drop(browser);
             refused.await.unwrap();
         });
-    }
-
-    #[test]
-    fn connections_that_have_not_entered_keep_no_browser_out() {
-        let slots = Arc::default();
-        let idle = IpAddr::from([192, 0, 2, 1]);
-        let browser = IpAddr::from([192, 0, 2, 2]);
-        let first = BrowserConnection::take(&slots, browser).unwrap();
-        let held: Vec<_> =
-            (0..2 * CONNECTIONS_MAX).filter_map(|_| BrowserConnection::take(&slots, idle)).collect();
-        assert_eq!(held.len(), 2 * CONNECTIONS_MAX, "each replaces an older one");
-        assert_eq!(first.slots().taken.len(), CONNECTIONS_MAX);
-        assert!(first.slots().taken.contains_key(&first.number), "the only one of its machine");
-        // Those that have entered keep their slots.
-        held.iter().for_each(BrowserConnection::entered);
-        let second = BrowserConnection::take(&slots, browser).unwrap();
-        assert!(!first.slots().taken.contains_key(&first.number));
-        second.entered();
-        assert!(BrowserConnection::take(&slots, browser).is_none());
-        drop(held);
-        assert_eq!(second.slots().taken.len(), 1);
     }
 }

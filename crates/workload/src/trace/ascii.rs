@@ -5,7 +5,7 @@
 //! Flags are hexadecimal, with or without 0x; the bit depends on the last digit alone, so decimal flags have the same
 //! meaning.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};

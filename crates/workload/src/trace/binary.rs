@@ -3,7 +3,7 @@
 use super::blkparse::flush_alone;
 use super::input::Input;
 use super::lists::scsi_op;
-use super::reader::{Next, RecordParser};
+use super::parser::{Next, RecordParser};
 use super::{Event, Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{CacheOps, Instant, LbnRange, Op};
 

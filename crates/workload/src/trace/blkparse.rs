@@ -3,7 +3,7 @@
 //! `major,minor cpu sequence time pid event rwbs sector + sectors [process]`. One event of each request is read: its
 //! queueing (Q) or its dispatch to the driver (D). Lines of other events and the summary at the end are not requests.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Event, Notes, TraceError, TraceRecord};
 use units::{CacheOps, Instant, Lbn, LbnRange, Op, Sectors};

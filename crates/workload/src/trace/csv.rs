@@ -1,6 +1,6 @@
 //! Lines of columns that the user names: `time=5,unit=us,op=2,offset=3,size=4,device=1`.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Field, Fields, Names, byte_range, bytes_at_lbn, sectors_at_lbn, shown};
 use super::{Notes, TimeUnit, TraceError, TraceRecord};
 use std::str::FromStr;

@@ -9,7 +9,7 @@
 //! (fio 3.33 measured: waits of 500, 700 and 3000 were issued at 0.41, 0.60 and 2.90 s; its manual has microseconds
 //! after the wait before). A log without any wait, which is what fio itself writes, has no arrivals.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Fields, Names, byte_range};
 use super::{Notes, TraceError, TraceRecord};
 use units::{Instant, Op};

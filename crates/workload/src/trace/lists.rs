@@ -1,6 +1,6 @@
 //! Formats of one comma-separated line a request: SYSTOR'17, Alibaba, Tencent, CloudPhysics; and FIU, with blanks.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Field, Fields, byte_range, bytes_at_lbn, sectors_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
 use units::{Duration, Instant, Op};

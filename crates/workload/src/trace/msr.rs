@@ -5,7 +5,7 @@
 //! may be missing. The host's name and further fields are ignored. Other types than Read and Write are counted and left
 //! out.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Field, Fields, byte_range};
 use super::{Notes, TraceError, TraceRecord};
 use units::{Duration, Instant};

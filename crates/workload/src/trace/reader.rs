@@ -8,38 +8,14 @@ use super::fio::Fio;
 use super::input::Input;
 use super::lists::{Alibaba, Biosnoop, CloudPhysics, Fiu, Systor17, Tencent};
 use super::msr::{Msr, TICK_NS};
+use super::parser::{LineParser, Next, RecordParser};
 use super::spc::Spc;
 use super::srt::Srt;
-use super::text::{self, Fields, Separator};
+use super::text::{self, Separator};
 use super::validate::Validate;
 use super::{Detected, Event, Notes, TimeUnit, TraceError, TraceFormat, TraceRecord, detect};
 use std::fmt;
 use std::io::Read;
-
-/// A format of lines.
-pub(super) trait LineParser: fmt::Debug {
-    /// Whether the first line is a heading, which is stepped over.
-    fn heading(&mut self, _first: &Fields<'_>) -> Result<bool, TraceError> {
-        Ok(false)
-    }
-
-    /// The request of a line; `None` if it has none.
-    fn line(&mut self, fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError>;
-}
-
-/// A binary format.
-pub(super) trait RecordParser: fmt::Debug {
-    /// The next record of the file.
-    fn record(&mut self, input: &mut Input<'_>, notes: &mut Notes) -> Result<Next, TraceError>;
-}
-
-/// The next record of a binary file.
-pub(super) enum Next {
-    Record(TraceRecord),
-    /// A record that is no request.
-    Skipped,
-    End,
-}
 
 /// How a trace is to be read. By default the format is found out, and times are in the format's own unit.
 #[derive(Clone, Debug, Default)]

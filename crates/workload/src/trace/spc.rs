@@ -3,7 +3,7 @@
 //! `ASU,LBA,bytes,opcode,seconds`, with optional further fields, which are ignored. The application storage unit
 //! becomes the device; the LBA counts 512-byte blocks; the opcode is R or W.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Fields, bytes_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
 

@@ -10,7 +10,7 @@
 //! header agree on it, else 256 bytes, which is what the disks of these traces had.
 
 use super::input::Input;
-use super::reader::{Next, RecordParser};
+use super::parser::{Next, RecordParser};
 use super::{Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{Duration, Instant, Op};
 

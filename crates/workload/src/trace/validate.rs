@@ -4,7 +4,7 @@
 //! other word) is ignored: most tracers wrote "Hit" for everything. `service_us` is the time that the drive took;
 //! `think_us` is the pause between this request's completion and the next one's issue.
 
-use super::reader::LineParser;
+use super::parser::LineParser;
 use super::text::{Fields, range};
 use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};

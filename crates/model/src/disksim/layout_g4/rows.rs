@@ -1,9 +1,9 @@
 //! The rows of `TP` and `IDX`.
 
 use super::{Child, Entry, TrackKind, too_large};
-use crate::disksim::fields::{flattened, refuse};
+use crate::disksim::fields::flattened;
 use crate::disksim::layout_g1::SECTORS_PER_TRACK_MAX;
-use crate::disksim::source::{At, Fault, printable};
+use crate::disksim::source::{At, Fault, printable, refuse};
 use crate::disksim::syntax::Value;
 
 /// `TP`: rows of first sector, last sector, sectors in all.

@@ -2,8 +2,7 @@
 
 use super::rows;
 use super::{AdjacentTracks, Child, Entry, Part, too_large};
-use crate::disksim::fields::refuse;
-use crate::disksim::source::{At, Fault};
+use crate::disksim::source::{At, Fault, refuse};
 use crate::disksim::syntax::Block;
 
 /// The deepest tree accepted; the known ones have two levels.

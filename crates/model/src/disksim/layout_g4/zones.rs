@@ -1,8 +1,8 @@
 //! Converts parts of the tree to zones and patterns of a profile.
 
 use super::{AdjacentTracks, Part, too_large};
-use crate::disksim::fields::{flattened, refuse};
-use crate::disksim::source::Fault;
+use crate::disksim::fields::flattened;
+use crate::disksim::source::{Fault, refuse};
 use crate::disksim::syntax::Block;
 use crate::profile::{
     LayoutSpec, Pattern, Remap, Revolutions, Run, SectorsPerTrack, Sparing, SparingRegion, Zone,

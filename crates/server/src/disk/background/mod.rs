@@ -8,7 +8,6 @@
 //! Writes are background work in the same way. A request of the foreground that has to wait for a part of one makes
 //! that part foreground work, and is free as soon as that is written.
 
-mod dispatch;
 mod floor;
 mod memory;
 mod status;
@@ -21,8 +20,8 @@ use memory::{Arrived, ReadAheadMemory, cut};
 pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
 
 use super::blocks::within;
+use super::latency::Meter;
 use super::requests::{Awaited, Request, RequestSeq};
-use super::status::Meter;
 use device::{Answer, Failure};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,7 @@
 //! The figures of background requests.
 
 use super::Background;
-use crate::disk::status::Latency;
+use crate::disk::latency::Latency;
 use serde::Serialize;
 use units::{Duration, Instant};
 

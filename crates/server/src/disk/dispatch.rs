@@ -1,21 +1,21 @@
 //! Background requests on their way between a disk and its core.
 
-use super::{Asked, Background, Write, Written};
-use crate::disk::apps::CallContext;
-use crate::disk::commands::CommandOrigin;
-use crate::disk::requests::{Awaited, RequestSeq};
-use crate::disk::{Disk, DiskHooks, Fence};
+use super::apps::{CallContext, DiskHooks, Fence};
+use super::background::{Asked, Background, Write, Written};
+use super::commands::CommandOrigin;
+use super::requests::{Awaited, RequestSeq};
+use super::{Disk, nowhere};
 use device::{Answer, Ask, BackgroundRequest, Device, Failure};
 use scheduler::Sessions;
 use units::{Instant, LbnRange};
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
-    pub(in crate::disk) fn background(&mut self) -> Option<&mut Background> {
+    pub(super) fn background(&mut self) -> Option<&mut Background> {
         self.apps.background.as_mut()
     }
 
     /// Lets the background requests make calls, if the disk takes some.
-    pub(in crate::disk) fn with_background<R>(
+    pub(super) fn with_background<R>(
         &mut self,
         call: impl FnOnce(&mut Background, &mut dyn Sessions) -> R,
     ) -> Option<R> {
@@ -24,7 +24,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Registers a read unless it has to wait for blocks that are moving, or is refused there.
-    pub(in crate::disk) fn begin_in_background(&mut self, id: u64, asked: Asked) {
+    pub(super) fn begin_in_background(&mut self, id: u64, asked: Asked) {
         let now = self.core_time;
         match self.apps.fenced(asked.range) {
             Fence::Open => {
@@ -40,7 +40,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Registers a write that nothing blocks any more.
-    pub(in crate::disk) fn begin_write_in_background(&mut self, seq: RequestSeq) {
+    pub(super) fn begin_write_in_background(&mut self, seq: RequestSeq) {
         let now = self.core_time;
         let Some(request) = self.requests.get_mut(seq) else { return };
         let Ask::Write { bytes, .. } = &mut request.ask else { return };
@@ -58,7 +58,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Begins the requests that waited for parts of background writes that are done, and ends the writes that are done;
     /// one that has to be on the medium gets a flush first. Returns whether there were any.
-    pub(in crate::disk) fn take_background_writes(&mut self, now: Instant) -> bool {
+    pub(super) fn take_background_writes(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(written) = self.background().and_then(Background::next_written) {
             let Written { seq, part, over, bad } = written;
@@ -72,7 +72,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             request.failure = bad.map(Failure::Medium);
             let through = matches!(request.ask, Ask::Write { through: true, .. });
             if through && bad.is_none() {
-                self.commands.push(now, CommandOrigin::Request(seq), super::super::nowhere(), Ask::Flush);
+                self.commands.push(now, CommandOrigin::Request(seq), nowhere(), Ask::Flush);
             } else {
                 self.finish(seq, now);
             }
@@ -81,19 +81,19 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Makes those parts of background writes foreground work that a request waits for, directly or not.
-    pub(in crate::disk) fn hurry_awaited_by(&mut self, seq: RequestSeq) {
+    pub(super) fn hurry_awaited_by(&mut self, seq: RequestSeq) {
         let awaited = self.requests.awaited_by(seq);
         self.hurry_writes(&awaited);
     }
 
     /// Does the same for a background write that has just begun or is held.
-    pub(in crate::disk) fn hurry_if_awaited(&mut self, seq: RequestSeq) {
+    pub(super) fn hurry_if_awaited(&mut self, seq: RequestSeq) {
         let awaited = self.requests.awaited_parts(seq);
         self.hurry_writes(&awaited);
     }
 
     /// Makes the background writes foreground work that a task waits for: it takes the disk, or a place, for itself.
-    pub(in crate::disk) fn hurry_writes_before_tasks(&mut self) {
+    pub(super) fn hurry_writes_before_tasks(&mut self) {
         let all = self.requests.background_at_work();
         if all.size_hint().1 == Some(0) {
             return;
@@ -105,7 +105,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Makes all background writes foreground work.
-    pub(in crate::disk) fn hurry_all_writes(&mut self) {
+    pub(super) fn hurry_all_writes(&mut self) {
         let all: Vec<Awaited> = self.requests.background_at_work().collect();
         self.hurry_writes(&all);
     }
@@ -120,7 +120,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    pub(in crate::disk) fn refuse_in_background(&mut self, id: u64, failure: Failure) {
+    pub(super) fn refuse_in_background(&mut self, id: u64, failure: Failure) {
         let now = self.core_time;
         if let Some(background) = self.background() {
             background.refuse(id, failure, now);
@@ -129,7 +129,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Returns whether a background request is at work within a fence; then it becomes foreground work, because an
     /// application waits for its end.
-    pub(in crate::disk) fn background_is_fenced(&mut self) -> bool {
+    pub(super) fn background_is_fenced(&mut self) -> bool {
         let Some(background) = &self.apps.background else { return false };
         let fenced: Vec<_> =
             background.begun().filter(|range| self.apps.fenced(*range) != Fence::Open).collect();
@@ -144,7 +144,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Has the applications do what is due, as the requests of the background that have waited as long as their floor
     /// permits. Returns whether something was.
-    pub(in crate::disk) fn do_due(&mut self, now: Instant) -> bool {
+    pub(super) fn do_due(&mut self, now: Instant) -> bool {
         let due = self.apps.due().is_some_and(|at| at <= now);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
         if due && self.apps.do_due(context, now) {
@@ -154,7 +154,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Hands a request to the application, which has the snapshots.
-    pub(in crate::disk) fn ask_snapshot(&mut self, request: &BackgroundRequest) {
+    pub(super) fn ask_snapshot(&mut self, request: &BackgroundRequest) {
         let refused = match request.ask {
             Ask::Flush => None,
             _ => self.refused(request.range, &Ask::Read),
@@ -175,14 +175,14 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Takes the answers to requests to snapshots. Returns whether there were any.
-    pub(in crate::disk) fn take_snapshot_answers(&mut self) -> bool {
+    pub(super) fn take_snapshot_answers(&mut self) -> bool {
         let before = self.answers.len();
         self.answers.extend(self.apps.answers());
         self.answers.len() > before
     }
 
     /// Takes the answers to background requests. Returns whether there were any.
-    pub(in crate::disk) fn take_background_answers(&mut self) -> bool {
+    pub(super) fn take_background_answers(&mut self) -> bool {
         let Some(background) = self.background() else { return false };
         let answers: Vec<_> = std::iter::from_fn(|| background.poll()).collect();
         let any = !answers.is_empty();

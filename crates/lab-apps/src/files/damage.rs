@@ -1,0 +1,29 @@
+//! Damage of a block.
+
+use super::store::LogicalBlock;
+
+/// The way in which a block contradicts itself or another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlockDamage {
+    /// The bytes have another checksum.
+    #[error("its checksum is {found:#010x}, not {expected:#010x}")]
+    Checksum {
+        /// The checksum on record.
+        expected: u32,
+        /// The checksum of the bytes.
+        found: u32,
+    },
+    /// It is a sound block, but of another place.
+    #[error("another block's bytes stand in its place")]
+    Misplaced,
+    /// It points outside the file system or at a block with another owner, or its size is impossible.
+    #[error("it points at {0}, which it cannot own")]
+    Pointer(LogicalBlock),
+    /// The superblock's numbers contradict one another.
+    #[error("its numbers contradict one another")]
+    Numbers,
+    /// An inode or directory entry has an impossible kind or size.
+    #[error("inode {0} makes no sense")]
+    Inode(u32),
+}

@@ -1,0 +1,31 @@
+//! The parsers that a reader calls: one for formats of lines, one for binary formats.
+
+use super::input::Input;
+use super::text::Fields;
+use super::{Notes, TraceError, TraceRecord};
+use std::fmt;
+
+/// A format of lines.
+pub(super) trait LineParser: fmt::Debug {
+    /// Whether the first line is a heading, which is stepped over.
+    fn heading(&mut self, _first: &Fields<'_>) -> Result<bool, TraceError> {
+        Ok(false)
+    }
+
+    /// The request of a line; `None` if it has none.
+    fn line(&mut self, fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError>;
+}
+
+/// A binary format.
+pub(super) trait RecordParser: fmt::Debug {
+    /// The next record of the file.
+    fn record(&mut self, input: &mut Input<'_>, notes: &mut Notes) -> Result<Next, TraceError>;
+}
+
+/// The next record of a binary file.
+pub(super) enum Next {
+    Record(TraceRecord),
+    /// A record that is no request.
+    Skipped,
+    End,
+}

@@ -163,15 +163,12 @@ fn random_zone(
         SparingRegion::Zone => Vec::new(),
         _ => vec![draw.range(0, places / 2)],
     };
+    let sectors_per_track = if by_head {
+        SectorsPerTrack::ByHead((0..heads).map(|h| sectors + u32::from(h % 3)).collect())
+    } else {
+        SectorsPerTrack::Same(sectors)
+    };
     Zone {
-        first_cylinder,
-        last_cylinder,
-        sectors_per_track: if by_head {
-            SectorsPerTrack::ByHead((0..heads).map(|h| sectors + u32::from(h % 3)).collect())
-        } else {
-            SectorsPerTrack::Same(sectors)
-        },
-        pattern: None,
         offset: draw.revolutions(),
         track_skew: draw.revolutions(),
         cylinder_skew: draw.revolutions(),
@@ -179,12 +176,7 @@ fn random_zone(
         reserved: if draw.one_in(4) { draw.range(0, places / 8) } else { 0 },
         sparing: Sparing { per, cylinders, spares, at_front: draw.one_in(4), slip_to_end: draw.one_in(4) },
         slips,
-        defects: Vec::new(),
-        order: None,
-        surfaces: Vec::new(),
-        surface_offsets: Vec::new(),
-        slip_runs: Vec::new(),
-        slip_tracks: Vec::new(),
+        ..Zone::plain(first_cylinder, last_cylinder, sectors_per_track)
     }
 }
 

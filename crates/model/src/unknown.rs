@@ -99,28 +99,13 @@ impl Profile {
                 order: Order::Cylinder,
                 patterns: Vec::new(),
                 zones: vec![Zone {
-                    first_cylinder: 0,
-                    last_cylinder: cylinders - 1,
-                    sectors_per_track: SectorsPerTrack::Same(on_track as u32),
-                    pattern: None,
-                    offset: Default::default(),
-                    track_skew: Default::default(),
-                    cylinder_skew: Default::default(),
-                    head_skew: None,
-                    reserved: 0,
                     // The rest of the last track.
                     sparing: Sparing {
                         per: SparingRegion::Zone,
                         spares: room - capacity.get(),
                         ..Sparing::default()
                     },
-                    slips: Vec::new(),
-                    defects: Vec::new(),
-                    order: None,
-                    surfaces: Vec::new(),
-                    surface_offsets: Vec::new(),
-                    slip_runs: Vec::new(),
-                    slip_tracks: Vec::new(),
+                    ..Zone::plain(0, cylinders - 1, SectorsPerTrack::Same(on_track as u32))
                 }],
                 remaps: Vec::new(),
             },

@@ -29,27 +29,18 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_re
         let past = zone.place(s.lbn);
         past - s.sectors..past
     });
+    let sectors_per_track = match densities {
+        Some(by_head) => SectorsPerTrack::ByHead(by_head.iter().map(|&n| n as u32).collect()),
+        None => SectorsPerTrack::Same(n as u32),
+    };
     ZoneSpec {
-        first_cylinder: first,
-        last_cylinder: first + cylinders - 1,
-        sectors_per_track: match densities {
-            Some(by_head) => SectorsPerTrack::ByHead(by_head.iter().map(|&n| n as u32).collect()),
-            None => SectorsPerTrack::Same(n as u32),
-        },
-        pattern: None,
         offset: Revolutions::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_revolutions))),
         track_skew: revolutions(track, n, zone.tracks()),
         cylinder_skew: revolutions(cylinder, n, zone.tracks() / shape.heads.max(1)),
         head_skew: matches!(shape.kind, Kind::Bands(_)).then(|| revolutions(head, n, zone.tracks())),
-        reserved: 0,
         sparing: sparing(zone, shape, places),
         slips: slips.collect(),
-        defects: Vec::new(),
-        order: None,
-        surfaces: Vec::new(),
-        surface_offsets: Vec::new(),
-        slip_runs: Vec::new(),
-        slip_tracks: Vec::new(),
+        ..ZoneSpec::plain(first, first + cylinders - 1, sectors_per_track)
     }
 }
 

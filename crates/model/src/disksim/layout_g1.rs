@@ -130,23 +130,11 @@ impl ZoneReader<'_> {
             })
         };
         let mut zone = Zone {
-            first_cylinder: first,
-            last_cylinder: last,
-            sectors_per_track: SectorsPerTrack::Same(per_track),
-            pattern: None,
             offset: revolutions("Offset of first block")?,
             track_skew: revolutions("Skew for track switch")?,
             cylinder_skew: revolutions("Skew for cylinder switch")?,
-            head_skew: None,
             reserved: block.whole_or("Empty space at zone front", 0, u64::MAX, 0)?,
-            sparing: Sparing::default(),
-            slips: Vec::new(),
-            defects: Vec::new(),
-            order: None,
-            surfaces: Vec::new(),
-            surface_offsets: Vec::new(),
-            slip_runs: Vec::new(),
-            slip_tracks: Vec::new(),
+            ..Zone::plain(first, last, SectorsPerTrack::Same(per_track))
         };
         zone.slips = self.slips(&zone, number, notes)?;
         zone.defects = self.defects(&zone, number, notes)?;

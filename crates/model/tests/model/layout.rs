@@ -123,19 +123,15 @@ mod random {
                 if per == SparingRegion::ZoneTracks {
                     slips.iter_mut().for_each(|s| *s /= u64::from(*spt));
                 }
+                let sectors_per_track = if by_head {
+                    SectorsPerTrack::ByHead((0..u32::from(shape.heads)).map(|h| spt + h % 3).collect())
+                } else {
+                    SectorsPerTrack::Same(*spt)
+                };
                 Zone {
-                    first_cylinder: first,
-                    last_cylinder: next - 1,
-                    sectors_per_track: if by_head {
-                        SectorsPerTrack::ByHead((0..u32::from(shape.heads)).map(|h| spt + h % 3).collect())
-                    } else {
-                        SectorsPerTrack::Same(*spt)
-                    },
-                    pattern: None,
                     offset: track_skew.clone(),
                     track_skew: track_skew.clone(),
                     cylinder_skew: cylinder_skew.clone(),
-                    head_skew: None,
                     reserved: (*reserved).min(sectors / 4),
                     sparing: Sparing {
                         per,
@@ -145,12 +141,7 @@ mod random {
                         slip_to_end: matches!(sparing, 8..=11),
                     },
                     slips,
-                    defects: Vec::new(),
-                    order: None,
-                    surfaces: Vec::new(),
-                    surface_offsets: Vec::new(),
-                    slip_runs: Vec::new(),
-                    slip_tracks: Vec::new(),
+                    ..Zone::plain(first, next - 1, sectors_per_track)
                 }
             })
             .collect();

@@ -2,6 +2,7 @@
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
+use crate::sure::Measured;
 use units::{Duration, Op};
 
 /// The highest number of segments that is looked for: 512 MB in segments of 64 KiB.
@@ -68,9 +69,7 @@ pub(crate) struct Buffer {
     /// Whether hits showed that time.
     pub(crate) tells_bus: bool,
     /// The number of segments; 0 without a cache.
-    pub(crate) segments: u64,
-    /// The probability that this number is right.
-    pub(crate) segments_sure: f64,
+    pub(crate) segments: Measured<u64>,
     /// Whether the variation of hits is so large that a read from the medium may be as quick.
     pub(crate) vary: bool,
 }
@@ -214,8 +213,8 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     if reads_ahead {
         found.ahead = how_far(meter)?;
     }
-    (found.segments, found.segments_sure) = places(meter, &found)?;
-    meter.segments = found.segments;
+    found.segments = places(meter, &found)?;
+    meter.segments = found.segments.value;
     meter.ahead = found.ahead;
     meter.buffer_is_known();
     meter.keeps_before = found.keeps_before;
@@ -252,8 +251,8 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     Ok(far)
 }
 
-/// Returns how many other places are read until one is evicted, and the probability that this number is right.
-fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeError> {
+/// Returns how many other places are read until one is evicted.
+fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<Measured<u64>, ProbeError> {
     // If a single read does not show a hit, more reads do.
     let looks = if found.vary { 9 } else { 3 };
     let few = few_places(meter, found, looks)?;
@@ -261,7 +260,11 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeErro
 }
 
 /// Returns the same for a few segments, found by doubling and bisection; `None` for more.
-fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Option<(u64, f64)>, ProbeError> {
+fn few_places(
+    meter: &mut Meter<'_>,
+    found: &Buffer,
+    looks: usize,
+) -> Result<Option<Measured<u64>>, ProbeError> {
     let mut seen: Vec<EvictionCheck> = Vec::new();
     let mut guessed = false;
     let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
@@ -307,7 +310,7 @@ fn few_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Opt
     }
     let quick = quick_share(meter);
     let sure = if guessed { 0.0 } else { sure_of(high, &log_likelihoods(&seen, quick)) };
-    Ok(Some((high, sure)))
+    Ok(Some(Measured { value: high, sure }))
 }
 
 /// Returns the share of reads from the medium that are as quick as a hit: such a read waits for any angle.
@@ -319,14 +322,14 @@ fn quick_share(meter: &Meter<'_>) -> f64 {
 ///
 /// After reads of many places, reads of them in reverse order are hits as long as the buffer has segments: a hit evicts
 /// nothing. So one pass there and back counts all segments.
-fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u64, f64), ProbeError> {
+fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Measured<u64>, ProbeError> {
     let quick = quick_share(meter);
     // No place may hold what the drive read ahead of another.
     let stride = 3 * (2 * found.ahead + 2);
     let most = (meter.capacity() / stride / 2).clamp(RANDOM_READS_MAX, SEGMENTS_MAX);
     let mut enough = REREAD_SEGMENTS_MAX;
     let mut seen: Vec<EvictionCheck> = Vec::new();
-    let (mut segments, mut sure) = (1, 0.0);
+    let mut segments = Measured { value: 1, sure: 0.0 };
     let before = meter.disturbed();
     for _ in 0..PASSES_MAX {
         let mut pass = loop {
@@ -339,13 +342,13 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<(u
         };
         pass.back(meter, looks)?;
         seen.append(&mut pass.seen);
-        (segments, sure) = most_likely(&seen, quick);
-        if sure > COUNT_CONFIDENCE_MIN || !meter.is_within(TIME_SHARE_MAX) {
+        segments = most_likely(&seen, quick);
+        if segments.sure > COUNT_CONFIDENCE_MIN || !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
     }
     // Other hosts' commands have evicted places as well, so there are more segments.
-    Ok((segments, if meter.disturbed() == before { sure } else { 0.0 }))
+    Ok(if meter.disturbed() == before { segments } else { Measured { sure: 0.0, ..segments } })
 }
 
 /// Places read one after another, the least recently used first, and the looks at them.
@@ -441,12 +444,12 @@ fn sure_of(segments: u64, logs: &[f64]) -> f64 {
     1.0 / logs.iter().map(|log| (log - own).exp()).sum::<f64>()
 }
 
-/// Returns the likeliest number of segments and its probability.
-fn most_likely(seen: &[EvictionCheck], quick: f64) -> (u64, f64) {
+/// Returns the likeliest number of segments.
+fn most_likely(seen: &[EvictionCheck], quick: f64) -> Measured<u64> {
     let logs = log_likelihoods(seen, quick);
     let best = logs.iter().copied().fold(f64::MIN, f64::max);
     let segments = logs.iter().position(|&log| log >= best).map_or(1, |at| at as u64 + 1);
-    (segments, sure_of(segments, &logs))
+    Measured { value: segments, sure: sure_of(segments, &logs) }
 }
 
 #[cfg(test)]
@@ -461,20 +464,20 @@ mod tests {
             (0..passes).flat_map(|_| pass.clone()).collect::<Vec<_>>()
         };
         // The remaining doubt is that the first read from the medium was quick.
-        let (segments, one) = most_likely(&seen(1), 0.1);
+        let Measured { value: segments, sure: one } = most_likely(&seen(1), 0.1);
         assert!(segments == 5 && (0.8..0.95).contains(&one), "{segments}, {one}");
         // The more reads are as quick as hits, the less a look shows; more looks show more.
-        let (_, quick) = most_likely(&seen(1), 0.4);
-        let (_, three) = most_likely(&seen(3), 0.4);
+        let quick = most_likely(&seen(1), 0.4).sure;
+        let three = most_likely(&seen(3), 0.4).sure;
         assert!(quick < one && three > quick, "{quick}, {three}");
-        assert!(most_likely(&seen(3), 0.1).1 > 0.99);
+        assert!(most_likely(&seen(3), 0.1).sure > 0.99);
         // One look in the middle that was slow by chance does not make the buffer smaller.
         let mut slow = seen(2);
         slow[2].gone = true;
-        assert_eq!(most_likely(&slow, 0.1).0, 5);
+        assert_eq!(most_likely(&slow, 0.1).value, 5);
         // No place was ever evicted: the number may be larger.
         let never: Vec<EvictionCheck> =
             (0..SEGMENTS_MAX).map(|others| EvictionCheck { others, gone: false }).collect();
-        assert!(most_likely(&never, 0.1).1 < 0.01);
+        assert!(most_likely(&never, 0.1).sure < 0.01);
     }
 }

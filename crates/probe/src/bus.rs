@@ -8,7 +8,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::wrap;
-use crate::sure;
+use crate::sure::{self, Measured};
 use crate::zone::Zone;
 
 /// The length of the longest read.
@@ -32,17 +32,9 @@ const SMALL_ZONE_DIVISOR: u64 = 50;
 /// The least delay of a longest read by queued sectors, ns: half of the tolerance of a prediction.
 const DELAY_NS_MIN: f64 = 25_000.0;
 
-/// A bus that is slower than the medium.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slow {
-    /// The time of each sector, ns.
-    pub(crate) sector_ns: f64,
-    /// The probability that a request of [`READ_SECTORS_MAX`] is predicted within 50 us.
-    pub(crate) sure: f64,
-}
-
-/// Measures reads on the densest tracks, where the medium is fastest; returns `None` if the bus is not measurably slower.
-pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, ProbeError> {
+/// Measures reads on the densest tracks, where the medium is fastest; returns the time of each further sector on the bus, ns, with the probability that a
+/// request of [`READ_SECTORS_MAX`] is predicted within 50 us; `None` if the bus is not measurably slower than the medium.
+pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Measured<f64>>, ProbeError> {
     let enough = |z: &&Zone| z.lbns() >= (meter.capacity() / SMALL_ZONE_DIVISOR).max(1);
     let Some(zone) = map.zones.iter().filter(enough).max_by_key(|z| z.sectors_on(0)) else {
         return Ok(None);
@@ -67,7 +59,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Slow>, Pro
     }
     let (more, longest) = ((sectors - 1) as f64, (READ_SECTORS_MAX - 1) as f64);
     let sure = sure::of_bounds(to * longest / more, sure::EQUAL_TIMES_MS_MAX * 1e6);
-    Ok(Some(Slow { sector_ns: revolution / zone.sectors_on(0) as f64 + later / more, sure }))
+    Ok(Some(Measured { value: revolution / zone.sectors_on(0) as f64 + later / more, sure }))
 }
 
 /// Returns the least delay of reads of this many sectors, compared with their last sector alone, and its accuracy, ns;

@@ -5,6 +5,7 @@ use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::frac;
 use crate::shape::{Kind, Shape};
+use crate::sure::Measured;
 
 /// The number of reads over a head switch.
 const READS: u32 = 24;
@@ -24,16 +25,14 @@ pub(crate) struct Crossing {
     /// The time from the end of one track to the beginning of the next, ns.
     pub(crate) gap_ns: f64,
     /// Whether the head arrives later than that.
-    pub(crate) lost: bool,
-    /// The probability of that finding.
-    pub(crate) sure: f64,
+    pub(crate) lost: Measured<bool>,
 }
 
 impl Crossing {
     /// Returns the head switch that a profile needs to repeat the finding; `ms` is the one measured between commands.
     pub(crate) fn repeated_by(&self, ms: f64) -> f64 {
         let gap = self.gap_ns / 1e6;
-        if self.lost {
+        if self.lost.value {
             ms.max((gap * 1.02 * 1e3).ceil() / 1e3)
         } else {
             ms.min((gap * 0.98 * 1e3).floor() / 1e3)
@@ -88,19 +87,19 @@ pub(crate) fn find(
     let whole = gap + 2.0 * SIDE_SECTORS as f64 / zone.sectors as f64;
     let quick =
         responses.iter().filter(|&&revolutions| revolutions <= whole + ON_TIME_REVOLUTIONS_MAX).count();
-    let (lost, sure) = told(quick, responses.len());
-    Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
+    let lost = told(quick, responses.len());
+    Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost }))
 }
 
-/// Returns whether reads lose a revolution if this many of them were quick, and the probability of that.
+/// Returns whether reads lose a revolution if this many of them were quick.
 ///
 /// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
 /// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
-fn told(quick: usize, seen: usize) -> (bool, f64) {
+fn told(quick: usize, seen: usize) -> Measured<bool> {
     let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);
     let ratio = k * (without / with).ln() + rest * ((1.0 - without) / (1.0 - with)).ln();
-    (ratio < 0.0, 1.0 / (1.0 + (-ratio.abs()).exp()))
+    Measured::answer(ratio < 0.0, -ratio)
 }
 
 #[cfg(test)]
@@ -109,13 +108,13 @@ mod tests {
 
     #[test]
     fn a_read_that_was_quick_by_chance_does_not_decide() {
-        let (lost, sure) = told(0, 24);
+        let Measured { value: lost, sure } = told(0, 24);
         assert!(lost && sure > 0.999);
-        let (lost, sure) = told(1, 24);
+        let Measured { value: lost, sure } = told(1, 24);
         assert!(lost && sure > 0.99, "{sure}");
-        let (lost, sure) = told(12, 24);
+        let Measured { value: lost, sure } = told(12, 24);
         assert!(!lost && sure > 0.999);
-        let (_, few) = told(1, 3);
+        let few = told(1, 3).sure;
         assert!(few < 0.95, "{few}");
     }
 }

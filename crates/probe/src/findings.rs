@@ -7,9 +7,8 @@ use crate::report::{Check, PREDICTED_SHARE_MIN, Report};
 use crate::seeks::Seeks;
 use crate::shape::Kind;
 use crate::spread;
-use crate::sure;
-use crate::writes::{Measured, Settle, Writes};
-use crate::zero::ZeroLatency;
+use crate::sure::{self, Measured};
+use crate::writes::{Settle, Writes};
 use crate::zone::Zone;
 use std::collections::BTreeMap;
 
@@ -36,20 +35,20 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     report.add("read cache", yes(buffer.keeps || buffer.reads_ahead), 1.0, "");
     let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
     report.add("read-ahead", ahead, 1.0, "");
-    if buffer.segments > 0 {
+    if buffer.segments.value > 0 {
         let note = "random reads until one is forgotten, if that is the one not asked for the longest";
-        report.add("cache segments", buffer.segments.to_string(), buffer.segments_sure, note);
+        report.add("cache segments", buffer.segments.value.to_string(), buffer.segments.sure, note);
         let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
         let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };
         report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, note);
         if buffer.tells_bus {
-            of_bus(report, buffer.bus_sector_ns, 1.0, "");
+            of_bus(report, Measured { value: buffer.bus_sector_ns, sure: 1.0 }, "");
         }
     }
 }
 
-pub(crate) fn of_bus(report: &mut Report, sector_ns: f64, sure: f64, note: &str) {
-    report.add("bus", format!("{:.4} ms a sector", sector_ns / 1e6), sure, note);
+pub(crate) fn of_bus(report: &mut Report, sector_ns: Measured<f64>, note: &str) {
+    report.add("bus", format!("{:.4} ms a sector", sector_ns.value / 1e6), sector_ns.sure, note);
 }
 
 pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, exact: bool) {
@@ -196,7 +195,7 @@ pub(crate) fn of_gaps(report: &mut Report, left_out: u32, told: u64, boundaries:
     report.add("cylinders without LBNs", left_out.to_string(), sure, note);
 }
 
-pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
+pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<Measured<bool>>) {
     if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
         let spread = seeks.curve.iter().map(|p| p.spread).sum::<f64>() / seeks.curve.len() as f64;
         report.add(
@@ -217,12 +216,12 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         0.0 => format!("below {:.3} ms over {distance}", spread::DEVIATION_NS_MIN / 1e6),
         ms => format!("{ms:.3} ms over {distance}"),
     };
-    let spread: Vec<String> = seeks.spread.iter().map(told).collect();
+    let spread: Vec<String> = seeks.spread.value.iter().map(told).collect();
     let note = "standard deviation, most to a quarter or 5 us; what the command overhead varies by is in it";
     let (value, sure, note) = if spread.is_empty() {
         ("not measured".to_owned(), 0.0, "no time was left, or no seek was caught")
     } else {
-        (spread.join(", "), seeks.spread_sure, note)
+        (spread.join(", "), seeks.spread.sure, note)
     };
     report.add("spread of seeks", value, sure, note);
     // That much of the moves may belong to the command's overhead, or none.
@@ -252,7 +251,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         report.add("cylinder switch", format!("{ms:.3} ms"), overhead_sure, "");
     }
     let (value, sure, note) = match zero_latency {
-        Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
+        Some(seen) => (if seen.value { "on" } else { "off" }, seen.sure, ""),
         None => ("not seen", 0.0, "the bus is slower than the medium, so that nothing depends on it"),
     };
     report.add("zero-latency reads", value.to_owned(), sure, note);
@@ -261,21 +260,21 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
 pub(crate) fn of_writes(
     report: &mut Report,
     written: Option<&Writes>,
-    (reads, writes): (Option<ZeroLatency>, Option<ZeroLatency>),
+    (reads, writes): (Option<Measured<bool>>, Option<Measured<bool>>),
     why_not: &str,
 ) {
     let on = |on: bool| (if on { "on" } else { "off" }).to_owned();
     let what = "zero-latency writes";
     match (writes, written) {
-        (Some(seen), _) => report.add(what, on(seen.on), seen.sure, ""),
+        (Some(seen), _) => report.add(what, on(seen.value), seen.sure, ""),
         (None, written) => {
             let why = match written {
                 None => why_not,
-                Some(written) if written.write_back => "writes are acknowledged from the buffer",
+                Some(written) if written.write_back.value => "writes are acknowledged from the buffer",
                 Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
             };
             let note = format!("an assumption, that they are as reads: {why}");
-            report.add(what, on(reads.is_some_and(|seen| seen.on)), UNTESTED_CONFIDENCE, note);
+            report.add(what, on(reads.is_some_and(|seen| seen.value)), UNTESTED_CONFIDENCE, note);
         }
     }
     let Some(written) = written else {
@@ -284,19 +283,19 @@ pub(crate) fn of_writes(
         }
         return;
     };
-    let value = match (written.write_back, written.kept) {
+    let value = match (written.write_back.value, written.kept) {
         (true, _) => format!("write-back: acknowledged after {:.3} ms", written.acknowledged_ns / 1e6),
         (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
         (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
     };
-    report.add("write cache", value, written.sure, "");
-    if let Some(Measured { ms, sure }) = written.overhead {
+    report.add("write cache", value, written.write_back.sure, "");
+    if let Some(Measured { value: ms, sure }) = written.overhead {
         report.add("overhead of a write", format!("{ms:.3} ms"), sure, "");
     }
     for (what, measured) in
         [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
     {
-        if let Some(Measured { ms, sure }) = measured {
+        if let Some(Measured { value: ms, sure }) = measured {
             report.add(
                 what,
                 format!("{ms:+.3} ms"),

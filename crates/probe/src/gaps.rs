@@ -77,9 +77,9 @@ fn gap(
             _ => continue,
         };
         let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, (before, after), distance, known.bus_ns);
-        let range = ((expected - 100_000.0).max(0.0), expected + 400_000.0);
-        if let Some((ns, _)) = shortest_of(searches, meter, range, known.bus_ns, &mut leg)? {
-            times.push((distance, ns));
+        let range = (expected - 100_000.0).max(0.0)..expected + 400_000.0;
+        if let Some(found) = shortest_of(searches, meter, range, known.bus_ns, &mut leg)? {
+            times.push((distance, found.ns));
         }
         if times.len() == FIRST_DISTANCES
             && times.iter().all(|&(d, ns)| known.time(d).is_some_and(|t| (t - ns).abs() < same))

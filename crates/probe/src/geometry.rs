@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
-use crate::misfit::{Errors, Moves, best};
+use crate::misfit::{Candidate, Errors, Moves, best};
 use crate::shape::{HEADS_MAX, Kind, Shape};
 use crate::steps;
 use crate::zone::Zone;
@@ -48,43 +48,45 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let mut shapes = candidates(map, unit, upper);
     if !meter.is_noisy() {
         // With exact times the evidence of the map is reliable.
-        let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
-        shapes.retain(|s| s.1 <= least);
+        let least = shapes.iter().map(|s| s.misfit).fold(f64::MAX, f64::min);
+        shapes.retain(|s| s.misfit <= least);
     }
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
         // The accuracy of a search is measured only if it matters.
         let rough = Moves { variance: steps::NOISY_SEARCH_VARIANCE_US2, ..moves.clone() };
-        if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
+        if best(&rough.scores(&shapes, zone)).shape != best(&scores).shape {
             moves.variance =
                 steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::SEARCH_VARIANCE_US2);
             scores = moves.scores(&shapes, zone);
         }
     }
     // Densities that the map has confirmed many times overrule moves, which can only lower the confidence.
-    let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits(&map.zones)).collect();
-    let (misfit, shape) = best(if fitting.is_empty() { &scores } else { &fitting });
+    let fitting: Vec<Candidate> = scores.iter().copied().filter(|s| s.shape.fits(&map.zones)).collect();
+    let Candidate { shape, misfit } = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
     if meter.is_noisy() {
         // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
         if matches!(shape.kind, Kind::Bands(_)) {
             // Bands of the same width on other heads: with few moves, groups that are larger by chance are likely too often.
-            let as_wide: Vec<(Shape, f64)> =
-                shapes.iter().copied().filter(|s| s.0.kind == shape.kind).collect();
+            let as_wide: Vec<Candidate> =
+                shapes.iter().copied().filter(|s| s.shape.kind == shape.kind).collect();
             let against = moves.against(shape, &as_wide, zone);
             sure = sure.map(|gap| gap.min(against));
         }
     } else {
         // A shape is certain only if it is likelier both with and without wrong single times.
-        let of = |s: Shape, first| moves.misfit(s, first, Errors::OfSome);
-        let mut again: Vec<(f64, Shape)> =
-            shapes.iter().map(|&(s, unlike)| (of(s, s.origin(zone)) + unlike, s)).collect();
-        let misfit = again.iter().find(|a| a.1 == shape).map_or(0.0, |a| a.0);
+        let of = |s: &Candidate, first| Candidate {
+            shape: s.shape,
+            misfit: moves.misfit(s.shape, first, Errors::OfSome) + s.misfit,
+        };
+        let mut again: Vec<Candidate> = shapes.iter().map(|s| of(s, s.shape.origin(zone))).collect();
+        let misfit = again.iter().find(|a| a.shape == shape).map_or(0.0, |a| a.misfit);
         // Nor may there be a likelier shape whose first cylinder holds only a part of its tracks.
-        for &(s, unlike) in shapes.iter().filter(|(s, _)| !matches!(s.kind, Kind::Bands(_))) {
-            let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
-            again.extend(parts.map(|first| (of(s, first) + unlike, s)));
+        for s in shapes.iter().filter(|s| !matches!(s.shape.kind, Kind::Bands(_))) {
+            let parts = 1..if zone.cycle.is_some() { 1 } else { s.shape.unit() };
+            again.extend(parts.map(|first| of(s, first)));
         }
         let other = sure_of(shape, misfit, &again);
         let against = moves.against(shape, &shapes, zone);
@@ -96,50 +98,51 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
 
 /// Returns the possible shapes of a drive whose skews recur after `unit` tracks, and again after `upper`, the simplest
 /// first, with the evidence against each before any move was timed.
-fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f64)> {
+fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate> {
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
     let bands = |width: u64, heads: u64| Shape { kind: Kind::Bands(width), heads };
-    let mut shapes: Vec<(Shape, f64)> = Vec::new();
+    let with = |misfit: f64| move |shape: Shape| Candidate { shape, misfit };
+    let mut shapes: Vec<Candidate> = Vec::new();
     if let (Some(r), Some(top)) = (unit, upper) {
-        shapes.push((bands(r, top / r), 0.0));
+        shapes.push(with(0.0)(bands(r, top / r)));
     }
     let unlike = if shapes.is_empty() { 0.0 } else { SHAPE_EVIDENCE_MIN };
     if let Some(r) = unit {
         if r <= HEADS_MAX {
-            shapes.extend(kinds(r).map(|s| (s, unlike)));
+            shapes.extend(kinds(r).map(with(unlike)));
         }
         let inside = (2..=HEADS_MAX).filter(|h| r % h == 0 && r / h > 1);
-        shapes.extend(inside.map(|heads| (bands(r / heads, heads), unlike)));
-        shapes.extend((1..=HEADS_MAX).map(|heads| (bands(r, heads), unlike)));
+        shapes.extend(inside.map(|heads| bands(r / heads, heads)).map(with(unlike)));
+        shapes.extend((1..=HEADS_MAX).map(|heads| bands(r, heads)).map(with(unlike)));
     }
     // An apparent repetition may have been chance.
     let unlike = if unit.is_some() { unlike + SHAPE_EVIDENCE_MIN } else { unlike };
-    (1..=HEADS_MAX).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
+    (1..=HEADS_MAX).for_each(|h| shapes.extend(kinds(h).map(with(unlike))));
     for width in 2..=BAND_TRACKS_MAX {
-        shapes.extend((2..=HEADS_MAX).map(|heads| (bands(width, heads), unlike)));
+        shapes.extend((2..=HEADS_MAX).map(|heads| bands(width, heads)).map(with(unlike)));
     }
     let mut seen = BTreeSet::new();
-    shapes.retain(|(s, _)| seen.insert(*s));
+    shapes.retain(|s| seen.insert(s.shape));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
-    shapes.retain(|(s, _)| s.heads >= fewest);
+    shapes.retain(|s| s.shape.heads >= fewest);
     // Only if densities support one of the shapes that skews support.
-    let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
-    if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits(&map.zones)) {
-        for (shape, unlike) in &mut shapes {
-            *unlike += if shape.fits(&map.zones) { 0.0 } else { 2.0 * SHAPE_EVIDENCE_MIN };
+    let least = shapes.iter().map(|s| s.misfit).fold(f64::MAX, f64::min);
+    if shapes.iter().any(|s| s.misfit <= least && s.shape.fits(&map.zones)) {
+        for Candidate { shape, misfit } in &mut shapes {
+            *misfit += if shape.fits(&map.zones) { 0.0 } else { 2.0 * SHAPE_EVIDENCE_MIN };
         }
     }
     if shapes.is_empty() {
-        shapes.push((Shape { kind: Kind::Cylinder, heads: fewest }, 0.0));
+        shapes.push(with(0.0)(Shape { kind: Kind::Cylinder, heads: fewest }));
     }
     shapes
 }
 
 /// Returns by how much the next likely shape explains less: one with another number of heads or other bands, and any other.
-fn sure_of(shape: Shape, misfit: f64, scores: &[(f64, Shape)]) -> [f64; 2] {
+fn sure_of(shape: Shape, misfit: f64, scores: &[Candidate]) -> [f64; 2] {
     let gap = |same: &dyn Fn(&Shape) -> bool| {
-        let rivals = scores.iter().filter(|(_, s)| !same(s));
-        rivals.map(|&(score, _)| score).fold(f64::MAX, f64::min) - misfit
+        let rivals = scores.iter().filter(|s| !same(&s.shape));
+        rivals.map(|s| s.misfit).fold(f64::MAX, f64::min) - misfit
     };
     let bands = |s: &Shape| match s.kind {
         Kind::Bands(width) => width,

@@ -133,11 +133,18 @@ pub(crate) struct Meter<'a> {
     /// The last LBN that was read in the zone `elsewhere`.
     swept: u64,
     /// The angles of sectors that were read with one that was evicted, above it.
-    above: Vec<(u64, f64)>,
+    above: Vec<SectorAngle>,
     commands: u64,
     defects: Defects,
     /// The LBNs whose angles were measured.
     measured: Vec<u64>,
+}
+
+/// The measured angle of a sector.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SectorAngle {
+    pub(crate) lbn: u64,
+    pub(crate) angle: f64,
 }
 
 impl<'a> Meter<'a> {
@@ -421,10 +428,10 @@ impl<'a> Meter<'a> {
                 self.measured.push(lbn);
                 return Ok(Some(self.revolutions_at(reading.completed)));
             }
-            if let Some(known) = self.above.iter().position(|&(above, _)| above == lbn) {
+            if let Some(known) = self.above.iter().position(|above| above.lbn == lbn) {
                 // An angle that was read before is used once.
                 self.measured.push(lbn);
-                return Ok(Some(self.above.swap_remove(known).1));
+                return Ok(Some(self.above.swap_remove(known).angle));
             }
             if hits < CONSECUTIVE_HITS_MAX / 2 {
                 self.leave(lbn)?
@@ -451,7 +458,8 @@ impl<'a> Meter<'a> {
         for above in (lbn + 1..=highest).rev() {
             let reading = self.read(above, 1)?;
             if !self.is_hit(&reading) {
-                self.above.push((above, self.revolutions_at(reading.completed)));
+                let angle = self.revolutions_at(reading.completed);
+                self.above.push(SectorAngle { lbn: above, angle });
             }
         }
         Ok(())

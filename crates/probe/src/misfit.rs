@@ -3,11 +3,18 @@
 use crate::shape::{Kind, Shape};
 use crate::zone::Zone;
 
+/// The time of a move.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepTime {
+    /// The distance in tracks.
+    pub(crate) step: u64,
+    pub(crate) ns: f64,
+}
+
 /// The times of moves by distance in tracks.
 #[derive(Clone, Debug)]
 pub(crate) struct Moves {
-    /// The distance in tracks, and the time in ns.
-    pub(crate) times: Vec<(u64, f64)>,
+    pub(crate) times: Vec<StepTime>,
     /// The variance of one time, us squared.
     pub(crate) variance: f64,
     /// Whether completions and the spindle vary as well.
@@ -23,10 +30,17 @@ pub(crate) enum Errors {
     OfSome,
 }
 
-/// Returns the shape with the smallest misfit, with that; among equals the first, which is the simplest.
-pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
-    let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
-    scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
+/// A possible shape, and the evidence against it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) shape: Shape,
+    pub(crate) misfit: f64,
+}
+
+/// Returns the shape with the smallest misfit; among equals the first, which is the simplest.
+pub(crate) fn best(shapes: &[Candidate]) -> Candidate {
+    let none = Candidate { shape: Shape { kind: Kind::Cylinder, heads: 1 }, misfit: f64::MAX };
+    shapes.iter().fold(none, |best, &shape| if shape.misfit < best.misfit - 0.1 { shape } else { best })
 }
 
 /// A measured move on a shape.
@@ -50,21 +64,22 @@ impl Moves {
         ns / 1e3 > EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt()
     }
 
-    /// Returns the misfit of each shape.
-    pub(crate) fn scores(&self, shapes: &[(Shape, f64)], zone: &Zone) -> Vec<(f64, Shape)> {
-        let score = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
-        shapes.iter().map(|&(s, unlike)| (score(s) + unlike, s)).collect()
+    /// Returns the shapes with the evidence that these moves add.
+    pub(crate) fn scores(&self, shapes: &[Candidate], zone: &Zone) -> Vec<Candidate> {
+        let added = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
+        let with = |&Candidate { shape, misfit }| Candidate { shape, misfit: added(shape) + misfit };
+        shapes.iter().map(with).collect()
     }
 
     /// Returns how much better another shape explains the first moves alone: a track without LBNs, or a narrower band,
     /// displaces all tracks behind it. Small differences do not count.
-    pub(crate) fn against(&self, shape: Shape, shapes: &[(Shape, f64)], zone: &Zone) -> f64 {
+    pub(crate) fn against(&self, shape: Shape, shapes: &[Candidate], zone: &Zone) -> f64 {
         let of = |quarters: usize| {
             let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
             let first = Self { times, ..self.clone() };
             let scores = first.scores(shapes, zone);
-            let own = scores.iter().find(|score| score.1 == shape).map_or(0.0, |score| score.0);
-            let gap = best(&scores).0 - own;
+            let own = scores.iter().find(|score| score.shape == shape).map_or(0.0, |score| score.misfit);
+            let gap = best(&scores).misfit - own;
             if -gap > 2.0 * (first.times.len().max(2) as f64).ln() { gap } else { f64::MAX }
         };
         (1..4).map(of).fold(f64::MAX, f64::min)
@@ -86,7 +101,7 @@ impl Moves {
     fn points(&self, shape: Shape, origin: u64) -> Vec<MoveTime> {
         let start = shape.position(origin);
         let mut points: Vec<MoveTime> = Vec::with_capacity(self.times.len());
-        for &(step, ns) in &self.times {
+        for &StepTime { step, ns } in &self.times {
             let (cylinder, head) = shape.position(origin + step);
             points.push(MoveTime {
                 to_other: head != start.1,
@@ -192,7 +207,7 @@ impl Moves {
             return f64::MAX;
         }
         let mut points: Vec<(u64, f64, f64)> = Vec::with_capacity(self.times.len());
-        for &(step, ns) in &self.times {
+        for &StepTime { step, ns } in &self.times {
             let (cylinder, _) = shape.position(origin + step);
             points.push((cylinder.abs_diff(start.0), step as f64, ns / 1e3));
         }

@@ -7,6 +7,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::revolutions::{frac, median, wrap};
+use std::ops::Range;
 use units::{Duration, Instant, Op};
 
 /// A track on which a sector near a given angle can be requested.
@@ -48,11 +49,11 @@ pub(crate) fn resolution(meter: &Meter<'_>) -> f64 {
 /// brings the arm to its source and names the target. Returns `None` if even `high` is too short, or no trial succeeds.
 pub(crate) fn shortest<T: Target>(
     meter: &mut Meter<'_>,
-    range: (f64, f64),
+    range: Range<f64>,
     bus_ns: f64,
     leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
 ) -> Result<Option<f64>, ProbeError> {
-    let (mut low, mut high) = range;
+    let Range { start: mut low, end: mut high } = range;
     let mut widened = 0;
     loop {
         match trial(meter, high, bus_ns, leg)? {
@@ -85,23 +86,31 @@ pub(crate) fn shortest<T: Target>(
 /// Two searches that differ by less than this need no third, ns.
 const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 
-/// Returns the median of several searches, and their range; two that agree are enough.
+/// The time of a move by several searches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SearchedTime {
+    pub(crate) ns: f64,
+    /// The mean distance of the searches from it.
+    pub(crate) apart_ns: f64,
+}
+
+/// Returns the median of several searches; two that agree are enough.
 pub(crate) fn shortest_of<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
-    range: (f64, f64),
+    range: Range<f64>,
     bus_ns: f64,
     leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
-) -> Result<Option<(f64, f64)>, ProbeError> {
+) -> Result<Option<SearchedTime>, ProbeError> {
     let mut found = Vec::new();
     let mut range = range;
     if meter.is_noisy() {
         return nearest(times, meter, range, bus_ns, leg);
     }
     for _ in 0..times {
-        if let Some(ns) = shortest(meter, range, bus_ns, leg)? {
+        if let Some(ns) = shortest(meter, range.clone(), bus_ns, leg)? {
             found.push(ns);
-            range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
+            range = (ns - 150_000.0).max(0.0)..ns + 150_000.0;
         }
         if let [a, b] = found.as_slice()
             && (a - b).abs() < EQUAL_SEARCHES_NS_MAX
@@ -113,8 +122,8 @@ pub(crate) fn shortest_of<T: Target>(
         return Ok(None);
     }
     let middle = median(&mut found);
-    let apart = found.iter().map(|ns| (ns - middle).abs()).sum::<f64>() / found.len() as f64;
-    Ok(Some((middle, apart)))
+    let apart_ns = found.iter().map(|ns| (ns - middle).abs()).sum::<f64>() / found.len() as f64;
+    Ok(Some(SearchedTime { ns: middle, apart_ns }))
 }
 
 /// Does the same if moves vary. After a search that stops early, the time that catches half of the sectors is approached in
@@ -123,14 +132,14 @@ pub(crate) fn shortest_of<T: Target>(
 fn nearest<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
-    range: (f64, f64),
+    range: Range<f64>,
     bus_ns: f64,
     leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
-) -> Result<Option<(f64, f64)>, ProbeError> {
+) -> Result<Option<SearchedTime>, ProbeError> {
     let mut range = range;
     let mut found = None;
     for _ in 0..times {
-        let Some(begin) = shortest(meter, range, bus_ns, leg)? else { continue };
+        let Some(begin) = shortest(meter, range.clone(), bus_ns, leg)? else { continue };
         let (mut ns, mut caught, mut steps, mut revolutions, mut last) = (begin, 0, 0, 1, None);
         for _ in 0..STEPS {
             let Some(is_caught) = trial(meter, ns, bus_ns, leg)? else { continue };
@@ -141,11 +150,11 @@ fn nearest<T: Target>(
             ns += FIRST_STEP_NS / f64::from(revolutions) * if is_caught { -1.0 } else { 1.0 };
             ns = ns.max(0.0);
         }
-        found = Some((ns, (ns - begin).abs()));
+        found = Some(SearchedTime { ns, apart_ns: (ns - begin).abs() });
         if caught >= STEPS_PER_DIRECTION_MIN && steps - caught >= STEPS_PER_DIRECTION_MIN {
             break;
         }
-        range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
+        range = (ns - 150_000.0).max(0.0)..ns + 150_000.0;
     }
     Ok(found)
 }

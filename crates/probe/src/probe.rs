@@ -144,10 +144,10 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let (mut map, ended) = Mapper::new(meter).run()?;
     report.kept("zones and tracks", ended)?;
     let bus = if buffer.tells_bus { None } else { report.kept("bus", bus::find(meter, &map))?.flatten() };
-    if let Some(bus::Slow { sector_ns, sure }) = bus {
-        buffer.bus_sector_ns = sector_ns;
+    if let Some(sector_ns) = bus {
+        buffer.bus_sector_ns = sector_ns.value;
         let note = "slower than the medium: each sector more delays the end of a read by this time";
-        findings::of_bus(&mut report, sector_ns, sure, note);
+        findings::of_bus(&mut report, sector_ns, note);
     }
     let geometry = geometry::find(meter, &map, &buffer);
     let mut geometry = report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown);
@@ -194,8 +194,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns);
     let crossing = report.kept("read over a change of head", crossing)?.flatten();
     if let Some(crossing) = crossing {
-        let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
-        report.add("read over a change of head", value.to_owned(), crossing.sure, "");
+        let value = if crossing.lost.value { "loses a revolution" } else { "loses nothing" };
+        report.add("read over a change of head", value.to_owned(), crossing.lost.sure, "");
     }
     let written = match options.writes {
         Some(region) => {
@@ -218,7 +218,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     findings::of_seeks(&mut report, &seeks, zero_latency);
     let zero_latency_writes = match (options.writes, &written) {
-        (Some(region), Some(written)) if !written.write_back => {
+        (Some(region), Some(written)) if !written.write_back.value => {
             let seen = zero::writes(meter, &map, region, buffer.bus_sector_ns);
             report.kept("zero-latency writes", seen)?.flatten()
         }
@@ -230,8 +230,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         (zero_latency, zero_latency_writes),
         meter.refuses_writes().unwrap_or("writes were not allowed"),
     );
-    let zero_latency = zero_latency.is_some_and(|seen| seen.on);
-    let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.on));
+    let zero_latency = zero_latency.is_some_and(|seen| seen.value);
+    let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.value));
     // A varying speed is reported as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
@@ -339,15 +339,15 @@ fn profile(
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
     let hit_on = ms((buffer.on_ns - buffer.bus_sector_ns).max(0.0));
     let write_hit = match written {
-        Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
+        Some(w) if w.write_back.value => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
     };
     // A negative rest belongs to the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
     // A drive that evicts all data that it has transferred has no read cache, but still a buffer for writes.
-    let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back);
-    let write_overhead = written.and_then(|w| w.overhead).map(|o| o.ms).unwrap_or(seeks.overhead_ms);
+    let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back.value);
+    let write_overhead = written.and_then(|w| w.overhead).map(|o| o.value).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
         name: options.name.clone(),
@@ -366,7 +366,7 @@ fn profile(
         mechanics: Mechanics {
             head_switch_ms: seeks.head_switch_ms,
             cylinder_switch_ms: seeks.cylinder_switch_ms,
-            seek_spread_ms: seeks.spread.clone(),
+            seek_spread_ms: seeks.spread.value.clone(),
             write_settle_ms: written.and_then(|w| w.settle.as_ref()).map_or(0.0, |settle| settle.ms),
             zero_latency_read,
             zero_latency_write,
@@ -385,24 +385,24 @@ fn profile(
                 read_hit: (hit_on, hit),
                 read_miss: (
                     seeks.overhead_ms,
-                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write).map(|m| m.ms)),
+                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write).map(|m| m.value)),
                 ),
                 write_hit: (write_hit, write_hit),
                 write_miss: (
                     write_overhead,
-                    later(write_overhead, written.and_then(|w| w.write_after_write).map(|m| m.ms)),
+                    later(write_overhead, written.and_then(|w| w.write_after_write).map(|m| m.value)),
                 ),
                 ..Overheads::default()
             },
             cache: Cache {
                 enabled,
-                segments: buffer.segments.max(1) as u32,
+                segments: buffer.segments.value.max(1) as u32,
                 segment_sectors: (2 * buffer.ahead).max(256) as u32,
                 read_ahead: if buffer.reads_ahead { ReadAhead::Segment } else { ReadAhead::None },
                 read_ahead_over_requested: i32::from(enabled && !buffer.keeps),
                 read_free_sectors: buffer.keeps_before,
                 write_back: match written {
-                    Some(Writes { write_back: true, .. }) => WriteBack::Always,
+                    Some(written) if written.write_back.value => WriteBack::Always,
                     Some(_) => WriteBack::None,
                     None => WriteBack::Unknown,
                 },

@@ -3,11 +3,12 @@
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::moves::{Target, shortest_of, trial};
+use crate::moves::{SearchedTime, Target, shortest_of, trial};
 use crate::revolutions::frac;
 use crate::spread;
-use crate::sure;
+use crate::sure::{self, Measured};
 use model::{Layout, Location};
+use std::ops::Range;
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// A measured move.
@@ -19,6 +20,12 @@ pub(crate) struct SeekPoint {
     pub(crate) time: f64,
     /// The distance of the two searches that have found the time, in its unit.
     pub(crate) spread: f64,
+}
+
+impl SeekPoint {
+    fn of(distance: u32, found: SearchedTime) -> Self {
+        Self { distance, time: found.ns, spread: found.apart_ns }
+    }
 }
 
 /// The findings about the arm.
@@ -38,10 +45,9 @@ pub(crate) struct Seeks {
     /// Whether reads over a head switch contradict the measured one.
     pub(crate) head_switch_moved: bool,
     pub(crate) cylinder_switch_ms: Option<f64>,
-    /// Cylinders, standard deviation of moves in ms: zero if it is too small to be measured.
-    pub(crate) spread: Vec<(u32, f64)>,
-    /// The probability that most of these are right.
-    pub(crate) spread_sure: f64,
+    /// Cylinders, standard deviation of moves in ms: zero if it is too small to be measured. The probability is that most of
+    /// these are right.
+    pub(crate) spread: Measured<Vec<(u32, f64)>>,
 }
 
 impl Seeks {
@@ -194,9 +200,9 @@ impl SeekMeter<'_, '_> {
         self.measure(&mut points, coarse_first(distances(longest + 1)))?;
         let switch = match self.layout.heads() {
             1 => None,
-            _ => self.moved(0, true, (0.0, 0.4 * self.meter.revolution()))?,
+            _ => self.moved(0, true, 0.0..0.4 * self.meter.revolution())?,
         };
-        Ok(Some((points, switch.map_or(0.0, |m| m.0))))
+        Ok(Some((points, switch.map_or(0.0, |found| found.ns))))
     }
 
     /// Measures moves over distances that are not among the points yet.
@@ -215,18 +221,18 @@ impl SeekMeter<'_, '_> {
                 continue;
             }
             let before = after.checked_sub(1).and_then(|i| points.get(i));
-            let around = |ns: f64, far: f64| ((ns - far).max(0.0), ns + far);
+            let around = |ns: f64, far: f64| (ns - far).max(0.0)..ns + far;
             let range = match (before, points.get(after)) {
                 (Some(a), Some(b)) if slow => around(on_line(a, b, d), LINE_SEARCH_START_NS),
-                (Some(a), Some(b)) => (
-                    (f64::min(a.time, b.time) - SEARCH_START_NS).max(0.0),
-                    f64::max(a.time, b.time) + SEARCH_START_NS,
-                ),
+                (Some(a), Some(b)) => {
+                    (f64::min(a.time, b.time) - SEARCH_START_NS).max(0.0)
+                        ..f64::max(a.time, b.time) + SEARCH_START_NS
+                }
                 (Some(a), None) => around(a.time, SEARCH_START_NS),
-                (None, _) => (0.0, 0.5 * revolution),
+                (None, _) => 0.0..0.5 * revolution,
             };
-            if let Some((time, spread)) = self.moved(d, false, range)? {
-                points.insert(after, SeekPoint { distance: d, time, spread });
+            if let Some(found) = self.moved(d, false, range)? {
+                points.insert(after, SeekPoint::of(d, found));
             }
         }
         Ok(())
@@ -238,22 +244,22 @@ impl SeekMeter<'_, '_> {
         let mut points = known;
         self.measure(&mut points, coarse_first(distances(self.layout.cylinders())))?;
         self.refine(&mut points)?;
-        let (spread, spread_sure) = self.spread(&points)?;
+        let spread = self.spread(&points)?;
         let shortest = points
             .iter()
             .filter(|p| p.distance <= SHORTEST_SEEK_CYLINDERS_MAX)
             .map(|p| p.time)
             .fold(f64::MAX, f64::min);
         let one = points.first().filter(|p| p.distance == 1).map(|p| p.time);
-        let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
+        let around = |ns: f64| (ns - 400_000.0).max(0.0)..ns + 400_000.0;
         let switch = match one {
             Some(_) | None if self.layout.heads() > 1 => {
-                self.moved(0, true, (0.0, 0.4 * revolution))?.map(|m| m.0)
+                self.moved(0, true, 0.0..0.4 * revolution)?.map(|found| found.ns)
             }
             _ => None,
         };
         let across = match one {
-            Some(ns) if self.layout.heads() > 1 => self.moved(1, true, around(ns))?.map(|m| m.0),
+            Some(ns) if self.layout.heads() > 1 => self.moved(1, true, around(ns))?.map(|found| found.ns),
             _ => None,
         };
         let hit = (self.buffer.hit_ns - self.buffer.bus_sector_ns).max(0.0);
@@ -285,7 +291,6 @@ impl SeekMeter<'_, '_> {
             head_switch_moved: false,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),
             spread,
-            spread_sure,
         })
     }
 
@@ -313,10 +318,8 @@ impl SeekMeter<'_, '_> {
                     break;
                 }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
-                if let Some((time, spread)) =
-                    self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?
-                {
-                    points.push(SeekPoint { distance: d, time, spread });
+                if let Some(found) = self.moved(d, false, (low - 200_000.0).max(0.0)..high + 200_000.0)? {
+                    points.push(SeekPoint::of(d, found));
                 }
             }
             points.sort_unstable_by_key(|p| p.distance);
@@ -329,8 +332,8 @@ impl SeekMeter<'_, '_> {
         &mut self,
         distance: u32,
         other_head: bool,
-        range: (f64, f64),
-    ) -> Result<Option<(f64, f64)>, ProbeError> {
+        range: Range<f64>,
+    ) -> Result<Option<SearchedTime>, ProbeError> {
         let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
         let zones = &self.zones;
         let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, other_head);
@@ -338,11 +341,11 @@ impl SeekMeter<'_, '_> {
     }
 
     /// Returns the variation of moves at some distances that the least time of a command does not hide.
-    fn spread(&mut self, points: &[SeekPoint]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
+    fn spread(&mut self, points: &[SeekPoint]) -> Result<Measured<Vec<(u32, f64)>>, ProbeError> {
         let shortest = points.iter().map(|p| p.time).fold(f64::MAX, f64::min);
         let points: Vec<_> = points.iter().filter(|p| p.time > shortest + HIDDEN_SPREAD_NS_MAX).collect();
         let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else {
-            return Ok((Vec::new(), 0.0));
+            return Ok(Measured::default());
         };
         let (nearest, farthest) = (f64::from(nearest.distance), f64::from(farthest.distance));
         let mut found: Vec<(u32, f64)> = Vec::new();
@@ -374,7 +377,7 @@ impl SeekMeter<'_, '_> {
             }
         }
         found.sort_unstable_by_key(|f| f.0);
-        Ok((found, sure::most_of(&sure)))
+        Ok(Measured { value: found, sure: sure::most_of(&sure) })
     }
 }
 

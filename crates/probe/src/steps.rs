@@ -3,13 +3,14 @@
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::misfit::Moves;
-use crate::moves::{SEARCH_RANGE_NS, Target, shortest_of};
+use crate::misfit::{Moves, StepTime};
+use crate::moves::{SEARCH_RANGE_NS, SearchedTime, Target, shortest_of};
 use crate::revolutions::{frac, median};
 use crate::shape::HEADS_MAX;
 use crate::sure;
 use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
+use std::ops::Range;
 
 /// The end of this measurement, as a share of the probe's time limit.
 const TIME_SHARE_MAX: f64 = 0.72;
@@ -47,16 +48,16 @@ pub(crate) fn measure(
 ) -> Result<(Moves, Vec<f64>), ProbeError> {
     let (mut times, mut apart) = (Vec::new(), Vec::new());
     let searches = if meter.is_noisy() { 3 } else { 1 };
-    let mut guess = (0.0, 0.35 * meter.revolution());
+    let mut guess = 0.0..0.35 * meter.revolution();
     for (i, &step) in steps.iter().enumerate() {
         if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
-        if let Some((ns, off)) = timed(meter, zone, step, (searches, guess), buffer)? {
-            times.push((step, ns));
-            apart.push(off);
-            guess = around(ns);
+        if let Some(found) = timed(meter, zone, step, (searches, guess.clone()), buffer)? {
+            times.push(StepTime { step, ns: found.ns });
+            apart.push(found.apart_ns);
+            guess = around(found.ns);
         }
     }
     let variance = if meter.is_noisy() { NOISY_SEARCH_VARIANCE_US2 } else { SEARCH_VARIANCE_US2 };
@@ -64,8 +65,8 @@ pub(crate) fn measure(
 }
 
 /// Returns the range of a search for a move that takes about this long, ns.
-fn around(ns: f64) -> (f64, f64) {
-    ((ns - 250_000.0).max(0.0), ns + 250_000.0)
+fn around(ns: f64) -> Range<f64> {
+    (ns - 250_000.0).max(0.0)..ns + 250_000.0
 }
 
 /// A track of the map.
@@ -90,14 +91,14 @@ impl Target for OnTrack<'_> {
     }
 }
 
-/// Times a move from the zone's first track with this many searches in this range; also returns their difference, ns.
+/// Times a move from the zone's first track with this many searches in this range.
 fn timed(
     meter: &mut Meter<'_>,
     zone: &Zone,
     step: u64,
-    (searches, guess): (usize, (f64, f64)),
+    (searches, guess): (usize, Range<f64>),
     buffer: &Buffer,
-) -> Result<Option<(f64, f64)>, ProbeError> {
+) -> Result<Option<SearchedTime>, ProbeError> {
     // Only the zone's first track is certain to be the first of a cylinder or band of any size.
     let from = 0;
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
@@ -123,18 +124,18 @@ fn timed(
 pub(crate) fn repeated(
     meter: &mut Meter<'_>,
     zone: &Zone,
-    times: &[(u64, f64)],
+    times: &[StepTime],
     buffer: &Buffer,
 ) -> Result<f64, ProbeError> {
     // Later reads are the same as without this measurement.
     let dice = meter.draw.clone();
     let mut apart = Vec::new();
-    for &(step, ns) in times.iter().step_by((times.len() / REPEATED_MOVES).max(1)) {
+    for &StepTime { step, ns } in times.iter().step_by((times.len() / REPEATED_MOVES).max(1)) {
         if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
-        apart.extend(again.map(|(again, _)| (again - ns).abs() / 1e3));
+        apart.extend(again.map(|again| (again.ns - ns).abs() / 1e3));
     }
     meter.draw = dice;
     Ok(variance_of(&mut apart))
@@ -164,21 +165,21 @@ pub(crate) fn again_where_astray(
     if seconds.is_empty() {
         return Ok(sure);
     }
-    let mut apart: Vec<f64> = moves.times.iter().zip(&seconds).map(|(t, s)| (t.1 - s).abs() / 1e3).collect();
+    let mut apart: Vec<f64> = moves.times.iter().zip(&seconds).map(|(t, s)| (t.ns - s).abs() / 1e3).collect();
     // The mean of two searches has half the variance of one.
     moves.variance = moves.variance.max(variance_of(&mut apart) / 2.0);
     let of_one = Moves { variance: 2.0 * moves.variance, ..moves.clone() };
     let mut differ = 0;
     for (i, (time, second)) in moves.times.iter_mut().zip(&seconds).enumerate() {
-        let mut three = [time.1, *second, f64::midpoint(time.1, *second)];
-        if of_one.is_far((time.1 - second).abs() / SQRT_2) {
+        let mut three = [time.ns, *second, f64::midpoint(time.ns, *second)];
+        if of_one.is_far((time.ns - second).abs() / SQRT_2) {
             differ += 1;
             let guess = aside(meter, &of_one.times, i);
-            if let Some((third, _)) = timed(meter, zone, time.0, (3, guess), buffer)? {
-                three[2] = third;
+            if let Some(third) = timed(meter, zone, time.step, (3, guess), buffer)? {
+                three[2] = third.ns;
             }
         }
-        time.1 = median(&mut three);
+        time.ns = median(&mut three);
     }
     Ok(none_astray(differ, seconds.len(), moves.times.len() - seconds.len()))
 }
@@ -187,29 +188,29 @@ pub(crate) fn again_where_astray(
 fn seconds(
     meter: &mut Meter<'_>,
     zone: &Zone,
-    times: &[(u64, f64)],
+    times: &[StepTime],
     buffer: &Buffer,
 ) -> Result<Vec<f64>, ProbeError> {
     let mut seconds = Vec::with_capacity(times.len());
-    for (i, &(step, first)) in times.iter().enumerate() {
+    for (i, &StepTime { step, ns: first }) in times.iter().enumerate() {
         if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
         // A move that is not found again keeps its time.
         let guess = aside(meter, times, i);
         let again = timed(meter, zone, step, (3, guess), buffer)?;
-        seconds.push(again.map_or(first, |again| again.0));
+        seconds.push(again.map_or(first, |again| again.ns));
     }
     Ok(seconds)
 }
 
 /// Returns the range of a second search for a move: around its neighbours, and not at the same place again. A late move
 /// misleads a search that looks near it, and a second search there would agree with the first.
-fn aside(meter: &mut Meter<'_>, times: &[(u64, f64)], i: usize) -> (f64, f64) {
+fn aside(meter: &mut Meter<'_>, times: &[StepTime], i: usize) -> Range<f64> {
     let beside = times
         .get(i.saturating_sub(NEIGHBOURS_PER_SIDE)..(i + NEIGHBOURS_PER_SIDE + 1).min(times.len()))
         .unwrap_or_default();
-    let mut beside: Vec<f64> = beside.iter().map(|t| t.1).collect();
+    let mut beside: Vec<f64> = beside.iter().map(|t| t.ns).collect();
     around(median(&mut beside) + SEARCH_DISTANCE_NS_MAX * (2.0 * meter.draw.unit() - 1.0))
 }
 

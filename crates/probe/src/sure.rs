@@ -1,10 +1,24 @@
-//! Confidence in a number, from the measurements of it.
+//! Confidence in a finding, from the measurements of it.
 
 use crate::revolutions::median;
 use std::f64::consts::FRAC_2_PI;
 
 /// The tolerance of equal times, ms: that of a prediction.
 pub(crate) const EQUAL_TIMES_MS_MAX: f64 = 0.05;
+
+/// A finding, and the probability that it is right.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Measured<T> {
+    pub(crate) value: T,
+    pub(crate) sure: f64,
+}
+
+impl Measured<bool> {
+    /// Returns an answer; `log_odds` is the logarithm of the odds of "yes", by the measurements.
+    pub(crate) fn answer(value: bool, log_odds: f64) -> Self {
+        Self { value, sure: 1.0 / (1.0 + (if value { -log_odds } else { log_odds }).exp()) }
+    }
+}
 
 /// Returns the probability that the median of `values` is within `near` of the true value, if a single one has the accuracy
 /// `fine`.

@@ -7,7 +7,7 @@ use crate::moves::{Target, resolution, shortest_of};
 use crate::pairs::{self, Move};
 use crate::revolutions::{frac, median, wrap};
 use crate::seeks::{InLayout, Seeks};
-use crate::sure;
+use crate::sure::{self, Measured};
 use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -55,7 +55,7 @@ fn distances(meter: &Meter<'_>) -> [u32; 4] {
 #[derive(Clone, Debug)]
 pub(crate) struct Writes {
     /// Whether writes are acknowledged from the buffer.
-    pub(crate) write_back: bool,
+    pub(crate) write_back: Measured<bool>,
     /// The response of such a write of one sector, ns.
     pub(crate) acknowledged_ns: f64,
     /// Whether reads of sectors just written are cache hits.
@@ -63,31 +63,20 @@ pub(crate) struct Writes {
     /// The settling time of a write beyond that of a read of the same sector; for a buffered write, as a read right after it
     /// shows.
     pub(crate) settle: Option<Settle>,
-    /// The probability that `write_back` is right.
-    pub(crate) sure: f64,
     /// A write's command overhead, if two commands at a time separate it from the settling, or writes on the current track,
     /// which need no settling.
-    pub(crate) overhead: Option<Measured>,
+    pub(crate) overhead: Option<Measured<f64>>,
     /// How much longer a read's overhead is after a write than after a read (negative if shorter).
-    pub(crate) read_after_write: Option<Measured>,
+    pub(crate) read_after_write: Option<Measured<f64>>,
     /// The same difference for a write's overhead.
-    pub(crate) write_after_write: Option<Measured>,
+    pub(crate) write_after_write: Option<Measured<f64>>,
 }
 
-/// The median of measurements, ms.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    pub(crate) ms: f64,
-    /// The probability that it is within the tolerance of a prediction.
-    pub(crate) sure: f64,
-}
-
-impl Measured {
-    /// Returns the median of these values, each with the accuracy `fine`, ms.
-    fn of(values: &mut [f64], fine: f64) -> Option<Self> {
-        let sure = sure::within(values, fine, sure::EQUAL_TIMES_MS_MAX);
-        (!values.is_empty()).then(|| Self { ms: rounded(median(values)), sure })
-    }
+/// Returns the median of these values, each with the accuracy `fine`, ms, with the probability that it is within the tolerance
+/// of a prediction.
+fn measured(values: &mut [f64], fine: f64) -> Option<Measured<f64>> {
+    let sure = sure::within(values, fine, sure::EQUAL_TIMES_MS_MAX);
+    (!values.is_empty()).then(|| Measured { value: rounded(median(values)), sure })
 }
 
 /// The settling time of a write beyond that of a read of the same sector.
@@ -159,8 +148,7 @@ pub(crate) fn find(
     region: LbnRange,
 ) -> Result<Option<Writes>, ProbeError> {
     meter.stage("writes", 0.94);
-    let Some(Acknowledged { alike: write_back, sure, ns: acknowledged_ns }) = acknowledged(meter, region)?
-    else {
+    let Some(Acknowledged { alike: write_back, ns: acknowledged_ns }) = acknowledged(meter, region)? else {
         meter.find_phase()?;
         return Ok(None);
     };
@@ -170,13 +158,12 @@ pub(crate) fn find(
         acknowledged_ns,
         kept,
         settle: None,
-        sure,
         overhead: None,
         read_after_write: None,
         write_after_write: None,
     };
     let mover = Mover { layout, buffer, seeks, region };
-    if write_back {
+    if write_back.value {
         mover.behind(meter, &mut found)?;
         let quiet = meter.now() + FLUSH;
         meter.execute(quiet, Op::Read, 0, 1)?;
@@ -296,8 +283,8 @@ impl Mover<'_> {
             Ok(None)
         };
         let guess = self.seeks.at(distance) * 1e6;
-        let range = ((guess - 400_000.0).max(0.0), guess + 400_000.0);
-        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
+        let range = (guess - 400_000.0).max(0.0)..guess + 400_000.0;
+        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|found| found.ns))
     }
 
     /// Measures moves if writes are done on the medium: to a read and to a write, after a read and after a write.
@@ -338,10 +325,10 @@ impl Mover<'_> {
         };
         // Each is the difference of two searches.
         let fine = std::f64::consts::SQRT_2 * fine;
-        found.overhead = Measured::of(&mut overheads, fine);
-        found.read_after_write = Measured::of(&mut after, fine);
+        found.overhead = measured(&mut overheads, fine);
+        found.read_after_write = measured(&mut after, fine);
         let later = here.zip(here_after).map(|(read, write)| (write - read) / 1e6);
-        found.write_after_write = later.and_then(|later| Measured::of(&mut [later], fine));
+        found.write_after_write = later.and_then(|later| measured(&mut [later], fine));
         Ok(())
     }
 
@@ -406,8 +393,8 @@ impl Mover<'_> {
             Ok(None)
         };
         let guess = if distance == 0 { 0.0 } else { self.seeks.at(distance) * 1e6 };
-        let range = ((guess - 400_000.0).max(0.0), guess + 400_000.0);
-        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
+        let range = (guess - 400_000.0).max(0.0)..guess + 400_000.0;
+        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|found| found.ns))
     }
 }
 
@@ -433,9 +420,7 @@ fn behind(
 /// The acknowledgements of writes.
 struct Acknowledged {
     /// Whether all come equally fast, whatever the platter's angle.
-    alike: bool,
-    /// The probability of that finding.
-    sure: f64,
+    alike: Measured<bool>,
     /// The time in the middle.
     ns: f64,
 }
@@ -472,8 +457,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknow
         (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * EQUAL_RESPONSES_REVOLUTIONS_MAX);
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
     let ratio = k * (of_buffer / of_medium).ln() + rest * ((1.0 - of_buffer) / (1.0 - of_medium)).ln();
-    let sure = 1.0 / (1.0 + (if write_back { -ratio } else { ratio }).exp());
-    Ok(Some(Acknowledged { alike: write_back, sure, ns: middle }))
+    Ok(Some(Acknowledged { alike: Measured::answer(write_back, ratio), ns: middle }))
 }
 
 /// Returns whether a read of a sector just written is a cache hit.

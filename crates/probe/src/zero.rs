@@ -4,6 +4,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::wrap;
+use crate::sure::Measured;
 use crate::zone::Zone;
 use units::{Lbn, LbnRange, Op, Sectors};
 
@@ -15,28 +16,17 @@ const REQUESTS: u32 = 24;
 const END_DISTANCE_REVOLUTIONS_MIN: f64 = 0.04;
 const MIDDLE_STARTS_MIN: u32 = REQUESTS / 6;
 
-/// The finding.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ZeroLatency {
-    /// Whether the drive begins in the middle.
-    pub(crate) on: bool,
-    /// The probability of the finding, by the number of requests that began there.
-    pub(crate) sure: f64,
-}
-
-impl ZeroLatency {
-    /// Computes the finding after this many requests ended elsewhere than their last sector.
-    ///
-    /// A head that arrives at a random angle is among the half track half of the time, and this shows unless it is near
-    /// either end. Without zero latency no request ends elsewhere, except for unknown causes, of which one more case is
-    /// assumed (Laplace's rule).
-    fn of(elsewhere: u32, seen: u32) -> Self {
-        let on = elsewhere >= MIDDLE_STARTS_MIN;
-        let (with, without) = (0.5 - 2.0 * END_DISTANCE_REVOLUTIONS_MIN, 1.0 / f64::from(seen + 2));
-        let (k, rest) = (f64::from(elsewhere), f64::from(seen - elsewhere));
-        let ratio = k * (with / without).ln() + rest * ((1.0 - with) / (1.0 - without)).ln();
-        Self { on, sure: 1.0 / (1.0 + (if on { -ratio } else { ratio }).exp()) }
-    }
+/// Returns whether the drive begins in the middle, after this many requests ended elsewhere than their last sector.
+///
+/// A head that arrives at a random angle is among the half track half of the time, and this shows unless it is near
+/// either end. Without zero latency no request ends elsewhere, except for unknown causes, of which one more case is
+/// assumed (Laplace's rule).
+fn begins_in_middle(elsewhere: u32, seen: u32) -> Measured<bool> {
+    let on = elsewhere >= MIDDLE_STARTS_MIN;
+    let (with, without) = (0.5 - 2.0 * END_DISTANCE_REVOLUTIONS_MIN, 1.0 / f64::from(seen + 2));
+    let (k, rest) = (f64::from(elsewhere), f64::from(seen - elsewhere));
+    let ratio = k * (with / without).ln() + rest * ((1.0 - with) / (1.0 - without)).ln();
+    Measured::answer(on, ratio)
 }
 
 /// Returns whether reads may begin in the middle; `None` if the bus is so slow that it makes no difference, or no read
@@ -45,7 +35,7 @@ pub(crate) fn reads(
     meter: &mut Meter<'_>,
     map: &Map,
     bus_ns: f64,
-) -> Result<Option<ZeroLatency>, ProbeError> {
+) -> Result<Option<Measured<bool>>, ProbeError> {
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
     let all = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
     find(meter, zone, Op::Read, all, bus_ns)
@@ -57,7 +47,7 @@ pub(crate) fn writes(
     map: &Map,
     region: LbnRange,
     bus_ns: f64,
-) -> Result<Option<ZeroLatency>, ProbeError> {
+) -> Result<Option<Measured<bool>>, ProbeError> {
     let inside = |z: &&Zone| z.end.min(region.end().get()).saturating_sub(z.first.max(region.start().get()));
     let Some(zone) = map.zones.iter().max_by_key(inside) else { return Ok(None) };
     // Later reads are the same as without this measurement.
@@ -76,7 +66,7 @@ fn find(
     op: Op,
     within: LbnRange,
     bus_ns: f64,
-) -> Result<Option<ZeroLatency>, ProbeError> {
+) -> Result<Option<Measured<bool>>, ProbeError> {
     if bus_ns * zone.sectors as f64 > meter.revolution() || zone.sectors < 4 {
         return Ok(None);
     }
@@ -117,5 +107,5 @@ fn find(
         seen += 1;
         elsewhere += u32::from(ends < -END_DISTANCE_REVOLUTIONS_MIN);
     }
-    Ok((seen > REQUESTS / 3).then(|| ZeroLatency::of(elsewhere, seen)))
+    Ok((seen > REQUESTS / 3).then(|| begins_in_middle(elsewhere, seen)))
 }

@@ -4,6 +4,7 @@ use super::event::Event;
 use super::{Mapper, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
+use crate::meter::SectorAngle;
 use crate::revolutions::wrap;
 use crate::zone::{Shift, Zone};
 
@@ -141,7 +142,7 @@ impl Mapper<'_, '_> {
                 Event::Alone => zone.odd.push(off),
                 Event::End => {
                     zone.end = off;
-                    self.found = Some((off, angle));
+                    self.found = Some(SectorAngle { lbn: off, angle });
                     self.fit = Some(fit);
                     return Ok(());
                 }

@@ -157,9 +157,9 @@ impl Mapper<'_, '_> {
     /// this LBN's angle.
     fn deviation(&mut self, zone: &Zone, lbn: u64) -> Result<(f64, f64), ProbeError> {
         match self.meter.readable_near(lbn, zone.first)? {
-            Some((other, angle)) => {
-                let expected = zone.predict(other);
-                Ok((expected, wrap(angle - expected)))
+            Some(other) => {
+                let expected = zone.predict(other.lbn);
+                Ok((expected, wrap(other.angle - expected)))
             }
             None => {
                 let expected = zone.predict(lbn);

@@ -15,7 +15,7 @@ mod walk;
 
 use crate::error::ProbeError;
 use crate::fit::Fit;
-use crate::meter::Meter;
+use crate::meter::{Meter, SectorAngle};
 use crate::shape::HEADS_MAX;
 use crate::zone::Zone;
 use std::collections::BTreeSet;
@@ -104,8 +104,8 @@ pub(crate) struct Mapper<'m, 'a> {
     known: f64,
     /// The fit of the angles of the zone before.
     fit: Option<Fit>,
-    /// An LBN that begins a new zone, and its angle.
-    found: Option<(u64, f64)>,
+    /// A sector that begins a new zone.
+    found: Option<SectorAngle>,
     /// The end of the tracks that were measured one by one.
     walked: u64,
     map: Map,
@@ -168,7 +168,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let mut at = 0;
         while at < self.capacity && self.map.zones.len() < ZONES_MAX && self.meter.is_within(TIME_SHARE_MAX) {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
-            let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
+            let angle = self.found.take().filter(|found| found.lbn == at).map(|found| found.angle);
             let mut zone = self.begin(at, angle)?;
             self.extend(&mut zone)?;
             // A stretch that is not understood is passed one LBN at a time.

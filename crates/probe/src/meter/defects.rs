@@ -1,6 +1,6 @@
 //! Unreadable sectors: recorded, avoided, and reported at the end.
 
-use super::Meter;
+use super::{Meter, SectorAngle};
 use crate::error::ProbeError;
 use crate::report::Unreadable;
 use crate::revolutions::{frac, wrap};
@@ -144,9 +144,9 @@ impl Meter<'_> {
 
     /// Returns the angle of a sector or of a readable one near it, from `first` on: before it if possible. If all around it
     /// is known, unreadable sectors are assumed to continue those before them. Returns `None` without such a sector.
-    pub(crate) fn readable_near(&mut self, lbn: u64, first: u64) -> Result<Option<(u64, f64)>, ProbeError> {
+    pub(crate) fn readable_near(&mut self, lbn: u64, first: u64) -> Result<Option<SectorAngle>, ProbeError> {
         if let Some(angle) = self.angle_of(lbn)? {
-            return Ok(Some((lbn, angle)));
+            return Ok(Some(SectorAngle { lbn, angle }));
         }
         for above in [false, true] {
             let mut away = 1;
@@ -156,7 +156,7 @@ impl Meter<'_> {
                     break;
                 };
                 if let Some(angle) = self.angle_of(other)? {
-                    return Ok(Some((other, angle)));
+                    return Ok(Some(SectorAngle { lbn: other, angle }));
                 }
                 away *= 2;
             }
@@ -164,15 +164,15 @@ impl Meter<'_> {
         Ok(None)
     }
 
-    /// Returns up to two readable sectors nearest to one on one side, with their angles.
-    fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<(u64, f64)>, ProbeError> {
+    /// Returns up to two readable sectors nearest to one on one side.
+    fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<SectorAngle>, ProbeError> {
         let (mut found, mut away) = (Vec::new(), 1);
         while found.len() < 2 && away <= INFERENCE_SECTORS_MAX {
             let other = if above { lbn.checked_add(away) } else { lbn.checked_sub(away) };
             let Some(other) = other.filter(|&other| other < self.capacity()) else { break };
             match self.angle_of(other)? {
                 Some(angle) => {
-                    found.push((other, angle));
+                    found.push(SectorAngle { lbn: other, angle });
                     away += 1;
                 }
                 None => away *= 2,
@@ -185,21 +185,21 @@ impl Meter<'_> {
 /// Returns the angle of a sector between readable ones, the nearest first on either side, whose readings differ by `spread`.
 /// It continues those before it unless they do not suffice. Returns `None` if no two of them give the length of a sector: a
 /// single one thousands of sectors away does not determine the angle.
-fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) -> Option<f64> {
+fn between(lbn: u64, below: &[SectorAngle], above: &[SectorAngle], spread: f64) -> Option<f64> {
     let mut pairs: Vec<_> =
         [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
     // Further apart there may be whole revolutions between them, so their angles do not give the length of a sector.
-    pairs.retain(|&((a, _), (b, _))| a.abs_diff(b) <= ADJACENT_SECTORS_MAX);
+    pairs.retain(|(a, b)| a.lbn.abs_diff(b.lbn) <= ADJACENT_SECTORS_MAX);
     // Across the end of a track a sector seems to be longer: the minimum is that within one track.
-    let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
-        let (first, last) = if a < b { (at, then) } else { (then, at) };
-        frac(last - first) / a.abs_diff(b) as f64
+    let takes = |(a, b): (SectorAngle, SectorAngle)| {
+        let (first, last) = if a.lbn < b.lbn { (a, b) } else { (b, a) };
+        frac(last.angle - first.angle) / a.lbn.abs_diff(b.lbn) as f64
     };
     let sector = pairs.into_iter().map(takes).reduce(f64::min)?;
-    let from = |side: &[(u64, f64)]| {
-        let &(other, angle) = side.first()?;
-        Some(angle + sector * (lbn as f64 - other as f64))
+    let from = |side: &[SectorAngle]| {
+        let other = side.first()?;
+        Some(other.angle + sector * (lbn as f64 - other.lbn as f64))
     };
     match (from(below), from(above)) {
         (Some(before), Some(after)) => {
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_sector_stands_between_its_neighbours() {
-        let at = |lbn: u64| (lbn, frac(0.99 + 0.01 * lbn as f64));
-        let near = |found: Option<f64>, lbn: u64| wrap(found.unwrap() - at(lbn).1).abs() < 1e-9;
+        let at = |lbn: u64| SectorAngle { lbn, angle: frac(0.99 + 0.01 * lbn as f64) };
+        let near = |found: Option<f64>, lbn: u64| wrap(found.unwrap() - at(lbn).angle).abs() < 1e-9;
         assert!(near(between(7, &[at(6), at(5)], &[at(8), at(9)], 0.0), 7));
         assert!(near(between(7, &[at(3), at(1)], &[at(12), at(13)], 0.0), 7));
         assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
@@ -233,10 +233,10 @@ mod tests {
         assert_eq!(between(5_000, &[at(904)], &[], 0.0), None);
         assert_eq!(between(5_000, &[at(904)], &[at(9_096)], 0.0), None);
         // The last sector of a track: the next ones are at another angle.
-        let next = |lbn: u64| (lbn, frac(at(lbn).1 + 0.3));
+        let next = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle + 0.3) };
         assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));
         // The second sector of a track: the one two before it is at another angle.
-        let before = |lbn: u64| (lbn, frac(at(lbn).1 - 0.3));
+        let before = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle - 0.3) };
         assert!(near(between(7, &[at(6), before(5)], &[at(8), at(9)], 0.0), 7));
     }
 

@@ -4,6 +4,7 @@ use super::{Checksums, Known, ScrubPlan};
 use crate::codec::{Cursor, seal, unseal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -292,14 +293,14 @@ impl<F: SumFile> StoredChecksums<F> {
         if store.id == id { Ok(store) } else { Err(StoreError::Stale) }
     }
 
-    /// Forgets the checksums of the blocks in each `(first, end)`: durably, when this returns. For hosts that write
+    /// Forgets the checksums of the blocks in these ranges: durably, when this returns. For hosts that write
     /// whole ranges, or many at a time, and keep track of the writes themselves.
     ///
     /// # Errors
     /// The file fails: do not write the blocks, or their old sums stay in force.
-    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> Result<(), StoreError> {
-        for &(first, end) in ranges {
-            let (mut block, end) = (first, end.min(self.blocks));
+    pub fn forget(&mut self, ranges: &[Range<u64>]) -> Result<(), StoreError> {
+        for range in ranges {
+            let (mut block, end) = (range.start, range.end.min(self.blocks));
             while block < end {
                 let stop = end.min((block / PAGE_BLOCKS + 1) * PAGE_BLOCKS);
                 self.forget_in_page(block, stop).map_err(StoreError::File)?;

@@ -11,6 +11,7 @@ use crate::task::file_request::FileResult;
 use crate::task::spec::DiskFacts;
 use apps::reorganizer::{Options, Prepared, RecoverError, RelocationPlan, ReorganizeStateError};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
@@ -113,7 +114,7 @@ impl Moves {
     ) -> Result<FileResult, FileResult> {
         let own = self.path("plan");
         let trouble = |path: &Path, e: io::Error| FileResult::Trouble(format!("{}: {e}", path.display()));
-        let damaged = |why: String, places: Option<Vec<(u64, u64)>>| {
+        let damaged = |why: String, places: Option<Vec<Range<u64>>>| {
             let why = format!(
                 "{why}; blocks are between two places, so nothing is moved and the places stay closed: put the file back, or \
                  restore the disk after `freeblock repair`"
@@ -278,18 +279,18 @@ impl Moves {
 }
 
 /// Returns all places that a plan reads or writes.
-fn places(plan: &RelocationPlan) -> Vec<(u64, u64)> {
+fn places(plan: &RelocationPlan) -> Vec<Range<u64>> {
     let both = |m: apps::reorganizer::Move| {
         let sectors = m.from.len().get();
-        [m.from.start().get(), m.to.get()].map(|first| (first, first.saturating_add(sectors)))
+        [m.from.start().get(), m.to.get()].map(|first| first..first.saturating_add(sectors))
     };
-    let mut all: Vec<(u64, u64)> = plan.moves().flat_map(both).collect();
-    all.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (first, end) in all {
+    let mut all: Vec<Range<u64>> = plan.moves().flat_map(both).collect();
+    all.sort_unstable_by_key(|place| (place.start, place.end));
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for place in all {
         match merged.last_mut() {
-            Some(last) if first <= last.1 => last.1 = last.1.max(end),
-            _ => merged.push((first, end)),
+            Some(last) if place.start <= last.end => last.end = last.end.max(place.end),
+            _ => merged.push(place),
         }
     }
     merged

@@ -9,6 +9,7 @@ use crate::state::{End, LogKind};
 use crate::task::file_request::{Compared, FileResult, OpenSums};
 use apps::scrub::{Checksums, PAGE_BYTES, ScrubPlan, StoreError, StoreLimits, StoredChecksums, SumFile};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -190,7 +191,7 @@ impl OpenStore {
     }
 
     /// Forgets blocks, durably.
-    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> FileResult {
+    pub fn forget(&mut self, ranges: &[Range<u64>]) -> FileResult {
         if let Err(error) = self.store.forget(ranges) {
             return self.trouble(&error.to_string());
         }

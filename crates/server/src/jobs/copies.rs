@@ -13,6 +13,7 @@ use crate::task::table::LISTED_BAD_SECTORS_MAX;
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use units::{Duration, Lbn, LbnRange, Sectors};
 
 /// The most blocks that are read for one held write at a time, and as many may be on their way to the kept file.
@@ -144,13 +145,13 @@ impl Copies {
     }
 
     /// Returns the blocks that a range touches: the first, and the one after the last.
-    pub fn blocks_of(&self, range: LbnRange) -> (u64, u64) {
+    pub fn blocks_of(&self, range: LbnRange) -> Range<u64> {
         blocks_of(range, self.header.shape.block, self.safe.blocks())
     }
 
     /// Returns whether a write to the range has to wait.
     pub fn needs(&self, range: LbnRange) -> bool {
-        let (first, end) = self.blocks_of(range);
+        let Range { start: first, end } = self.blocks_of(range);
         self.safe.count(first, end) < end.saturating_sub(first)
     }
 
@@ -169,7 +170,7 @@ impl Copies {
         if self.keeping.len() >= ahead {
             return Ok(true);
         }
-        let (first, end) = self.blocks_of(range);
+        let Range { start: first, end } = self.blocks_of(range);
         let waiting = (first..end).filter(|block| !self.safe.contains(*block) && !self.kept.contains(*block));
         for block in waiting.take(ahead) {
             let place = self.range(block);

@@ -7,6 +7,7 @@ use crate::task::table::Figures;
 use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
+use std::ops::Range;
 use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId};
 
 /// The writes to a disk, of clients and of tasks and sessions.
@@ -158,7 +159,7 @@ pub(crate) trait Job: Send {
     }
 
     /// Returns where others may not write until it is over: first and end of each place, in order; `None`: anywhere.
-    fn places(&self) -> Option<Vec<(u64, u64)>> {
+    fn places(&self) -> Option<Vec<Range<u64>>> {
         None
     }
 
@@ -218,17 +219,16 @@ pub(crate) trait Job: Send {
     }
 }
 
-/// Returns the blocks of `block` sectors, counted from the disk's first, that `range` touches: the first, and the one
-/// after the last.
-pub(crate) fn blocks_of(range: LbnRange, block: Sectors, blocks: u64) -> (u64, u64) {
+/// Returns the blocks of `block` sectors, counted from the disk's first, that `range` touches.
+pub(crate) fn blocks_of(range: LbnRange, block: Sectors, blocks: u64) -> Range<u64> {
     let size = block.get().max(1);
     let end = range.start().get().saturating_add(range.len().get());
-    ((range.start().get() / size).min(blocks), end.div_ceil(size).min(blocks))
+    (range.start().get() / size).min(blocks)..end.div_ceil(size).min(blocks)
 }
 
 /// Returns whether a range has a sector in common with one of `places`, which are in order.
-pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
+pub(crate) fn meets(places: &[Range<u64>], range: LbnRange) -> bool {
     let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
-    let at = places.partition_point(|(_, to)| *to <= start);
-    places.get(at).is_some_and(|(from, _)| *from < end)
+    let at = places.partition_point(|place| place.end <= start);
+    places.get(at).is_some_and(|place| place.start < end)
 }

@@ -13,6 +13,7 @@ use apps::reorganizer::{Nvram, NvramLost, Prepared, Progress, Reorganizer, Troub
 use scheduler::{Application, Record, Wanted};
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::PathBuf;
 use units::{LbnRange, Op, Sectors};
 
@@ -77,7 +78,7 @@ pub(crate) struct Reorganize {
     /// Whether a block may have been overwritten.
     overwritten: bool,
     /// The plan's places, in order.
-    places: Option<Vec<(u64, u64)>>,
+    places: Option<Vec<Range<u64>>>,
     /// The plan, waiting for the end of earlier requests at its places.
     opened: Option<Box<Prepared>>,
     machine: Option<Reorganizer<UnsavedState>>,
@@ -365,7 +366,7 @@ impl Job for Reorganize {
         }
     }
 
-    fn places(&self) -> Option<Vec<(u64, u64)>> {
+    fn places(&self) -> Option<Vec<Range<u64>>> {
         Some(self.places.clone().unwrap_or_default())
     }
 

@@ -16,6 +16,7 @@ use apps::backup::image::Header;
 use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 
 /// A block of a read that waits for the kept ones in it.
@@ -129,7 +130,7 @@ impl View {
 
     /// Takes a block of a read.
     fn arrived(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
-        let (first, end) = self.copies.blocks_of(record.range);
+        let Range { start: first, end } = self.copies.blocks_of(record.range);
         let kept: Vec<u64> = (first..end).filter(|block| self.copies.kept().contains(*block)).collect();
         let all = kept.len() as u64 == end.saturating_sub(first);
         if kept.is_empty() || (record.bad.is_some() && !all) {

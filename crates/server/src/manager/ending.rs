@@ -8,6 +8,7 @@ use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest};
 use crate::task::spec::What;
 use crate::task::table::{Event, TaskState};
 use scheduler::Sessions;
+use std::ops::Range;
 use tracing::{error, warn};
 use units::{Duration, LbnRange};
 
@@ -34,8 +35,8 @@ enum Holds {
     Nothing,
     /// The whole disk, which the task would read as it was.
     Reads,
-    /// The places that the task would overwrite: first and end of each, in order; `None` is the whole disk.
-    Writes(Option<Vec<(u64, u64)>>),
+    /// The LBNs that the task would overwrite, in order; `None` is the whole disk.
+    Writes(Option<Vec<Range<u64>>>),
 }
 
 /// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.

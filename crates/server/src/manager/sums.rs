@@ -12,12 +12,10 @@ use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest, Fi
 use crate::task::table::{Event, SumStore};
 use scheduler::{BlockSet, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::path::PathBuf;
 use tracing::{error, info};
 use units::{Duration, LbnRange, Sectors};
-
-/// Blocks of the store: the first, the one after the last.
-type StoreSpan = (u64, u64);
 
 /// The most blocks that a store forgets with one request, about a thousand pages of it: a discard of the whole disk
 /// takes many requests, each of which is answered in time.
@@ -31,8 +29,8 @@ struct WatchedStore {
     /// The blocks whose sums it may hold.
     maybe: BlockSet,
     /// The blocks that it is being requested to forget, and those of the next request.
-    forgetting: Vec<StoreSpan>,
-    next: Vec<StoreSpan>,
+    forgetting: Vec<Range<u64>>,
+    next: Vec<Range<u64>>,
     /// When that request was made, in time that the daemon ran.
     since: Duration,
 }
@@ -93,8 +91,7 @@ impl DiskSums {
     fn touch(&mut self, range: LbnRange) {
         self.writes += 1;
         if let Some(watch) = &mut self.watch {
-            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
-            for block in first..end {
+            for block in blocks_of(range, watch.block, watch.touched.blocks()) {
                 let _ = watch.touched.insert(block);
             }
         }
@@ -106,17 +103,17 @@ impl DiskSums {
             StoreState::Leaving(..) => return true,
             StoreState::Kept(kept) => kept,
         };
-        let (first, end) = blocks_of(range, kept.block, kept.maybe.blocks());
+        let Range { start: first, end } = blocks_of(range, kept.block, kept.maybe.blocks());
         let pending = || kept.forgetting.iter().chain(&kept.next);
         let known = |from| kept.maybe.next(from).filter(|block| *block < end);
         let Some(mut at) = known(first) else {
-            return pending().any(|(from, to)| *from < end && first < *to);
+            return pending().any(|blocks| blocks.start < end && first < blocks.end);
         };
-        while let Some((_, to)) = pending().find(|(from, to)| (*from..*to).contains(&at)) {
-            let Some(rest) = known(*to) else { return true };
+        while let Some(blocks) = pending().find(|blocks| blocks.contains(&at)) {
+            let Some(rest) = known(blocks.end) else { return true };
             at = rest;
         }
-        kept.next.push((at, end));
+        kept.next.push(at..end);
         kept.forget(file_requests, ran);
         true
     }
@@ -135,14 +132,11 @@ impl DiskWrites for DiskSums {
 
     fn is_quiet(&self, block: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let of = |range: LbnRange| {
-            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
-            (first..end).contains(&block)
-        };
+        let of = |range: LbnRange| blocks_of(range, watch.block, watch.touched.blocks()).contains(&block);
         let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
         let is_pending = match &self.state {
             StoreState::Kept(kept) => {
-                kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
+                kept.forgetting.iter().chain(&kept.next).any(|blocks| blocks.contains(&block))
             }
             StoreState::None | StoreState::Leaving(..) => true,
         };
@@ -172,14 +166,14 @@ impl WatchedStore {
         if self.forgetting.is_empty() && !self.next.is_empty() {
             (self.forgetting, self.since) = (Vec::new(), ran);
             let mut room = FORGOTTEN_BLOCKS_MAX;
-            while let Some((first, end)) = self.next.first_mut()
+            while let Some(blocks) = self.next.first_mut()
                 && room > 0
             {
-                let stop = first.saturating_add(room).min(*end);
-                self.forgetting.push((*first, stop));
-                room -= stop.saturating_sub(*first);
-                *first = stop;
-                if stop >= *end {
+                let stop = blocks.start.saturating_add(room).min(blocks.end);
+                self.forgetting.push(blocks.start..stop);
+                room -= stop.saturating_sub(blocks.start);
+                blocks.start = stop;
+                if stop >= blocks.end {
                     self.next.remove(0);
                 }
             }
@@ -293,8 +287,8 @@ impl TaskManager {
         match result {
             FileResult::Forgotten => {
                 if let StoreState::Kept(kept) = &mut self.sums.state {
-                    for (first, end) in std::mem::take(&mut kept.forgetting) {
-                        kept.maybe.remove_range(first, end);
+                    for blocks in std::mem::take(&mut kept.forgetting) {
+                        kept.maybe.remove_range(blocks.start, blocks.end);
                     }
                     kept.forget(&mut self.file_requests, self.ran);
                 }

@@ -8,6 +8,7 @@ use crate::task::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Prepared;
 use scheduler::{BlockSet, Priority};
+use std::ops::Range;
 use std::path::PathBuf;
 use units::{Duration, Sectors};
 
@@ -155,9 +156,9 @@ pub enum FileOp {
     /// Record in the state directory that the checksum store of this number is given up, durably:
     /// [`FileResult::SumsLeft`]. It belongs to the queue [`FileQueue::Journal`], because the store may not answer.
     LeaveSums(u64),
-    /// Forget the sums of blocks, from one up to another, durably: [`FileResult::Forgotten`] or
+    /// Forget the sums of blocks, durably: [`FileResult::Forgotten`] or
     /// [`FileResult::Trouble`].
-    Forget(Vec<(u64, u64)>),
+    Forget(Vec<Range<u64>>),
     /// Compare sums of blocks with what is stored: [`FileResult::Compared`] or [`FileResult::Trouble`].
     Compare(Vec<(u64, u32)>),
     /// Store sums of blocks, durably: [`FileResult::Recorded`] or [`FileResult::Trouble`].
@@ -375,14 +376,14 @@ pub enum FileResult {
         /// The damage, in words.
         why: String,
         /// The task's places, if they are known.
-        places: Option<Vec<(u64, u64)>>,
+        places: Option<Vec<Range<u64>>>,
     },
-    /// A plan in its present state, ready to begin, and all places that it touches: first, end; in order.
+    /// A plan in its present state, ready to begin, and all places that it touches, LBNs in order.
     Moves {
         /// The plan.
         plan: Box<Prepared>,
         /// The places.
-        places: Vec<(u64, u64)>,
+        places: Vec<Range<u64>>,
     },
     /// The members of a comparison are open, or were read.
     Members(Box<MembersReport>),

@@ -60,8 +60,8 @@ pub(crate) enum LabCommand {
         resume: Option<PathBuf>,
         /// A drive and a trace with the times of a real one, DRIVE=TRACE, any number of times: the page has a table of how far each
         /// drive is from its trace, as `freeblock drive validate` finds it
-        #[arg(long, value_name = "DRIVE=TRACE", value_parser = measured)]
-        validate: Vec<(String, PathBuf)>,
+        #[arg(long, value_name = "DRIVE=TRACE", value_parser = drive_trace)]
+        validate: Vec<DriveTrace>,
         #[command(flatten)]
         ledger: LedgerArgs,
     },
@@ -106,11 +106,17 @@ pub(crate) struct LabArgs {
     pub(crate) jobs: Option<usize>,
 }
 
-/// Reads a drive and the trace that it is compared with.
-fn measured(text: &str) -> Result<(String, PathBuf), String> {
+/// A drive and the trace that it is compared with.
+#[derive(Clone, Debug)]
+pub(crate) struct DriveTrace {
+    pub(crate) drive: String,
+    pub(crate) trace: PathBuf,
+}
+
+fn drive_trace(text: &str) -> Result<DriveTrace, String> {
     match text.rsplit_once('=') {
         Some((drive, trace)) if !drive.is_empty() && !trace.is_empty() => {
-            Ok((drive.to_owned(), PathBuf::from(trace)))
+            Ok(DriveTrace { drive: drive.to_owned(), trace: PathBuf::from(trace) })
         }
         _ => Err("give a drive's name and a trace, as quantum-atlas-10k=atlas10k.trace".to_owned()),
     }

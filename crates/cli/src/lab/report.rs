@@ -1,6 +1,6 @@
 //! `freeblock lab report`.
 
-use super::args::{LabArgs, LedgerArgs};
+use super::args::{DriveTrace, LabArgs, LedgerArgs};
 use super::check::tally;
 use super::results::{self, Finding};
 use crate::drive::validate;
@@ -11,13 +11,13 @@ use lab::ledger::{Ledger, LedgerRun};
 use lab::report::{Entry, Page, html};
 use lab::{Axis, Figure, Kind};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(crate) fn execute(
     args: &LabArgs,
     output: &Path,
     kept: Option<&Path>,
-    measured: &[(String, PathBuf)],
+    measured: &[DriveTrace],
     record: &LedgerArgs,
     console: &Console,
 ) -> Result<String, Problem> {
@@ -45,10 +45,10 @@ pub(crate) fn execute(
 }
 
 /// Returns the table of drives held against traces; none without a trace.
-fn drives(measured: &[(String, PathBuf)], console: &Console) -> Result<Vec<Figure>, Problem> {
+fn drives(measured: &[DriveTrace], console: &Console) -> Result<Vec<Figure>, Problem> {
     let mut rows = Vec::new();
-    for (name, trace) in measured {
-        let (title, report) = validate::compare(name, trace, console)?;
+    for DriveTrace { drive, trace } in measured {
+        let (title, report) = validate::compare(drive, trace, console)?;
         let at = |share: f64| report.cdf.iter().find(|point| (point.share - share).abs() < 1e-9);
         let both = |share: f64| {
             at(share).map_or(String::new(), |point| format!("{:.2} / {:.2}", point.trace_ms, point.model_ms))
@@ -124,7 +124,7 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
 }
 
 /// Returns the command that makes the page, without its place.
-fn command(args: &LabArgs, measured: &[(String, PathBuf)]) -> String {
+fn command(args: &LabArgs, measured: &[DriveTrace]) -> String {
     let mut command = "freeblock lab report".to_owned();
     for id in &args.ids {
         command.push(' ');
@@ -136,7 +136,7 @@ fn command(args: &LabArgs, measured: &[(String, PathBuf)]) -> String {
         }
     }
     let _ = write!(command, " --seed {}", args.seed);
-    for (drive, trace) in measured {
+    for DriveTrace { drive, trace } in measured {
         let _ = write!(command, " --validate {drive}={}", trace.display());
     }
     command

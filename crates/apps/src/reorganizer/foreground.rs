@@ -71,13 +71,20 @@ pub enum AccessError {
     Halted(Lbn),
 }
 
+/// A part of an access.
+struct AccessPart {
+    piece: Piece,
+    /// Its block, if it is in one of the plan.
+    block: Option<u32>,
+}
+
 impl<N: Nvram> Reorganizer<N> {
     /// Returns the current places of `logical`, in order.
     ///
     /// # Errors
     /// The range is past the drive's end, or in a place that the plan uses.
     pub fn resolve(&self, logical: LbnRange) -> Result<Vec<Piece>, AccessError> {
-        Ok(self.parts(logical)?.into_iter().map(|(piece, _)| piece).collect())
+        Ok(self.parts(logical)?.into_iter().map(|part| part.piece).collect())
     }
 
     /// Begins a foreground read. Staged bytes are in `into` when this returns; the caller reads the pieces on the
@@ -87,7 +94,7 @@ impl<N: Nvram> Reorganizer<N> {
     /// [`AccessError`].
     pub fn begin_read(&mut self, logical: LbnRange, into: &mut [u8]) -> Result<Access, AccessError> {
         let parts = self.checked(logical, into.len())?;
-        for (piece, block) in &parts {
+        for AccessPart { piece, block } in &parts {
             if let (AccessPlace::Staging, Some(b)) = (piece.place, *block) {
                 let offset = self.bytes_between(Lbn::new(self.links.block(b).from), piece.logical.start());
                 let at = self.bytes_between(logical.start(), piece.logical.start());
@@ -118,8 +125,8 @@ impl<N: Nvram> Reorganizer<N> {
         from: &[u8],
     ) -> Result<Access, AccessError> {
         let parts = self.checked(logical, from.len())?;
-        let staged = |p: &&(Piece, Option<u32>)| p.0.place == AccessPlace::Staging;
-        for (piece, block) in parts.iter().filter(staged) {
+        let staged = |p: &&AccessPart| p.piece.place == AccessPlace::Staging;
+        for AccessPart { piece, block } in parts.iter().filter(staged) {
             let start = piece.logical.start();
             let at = self.bytes_between(logical.start(), start);
             let len = self.bytes_between(start, piece.logical.end());
@@ -165,7 +172,7 @@ impl<N: Nvram> Reorganizer<N> {
         self.settle(sessions);
     }
 
-    fn checked(&self, logical: LbnRange, given: usize) -> Result<Vec<(Piece, Option<u32>)>, AccessError> {
+    fn checked(&self, logical: LbnRange, given: usize) -> Result<Vec<AccessPart>, AccessError> {
         let parts = self.parts(logical)?;
         let needed = logical.len().get().saturating_mul(self.sector.get());
         if given as u64 != needed {
@@ -174,8 +181,8 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(parts)
     }
 
-    /// Returns the parts, each with its block if it is in one of the plan.
-    fn parts(&self, logical: LbnRange) -> Result<Vec<(Piece, Option<u32>)>, AccessError> {
+    /// Returns the parts of a range.
+    fn parts(&self, logical: LbnRange) -> Result<Vec<AccessPart>, AccessError> {
         let capacity = self.capacity;
         let end = logical
             .checked_end()
@@ -201,7 +208,8 @@ impl<N: Nvram> Reorganizer<N> {
                 }
             };
             let stop = stop.min(end);
-            parts.push((Piece { logical: LbnRange::new(at, stop.since(at)), place }, block));
+            let piece = Piece { logical: LbnRange::new(at, stop.since(at)), place };
+            parts.push(AccessPart { piece, block });
             at = stop;
         }
         Ok(parts)
@@ -216,18 +224,18 @@ impl<N: Nvram> Reorganizer<N> {
     }
 
     /// Returns the blocks of `parts` that are still to be read.
-    fn movable(&self, parts: &[(Piece, Option<u32>)]) -> Vec<u32> {
-        parts.iter().filter_map(|p| p.1).filter(|&b| self.links.waits(b)).collect()
+    fn movable(&self, parts: &[AccessPart]) -> Vec<u32> {
+        parts.iter().filter_map(|p| p.block).filter(|&b| self.links.waits(b)).collect()
     }
 
-    fn access(&mut self, op: Op, parts: Vec<(Piece, Option<u32>)>, blocks: Vec<u32>) -> Access {
-        let elsewhere = |p: &&(Piece, Option<u32>)| match (p.0.place, p.1) {
+    fn access(&mut self, op: Op, parts: Vec<AccessPart>, blocks: Vec<u32>) -> Access {
+        let elsewhere = |p: &&AccessPart| match (p.piece.place, p.block) {
             (AccessPlace::Staging, _) => true,
             (AccessPlace::Medium(_), Some(b)) => self.links.state(b) == BlockState::Done,
             (AccessPlace::Medium(_), None) => false,
         };
         self.statistics.redirected += parts.iter().filter(elsewhere).count() as u64;
-        Access { op, pieces: parts.into_iter().map(|p| p.0).collect(), blocks }
+        Access { op, pieces: parts.into_iter().map(|p| p.piece).collect(), blocks }
     }
 
     /// Returns the bytes from one LBN to another. Both are in a range whose bytes are in memory, so it fits.

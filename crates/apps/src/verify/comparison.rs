@@ -1,9 +1,9 @@
 //! The state machine of a comparison.
 
-use super::parity::{Products, Summer};
+use super::parity::{Parity, Products, Summer};
 use super::plan::{Array, ComparisonPlan, ComparisonPlanError, StripePart};
 use super::progress::{self, ComparisonProgressError, Differences};
-use super::reading::{Read, Reading};
+use super::reading::{Read, Reading, RecordPlace, UnreadableSector};
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Duration, Instant, LbnRange, Sectors};
@@ -54,9 +54,9 @@ pub struct ComparisonFigures {
     pub differing: Vec<u64>,
     /// The number of further ones.
     pub differing_more: u64,
-    /// The members, counted from 0, and their LBNs that could not be read; at most a thousand. There, only the other members of
-    /// a mirror are compared, and no members of another array.
-    pub bad: Vec<(usize, u64)>,
+    /// The sectors that could not be read; at most a thousand. There, only the other members of a mirror are compared, and no
+    /// members of another array.
+    pub bad: Vec<UnreadableSector>,
     /// The number of further ones.
     pub bad_more: u64,
     /// Blocks that differed at each reading, with other contents each time: they are written too often to be compared.
@@ -123,9 +123,7 @@ struct Member {
 #[derive(Clone, Debug)]
 pub struct Comparison {
     plan: ComparisonPlan,
-    summer: Summer,
-    /// The powers of RAID 6's generator.
-    weights: Vec<Products>,
+    parity: Parity,
     /// Blocks that are not settled.
     left: BlockSet,
     /// The ring of blocks that not all members have read: of each block the sum for a mirror's first member or for P, the sum for Q,
@@ -178,8 +176,7 @@ impl Comparison {
             if raid6 { (0..plan.members - 2).map(Products::of_power).collect() } else { Vec::new() };
         Self {
             plan,
-            summer: Summer::new(seed),
-            weights,
+            parity: Parity { summer: Summer::new(seed), weights },
             left,
             sums: vec![0; slots],
             weighted: vec![0; if raid6 { slots } else { 0 }],
@@ -290,7 +287,7 @@ impl Comparison {
             bytes.and_then(|b| if b.len() as u64 == whole { Ok(b) } else { Err(range.start().get()) });
         if again {
             let skip = range.start().since(place.start());
-            self.read_once_more((member, block, skip.get()), bytes, now)
+            self.read_once_more(RecordPlace { member, block, skip: skip.get() }, bytes, now)
         } else if range == place {
             self.read_first(member, block, bytes, now)
         }
@@ -314,7 +311,7 @@ impl Comparison {
             Err(_) => *seen |= SUSPECT_FLAG,
             Ok(bytes) => {
                 let part = self.plan.part(member, block);
-                let own = if part == StripePart::Q { 0 } else { self.summer.of(bytes) };
+                let own = if part == StripePart::Q { 0 } else { self.parity.summer.of(bytes) };
                 match self.plan.array {
                     Array::Mirror if before == 0 => *sum = own,
                     Array::Mirror if *sum != own => *seen |= SUSPECT_FLAG,
@@ -323,9 +320,9 @@ impl Comparison {
                 }
                 if let (Some(weighted), true) = (self.weighted.get_mut(slot), part != StripePart::P) {
                     let power = if let StripePart::Data(number) = part { number } else { 0 };
-                    if let Some(products) = self.weights.get(power) {
+                    if let Some(products) = self.parity.weights.get(power) {
                         products.put(&mut self.scratch, bytes);
-                        *weighted ^= self.summer.of(&self.scratch);
+                        *weighted ^= self.parity.summer.of(&self.scratch);
                     }
                 }
             }
@@ -369,14 +366,14 @@ impl Comparison {
         }
     }
 
-    fn read_once_more(&mut self, at: (usize, u64, u64), bytes: Result<&[u8], u64>, now: Instant) {
-        let (_, block, _) = at;
+    fn read_once_more(&mut self, at: RecordPlace, bytes: Result<&[u8], u64>, now: Instant) {
+        let block = at.block;
         let Some(suspect) = self.suspects.get_mut(&block) else { return };
         let Some(reading) = &mut suspect.reading else { return };
-        if !reading.add(&self.plan, (&self.summer, &self.weights), at, bytes) {
+        if !reading.add(&self.plan, &self.parity, at, bytes) {
             return;
         }
-        let result = reading.result(&self.summer);
+        let result = reading.result(&self.parity.summer);
         suspect.reading = None;
         suspect.readings += 1;
         if !result.bad.is_empty() && suspect.unit > Sectors::new(1) {

@@ -13,3 +13,4 @@ mod reading;
 pub use comparison::{Comparison, ComparisonFigures, Wish};
 pub use plan::{Array, ComparisonPlan, ComparisonPlanError, MEMBERS_MAX, MEMORY_MIN};
 pub use progress::ComparisonProgressError;
+pub use reading::UnreadableSector;

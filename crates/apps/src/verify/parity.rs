@@ -85,6 +85,14 @@ impl Summer {
     }
 }
 
+/// The arithmetic of one comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Parity {
+    pub summer: Summer,
+    /// The powers of RAID 6's generator, by the number of the data.
+    pub weights: Vec<Products>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! The findings of a comparison, encoded and decoded with its progress.
 
 use super::plan::{Array, ComparisonPlan};
+use super::reading::UnreadableSector;
 use crate::codec::{Cursor, put_varint, seal, unseal};
 use crate::set::{put_set, take_set};
 use scheduler::BlockSet;
@@ -30,8 +31,7 @@ pub(super) struct Differences {
     pub differing: BTreeSet<u64>,
     pub differing_more: u64,
     pub differing_blocks: u64,
-    /// Members and LBNs that could not be read.
-    pub bad: BTreeSet<(usize, u64)>,
+    pub bad: BTreeSet<UnreadableSector>,
     pub bad_more: u64,
     /// Blocks that changed at every reading.
     pub unsettled: u64,
@@ -57,7 +57,7 @@ pub(super) fn encode(plan: &ComparisonPlan, left: &BlockSet, found: &Differences
     put_varint(&mut out, found.differing.len() as u64);
     found.differing.iter().for_each(|lbn| put_varint(&mut out, *lbn));
     put_varint(&mut out, found.bad.len() as u64);
-    for (member, lbn) in &found.bad {
+    for UnreadableSector { member, lbn } in &found.bad {
         put_varint(&mut out, *member as u64);
         put_varint(&mut out, *lbn);
     }
@@ -97,7 +97,7 @@ fn parse(plan: &ComparisonPlan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Di
     }
     for _ in 0..cursor.varint()? {
         let member = usize::try_from(cursor.varint()?).ok().filter(|member| *member < plan.members)?;
-        found.bad.insert((member, cursor.varint()?));
+        found.bad.insert(UnreadableSector { member, lbn: cursor.varint()? });
     }
     let left = take_set(cursor, plan.blocks())?;
     cursor.is_empty().then_some((left, found))

@@ -1,8 +1,25 @@
 //! One reading of a block from all members, compared byte by byte.
 
-use super::parity::{Products, Summer};
+use super::parity::{Parity, Summer};
 use super::plan::{Array, ComparisonPlan, StripePart};
 use units::{LbnRange, Sectors};
+
+/// A sector of a member that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnreadableSector {
+    /// The member, from 0.
+    pub member: usize,
+    /// The LBN there.
+    pub lbn: u64,
+}
+
+/// The place of a record: `skip` sectors after the begin of a block of a member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordPlace {
+    pub member: usize,
+    pub block: u64,
+    pub skip: u64,
+}
 
 /// The parts that count as a further reading.
 const PARTS_PER_READING: usize = 32;
@@ -23,7 +40,7 @@ struct Part {
     /// The sum of each member's bytes, when they have come.
     sums: Vec<Option<u64>>,
     /// The first sector of each member that could not be read.
-    bad: Vec<(usize, u64)>,
+    bad: Vec<UnreadableSector>,
     /// For a mirror, the bytes of the member that was read first; otherwise the exclusive or of the data and P.
     first: Option<Vec<u8>>,
     /// The exclusive or of Q and the weighted data.
@@ -38,7 +55,7 @@ pub(super) struct Read {
     /// The sum of all members' bytes.
     pub sum: u64,
     /// The first sector of each part of each member that could not be read.
-    pub bad: Vec<(usize, u64)>,
+    pub bad: Vec<UnreadableSector>,
     /// The sectors that do not agree, by their number in the block.
     pub differing: Vec<u64>,
 }
@@ -57,17 +74,17 @@ impl Reading {
         1 + self.parts.len() / PARTS_PER_READING
     }
 
-    /// Takes a part of a member, which begins `skip` sectors after the block; returns whether it is the last of the block.
+    /// Takes a part of a member; returns whether it is the last of the block.
     pub fn add(
         &mut self,
         plan: &ComparisonPlan,
-        (summer, weights): (&Summer, &[Products]),
-        (member, block, skip): (usize, u64, u64),
+        parity: &Parity,
+        at: RecordPlace,
         bytes: Result<&[u8], u64>,
     ) -> bool {
-        let part = usize::try_from(skip / self.unit).unwrap_or(usize::MAX);
+        let part = usize::try_from(at.skip / self.unit).unwrap_or(usize::MAX);
         let Some(part) = self.parts.get_mut(part) else { return false };
-        self.left -= usize::from(part.add(plan, (summer, weights), (member, block), bytes));
+        self.left -= usize::from(part.add(plan, parity, at, bytes));
         self.left == 0
     }
 
@@ -75,7 +92,7 @@ impl Reading {
     pub fn result(&self, summer: &Summer) -> Read {
         let sums = self.parts.iter().flat_map(|part| &part.sums);
         let sums: Vec<u8> = sums.flat_map(|sum| sum.unwrap_or_default().to_le_bytes()).collect();
-        let mut bad: Vec<(usize, u64)> = self.parts.iter().flat_map(|part| &part.bad).copied().collect();
+        let mut bad: Vec<UnreadableSector> = self.parts.iter().flat_map(|part| &part.bad).copied().collect();
         // Members come in any order.
         bad.sort_unstable();
         let sectors = (0..).zip(self.parts.iter().flat_map(|part| &part.differing));
@@ -97,19 +114,19 @@ impl Part {
     fn add(
         &mut self,
         plan: &ComparisonPlan,
-        (summer, weights): (&Summer, &[Products]),
-        (member, block): (usize, u64),
+        parity: &Parity,
+        RecordPlace { member, block, .. }: RecordPlace,
         bytes: Result<&[u8], u64>,
     ) -> bool {
         let sector = usize::try_from(plan.sector_bytes.get()).unwrap_or(1).max(1);
-        let sum = bytes.map_or(0, |bytes| summer.of(bytes));
+        let sum = bytes.map_or(0, |bytes| parity.summer.of(bytes));
         match self.sums.get_mut(member) {
             Some(empty @ None) => *empty = Some(sum),
             // It has come before.
             _ => return false,
         }
         match (bytes, plan.array) {
-            (Err(lbn), _) => self.bad.push((member, lbn)),
+            (Err(lbn), _) => self.bad.push(UnreadableSector { member, lbn }),
             (Ok(bytes), Array::Mirror) => match &self.first {
                 None => self.first = Some(bytes.to_vec()),
                 Some(first) => {
@@ -127,7 +144,7 @@ impl Part {
                 if matches!(plan.array, Array::Raid6 { .. }) && part != StripePart::P {
                     self.weighted.resize(size, 0);
                     let power = if let StripePart::Data(number) = part { number } else { 0 };
-                    if let Some(products) = weights.get(power) {
+                    if let Some(products) = parity.weights.get(power) {
                         products.add_to(&mut self.weighted, bytes);
                     }
                 }

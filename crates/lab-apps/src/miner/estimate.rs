@@ -132,6 +132,15 @@ fn scatter(n: u64, ab: i128, a: i128, b: i128) -> f64 {
     }
 }
 
+/// A part of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stratum {
+    /// Its pages in the table.
+    pages: u64,
+    /// The sums over those that were sampled.
+    moments: Moments,
+}
+
 /// The fewest sampled pages of a stratum: one with fewer is joined to its neighbour, because their variance says too
 /// little.
 const STRATUM_PAGES_MIN: u64 = 5;
@@ -192,10 +201,12 @@ impl Estimator {
     pub fn finish(&self) -> Option<Estimate> {
         let strata = self.joined();
         let total = |of: fn(&Moments) -> i128| -> f64 {
-            let weigh = |(pages, m): &(u64, Moments)| of(m) as f64 * (*pages as f64 / m.pages as f64);
+            let weigh = |Stratum { pages, moments }: &Stratum| {
+                of(moments) as f64 * (*pages as f64 / moments.pages as f64)
+            };
             strata.iter().map(weigh).sum()
         };
-        let sampled: u64 = strata.iter().map(|(_, m)| m.pages).sum();
+        let sampled: u64 = strata.iter().map(|s| s.moments.pages).sum();
         if sampled == 0 {
             return None;
         }
@@ -218,10 +229,10 @@ impl Estimator {
     }
 
     /// Returns half the interval of the total of u - ratio v.
-    fn margin(&self, strata: &[(u64, Moments)], ratio: f64) -> Option<f64> {
+    fn margin(&self, strata: &[Stratum], ratio: f64) -> Option<f64> {
         let (mut variance, mut freedom) = (0.0, 0);
         let mut whole = true;
-        for (pages, moments) in strata.iter().filter(|(pages, m)| m.pages < *pages) {
+        for Stratum { pages, moments } in strata.iter().filter(|s| s.moments.pages < s.pages) {
             whole = false;
             let (all, n) = (*pages as f64, moments.pages as f64);
             variance += all * (all - n) / n * moments.variance(ratio)?;
@@ -234,27 +245,27 @@ impl Estimator {
         }
     }
 
-    /// Returns the strata with their pages in the table. One of too few sampled pages is joined to the next, the last
+    /// Returns the strata. One of too few sampled pages is joined to the next, the last
     /// to the one before. The result depends on the set of pages read, not on their order.
-    fn joined(&self) -> Vec<(u64, Moments)> {
+    fn joined(&self) -> Vec<Stratum> {
         let count = self.strata.len() as u128;
         // Returns the first page p with p * count / table_pages >= s.
         let first = |s: usize| (s as u128 * u128::from(self.table_pages)).div_ceil(count) as u64;
-        let enough = |(pages, m): &(u64, Moments)| m.pages >= STRATUM_PAGES_MIN || m.pages == *pages;
-        let mut done: Vec<(u64, Moments)> = Vec::new();
-        let mut open: Option<(u64, Moments)> = None;
+        let enough = |s: &Stratum| s.moments.pages >= STRATUM_PAGES_MIN || s.moments.pages == s.pages;
+        let mut done: Vec<Stratum> = Vec::new();
+        let mut open: Option<Stratum> = None;
         for (s, moments) in self.strata.iter().enumerate() {
-            let (pages, joined) = open.get_or_insert_default();
-            *pages += first(s + 1) - first(s);
-            joined.merge(moments);
+            let joined = open.get_or_insert_default();
+            joined.pages += first(s + 1) - first(s);
+            joined.moments.merge(moments);
             if let Some(full) = open.take_if(|open| enough(open)) {
                 done.push(full);
             }
         }
         match (done.last_mut(), open) {
-            (Some((pages, joined)), Some((more, moments))) => {
-                *pages += more;
-                joined.merge(&moments);
+            (Some(joined), Some(more)) => {
+                joined.pages += more.pages;
+                joined.moments.merge(&more.moments);
             }
             (None, Some(only)) => done.push(only),
             (_, None) => {}
@@ -291,12 +302,12 @@ mod tests {
         for (pages, strata) in [(1, 1), (7, 3), (100, 7), (1_000, 64), (5, 4_096)] {
             let mut estimator = Estimator::new(Statistic::Count, Level::default(), strata, pages);
             for number in 0..pages {
-                let whole: u64 = estimator.joined().iter().map(|(n, _)| n).sum();
+                let whole: u64 = estimator.joined().iter().map(|s| s.pages).sum();
                 assert_eq!(whole, pages);
                 // In strides of 3, which is coprime to all these numbers.
                 estimator.page(PageNumber::new(number * 3 % pages), &Filter::All, &[Sale::default()]);
             }
-            assert!(estimator.joined().iter().map(|(_, m)| m.pages).sum::<u64>() == pages);
+            assert!(estimator.joined().iter().map(|s| s.moments.pages).sum::<u64>() == pages);
         }
     }
 

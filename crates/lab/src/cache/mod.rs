@@ -8,6 +8,6 @@ mod host;
 mod run;
 
 pub(crate) use run::{
-    CACHE_MB_MAX, CacheSetUp, Cleaning, Daemon, ReadWriteMix, Scrub, WindowResult, lower, percent_free, run,
-    scaled,
+    CACHE_MB_MAX, CacheSetUp, Cleaning, Daemon, PairedRuns, ReadWriteMix, Scrub, WindowResult, lower,
+    percent_free, run, scaled,
 };

@@ -284,14 +284,28 @@ fn watch(set_up: &CacheSetUp) -> Result<WindowResult, HostError> {
     })
 }
 
+/// The results of the same calls with and without free write-backs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairedRuns {
+    pub(crate) free: WindowResult,
+    pub(crate) without: WindowResult,
+}
+
+impl PairedRuns {
+    /// Pairs the runs of each seed.
+    pub(crate) fn of(free: &[WindowResult], without: &[WindowResult]) -> Vec<Self> {
+        free.iter().zip(without).map(|(&free, &without)| Self { free, without }).collect()
+    }
+}
+
 /// Returns by how many percent the response times of reads are lower than in the paired run without free write-backs.
-pub(crate) fn lower(runs: &[(WindowResult, WindowResult)]) -> Spread {
-    crate::spread(runs, |(free, without)| (1.0 - free.response_ms / without.response_ms) * 100.0)
+pub(crate) fn lower(runs: &[PairedRuns]) -> Spread {
+    crate::spread(runs, |pair| (1.0 - pair.free.response_ms / pair.without.response_ms) * 100.0)
 }
 
 /// Returns the share cleaned for free, in percent.
-pub(crate) fn percent_free(runs: &[(WindowResult, WindowResult)]) -> Spread {
-    crate::spread(runs, |(free, _)| free.free)
+pub(crate) fn percent_free(runs: &[PairedRuns]) -> Spread {
+    crate::spread(runs, |pair| pair.free.free)
 }
 
 #[cfg(test)]

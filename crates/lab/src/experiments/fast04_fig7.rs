@@ -1,6 +1,6 @@
 //! FAST'04, figure 7: the share of a write-back cache that is cleaned for free, and the effect on reads.
 
-use crate::cache::{CacheSetUp, ReadWriteMix, WindowResult, lower, percent_free, run as conduct, scaled};
+use crate::cache::{CacheSetUp, PairedRuns, ReadWriteMix, lower, percent_free, run as conduct, scaled};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
@@ -60,7 +60,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let cells = caches.iter().flat_map(|mb| ratios.iter().map(move |load| (*mb, *load)));
     let pairs = lab
         .map_seeds(cells, lab.pick(1, 3), |&(megabytes, load), seed| pair(&set_up(megabytes, load, seed)))?;
-    let by_cache: Vec<&[Vec<(WindowResult, WindowResult)>]> = pairs.chunks(ratios.len()).collect();
+    let by_cache: Vec<&[Vec<PairedRuns>]> = pairs.chunks(ratios.len()).collect();
     // Without reads there is no response time, and writes go to memory at the speed at which the drive makes room.
     let no_reads = lab.map_seeds(lab.pick(vec![16], caches.clone()), 1, |&megabytes, seed| {
         let short = Duration::from_secs(2);
@@ -81,9 +81,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let rise = least(&mut free.windows(2).map(|w| w[1] - w[0]));
     let few = ratios.iter().position(|load| *load == ONE_TO_TWO).unwrap_or_default();
     let falls = gain.get(few).copied().unwrap_or(f64::NAN) - gain.last().copied().unwrap_or(f64::NAN);
-    let at = |of: fn(&[(WindowResult, WindowResult)]) -> Spread| {
-        largest.get(even).map_or(Spread::of(&[]), |runs| of(runs))
-    };
+    let at = |of: fn(&[PairedRuns]) -> Spread| largest.get(even).map_or(Spread::of(&[]), |runs| of(runs));
     let claim = Claim::new(
         "fast04-fig7",
         "share cleaned for free rises with reads; about 80% at high read share, 30-55% at 1:3-1:1; read response 12-30% lower",
@@ -117,8 +115,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let of_bursts = lab.pick(vec![EVEN], RATIOS[1..].to_vec());
     rows.extend(of_bursts.iter().zip(&bursts).map(|(load, runs)| row(512, *load, "30 s", runs)));
     rows.push(row(512, EVEN, "1 s, outside the drive", outside));
-    let lines = |value: fn(&[(WindowResult, WindowResult)]) -> Spread| {
-        let line = |(megabytes, cells): (&u64, &&[Vec<(WindowResult, WindowResult)>])| Line {
+    let lines = |value: fn(&[PairedRuns]) -> Spread| {
+        let line = |(megabytes, cells): (&u64, &&[Vec<PairedRuns>])| Line {
             label: format!("{megabytes} MB"),
             points: ratios.iter().zip(*cells).map(|(load, runs)| point(*load, value(runs))).collect(),
         };
@@ -169,8 +167,8 @@ const COLUMNS: [&str; 9] = [
     "most dirty",
 ];
 
-fn pair(set_up: &CacheSetUp) -> Result<(WindowResult, WindowResult), LabError> {
-    Ok((conduct(set_up)?, conduct(&set_up.without())?))
+fn pair(set_up: &CacheSetUp) -> Result<PairedRuns, LabError> {
+    Ok(PairedRuns { free: conduct(set_up)?, without: conduct(&set_up.without())? })
 }
 
 fn label(load: ReadWriteMix) -> String {
@@ -182,35 +180,29 @@ fn point(load: ReadWriteMix, y: Spread) -> Point {
     Point { x, y: y.mean, spread: Some((y.min, y.max)) }
 }
 
-fn row(
-    megabytes: u64,
-    load: ReadWriteMix,
-    every: &str,
-    runs: &[(WindowResult, WindowResult)],
-) -> Vec<String> {
+fn row(megabytes: u64, load: ReadWriteMix, every: &str, runs: &[PairedRuns]) -> Vec<String> {
     vec![
         format!("{megabytes} MB"),
         label(load),
         every.into(),
         percent_free(runs).to_string(),
-        spread(runs, |(free, _)| free.in_gaps).to_string(),
-        spread(runs, |(free, _)| free.response_ms).to_string(),
-        spread(runs, |(_, without)| without.response_ms).to_string(),
+        spread(runs, |pair| pair.free.in_gaps).to_string(),
+        spread(runs, |pair| pair.free.response_ms).to_string(),
+        spread(runs, |pair| pair.without.response_ms).to_string(),
         lower(runs).to_string(),
-        spread(runs, |(free, _)| free.dirty_max as f64).to_string(),
+        spread(runs, |pair| pair.free.dirty_max as f64).to_string(),
     ]
 }
 
 fn note(
     lab: &Lab,
-    largest: &[Vec<(WindowResult, WindowResult)>],
+    largest: &[Vec<PairedRuns>],
     ratios: &[ReadWriteMix],
-    bursts: &[Vec<(WindowResult, WindowResult)>],
+    bursts: &[Vec<PairedRuns>],
 ) -> String {
-    let each = |of: fn(&[(WindowResult, WindowResult)]) -> Spread| {
-        let each = |(load, runs): (&ReadWriteMix, &Vec<(WindowResult, WindowResult)>)| {
-            format!("{} at {}", of(runs), label(*load))
-        };
+    let each = |of: fn(&[PairedRuns]) -> Spread| {
+        let each =
+            |(load, runs): (&ReadWriteMix, &Vec<PairedRuns>)| format!("{} at {}", of(runs), label(*load));
         ratios.iter().zip(largest).map(each).collect::<Vec<_>>().join(", ")
     };
     let saved: Vec<String> = ratios

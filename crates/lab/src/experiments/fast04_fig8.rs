@@ -1,7 +1,8 @@
 //! FAST'04, figure 8: replacement and persistence policies of a cache that is cleaned for free.
 
 use crate::cache::{
-    CACHE_MB_MAX, CacheSetUp, Daemon, ReadWriteMix, WindowResult, lower, percent_free, run as conduct,
+    CACHE_MB_MAX, CacheSetUp, Daemon, PairedRuns, ReadWriteMix, WindowResult, lower, percent_free,
+    run as conduct,
 };
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{
@@ -99,18 +100,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let set_up = set_up(Persistence::NvramTwoAtATime, Replacement::Lru, seed).outside()?;
         conduct(&if free { set_up } else { set_up.without() })
     })?;
-    let outside: Vec<(WindowResult, WindowResult)> = match outside.as_slice() {
-        [free, without] => free.iter().copied().zip(without.iter().copied()).collect(),
+    let outside: Vec<PairedRuns> = match outside.as_slice() {
+        [free, without] => PairedRuns::of(free, without),
         _ => Vec::new(),
     };
-    let pairs: Vec<Vec<(WindowResult, WindowResult)>> = fellows
+    let pairs: Vec<Vec<PairedRuns>> = fellows
         .zip(&runs)
         .map(|((persistence, replacement), free)| {
             let fellow = wanted[first_without..]
                 .iter()
                 .position(|(p, r, _)| (*p, *r) == (persistence, replacement))
                 .unwrap_or_default();
-            free.iter().copied().zip(runs[first_without + fellow].iter().copied()).collect()
+            PairedRuns::of(free, &runs[first_without + fellow])
         })
         .collect();
     let of = |persistence: usize, policy: usize| pairs[persistence * POLICIES.len() + policy].as_slice();
@@ -118,7 +119,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let differences: Vec<f64> = of(persistence, more)
             .iter()
             .zip(of(persistence, fewer))
-            .map(|(a, b)| a.0.free - b.0.free)
+            .map(|(a, b)| a.free.free - b.free.free)
             .collect();
         Spread::of(&differences)
     };
@@ -144,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ties(of(0, 0), of(0, 1), less(0, 0, 1)),
         why_outside(reads_only_outside.first().map_or(&[], Vec::as_slice), &outside),
     ));
-    let stacked = |id: &str, title: &str, y: Axis, value: fn(&[(WindowResult, WindowResult)]) -> Spread| {
+    let stacked = |id: &str, title: &str, y: Axis, value: fn(&[PairedRuns]) -> Spread| {
         let bar = |(p, (_, when)): (usize, &(Persistence, &str)),
                    (r, (_, name)): (usize, &(Replacement, &str))| {
             Bar { label: format!("{name}, {when}"), values: vec![value(of(p, r)).mean] }
@@ -214,33 +215,29 @@ const COLUMNS: [&str; 13] = [
     "empty %",
 ];
 
-fn row(name: &str, when: &str, runs: &[(WindowResult, WindowResult)]) -> Vec<String> {
+fn row(name: &str, when: &str, runs: &[PairedRuns]) -> Vec<String> {
     let [syncer, daemon, room] =
-        [0, 1, 2].map(|cause| spread(runs, |(free, _)| free.forced_per_s[cause]).to_string());
+        [0, 1, 2].map(|cause| spread(runs, |pair| pair.free.forced_per_s[cause]).to_string());
     vec![
         name.to_owned(),
         when.to_owned(),
         percent_free(runs).to_string(),
-        spread(runs, |(free, _)| free.response_ms).to_string(),
-        spread(runs, |(_, without)| without.response_ms).to_string(),
+        spread(runs, |pair| pair.free.response_ms).to_string(),
+        spread(runs, |pair| pair.without.response_ms).to_string(),
         lower(runs).to_string(),
         syncer,
         daemon,
         room,
-        spread(runs, |(free, _)| free.dirty_max as f64).to_string(),
-        spread(runs, |(free, _)| free.gaps.used_percent()).to_string(),
-        spread(runs, |(free, _)| free.gaps.closed_percent()).to_string(),
-        spread(runs, |(free, _)| free.gaps.empty_percent()).to_string(),
+        spread(runs, |pair| pair.free.dirty_max as f64).to_string(),
+        spread(runs, |pair| pair.free.gaps.used_percent()).to_string(),
+        spread(runs, |pair| pair.free.gaps.closed_percent()).to_string(),
+        spread(runs, |pair| pair.free.gaps.empty_percent()).to_string(),
     ]
 }
 
 /// Explains why with a syncer SPTF-Evict is no worse than LRU.
-fn ties(
-    lru: &[(WindowResult, WindowResult)],
-    evict: &[(WindowResult, WindowResult)],
-    above: Spread,
-) -> String {
-    let for_room = |runs: &[(WindowResult, WindowResult)]| spread(runs, |(free, _)| free.forced_per_s[2]);
+fn ties(lru: &[PairedRuns], evict: &[PairedRuns], above: Spread) -> String {
+    let for_room = |runs: &[PairedRuns]| spread(runs, |pair| pair.free.forced_per_s[2]);
     format!(
         "With the syncer, LRU {}: SPTF-Evict differs from it only by the dirty buffers that make room, and these are {} \
          a second, with LRU {}. The paper's is worse with a syncer too.",
@@ -254,10 +251,10 @@ fn ties(
 }
 
 /// Explains LRU without a syncer outside the drive.
-fn why_outside(reads_only: &[WindowResult], runs: &[(WindowResult, WindowResult)]) -> String {
+fn why_outside(reads_only: &[WindowResult], runs: &[PairedRuns]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
-    let without = spread(runs, |(_, without)| without.response_ms).mean;
-    let of = |value: fn(&WindowResult) -> f64| spread(runs, |(free, _)| value(free)).mean;
+    let without = spread(runs, |pair| pair.without.response_ms).mean;
+    let of = |value: fn(&WindowResult) -> f64| spread(runs, |pair| value(&pair.free)).mean;
     format!(
         "Outside the drive, write-backs that are not free are forced by the daemon ({:.1} a second) or for room ({:.1}), and out of a \
          hundred gaps \
@@ -275,14 +272,13 @@ fn why_outside(reads_only: &[WindowResult], runs: &[(WindowResult, WindowResult)
 
 fn note(
     reads_only: &[WindowResult],
-    burst: &[(WindowResult, WindowResult)],
-    two: &[(WindowResult, WindowResult)],
+    burst: &[PairedRuns],
+    two: &[PairedRuns],
     halved: &[WindowResult],
 ) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
-    let without =
-        |runs: &[(WindowResult, WindowResult)]| spread(runs, |(_, without)| without.response_ms).mean;
-    let forced = |cause: usize| spread(two, |(free, _)| free.forced_per_s[cause]);
+    let without = |runs: &[PairedRuns]| spread(runs, |pair| pair.without.response_ms).mean;
+    let forced = |cause: usize| spread(two, |pair| pair.free.forced_per_s[cause]);
     format!(
         "Without a syncer what is not free, with LRU, is forced by the daemon ({} a second) or a dirty buffer whose turn to \
          make room had come ({}); that depends on how long the cache keeps a buffer: with half of it {}% are free. Reads take \

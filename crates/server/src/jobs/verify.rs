@@ -138,14 +138,14 @@ impl Job for VerifyTask {
         }
         let figures = &self.figures;
         let unreadable =
-            figures.bad.iter().map(|(member, lbn)| Unreadable { disk: self.name(*member), lbn: *lbn });
+            figures.bad.iter().map(|bad| Unreadable { disk: self.name(bad.member), lbn: bad.lbn });
         let differences = Differences {
             lbns: figures.differing.clone(),
             more: figures.differing_more,
             unsettled: figures.unsettled,
             unreadable: unreadable.collect(),
         };
-        let bad: BTreeSet<u64> = figures.bad.iter().map(|(_, lbn)| *lbn).collect();
+        let bad: BTreeSet<u64> = figures.bad.iter().map(|bad| bad.lbn).collect();
         let figures = Figures {
             done: figures.done,
             blocks: figures.blocks,

@@ -246,7 +246,7 @@ mod tests {
         for limits in [
             format!("{connections} connections, sessions included, of which {per_user} may be one user's"),
             format!("{reserved} are reserved for root, {reserved} for the daemon's own user"),
-            format!("{sessions} may be sessions ({per_user_sessions} of one user"),
+            format!("{sessions} of the connections may be sessions ({per_user_sessions} of one user"),
             format!("{reserved_sessions} and {reserved_sessions} reserved)"),
         ] {
             assert!(text.contains(&limits), "{limits}");

@@ -1,8 +1,8 @@
 //! The knowledge of a disk's mimic, kept in its state directory.
 
+use crate::bounded::{FILES_END_WAIT, join_until};
 use crate::disk::{Disk, DiskHooks};
 use crate::file_system::{open_regular, private};
-use crate::files::{FILES_END_WAIT, join_until};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
@@ -243,6 +243,7 @@ fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::ends;
 
     #[test]
     fn a_directory_that_hangs_does_not_keep_the_daemon_from_ending() {
@@ -256,8 +257,9 @@ mod tests {
             });
             let learnt = Learnt::new(Path::new("/none"), "a drive");
             let saver = LearntSaver { learnt, thread, end, end_wait: Duration::ZERO };
-            saver.end(|| Some(SavedPart::Part(Vec::new())));
+            let ended = ends(move || saver.end(|| Some(SavedPart::Part(Vec::new()))));
             drop(release);
+            assert!(ended, "{takes_parts}");
         }
     }
 }

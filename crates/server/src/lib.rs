@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod active_request;
+mod bounded;
 mod client;
 pub mod control;
 mod disk;

@@ -16,11 +16,12 @@ mod target;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
+pub use crate::bounded::{FILES_END_WAIT, join_until};
 pub use crate::file_system::{Places, open_regular, own_directory, private, private_directory, serial};
 pub use crate::task::journal::{Journal, JournalError};
 pub(crate) use moves::{MAP_BYTES_MAX, OwnPlan, PLAN_BYTES_MAX};
 pub(crate) use sums::SUMS_END;
-pub use workers::{FILES_END_WAIT, FileWorkers, OpenError, ReplySink, join_until};
+pub use workers::{FileWorkers, OpenError, ReplySink};
 
 use crate::file_system::is_denied;
 use crate::task::file_request::FileResult;

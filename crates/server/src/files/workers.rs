@@ -1,6 +1,7 @@
 //! A thread for every queue with file operations.
 
 use super::worker::FileWorker;
+use crate::bounded::{FILES_END_WAIT, join_until};
 use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
 use crate::handle::Peers;
 use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -38,21 +39,6 @@ pub struct FileWorkers {
     peers: Peers,
     /// Keeps other processes out of the directory until the last thread has ended, and says that there is a journal.
     lock: Arc<fs::File>,
-}
-
-/// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
-/// task goes on without the blocks that were on their way. Nothing was acknowledged that is not durable.
-pub const FILES_END_WAIT: Duration = Duration::from_secs(10);
-
-/// Waits for the end of a thread until then; `None` if it goes on.
-pub fn join_until<T>(thread: JoinHandle<T>, until: Instant) -> Option<thread::Result<T>> {
-    while !thread.is_finished() {
-        if Instant::now() >= until {
-            return None;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    Some(thread.join())
 }
 
 /// The bytes in the stack of a thread, as the standard library's.
@@ -229,6 +215,7 @@ impl Drop for FileWorkers {
 
 #[cfg(test)]
 mod tests {
+    use crate::bounded::ends;
     use super::*;
     use crate::task::budget::Budget;
     use crate::task::file_request::FileResult;
@@ -280,7 +267,7 @@ mod tests {
                 }
             }
             let state = workers.state.clone();
-            drop(workers);
+            assert!(ends(move || drop(workers)), "{hangs:?}");
             let journaled =
                 |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
             let told = told.lock().unwrap();

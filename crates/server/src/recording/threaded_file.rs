@@ -1,20 +1,24 @@
 //! A file that another thread writes.
 
+use crate::bounded::{FILES_END_WAIT, join_until};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The most pieces that may wait to be written; a file for which more wait is too slow, an error.
 const WAITING_PIECES_MAX: usize = 256;
 
 /// A file that a thread of its own writes, so that its user never waits for a disk. A file that is too slow is an
 /// error, as is any failure of an earlier piece. [`flush`](Write::flush) ends it: it waits until all pieces are on the
-/// medium.
+/// medium, for a file that hangs for a bounded time.
 #[derive(Debug)]
 pub struct ThreadedFile {
     pieces: Option<SyncSender<Vec<u8>>>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    /// The time that the thread has at the end.
+    end_wait: Duration,
 }
 
 impl ThreadedFile {
@@ -33,12 +37,16 @@ impl ThreadedFile {
     ) -> io::Result<Self> {
         let (pieces, waiting) = sync_channel::<Vec<u8>>(WAITING_PIECES_MAX);
         let thread = Builder::new().name("recording".into()).spawn(move || {
-            for piece in waiting {
-                to.write_all(&piece)?;
+            let mut written = waiting.iter().try_for_each(|piece| to.write_all(&piece));
+            if written.is_ok() {
+                written = sync(&mut to);
             }
-            sync(&mut to)
+            // Closing may hang, and a writer that finds no receiver waits for this thread.
+            drop(to);
+            drop(waiting);
+            written
         })?;
-        Ok(Self { pieces: Some(pieces), thread: Some(thread) })
+        Ok(Self { pieces: Some(pieces), thread: Some(thread), end_wait: FILES_END_WAIT })
     }
 
     /// Returns why the thread has ended early.
@@ -66,10 +74,14 @@ impl Write for ThreadedFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.pieces = None;
-        match self.thread.take().map(JoinHandle::join) {
-            None => Ok(()),
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        match join_until(thread, Instant::now() + self.end_wait) {
             Some(Ok(written)) => written,
             Some(Err(_)) => Err(io::Error::other("the recording's thread has failed")),
+            None => {
+                let why = format!("the file does not answer: waited {:?}", self.end_wait);
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
+            }
         }
     }
 }
@@ -77,6 +89,7 @@ impl Write for ThreadedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::ends;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// A file that writes a piece when the test permits it.
@@ -111,6 +124,20 @@ mod tests {
         (0..given).for_each(|_| let_it.send(Ok(())).unwrap());
         threaded_file.flush().unwrap();
         assert_eq!(extent.try_iter().count(), given);
+    }
+
+    #[test]
+    fn a_recording_whose_file_hangs_does_not_keep_the_daemon_from_ending() {
+        let (let_it, wait) = channel();
+        let (tell, _told) = channel();
+        let mut threaded_file = ThreadedFile::over(Slow(wait, tell), |_| Ok(())).unwrap();
+        threaded_file.end_wait = Duration::ZERO;
+        threaded_file.write_all(b"a").unwrap();
+        let (say, said) = channel();
+        let ended = ends(move || say.send(threaded_file.flush()).unwrap());
+        drop(let_it);
+        assert!(ended);
+        assert_eq!(said.recv().unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -392,12 +392,23 @@ pub(crate) fn make_regular(path: &Path) -> io::Result<fs::File> {
     }
 }
 
-/// Creates a directory for such files, with its missing parents.
+/// Creates a directory for such files, durably, with its missing parents.
 ///
 /// # Errors
 /// It cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    make_directory(path, &mut sync_directory)
+}
+
+fn make_directory(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    make_directory(directory_of(path), sync)?;
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
+        _ => sync(path),
+    }
 }
 
 /// Creates a disk's own directory: if an earlier version left it readable by others, closes it to them.
@@ -406,6 +417,8 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
 /// It cannot be made, or is another user's.
 pub fn own_directory(path: &Path) -> io::Result<()> {
     private_directory(path)?;
+    // One that was made before a power cut may not have its name for good.
+    sync_directory(path)?;
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o077 != 0 {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
@@ -420,4 +433,36 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A power cut takes a directory whose name was not synced, with all files in it that were.
+    #[test]
+    fn each_directory_that_is_made_has_its_name_synced() {
+        let top = std::env::temp_dir().join(format!("freeblock-directories-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&top);
+        fs::create_dir(&top).unwrap();
+        let made = |path: &Path| {
+            let mut synced = Vec::new();
+            let sync = &mut |path: &Path| {
+                synced.push(path.to_owned());
+                sync_directory(path)
+            };
+            make_directory(path, sync).unwrap();
+            synced
+        };
+        let (state, disk) = (top.join("state"), top.join("state/d0"));
+        assert_eq!(made(&disk), [state.clone(), disk.clone()]);
+        assert_eq!(made(&disk), [] as [PathBuf; 0]);
+        for path in [&state, &disk] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+        fs::write(top.join("file"), "").unwrap();
+        assert!(private_directory(&top.join("file")).is_err());
+        assert!(private_directory(&top.join("file/d0")).is_err());
+        fs::remove_dir_all(top).unwrap();
+    }
 }

@@ -4,9 +4,9 @@ use super::worker::FileWorker;
 use crate::bounded::{FILES_END_WAIT, join_until};
 use crate::file_system::{Files, Machine, Places, make_regular, own_directory};
 use crate::handle::Peers;
-use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest};
+use crate::task::file_request::{FileOp, FileQueue, FileReply, FileRequest, FileResult};
 use crate::task::journal::{self, Damaged, Journal, JournalError, LOCK, journal_path};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -70,7 +70,7 @@ pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     }
 }
 
-/// Records in the lock that there is a journal, if that is so. It is done at the next start where it fails.
+/// Records in the lock that there is a journal, if that is so. Where it fails, the next start does it.
 fn note_journal(state: &Path, lock: &fs::File) {
     if journal_path(state).exists() {
         let _ = lock.write_all_at(b"\n", 0).and_then(|()| lock.sync_data());
@@ -137,19 +137,25 @@ impl FileWorkers {
                 let mut worker = worker.among(self.peers.clone());
                 let replies = Arc::clone(&self.replies);
                 let ending = Arc::clone(&self.ending);
-                let lock = Arc::clone(&self.lock);
+                let (state, lock) = (self.state.clone(), Arc::clone(&self.lock));
+                let mut noted = queue != FileQueue::Journal;
                 let name = format!("{queue:?}");
                 let thread = Builder::new().name(name).stack_size(self.stack_bytes);
                 let thread = thread.spawn(move || {
-                    let _lock = lock;
                     while let Ok(op) = file_requests.recv() {
                         if ending.load(Ordering::Acquire) && matches!(op, FileOp::Keep { .. }) {
                             continue;
                         }
                         if let Some(result) = worker.execute(op) {
+                            // Before the first entry is acknowledged: a kill may follow.
+                            if !noted && matches!(result, FileResult::Journal { failed: None, .. }) {
+                                note_journal(&state, &lock);
+                                noted = true;
+                            }
                             replies(FileReply { queue, result });
                         }
                     }
+                    drop(lock);
                 });
                 match thread {
                     Ok(thread) => at.insert((sender, thread)),
@@ -180,11 +186,11 @@ impl FileWorkers {
         self.ending.store(true, Ordering::Release);
         // All threads end at the same time: that drops the senders of all of them first.
         let queues = std::mem::take(&mut self.queues).into_iter();
-        let mut threads: VecDeque<_> = queues.map(|(queue, (_, thread))| (queue, thread)).collect();
-        threads.extend(std::mem::take(&mut self.ended));
+        let mut threads: Vec<_> = queues.map(|(queue, (_, thread))| (queue, thread)).collect();
+        threads.append(&mut self.ended);
         let until = Instant::now() + self.end_wait;
-        let (mut noted, mut hanging) = (false, Vec::new());
-        while let Some((queue, thread)) = threads.pop_front() {
+        let mut hanging = Vec::new();
+        for (queue, thread) in threads {
             // A thread that has failed has logged its own panic.
             if join_until(thread, until).is_none() {
                 hanging.push(queue);
@@ -194,13 +200,6 @@ impl FileWorkers {
                     waited = ?self.end_wait,
                     "file operations did not end; the daemon ends without them"
                 );
-                continue;
-            }
-            // The directory may hang from now on.
-            if queue == FileQueue::Journal && !std::mem::replace(&mut noted, true) {
-                let (state, lock) = (self.state.clone(), Arc::clone(&self.lock));
-                let note = Builder::new().spawn(move || note_journal(&state, &lock));
-                threads.extend(note.ok().map(|note| (queue, note)));
             }
         }
         hanging
@@ -215,10 +214,9 @@ impl Drop for FileWorkers {
 
 #[cfg(test)]
 mod tests {
-    use crate::bounded::ends;
     use super::*;
+    use crate::bounded::ends;
     use crate::task::budget::Budget;
-    use crate::task::file_request::FileResult;
     use apps::backup::image::{Header, OPEN};
     use apps::snapshot::{Shape, SnapshotId, VolumeId};
     use std::sync::Mutex;
@@ -333,6 +331,22 @@ mod tests {
         let damage = open().1.damage.unwrap();
         assert!(damage.why.contains("it is gone, and a lock that says so is there"), "{}", damage.why);
         fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn the_lock_says_that_there_is_a_journal_before_the_first_entry_is_acknowledged() {
+        let state = std::env::temp_dir().join(format!("freeblock-workers-first-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state);
+        let (tell, told) = channel();
+        let lock = state.join(LOCK);
+        let len = move || fs::metadata(&lock).unwrap().len();
+        let sink: ReplySink = Arc::new(move |_| tell.send(len()).unwrap());
+        let (mut workers, _) = FileWorkers::new(&state, sink).unwrap();
+        let op = FileOp::Journal { seq: 1, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
+        workers.submit(FileRequest { queue: FileQueue::Journal, op });
+        assert_eq!(told.recv().unwrap(), 1);
+        drop(workers);
+        fs::remove_dir_all(state).unwrap();
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::export::{ExportConfig, ExportUpdate, ServeError, Tally};
 use crate::fair_queue::FairQueue;
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
-use crate::mailbox::{Inbox, Mailbox, Stop};
+use crate::mailbox::{Inbox, Mailbox, Stop, Wakes};
 use crate::slots::Slots;
 use crate::tls::Tls;
 use client_log::{ClientLog, Lost};
@@ -23,7 +23,7 @@ use device::{
     Answer, Ask, BackgroundRequest, Clock, Device, Ended, Ring, Snapshot, Token, Ublk, UblkError, UblkPlan,
     Work,
 };
-use kernel::KernelState;
+use kernel::{HeldWrite, KernelState};
 use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -87,6 +87,9 @@ pub struct Exporter<D> {
     nodes: [Option<Ublk>; 2],
     shown: Option<ShownCallback>,
     kernels: [KernelState; 2],
+    /// Whether clients may connect and the kernel write; the kernel's writes that wait for it.
+    is_open: bool,
+    held: Vec<HeldWrite>,
     stopping: bool,
     /// The time limit for clients to take their answers at the end.
     drained_by: Option<Instant>,
@@ -187,6 +190,8 @@ impl<D: Device> Exporter<D> {
             nodes,
             shown: None,
             kernels: Default::default(),
+            is_open: true,
+            held: Vec::new(),
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
@@ -200,6 +205,11 @@ impl<D: Device> Exporter<D> {
     /// Returns a mailbox, through which other threads call the device while it is served.
     pub fn mailbox(&self) -> Mailbox<D> {
         self.inbox.mailbox()
+    }
+
+    /// Accepts no client and holds the kernel's writes until [`Mailbox::open`].
+    pub fn hold(&mut self) {
+        self.is_open = false;
     }
 
     /// Calls `shown` from another thread, once for each block device, when the kernel shows it or cannot.
@@ -247,8 +257,8 @@ impl<D: Device> Exporter<D> {
 
     fn serve(&mut self, mut kernels: Vec<Kernel<'_>>) -> io::Result<()> {
         self.ring.start(Work::Readable(self.inbox.socket()))?;
-        for at in 0..self.listeners.len() {
-            self.accept(at)?;
+        if self.is_open {
+            self.accept_at_all()?;
         }
         // The kernel waits for the first iteration.
         let mut at_once = !kernels.is_empty();
@@ -317,9 +327,9 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Handles a wake of the mailbox: takes a new configuration, and notes a request to stop.
+    /// Handles a wake of the mailbox: takes a new configuration, and notes a request to open or to stop.
     fn rung(&mut self) -> io::Result<()> {
-        let stop = self.inbox.take_wakes()?;
+        let Wakes { stop, open } = self.inbox.take_wakes()?;
         if let Some(ExportUpdate { limits, tls }) = self.inbox.update() {
             (self.limits, self.tls) = (limits, tls);
             self.slots.set_rules(limits.slots());
@@ -334,9 +344,19 @@ impl<D: Device> Exporter<D> {
             for (token, _) in self.accepting.clone() {
                 self.ring.cancel(token)?;
             }
+            self.let_held_writes_go();
+        }
+        if open && !self.is_open && !self.stopping {
+            self.is_open = true;
+            self.accept_at_all()?;
+            self.let_held_writes_go();
         }
         self.ring.start(Work::Readable(self.inbox.socket()))?;
         Ok(())
+    }
+
+    fn accept_at_all(&mut self) -> io::Result<()> {
+        (0..self.listeners.len()).try_for_each(|at| self.accept(at))
     }
 
     fn accept(&mut self, at: usize) -> io::Result<()> {

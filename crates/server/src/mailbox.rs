@@ -117,6 +117,15 @@ impl<D> Mailbox<D> {
         self.waker.waker.wake().map_err(|_| Gone)
     }
 
+    /// Lets clients connect and the kernel write from here on, if the server holds them.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn open(&self) -> Result<(), Gone> {
+        self.waker.open.store(true, Ordering::Release);
+        self.waker.waker.wake().map_err(|_| Gone)
+    }
+
     /// Returns a handle that ends the server.
     pub fn stopper(&self) -> Stop {
         Stop(Arc::clone(&self.waker))
@@ -142,8 +151,15 @@ impl Stop {
 #[derive(Debug)]
 struct ServerWaker {
     stopping: AtomicBool,
+    open: AtomicBool,
     update: Mutex<Option<ExportUpdate>>,
     waker: Waker,
+}
+
+/// The requests to a server, each of which stands from when it was made.
+pub(crate) struct Wakes {
+    pub stop: bool,
+    pub open: bool,
 }
 
 /// The server's end of the mailbox.
@@ -163,8 +179,8 @@ impl<D> Inbox<D> {
         let (calls_to, calls) = mpsc::channel();
         let (sent_to, sent) = mpsc::sync_channel(CALLS_MAX);
         let (offered_to, offered) = mpsc::sync_channel(CALLS_MAX);
-        let waker =
-            Arc::new(ServerWaker { stopping: AtomicBool::new(false), update: Mutex::new(None), waker });
+        let (stopping, open) = (AtomicBool::new(false), AtomicBool::new(false));
+        let waker = Arc::new(ServerWaker { stopping, open, update: Mutex::new(None), waker });
         let mailbox = Mailbox { calls: calls_to, sent: sent_to, offered: offered_to, waker };
         Ok(Self { calls, sent, offered, mailbox, socket: woken.descriptor()?, woken })
     }
@@ -178,10 +194,11 @@ impl<D> Inbox<D> {
         Arc::clone(&self.socket)
     }
 
-    /// Returns whether to stop. Take the waiting calls with [`next`](Self::next) afterwards.
-    pub fn take_wakes(&mut self) -> io::Result<bool> {
+    /// Returns what the server was asked to do. Take the waiting calls with [`next`](Self::next) afterwards.
+    pub fn take_wakes(&mut self) -> io::Result<Wakes> {
         self.woken.clear()?;
-        Ok(self.mailbox.waker.stopping.load(Ordering::Acquire))
+        let waker = &self.mailbox.waker;
+        Ok(Wakes { stop: waker.stopping.load(Ordering::Acquire), open: waker.open.load(Ordering::Acquire) })
     }
 
     /// Returns the changes of the configuration, if there were any since the last call.

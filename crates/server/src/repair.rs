@@ -186,10 +186,20 @@ pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String
     left.collect()
 }
 
+/// Returns whether the disk that a journal knows by `before` is this one, perhaps under another path.
+fn is_this(files: &dyn Files, before: &str, disk: &DiskFacts) -> bool {
+    let Some(now) = disk.device.as_deref() else { return false };
+    // A path, of a file with the inode, stands for a disk without a serial number.
+    let parts = |place| str::rsplit_once(place, " (inode ").unwrap_or((place, ""));
+    let ((path, inode), (_, inode_now)) = (parts(before), parts(now));
+    let is_there = || disk.own.iter().any(|own| files.is_same(Path::new(path), own));
+    before == now || (path.starts_with('/') && inode == inode_now && is_there())
+}
+
 /// Stops the tasks and invalidates the checksums of one name; returns the reason, or `None` if nothing has changed.
 pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> Option<String> {
     let Journal { table, damage: None } = journal::read(files, place).ok()? else { return None };
-    if disk.read_only || disk.device.is_none() || table.device() != disk.device.as_deref() {
+    if disk.read_only || !table.device().is_some_and(|before| is_this(files, before, disk)) {
         return None;
     }
     let live: Vec<u64> = table.live().map(|(id, _)| id).collect();

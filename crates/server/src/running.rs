@@ -3,7 +3,7 @@
 use crate::export::{ExportConfig, ServeError, Tally};
 use crate::exporter::Exporter;
 use crate::listen::Listener;
-use crate::mailbox::{Mailbox, Stop};
+use crate::mailbox::{Gone, Mailbox, Stop};
 use device::Device;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
@@ -58,8 +58,8 @@ impl Drop for Last {
 }
 
 impl<D: Device + Send + 'static> Running<D> {
-    /// Begins to serve. A thread and its ring belong to one device. Block devices of the
-    /// export exist when this function returns.
+    /// Begins to serve. A thread and its ring belong to one device. Block devices of the export exist when this function
+    /// returns; clients connect and the kernel's writes go from [`open`](Self::open) on.
     ///
     /// # Errors
     /// The export cannot be offered, the block device cannot be created, or the system gives no thread or no ring.
@@ -85,6 +85,7 @@ impl<D: Device + Send + 'static> Running<D> {
                     return Err(ServeError::Ended);
                 }
             };
+            exporter.hold();
             exporter.when_shown(move |result| {
                 let _ = show.send(result);
             });
@@ -108,6 +109,14 @@ impl<D: Device + Send + 'static> Running<D> {
             }
         }
         Ok(running)
+    }
+
+    /// Lets clients connect and the kernel write.
+    ///
+    /// # Errors
+    /// The server has ended by itself.
+    pub fn open(&self) -> Result<(), Gone> {
+        self.mailbox.open()
     }
 
     /// Returns the name of the export.

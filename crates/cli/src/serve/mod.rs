@@ -131,6 +131,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     if let Some(web) = &web {
         console.note(&format!("page at {}", web.url()));
     }
+    open(&running, &config);
     let mailboxes = running.iter().map(|served| (served.running.name().to_owned(), served.running.mailbox()));
     let mut reload = Reload {
         args: args.clone(),
@@ -214,7 +215,7 @@ fn runtime(
     among: &Among,
     background: BackgroundTerms,
     opened: &mut ServedDisk,
-) -> Result<Option<(RuntimeBuilder, DiskFacts)>, Problem> {
+) -> Result<Option<RuntimeBuilder>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();
     let number = match &disk.device {
@@ -234,10 +235,9 @@ fn runtime(
     let (permits, memory, keep_bytes_max) =
         (among.permits.clone(), among.memory.clone(), config.keep_bytes_max);
     let setup = ManagerConfig { disk: facts, keep_bytes_max, background, seed, permits, memory };
-    let facts = setup.disk.clone();
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
     let runtime = runtime.map(|runtime| runtime.confined(among.places.clone()).among(&among.peers));
-    runtime.map(|runtime| Some((runtime, facts))).map_err(|error| match error {
+    runtime.map(Some).map_err(|error| match error {
         RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
         error => Problem::failed(error),
     })
@@ -297,12 +297,6 @@ fn start(
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
     let runtime = runtime(disk, config, among, terms, &mut opened)?;
-    // Last, so that a start that fails before has changed nothing.
-    if let (Some(state), Some((_, facts))) = (&config.state, &runtime) {
-        for (place, why) in server::repair::leave_other_names(state, facts) {
-            tracing::error!(state = %place.display(), why, "clients write to the disk without the tasks and checksums of its other name");
-        }
-    }
     let running = Running::start(&disk.name, opened, export, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {
@@ -332,7 +326,7 @@ fn start(
     }
     let probing = to_probe.map(|probing| probing.begin(running.mailbox())).transpose();
     let saver = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
-    let opened = runtime.map(|(runtime, _)| runtime.start(running.mailbox())).transpose();
+    let opened = runtime.map(|runtime| runtime.start(running.mailbox())).transpose();
     let opened =
         opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
     match saver.and_then(|learnt| Ok((opened?, learnt, probing?))) {
@@ -343,6 +337,22 @@ fn start(
             end(vec![served], ending);
             Err(problem)
         }
+    }
+}
+
+/// Opens the disks to clients, when nothing of the start can fail any more: a start that fails leaves what disks have
+/// under other names.
+fn open(running: &[Served], config: &Config) {
+    if let Some(state) = &config.state {
+        for handle in running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle) {
+            for (place, why) in server::repair::leave_other_names(state, handle.facts()) {
+                tracing::error!(state = %place.display(), why, "clients write to the disk without the tasks and checksums of its other name");
+            }
+        }
+    }
+    for served in running {
+        // The server may have ended by itself.
+        let _ = served.running.open();
     }
 }
 

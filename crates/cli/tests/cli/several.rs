@@ -1,5 +1,6 @@
 //! One daemon with several disks: comparisons of them, and tasks of all.
 
+use crate::support::run_with;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -18,21 +19,16 @@ struct Daemon {
 impl Daemon {
     /// Starts it on the files `d0`, `d1` ... of a directory; `None` if there is no io_uring.
     fn start(directory: &Path, disks: usize, more: &str) -> Option<Self> {
-        let at = |name: &str| directory.join(name).display().to_string();
-        let mut config = format!("state = {:?}\ncontrol = {:?}\n{more}\n", at("state"), at("control"));
-        for disk in 0..disks {
-            let name = format!("d{disk}");
-            writeln!(
-                config,
-                "[[disk]]\nname = {name:?}\ndevice = {:?}\nlisten = [\"unix:{}.sock\"]",
-                at(&name),
-                at(&name)
-            )
-            .unwrap();
-        }
-        std::fs::write(directory.join("config"), config).unwrap();
+        let names: Vec<String> = (0..disks).map(|disk| format!("d{disk}")).collect();
+        let named: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
+        Self::with(directory, &named, more)
+    }
+
+    /// Starts it on disks of these names and files.
+    fn with(directory: &Path, disks: &[(&str, &str)], more: &str) -> Option<Self> {
+        let config = configured(directory, disks, "control", more);
         let mut child = Command::new(env!("CARGO_BIN_EXE_freeblock"))
-            .args(["serve", "--config", &at("config")])
+            .args(["serve", "--config", &config])
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -83,6 +79,19 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// Writes a configuration with disks of these names and files; returns its path.
+fn configured(directory: &Path, disks: &[(&str, &str)], control: &str, more: &str) -> String {
+    let at = |name: &str| directory.join(name).display().to_string();
+    let mut config = format!("state = {:?}\ncontrol = {:?}\n{more}\n", at("state"), at(control));
+    for (name, file) in disks {
+        let (device, listen) = (at(file), at(&format!("{name}.sock")));
+        writeln!(config, "[[disk]]\nname = {name:?}\ndevice = {device:?}\nlisten = [\"unix:{listen}\"]")
+            .unwrap();
+    }
+    std::fs::write(directory.join("config"), config).unwrap();
+    at("config")
 }
 
 impl Drop for Daemon {
@@ -227,6 +236,42 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
     }
     let output = daemon.run(&["backup", "/nowhere", "--disk", "all"]);
     assert!(text(output.stderr).contains("only scrub, status, tasks and snapshots take all disks"));
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Returns the tasks of a disk, once one of them is paused: it waits for an image that is not there.
+fn waiting(daemon: &Daemon, disk: &str) -> String {
+    loop {
+        let said = daemon.says(&["tasks", "--disk", disk]);
+        if said.contains("paused") || said.contains("stopped") {
+            return said;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_tasks_that_a_disk_has_under_its_old_name() {
+    let directory = directory("renamed");
+    std::fs::write(directory.join("d0"), [7; 1 << 20]).unwrap();
+    let Some(daemon) = Daemon::start(&directory, 1, "") else { return };
+    daemon.says(&["restore", &directory.join("image").display().to_string()]);
+    let before = waiting(&daemon, "d0");
+    drop(daemon);
+    let marker = directory.join("state/d0/damaged");
+    let fails = configured(&directory, &[("other", "d0")], "none/control", "");
+    let failed = run_with(&["serve", "--config", &fails]);
+    assert!(failed.code == Some(1) && failed.err.contains("none/control"), "{}", failed.err);
+    assert!(!marker.exists(), "{}", failed.err);
+    let Some(daemon) = Daemon::start(&directory, 1, "") else { return };
+    assert_eq!(waiting(&daemon, "d0"), before);
+    drop(daemon);
+    // The name of its file is another, too.
+    std::fs::hard_link(directory.join("d0"), directory.join("link")).unwrap();
+    let Some(daemon) = Daemon::with(&directory, &[("other", "link")], "") else { return };
+    assert!(daemon.run(&["status"]).status.success());
+    assert!(marker.exists(), "clients may write");
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();
 }

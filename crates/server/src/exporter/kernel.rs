@@ -34,6 +34,14 @@ pub(super) struct KernelState {
     results: Vec<(u16, Result<Vec<u8>, KernelError>)>,
 }
 
+/// A write of the kernel to a server that is not open yet.
+#[derive(Debug)]
+pub(super) struct HeldWrite {
+    request: KernelRequest,
+    background: bool,
+    waits: bool,
+}
+
 impl KernelState {
     /// Returns whether this operation was the one that waits for the queue.
     pub fn has_become_readable(&mut self, token: Token) -> bool {
@@ -110,6 +118,12 @@ impl<D: Device> Exporter<D> {
     /// Begins a request of the kernel to its foreground or its background device; it `waits` if it can.
     fn asked_by_kernel(&mut self, asked: KernelRequest, background: bool, waits: bool) {
         let tag = KernelTag { background, tag: asked.tag };
+        if !self.is_open && !matches!(asked.op, KernelOp::Read | KernelOp::Flush) {
+            if self.stopping {
+                return self.answer_kernel(tag, Err(KernelError::Io));
+            }
+            return self.held.push(HeldWrite { request: asked, background, waits });
+        }
         let writes = self.may_write(background);
         let begun = request(asked, &self.target, writes)
             .map(|request| self.target.begin(RequestOrigin::Kernel(tag), request));
@@ -124,6 +138,13 @@ impl<D: Device> Exporter<D> {
             Err(error) => error,
         };
         self.answer_kernel(tag, Err(error));
+    }
+
+    /// Begins the kernel's writes that have waited; if the server ends before it was open, they fail.
+    pub(super) fn let_held_writes_go(&mut self) {
+        for HeldWrite { request, background, waits } in std::mem::take(&mut self.held) {
+            self.asked_by_kernel(request, background, waits);
+        }
     }
 
     /// Answers a request that the device has answered.

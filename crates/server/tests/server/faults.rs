@@ -136,7 +136,9 @@ fn a_server_that_ends_by_itself_ends_the_others() {
         let drive = Emulated::new(&profile, Default::default(), 1, file).unwrap();
         let at = server::Address::Unix(dir.join(format!("{name}.sock")));
         let listener = server::Listener::bind(at, false).unwrap();
-        server::Running::start(name, drive, ExportConfig::default(), vec![listener]).unwrap()
+        let running = server::Running::start(name, drive, ExportConfig::default(), vec![listener]).unwrap();
+        running.open().unwrap();
+        running
     };
     let [first, last, late] = ["first", "last", "late"].map(serve);
     last.ends_with_it(first.stopper());

@@ -134,15 +134,17 @@ struct Both {
 impl Both {
     /// Starts both; `None` if the kernel gives no io_uring.
     fn start(test: &str, export: ExportConfig, faults: Faults) -> Option<Self> {
-        Self::start_with(test, export, faults, None)
+        Self::start_with(test, export, faults, None, true)
     }
 
-    /// Starts both, where the kernel's device is that of the background if there is a flag that says when it is shown.
+    /// Starts both, where the kernel's device is that of the background if there is a flag that says when it is shown;
+    /// open from the beginning, or when the mailbox says so.
     fn start_with(
         test: &str,
         export: ExportConfig,
         faults: Faults,
         shown: Option<Arc<AtomicBool>>,
+        is_open: bool,
     ) -> Option<Self> {
         if let Err(error) = Ring::new() {
             testing::missing(&format!("io_uring ({error})"));
@@ -165,7 +167,10 @@ impl Both {
         let kernel_over = Arc::clone(&over);
         let (send, receive) = channel();
         let thread = std::thread::spawn(move || {
-            let (exporter, stop) = Exporter::new(disk, export, vec![listener]).unwrap();
+            let (mut exporter, stop) = Exporter::new(disk, export, vec![listener]).unwrap();
+            if !is_open {
+                exporter.hold();
+            }
             send.send((stop, exporter.mailbox())).unwrap();
             let wire = Arc::new(ours.into());
             let mut queue = Made { wire, waker: heard, asked, answers, over: kernel_over, told: Vec::new() };
@@ -306,7 +311,7 @@ fn writes_of_the_kernel_at_the_end_are_served() {
 /// Starts a block device of the background that is shown already.
 fn in_the_background(test: &str, export: ExportConfig) -> Option<Both> {
     let export = ExportConfig { background: Some("later".into()), ..export };
-    Both::start_with(test, export, Faults::default(), Some(Arc::new(AtomicBool::new(true))))
+    Both::start_with(test, export, Faults::default(), Some(Arc::new(AtomicBool::new(true))), true)
 }
 
 /// Waits until this number of requests wait at the disk.
@@ -367,7 +372,7 @@ fn a_background_device_is_read_only_unless_writes_are_allowed() {
 fn until_a_background_device_is_shown_its_requests_do_not_wait() {
     let shown = Arc::new(AtomicBool::new(false));
     let export = ExportConfig { background: Some("later".into()), ..ExportConfig::default() };
-    let both = Both::start_with("unshown", export, Faults::default(), Some(Arc::clone(&shown)));
+    let both = Both::start_with("unshown", export, Faults::default(), Some(Arc::clone(&shown)), true);
     let Some(both) = both else { return };
     assert_eq!(both.does(READ, 0, 8, &[]), Ok(vec![0; 4096]));
     shown.store(true, Ordering::SeqCst);
@@ -400,6 +405,39 @@ fn at_the_end_what_waits_too_long_fails_and_the_last_requests_do_not_wait() {
     both.ring();
     assert_eq!(both.thread.join().unwrap().failed, 40);
     std::fs::remove_dir_all(&both.dir).unwrap();
+}
+
+/// Until the start of the daemon can no longer fail, no byte of the disk changes.
+#[test]
+fn a_server_that_is_not_open_takes_no_client_and_holds_the_kernels_writes() {
+    let start = |test| Both::start_with(test, ExportConfig::default(), Faults::default(), None, false);
+    let Some(both) = start("held") else { return };
+    let mut client = UnixStream::connect(both.dir.join("s")).unwrap();
+    client.set_nonblocking(true).unwrap();
+    both.ask(1, WRITE, 16, 8, &[3; 4096]);
+    both.ask(2, DISCARD, 0, 8, &[]);
+    assert_eq!(both.does(READ, 16, 8, &[]), Ok(vec![0; 4096]));
+    assert_eq!(both.does(FLUSH, 0, 0, &[]), Ok(vec![]));
+    let greeting = client.read(&mut [0; 18]).unwrap_err().kind();
+    assert_eq!(greeting, std::io::ErrorKind::WouldBlock);
+    both.mailbox.open().unwrap();
+    let mut done = [(); 2].map(|()| both.answers.recv().unwrap());
+    done.sort_unstable_by_key(|(tag, _)| *tag);
+    assert_eq!(done, [(1, Ok(vec![])), (2, Ok(vec![]))]);
+    assert_eq!(both.does(READ, 16, 8, &[]), Ok(vec![3; 4096]));
+    client.set_nonblocking(false).unwrap();
+    client.read_exact(&mut [0; 18]).unwrap();
+    drop(client);
+    both.end();
+    // A start that fails: the kernel waits for its writes before it removes the device.
+    let Some(both) = start("never") else { return };
+    both.ask(1, WRITE, 16, 8, &[3; 4096]);
+    assert_eq!(both.does(READ, 16, 8, &[]), Ok(vec![0; 4096]));
+    both.stop.stop().unwrap();
+    assert_eq!(both.answers.recv().unwrap(), (1, Err(KernelError::Io)));
+    assert_eq!(both.does(WRITE, 16, 8, &[3; 4096]), Err(KernelError::Io));
+    assert_eq!(both.does(READ, 16, 8, &[]), Ok(vec![0; 4096]));
+    both.end();
 }
 
 #[test]

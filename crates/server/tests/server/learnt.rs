@@ -41,6 +41,7 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntSaver)
     disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
     let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
     let running = Running::start("d", disk, ExportConfig::default(), vec![at]).unwrap();
+    running.open().unwrap();
     let saver = LearntSaver::start(learnt, running.mailbox(), every).unwrap();
     (running, saver)
 }

@@ -647,6 +647,27 @@ fn a_disk_that_clients_write_under_another_name_leaves_its_tasks_and_checksums()
 }
 
 #[test]
+fn a_disk_that_clients_write_under_another_path_leaves_its_tasks() {
+    let tasks = paused_restore().0;
+    let disk = rig::manager_config(&tasks.drive, 1 << 30, 7).disk;
+    for (before, now, leaves) in [
+        ("/disk (inode 7)", "/link (inode 7)", true),
+        // Another file has its name now.
+        ("/disk (inode 7)", "/link (inode 8)", false),
+        // It may be on another file system.
+        ("/gone (inode 7)", "/link (inode 7)", false),
+        ("/disk", "/link", true),
+        ("/disk", "SERIAL-1", true),
+        ("SERIAL-1", "/link", false),
+    ] {
+        let device = Some(now.to_owned());
+        let other = DiskFacts { name: "other".into(), device, own: vec!["/disk".into()], ..disk.clone() };
+        let said = repair::leave_name(&with_device(&tasks.files, before), Path::new(STATE), &other);
+        assert_eq!(said.is_some(), leaves, "{before}, {now}");
+    }
+}
+
+#[test]
 fn the_checksums_of_another_disk_are_given_up() {
     let rig = Rig::new();
     let size = rig.drive.layout().capacity().get();

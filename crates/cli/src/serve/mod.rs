@@ -86,7 +86,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     crate::switches::put_back_left(console);
     let permits = config.tasks_at_once.map_or_else(Permits::default, Permits::at_most);
     let memory = Budget::of(config.comparison_memory);
-    let mut running = Vec::<Served>::new();
+    let (mut running, mut left_out) = (Vec::<Served>::new(), Vec::new());
     let ending = Ending::default();
     ending.set_drain(config.limits.drain);
     let among = Among { places: places.clone(), peers: Peers::default(), permits, memory };
@@ -99,7 +99,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     for disk in &config.disks {
         match start(disk, &config, &among, (console, &ending)) {
             Ok(served) => running.push(served),
-            Err(problem) => {
+            Err(Unserved::LeftOut(problem)) => left_out.push((&disk.name, problem)),
+            Err(Unserved::Fails(problem)) => {
                 // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
                 // would be lost.
                 stop(&running, &ending);
@@ -107,6 +108,12 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
                 return Err(problem);
             }
         }
+    }
+    for (disk, problem) in left_out {
+        if running.is_empty() {
+            return Err(problem);
+        }
+        tracing::error!(disk, "the disk is not served, but the others are: {problem}");
     }
     among.peers.set(running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle));
     let control = match control(&config, &running) {
@@ -215,7 +222,7 @@ fn runtime(
     among: &Among,
     background: BackgroundTerms,
     opened: &mut ServedDisk,
-) -> Result<Option<RuntimeBuilder>, Problem> {
+) -> Result<Option<RuntimeBuilder>, Unserved> {
     let Some(state) = &config.state else { return Ok(None) };
     let sector_bytes = opened.sector_bytes();
     let number = match &disk.device {
@@ -238,9 +245,25 @@ fn runtime(
     let runtime = RuntimeBuilder::new(opened, setup, &state.join(&disk.name));
     let runtime = runtime.map(|runtime| runtime.confined(among.places.clone()).among(&among.peers));
     runtime.map(Some).map_err(|error| match error {
-        RuntimeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
-        error => Problem::failed(error),
+        RuntimeError::Journal(_) => {
+            Unserved::LeftOut(disk.places.underline("device", Problem::failed(error)))
+        }
+        error => Problem::failed(error).into(),
     })
+}
+
+/// The reason why a disk is not served.
+enum Unserved {
+    /// The daemon ends.
+    Fails(Problem),
+    /// Its tasks are of another disk, or of another version. Other disks are served, and its state stays as it is.
+    LeftOut(Problem),
+}
+
+impl From<Problem> for Unserved {
+    fn from(problem: Problem) -> Self {
+        Self::Fails(problem)
+    }
 }
 
 /// Notifies the service manager; a failure does not stop the daemon.
@@ -260,7 +283,7 @@ fn start(
     config: &Config,
     among: &Among,
     (console, ending): (&Console, &Ending),
-) -> Result<Served, Problem> {
+) -> Result<Served, Unserved> {
     // Required encryption permits access from other machines.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(index, address): (usize, &Address)| {
@@ -335,7 +358,7 @@ fn start(
             let served = Served { running, runtime: None, learnt: None, probing: None };
             stop(std::slice::from_ref(&served), ending);
             end(vec![served], ending);
-            Err(problem)
+            Err(problem.into())
         }
     }
 }

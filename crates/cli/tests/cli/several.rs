@@ -4,6 +4,7 @@ use crate::support::run_with;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -14,6 +15,8 @@ const SECTOR: usize = 512;
 struct Daemon {
     child: Child,
     directory: PathBuf,
+    /// Its log until it serves.
+    log: String,
 }
 
 impl Daemon {
@@ -46,7 +49,7 @@ impl Daemon {
             testing::missing("io_uring");
             return None;
         }
-        Some(Self { child, directory: directory.to_owned() })
+        Some(Self { child, directory: directory.to_owned(), log })
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -249,6 +252,39 @@ fn waiting(daemon: &Daemon, disk: &str) -> String {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_disk_in_the_place_of_one_with_tasks_is_left_out_and_the_others_are_served() {
+    let directory = directory("left-out");
+    let file = |name: &str| directory.join(name);
+    for disk in ["d0", "d1", "d2", "strange"] {
+        std::fs::write(file(disk), [7; 1 << 20]).unwrap();
+    }
+    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    daemon.says(&["restore", "--disk", "d1", &file("image").display().to_string()]);
+    let before = waiting(&daemon, "d1");
+    drop(daemon);
+    std::fs::rename(file("d1"), file("own")).unwrap();
+    std::fs::rename(file("strange"), file("d1")).unwrap();
+    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    let line = daemon.log.lines().find(|line| line.contains("the disk is not served, but the others are"));
+    let line = line.unwrap_or_else(|| panic!("{}", daemon.log));
+    assert!(line.contains("ERROR") && line.contains("the tasks in d1 are of the disk "), "{line}");
+    let connects = |disk: &str| UnixStream::connect(file(&format!("{disk}.sock"))).is_ok();
+    assert_eq!(["d0", "d1", "d2"].map(connects), [true, false, true]);
+    daemon.says(&["scrub", "--disk", "d2", "--sectors", "64", "--wait"]);
+    assert!(!daemon.run(&["scrub", "--disk", "d1"]).status.success());
+    drop(daemon);
+    assert!(!file("state/d1/damaged").exists(), "the tasks go on when their own disk is back");
+    // Nothing is left to serve.
+    let alone = configured(&directory, &[("d1", "d1")], "control", "");
+    run_with(&["serve", "--config", &alone]).complained(1, &["the tasks in d1 are of the disk "]);
+    std::fs::rename(file("own"), file("d1")).unwrap();
+    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    assert_eq!(waiting(&daemon, "d1"), before);
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -20,9 +20,11 @@ impl Refusal {
         Self { code, field: None, message: message.into() }
     }
 
-    /// Makes the refusal for a disk whose thread is gone, or does not answer.
+    /// Makes the refusal for a disk whose thread is gone, or that does not answer; a call that changes a task waits for
+    /// the journal, too.
     pub fn gone() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the disk does not answer; look at the daemon's log")
+        let why = "the disk, or its state directory, does not answer; look at the daemon's log";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why)
     }
 }
 

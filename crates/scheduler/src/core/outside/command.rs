@@ -5,7 +5,7 @@ use crate::core::Purpose;
 use crate::core::under_way::Job;
 use crate::planner::Neighbour;
 use core::fmt;
-use units::{Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,6 +133,14 @@ impl Order {
             in_any_order: false,
             charged: None,
             passed: None,
+        }
+    }
+
+    /// Returns the time on purpose that a foreground request's detour was given; `None` if it has no detour.
+    pub fn detour_spent(&self) -> Option<Duration> {
+        match &self.work {
+            Work::Foreground { plain: Some(plain), .. } if plain.detour > 0 => Some(plain.spent),
+            _ => None,
         }
     }
 

@@ -102,7 +102,7 @@ pub fn embed(path: &Path, profile: Option<&Path>, blocks: &[u64]) -> Result<Sums
             let whole = usize::try_from(done.result()) == Ok(bytes.len());
             if whole {
                 sums.foreground += command.foreground.map_or(0, sum);
-                sums.scan += core.parts(command.id).iter().map(|part| sum(part.part)).sum::<u64>();
+                sums.scan += command.parts.iter().map(|part| sum(part.part)).sum::<u64>();
             }
             let outcome = if whole { Outcome::Done } else { Outcome::NoData(command.range.start()) };
             commands.done(command.id);

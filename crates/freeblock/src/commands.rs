@@ -61,7 +61,7 @@ impl Commands {
             !earlier.into_iter().any(|other| conflict(command, other))
         })?;
         let command = self.waiting.remove(at)?;
-        self.at_device.push(command);
+        self.at_device.push(command.clone());
         Some(command)
     }
 

@@ -15,7 +15,7 @@ pub enum PlacedCore {
 }
 
 /// The work of a core in one of its two places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacedWork {
     /// In the drive.
     Head(HeadWork),

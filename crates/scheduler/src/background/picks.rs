@@ -5,7 +5,7 @@ use super::search::Focus;
 use super::share::{Block, Share, TakenItem};
 use super::{Background, Bad, FoundItem};
 use crate::sessions::Record;
-use crate::task::{Item, Took};
+use crate::task::{Item, Task, Took};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,6 +15,8 @@ use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 /// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
 /// commands; a host keeps the first until the record is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Part {
     /// The session of the block.
     pub session: SessionId,
@@ -270,9 +272,13 @@ impl Background {
 
     /// Returns the parts of blocks that a command transfers.
     pub fn parts_of(&self, command: u64) -> impl Iterator<Item = Part> {
-        self.picks.iter().filter(move |p| p.command == command).filter_map(|pick| {
-            let share = &self.shares[self.place(pick.session).ok()?];
-            let (block, part) = (share.block_range(pick)?, share.item_range(pick)?);
+        // Consecutive picks are mostly of one task.
+        let mut last: Option<&Task> = None;
+        self.picks.iter().filter(move |p| p.command == command).filter_map(move |pick| {
+            if last.is_none_or(|last| last.id != pick.task) {
+                last = self.shares[self.place(pick.session).ok()?].task(pick.task);
+            }
+            let (block, part) = (last?.block_range(pick.item.block), last?.item_range(&pick.item));
             Some(Part { session: pick.session, task: pick.task, op: pick.op, block, part })
         })
     }

@@ -54,7 +54,7 @@ pub use record::ErrorRecord;
 
 use super::Core;
 use super::under_way::Job;
-use crate::background::Buffers;
+use crate::background::{Buffers, Part};
 use crate::foreground::{Pending, Request};
 use again::Again;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -163,6 +163,8 @@ pub(super) struct Outside {
     queue: VecDeque<Order>,
     /// Commands at the drive, in the order of sending.
     device: VecDeque<Order>,
+    /// The parts of the last command, for their memory.
+    parts: Vec<Part>,
     /// The position of the head when the last command was done.
     base: Standing,
     /// Whether the last completion is a write in the drive's buffer.
@@ -235,6 +237,7 @@ impl Outside {
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
+            parts: Vec::new(),
             base,
             buffered: false,
             last_reported: None,
@@ -260,6 +263,11 @@ impl Outside {
 
     pub fn is_busy(&self) -> bool {
         !self.device.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Returns a command at the drive.
+    fn order(&self, id: CommandId) -> Option<&Order> {
+        self.device.iter().find(|order| order.command.id == id)
     }
 
     /// Returns the commands for foreground requests, sent or about to be.
@@ -362,7 +370,7 @@ impl Outside {
             order.in_any_order = true;
             self.device.iter_mut().for_each(|before| before.in_any_order = true);
         }
-        let command = order.command;
+        let command = order.command.clone();
         self.stream_sees_sent(now, command.op);
         self.device.iter_mut().for_each(Order::is_not_alone);
         self.device.push_back(order);

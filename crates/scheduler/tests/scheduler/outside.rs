@@ -78,6 +78,20 @@ fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
 }
 
 #[test]
+fn a_command_carries_the_parts_of_its_blocks() {
+    let (mut core, session) = in_two_pieces();
+    let (sent, ..) = polled(&mut core, at(100));
+    let parts = |command: &Command| command.parts.iter().map(|part| (part.block, part.part)).collect();
+    let parts: Vec<Vec<_>> = sent.iter().map(parts).collect();
+    assert_eq!(parts, [[(range(96, 8), range(96, 3))], [(range(96, 8), range(102, 2))]]);
+    core.close(session).unwrap();
+    core.submit(at(101), Request { id: RequestId::new(2), op: Op::Read, range: range(500, 8) }).unwrap();
+    sent.iter().for_each(|command| core.command_done(at(110), command.id, Outcome::Done));
+    let (sent, ..) = polled(&mut core, at(110));
+    assert_eq!((ranges(&sent), sent[0].parts.len()), (vec![range(500, 8)], 0));
+}
+
+#[test]
 fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
     let (mut core, _) = in_two_pieces();
     let (sent, ..) = polled(&mut core, at(100));
@@ -152,10 +166,10 @@ fn sectors_done_before_are_not_written_again(
     fails(&mut core, at(begin + 20), &sent[0]);
     let (again, delivered, _) = polled(&mut core, at(begin + 20));
     assert_eq!(delivered, []);
-    let (now, again) = match again[..] {
-        [] => idle_from(&mut core),
-        [again] => (at(begin + 20), again),
-        _ => panic!("{again:?}"),
+    assert!(again.len() <= 1, "{again:?}");
+    let (now, again) = match again.into_iter().next() {
+        None => idle_from(&mut core),
+        Some(again) => (at(begin + 20), again),
     };
     assert_eq!(again.range, range(96, 3), "only what was not done");
     core.command_done(now + Duration::from_millis(9), again.id, Outcome::Done);
@@ -269,7 +283,7 @@ fn asked(core: &mut OutsideDrive, times: &[u64]) {
 fn idle_from(core: &mut OutsideDrive) -> (Instant, Command) {
     loop {
         let now = core.wake_at().unwrap();
-        if let [command, ..] = polled(core, now).0[..] {
+        if let Some(command) = polled(core, now).0.into_iter().next() {
             return (now, command);
         }
     }

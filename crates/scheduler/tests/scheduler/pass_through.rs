@@ -97,7 +97,7 @@ fn pass_through_ends_with_a_registration_once_the_drive_is_empty_and_begins_agai
     core.read(session, range(4_000, 8), Sectors::new(8), Parameter::default()).unwrap();
     many(&mut core, 1, 11..21);
     let (mut ms, mut assisted) = (1, 0);
-    while let Some(command) = there.first().copied() {
+    while let Some(command) = there.first().cloned() {
         there.remove(0);
         ms += 6;
         core.command_done(at(ms), command.id, Outcome::Done);

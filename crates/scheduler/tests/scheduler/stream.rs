@@ -43,7 +43,7 @@ fn sent(core: &mut OutsideDrive, us: u64) -> Vec<Command> {
 /// Submits a request, and returns the command that is sent to the drive at once.
 fn ask(core: &mut OutsideDrive, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     core.submit(at(us), Request { id: RequestId::new(id), op, range }).unwrap();
-    let [command] = sent(core, us)[..] else { panic!("one command at {us} us") };
+    let Ok([command]) = <[_; 1]>::try_from(sent(core, us)) else { panic!("one command at {us} us") };
     assert_eq!((command.range, command.purpose), (range, Purpose::Foreground));
     command
 }
@@ -65,7 +65,7 @@ fn stream(core: &mut OutsideDrive, us: u64) -> Option<(u64, Command)> {
     if due >= us + 15_000 {
         return None;
     }
-    let [command] = sent(core, due)[..] else { return None };
+    let [command] = <[_; 1]>::try_from(sent(core, due)).ok()?;
     is_idle(&command).then_some((due, command))
 }
 

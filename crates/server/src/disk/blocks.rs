@@ -3,7 +3,7 @@
 //! A block on two tracks arrives with two commands, and parts of other blocks may be read together with a foreground
 //! request. Later writes are applied to the parts kept here, so that a block always equals the medium at one instant.
 
-use scheduler::{Part, Record};
+use scheduler::{Command, CommandId, Part, Record};
 use std::collections::BTreeMap;
 use units::{Bytes, Lbn, LbnRange, SessionId, TaskId};
 
@@ -21,6 +21,8 @@ struct HalfReadBlock {
 #[derive(Debug)]
 pub(super) struct Blocks {
     blocks: BTreeMap<TaskId, BTreeMap<Lbn, HalfReadBlock>>,
+    /// The parts of commands that are not done, without those of blocks that were withdrawn or delivered since.
+    awaited: BTreeMap<CommandId, Vec<Part>>,
     sector: Bytes,
 }
 
@@ -49,7 +51,23 @@ fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sec
 
 impl Blocks {
     pub fn new(sector: Bytes) -> Self {
-        Self { blocks: BTreeMap::new(), sector }
+        Self { blocks: BTreeMap::new(), awaited: BTreeMap::new(), sector }
+    }
+
+    /// Records the parts of a command that goes to the device.
+    pub fn await_parts(&mut self, command: &Command) {
+        if !command.parts.is_empty() {
+            self.awaited.insert(command.id, command.parts.to_vec());
+        }
+    }
+
+    /// Removes the parts of a command that is done, and returns those whose blocks are still wanted.
+    pub fn arrived(&mut self, command: CommandId) -> Vec<Part> {
+        self.awaited.remove(&command).unwrap_or_default()
+    }
+
+    fn await_no_more(&mut self, gone: impl Fn(&Part) -> bool) {
+        self.awaited.values_mut().for_each(|parts| parts.retain(|part| !gone(part)));
     }
 
     /// Keeps a part of a block that was read by a command.
@@ -87,6 +105,7 @@ impl Blocks {
 
     /// Returns the bytes of a block that is delivered; `None` if parts are missing.
     pub fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
+        self.await_no_more(|part| (part.task, part.block) == (record.task, record.range));
         let of = self.blocks.get_mut(&record.task)?;
         let mut block = of.remove(&record.range.start())?;
         if of.is_empty() {
@@ -100,6 +119,7 @@ impl Blocks {
 
     /// Drops blocks that are no longer wanted.
     pub fn forget(&mut self, gone: impl Fn(TaskId, SessionId, LbnRange) -> bool) {
+        self.await_no_more(|part| gone(part.task, part.session, part.block));
         self.blocks.retain(|task, of| {
             of.retain(|_, block| !gone(*task, block.session, block.range));
             !of.is_empty()
@@ -114,9 +134,10 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::DriveModel;
     use proptest::prelude::*;
-    use scheduler::Parameter;
-    use units::{Op, Sectors};
+    use scheduler::{Config, Output, OutsideConfig, OutsideDrive, Parameter, Request};
+    use units::{Instant, Op, RequestId, Sectors};
 
     const SECTOR: u64 = 4;
 
@@ -177,5 +198,29 @@ mod tests {
             }
             prop_assert_eq!(blocks.len(), 0);
         }
+    }
+
+    #[test]
+    fn parts_of_withdrawn_and_of_delivered_blocks_are_not_awaited() {
+        let session = SessionId::new(1);
+        let of = |task, start| {
+            let (task, op, block) = (TaskId::new(task), Op::Read, range(start, 2));
+            Part { session, task, op, block, part: block }
+        };
+        let (withdrawn, delivered, wanted) = (of(1, 0), of(2, 2), of(2, 4));
+        let drive = DriveModel::unknown(Sectors::new(100), Bytes::new(512)).unwrap();
+        let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
+        let request = Request { id: RequestId::new(1), op: Op::Read, range: range(0, 6) };
+        core.submit(Instant::ZERO, request).unwrap();
+        let Some(Output::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
+        let command = Command { parts: [withdrawn, delivered, wanted].into(), ..command };
+        let mut blocks = Blocks::new(Bytes::new(SECTOR));
+        blocks.await_parts(&command);
+        blocks.forget(|task, _, _| task == withdrawn.task);
+        let (task, op, parameter) = (delivered.task, Op::Read, Parameter(0));
+        let bad = Some(Lbn::new(2));
+        blocks.take(&Record { session, task, range: delivered.block, op, parameter, bad, last: false });
+        assert_eq!(blocks.arrived(command.id), [wanted]);
+        assert_eq!(blocks.arrived(command.id), [], "it is done");
     }
 }

@@ -179,11 +179,11 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 later.flatten().filter(|at| now < *at)
             };
         }
-        let sent = command.map(|command| (command.id, now));
+        let sent = command.as_ref().map(|command| (command.id, now));
         self.readings.asked = Some(HostReading { sent, ..asked });
         let Some(command) = command else { return false };
         self.readings.others = false;
-        self.commands.push(now, CommandOrigin::Command(command, None), command.range, Ask::Read);
+        self.commands.push(now, CommandOrigin::Command(command, None), reading.range, Ask::Read);
         true
     }
 }

@@ -33,6 +33,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             self.core_time = self.core_time.max(now);
             match origin {
                 CommandOrigin::Command(command, seq) => {
+                    self.blocks.arrived(command.id);
                     self.readings.ended(command.id, now, Some(&silent()));
                     if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq)) {
                         request.failure = Some(silent());

@@ -6,7 +6,7 @@ use super::commands::{CommandOrigin, Sent, blamed};
 use super::requests::RequestSeq;
 use super::{Disk, DiskHooks, bytes_of};
 use device::{Answer, Ask, Device, Failure};
-use scheduler::{Command, Outcome, Purpose};
+use scheduler::{Command, Outcome, Part, Purpose};
 use tracing::{error, info, warn};
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 
@@ -26,7 +26,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 }
             },
         };
-        self.commands.push(now, CommandOrigin::Command(command, seq), command.range, ask);
+        self.blocks.await_parts(&command);
+        let range = command.range;
+        self.commands.push(now, CommandOrigin::Command(command, seq), range, ask);
     }
 
     /// Returns the bytes that a command writes, and whether through to the medium. `None` if bytes are missing, which
@@ -60,8 +62,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             any = true;
             let written = match (&origin, &ask) {
                 (CommandOrigin::Command(command, _), Ask::Write { bytes, .. }) => {
-                    let wanted = self.blocks.touches(range)
-                        || self.core.parts(command.id).iter().any(|part| part.op == Op::Read);
+                    let wanted =
+                        self.blocks.touches(range) || command.parts.iter().any(|part| part.op == Op::Read);
                     wanted.then(|| bytes.clone())
                 }
                 _ => None,
@@ -90,11 +92,12 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         match origin {
             CommandOrigin::Command(command, seq) => {
                 self.core_time = self.core_time.max(answer.at);
+                let parts = self.blocks.arrived(command.id);
                 if seq.is_none() && command.purpose == Purpose::Foreground && answer.result.is_ok() {
-                    self.promoted(&command, answer.at.saturating_since(since));
+                    self.promoted(&command, &parts, answer.at.saturating_since(since));
                 }
                 self.readings.ended(command.id, answer.at, answer.result.as_ref().err());
-                self.command_done(&command, seq, answer.result, written);
+                self.command_done(&command, &parts, seq, answer.result, written);
                 self.look(now);
             }
             CommandOrigin::Request(seq) => {
@@ -137,6 +140,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     fn command_done(
         &mut self,
         command: &Command,
+        parts: &[Part],
         seq: Option<RequestSeq>,
         result: Result<Vec<u8>, Failure>,
         written: Option<Vec<u8>>,
@@ -145,13 +149,13 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         let failure = match result {
             Ok(read) => {
                 self.counters.done(command, seq.is_none(), self.sector);
-                self.moved(command, seq);
+                self.moved(command, parts, seq);
                 let bytes = if op.is_write() { written } else { Some(read) };
                 if let Some(bytes) = bytes {
                     if op.is_write() {
                         self.blocks.written(range, &bytes);
                     }
-                    for part in self.core.parts(id).iter().filter(|part| part.op == Op::Read) {
+                    for part in parts.iter().filter(|part| part.op == Op::Read) {
                         self.blocks.keep(part, range, &bytes);
                     }
                     if let Some(request) =
@@ -173,31 +177,29 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Reports the time of a command that was sent for promoted blocks to the applications that have them.
-    fn promoted(&mut self, command: &Command, took: Duration) {
-        let Self { core, apps, sector, .. } = self;
+    fn promoted(&mut self, command: &Command, parts: &[Part], took: Duration) {
         let all = command.range.len().get().max(1);
-        for part in core.parts(command.id) {
+        for part in parts {
             if command.foreground.is_some_and(|own| own.covers(part.part)) {
                 let sectors = part.part.len();
                 let share = u128::from(took.as_nanos()) * u128::from(sectors.get()) / u128::from(all);
                 let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
-                apps.promoted(part.session, sectors.bytes(*sector), share);
+                self.apps.promoted(part.session, sectors.bytes(self.sector), share);
             }
         }
     }
 
     /// Reports to the application the bytes of its blocks that a command has moved, unless they were promoted to
     /// foreground work.
-    fn moved(&mut self, command: &Command, seq: Option<RequestSeq>) {
+    fn moved(&mut self, command: &Command, parts: &[Part], seq: Option<RequestSeq>) {
         let when = match command.purpose {
             Purpose::Idle { .. } => Spare::Idle,
             Purpose::Background { .. } | Purpose::Foreground => Spare::Gap,
         };
         let promoted = command.foreground.filter(|_| seq.is_none());
-        let Self { core, apps, sector, .. } = self;
-        for part in core.parts(command.id) {
+        for part in parts {
             if promoted.is_none_or(|own| !own.covers(part.part)) {
-                apps.moved(part.session, part.part.len().bytes(*sector), when);
+                self.apps.moved(part.session, part.part.len().bytes(self.sector), when);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use thiserror::Error;
 
 /// The version of the file, and of the lines in it.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const LETTERS: &str = "freeblock recording ";
 /// The longest first line of a recording; a longer one belongs to another kind of file.
 const FIRST_LINE_BYTES_MAX: usize = 64;

@@ -136,7 +136,7 @@ impl RecordedCore {
         let mut recorded = RecordingBuffers { buffers, answers: Vec::new() };
         let output = self.core.poll_with(at, &mut recorded);
         let buffers = recorded.answers;
-        self.note(|| RecordingEntry::Poll { at, buffers, output });
+        self.note(|| RecordingEntry::Poll { at, buffers, output: output.clone() });
         output
     }
 

@@ -149,7 +149,7 @@ fn apply<'a>(
         RecordingEntry::Poll { at, ref buffers, .. } => {
             let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };
             let output = core.poll_with(at, &mut answers);
-            match output {
+            match &output {
                 Some(Output::Do(_)) => extent.commands += 1,
                 Some(Output::Completed(_) | Output::Failed { .. }) => extent.requests += 1,
                 Some(Output::Deliver(_)) => extent.blocks += 1,

@@ -123,7 +123,7 @@ impl Behind {
 
     /// Records a lost command if the core will repeat it.
     fn note_lost(&mut self, sent: &Sent) {
-        let Sent { command, request, first_ordered, .. } = *sent;
+        let Sent { ref command, request, first_ordered, .. } = *sent;
         if command.purpose == Purpose::Foreground {
             self.to_repeat.push_back(Lost { op: command.op, range: command.range, request, first_ordered });
             self.to_repeat.drain(..self.to_repeat.len().saturating_sub(LOST_COMMANDS_MAX));
@@ -200,7 +200,7 @@ impl Volume {
 
     /// Sends a command of the core.
     pub(super) fn send(&mut self, command: Command) -> Result<(), VolumeError> {
-        let request = command.request;
+        let (id, request) = (command.id, command.request);
         let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
         let fate = self.chance.fate(self.now, self.now);
         let Some(outside) = &mut self.outside else {
@@ -210,7 +210,7 @@ impl Volume {
         let first_ordered = outside.first_ordered(self.now, &command, request);
         let sent =
             Sent { command, request, at: self.now, first_ordered, fate, bytes, held: true, done: None };
-        outside.sent.insert(command.id.get(), sent);
+        outside.sent.insert(id.get(), sent);
         self.executes += 1;
         self.release_held()
     }

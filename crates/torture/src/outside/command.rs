@@ -60,7 +60,7 @@ impl Front {
         self.sequence += 1;
         self.counts.commands += 1;
         self.counts.idle += u64::from(matches!(command.purpose, Purpose::Idle { .. }));
-        let Command { id, op, range, purpose, foreground, request, useful } = command;
+        let Command { id, op, range, purpose, foreground, request, useful, .. } = command;
         for n in [id.get(), range.start().get(), range.len().get(), op.is_write().into(), useful.into()] {
             self.hash.add(n);
         }
@@ -180,9 +180,9 @@ impl Front {
 
     /// Finds the buffer of each sector that is written, except the foreground's own.
     fn give_buffers(&mut self, sent: &mut Sent) -> Result<(), Broken> {
-        let Command { id, range, foreground, .. } = sent.command;
+        let Command { range, foreground, ref parts, .. } = sent.command;
         let own = foreground.filter(|_| sent.request.is_some());
-        let parts: Vec<Part> = self.core.parts(id).into_iter().filter(|part| part.op == Op::Write).collect();
+        let parts: Vec<&Part> = parts.iter().filter(|part| part.op == Op::Write).collect();
         let mut used: Vec<Held> = Vec::new();
         for lbn in lbns(range).filter(|lbn| !own.is_some_and(|own| own.contains(*lbn))) {
             let tasks = || parts.iter().filter(|part| part.part.contains(lbn)).map(|part| part.task);
@@ -280,6 +280,7 @@ impl Front {
         if sent.command.purpose == Purpose::Foreground {
             self.since = self.now;
         }
+        self.overtake(&sent.command, |_| true);
         self.core.command_done(self.now, sent.command.id, Outcome::Lost);
         self.go()?;
         self.drain()
@@ -331,8 +332,8 @@ impl Front {
     /// Reports the end of a command to the core.
     fn tell(&mut self, sent: Sent) -> Result<(), Broken> {
         self.sequence += 1;
-        let Sent { command, ref bad, .. } = sent;
-        let Command { id, range, foreground, .. } = command;
+        let Sent { ref command, ref bad, .. } = sent;
+        let Command { id, range, foreground, .. } = *command;
         self.account(&sent);
         let list: Vec<Lbn> = bad.iter().copied().collect();
         let (outcome, known) = match (list.first(), self.setup.outside.tells) {
@@ -350,7 +351,7 @@ impl Front {
             Tells::All => bad.clone(),
             _ => bad.iter().take(1).copied().collect(),
         };
-        for part in self.core.parts(id) {
+        for part in command.parts.iter() {
             let kept = self.kept.entry((part.task, part.block.start())).or_default();
             kept.there.extend(lbns(part.part).filter(|lbn| known.contains(*lbn) && !told.contains(lbn)));
             kept.bad.extend(told.iter().filter(|lbn| part.part.contains(**lbn)));
@@ -366,8 +367,27 @@ impl Front {
         } else if command.purpose == Purpose::Foreground {
             self.since = self.now;
         }
+        let none = matches!(outcome, Outcome::NoData(_));
+        if let Outcome::StoppedAt(at) | Outcome::NoData(at) = outcome {
+            self.overtake(command, |part| part.start() > at || none && part.end() <= at);
+        }
         self.core.command_done(self.now, id, outcome);
         Ok(())
+    }
+
+    /// Adds the blocks that a command did not write to the later writes under way that cover them: the core completes the blocks
+    /// with those.
+    fn overtake(&mut self, ended: &Command, undone: impl Fn(LbnRange) -> bool) {
+        let waiting = self.waiting.iter_mut().chain(self.at_drive.values_mut());
+        let under_way = waiting.chain(self.replies.iter_mut().map(|reply| &mut reply.sent));
+        for Sent { command, .. } in under_way.filter(|sent| sent.command.id > ended.id) {
+            let own = command.request.and(command.foreground);
+            let by = if self.setup.writes_serve_writes { Some(command.range) } else { own };
+            let Some(by) = by.filter(|_| command.op.is_write()) else { continue };
+            let blocks = ended.parts.iter().filter(|part| part.op == Op::Write && undone(part.part));
+            let covered = blocks.filter_map(|of| Some(Part { part: of.block.intersection(by)?, ..*of }));
+            command.parts = command.parts.iter().copied().chain(covered).collect();
+        }
     }
 
     /// Loses a command when its completion is due, and resets the drive: its effect is unknown.

@@ -41,9 +41,11 @@ impl Front {
             "the foreground waits, and a reading is permitted".into()
         })?;
         let range = LbnRange::new(Lbn::new(self.dice.below(self.capacity)), Sectors::new(1));
-        let command = self.core.read_for_host(self.now, range);
-        let Some(command) = command.filter(|command| command.range == range) else {
-            return Err((Check::Refusal, format!("a permitted reading of {range:?} is {command:?}")));
+        let command = match self.core.read_for_host(self.now, range) {
+            Some(command) if command.range == range => command,
+            other => {
+                return Err((Check::Refusal, format!("a permitted reading of {range:?} is {other:?}")));
+            }
         };
         hold(self.core.reading_at(self.now).is_none(), Check::Request, || {
             "two readings are permitted at once".into()

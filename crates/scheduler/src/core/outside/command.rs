@@ -1,9 +1,11 @@
 //! Commands, their outcomes, and the state of each until its completion.
 
 use super::forecast::{Forecast, Plain};
+use crate::background::Part;
 use crate::core::Purpose;
 use crate::core::under_way::Job;
 use crate::planner::Neighbour;
+use alloc::sync::Arc;
 use core::fmt;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
@@ -25,8 +27,8 @@ impl fmt::Display for CommandId {
     }
 }
 
-/// A command to the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A command to the drive. A clone shares its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Command {
@@ -44,6 +46,9 @@ pub struct Command {
     pub request: Option<RequestId>,
     /// Wanted background sectors in it, beside the foreground's own.
     pub useful: u32,
+    /// The parts of background blocks in it, for a host that keeps bytes. A block may be withdrawn, or be finished by another
+    /// command, before this one is done: such a host then drops its parts.
+    pub parts: Arc<[Part]>,
 }
 
 /// The end of a command at the drive, or of all.
@@ -96,6 +101,7 @@ impl Outcome<'_> {
 /// A command at the drive or in the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
+    /// Without its parts, which are read from the picks when it is sent.
     pub command: Command,
     /// The tag of the background blocks that it transfers. Several commands may share a tag: a drive may finish them in any
     /// order, and their common blocks are complete with the last of them.

@@ -103,7 +103,7 @@ impl Outside {
     ) -> Command {
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        Command { id, op, range, purpose, foreground, request, useful }
+        Command { id, op, range, purpose, foreground, request, useful, parts: Arc::default() }
     }
 
     /// Returns the relation of a command to the last chosen one.

@@ -104,7 +104,7 @@ impl OutsideDrive {
             Some(_) => outside.send_decided(&core.drive, now),
             None => core.send(outside, now, buffers),
         };
-        command.map(Output::Do)
+        command.map(|command| Output::Do(core.with_parts(outside, command)))
     }
 
     /// Returns the instant of the next poll if no event occurs before: the next command is chosen then, or idle time begins, or

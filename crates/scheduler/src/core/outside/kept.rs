@@ -269,7 +269,7 @@ impl Outside {
             return false;
         }
         let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();
-        let before = self.device.iter().chain(&self.queue).map(|order| order.command);
+        let before = self.device.iter().chain(&self.queue).map(|order| &order.command);
         let before = before.filter_map(|command| Some((command.op, command.foreground?)));
         self.config.reads_on && (read_on() || self.again.leaves(drive, (op, range), before))
     }

@@ -1,25 +1,22 @@
-//! The parts of blocks in a command, for a host that keeps bytes.
+//! The parts of background blocks in a command that is sent.
 
-use super::{CommandId, Order, OutsideDrive};
+use super::{Command, Outside};
 use crate::background::Part;
-use alloc::vec::Vec;
-use units::LbnRange;
+use crate::core::Core;
+use alloc::sync::Arc;
 
-impl OutsideDrive {
-    /// Returns the parts of background blocks in a command at the drive. Call it before
-    /// [`command_done`](Self::command_done).
-    pub fn parts(&self, id: CommandId) -> Vec<Part> {
-        let Some(order) = self.order(id) else { return Vec::new() };
-        let command = order.command.range;
-        let within = |part: Part| {
-            let (from, to) = (part.part.start().max(command.start()), part.part.end().min(command.end()));
-            (from < to).then(|| Part { part: LbnRange::new(from, to.since(from)), ..part })
+impl Core {
+    /// Returns a command at the drive with its parts.
+    pub(super) fn with_parts(&self, outside: &mut Outside, command: Command) -> Command {
+        let Outside { device, parts, .. } = outside;
+        let Some(order) = device.iter().rev().find(|order| order.command.id == command.id) else {
+            return command;
         };
-        self.core.background.parts_of(order.tag).filter_map(within).collect()
-    }
-
-    /// Returns a command at the drive.
-    pub(super) fn order(&self, id: CommandId) -> Option<&Order> {
-        self.outside.device.iter().find(|order| order.command.id == id)
+        let within = |part: Part| Some(Part { part: part.part.intersection(command.range)?, ..part });
+        parts.clear();
+        parts.extend(self.background.parts_of(order.tag).filter_map(within));
+        // An empty list needs no allocation.
+        let parts = if parts.is_empty() { Arc::default() } else { Arc::from(parts.as_slice()) };
+        Command { parts, ..command }
     }
 }

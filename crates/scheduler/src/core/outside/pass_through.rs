@@ -201,7 +201,7 @@ impl Outside {
             sent: Some(now),
             foreseen,
             passed: Some(if alone { Passed::Alone } else { Passed::BesideOthers }),
-            ..Order::new(command, tag, Work::Foreground { job, plain: None }, forecast)
+            ..Order::new(command.clone(), tag, Work::Foreground { job, plain: None }, forecast)
         });
         command
     }

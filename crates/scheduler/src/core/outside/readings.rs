@@ -123,7 +123,7 @@ impl OutsideDrive {
             order.sent = Some(now);
             outside.readings.run = true;
             outside.stream_sees_sent(now, Op::Read);
-            let command = order.command;
+            let command = order.command.clone();
             outside.device.push_back(order);
             outside.foresee(&drive);
             command

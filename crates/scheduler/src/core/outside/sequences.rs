@@ -300,8 +300,8 @@ impl Outside {
 
     /// Returns whether a command was a cache hit, which is possible for consecutive reads or if it was there `again`.
     fn is_hit(&mut self, drive: &DriveModel, served: ServedTime, order: &mut Order, again: bool) -> bool {
-        let command = order.command;
-        if command.op.is_write() {
+        let Command { op, range, foreground, .. } = order.command;
+        if op.is_write() {
             return false;
         }
         let heard = self.clock.platter(served.done);
@@ -325,19 +325,19 @@ impl Outside {
         let hit = match order.work {
             Work::Idle => sooner >= noise,
             Work::Foreground { .. } | Work::Detour => {
-                let then = self.then(drive, command.range);
+                let then = self.then(drive, range);
                 if then.is_none() && !again {
                     return false;
                 }
-                let later = self.beyond_its_own(served, (command.op, command.range));
+                let later = self.beyond_its_own(served, (op, range));
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
-                if let Some(then) = then.filter(|_| command.foreground == Some(command.range)) {
+                if let Some(then) = then.filter(|_| foreground == Some(range)) {
                     // Data that idle time has evicted were there without it.
                     if then.since.idle == self.kept.between.idle {
                         self.kept.note(hit || sooner > noise);
                     }
-                    let expected = then.expected(drive, command.range);
+                    let expected = then.expected(drive, range);
                     self.kept.took(then.since, expected, if hit { 0 } else { later.max(0) });
                 }
                 hit

@@ -55,14 +55,14 @@ impl OutsideDrive {
 
     /// Returns whether a command was sent and is not done.
     pub fn is_at_drive(&self, id: CommandId) -> bool {
-        self.order(id).is_some()
+        self.outside.order(id).is_some()
     }
 
     /// Returns the predicted completion of a command at the host; `None` for an unknown drive, and for a
     /// command that is passed through beside others.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {
         let outside = &self.outside;
-        let order = self.order(id)?;
+        let order = outside.order(id)?;
         if outside.blind || order.passed == Some(Passed::BesideOthers) {
             return None;
         }

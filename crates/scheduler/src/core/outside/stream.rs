@@ -479,7 +479,7 @@ impl Core {
         outside.device.iter_mut().for_each(Order::is_not_alone);
         outside
             .device
-            .push_back(Order { sent: Some(now), ..Order::new(command, tag, Work::Stream, forecast) });
+            .push_back(Order { sent: Some(now), ..Order::new(command.clone(), tag, Work::Stream, forecast) });
         Some(command)
     }
 

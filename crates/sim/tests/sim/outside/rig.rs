@@ -288,7 +288,7 @@ impl Rig {
             drive::Command { id: RequestId::new(command.id.get()), op: command.op, range: command.range };
         let refused = self.drive.submit(self.now, to_drive).err();
         prop_assert_eq!(refused, None);
-        self.sent.insert(command.id.get(), command);
+        self.sent.insert(command.id.get(), command.clone());
         prop_assert_eq!(self.sent.len(), self.core.at_drive());
         self.most_at_drive = self.most_at_drive.max(self.sent.len());
         if let Some(asked) = command.foreground {

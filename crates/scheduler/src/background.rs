@@ -4,6 +4,7 @@
 //! the [`Focus`]. A chosen block is a [`Pick`] until it has been transferred.
 
 mod bad;
+mod part;
 mod picks;
 mod promotable;
 mod search;
@@ -13,7 +14,7 @@ mod walk;
 mod writes;
 
 pub use bad::Bad;
-pub use picks::Part;
+pub use part::Part;
 pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
 pub(crate) use walk::{Front, Sought, Walk, WalkStart};
@@ -25,7 +26,7 @@ use crate::task::Item;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use model::Layout;
-use picks::Pick;
+use part::Pick;
 use share::Share;
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 use walk::Walks;

@@ -16,9 +16,8 @@ use alloc::vec::Vec;
 pub use input::{HeadEnd, Input, Refused, SubmitError};
 pub use output::{Access, HeadWork, Output, Purpose, Whose};
 pub use outside::{
-    AdoptError, AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandEnd, CommandId,
-    Conservatism, ErrorRecord, Interval, Neighbours, Outcome, OutsideConfig, OutsideDrive, Overheads,
-    Promise,
+    AdoptError, AuditArm, AuditReport, AuditWindow, Caution, Command, CommandEnd, CommandId, ErrorRecord,
+    Interval, Outcome, OutsideDrive, Promise,
 };
 
 use crate::background::{Background, Urgent};
@@ -31,7 +30,7 @@ use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-pub use config::{Config, Sharing};
+pub use config::{AuditConfig, Config, Conservatism, Neighbours, OutsideConfig, Overheads, Sharing};
 pub use in_drive::InDrive;
 use model::{DriveModel, Position};
 use output::Event;

@@ -1,6 +1,7 @@
 //! Picks: parts of blocks that the head is about to transfer. Each is taken from the wanted set, and is finally delivered,
 //! failed, or wanted again.
 
+use super::part::{Part, Pick};
 use super::search::Focus;
 use super::share::{Block, Share, TakenItem};
 use super::{Background, Bad, FoundItem};
@@ -11,45 +12,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveModel, Layout, TrackRef, Window};
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
-
-/// The part of a block that a command reads or writes. A block on two tracks has two parts, which arrive with different
-/// commands; a host keeps the first until the record is delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct Part {
-    /// The session of the block.
-    pub session: SessionId,
-    /// The task of the block.
-    pub task: TaskId,
-    /// Whether the task reads or writes. The command may do the other: a write also completes reads.
-    pub op: Op,
-    /// The whole block.
-    pub block: LbnRange,
-    /// The part of it in the command.
-    pub part: LbnRange,
-}
-
-/// A part of a block that the head is about to transfer.
-#[derive(Clone, Debug)]
-pub(crate) struct Pick {
-    pub(super) session: SessionId,
-    pub(super) task: TaskId,
-    pub(super) op: Op,
-    /// The operation of the head: a write may serve a read.
-    pub(super) by: Op,
-    pub(super) item: Item,
-    /// Whether the block is complete with it.
-    pub(super) completes: bool,
-    /// Whether it survives a cut of the head's detours; foreground accesses are always carried out.
-    pub(super) sure: bool,
-    /// The parts of the block that had been read before.
-    pub(super) had: Vec<(u32, u32)>,
-    /// Whether its session has promoted the block.
-    pub(super) promoted: bool,
-    /// The command that transfers it. Inside the drive there is one at a time, and all picks have the same.
-    pub(super) command: u64,
-}
 
 /// A part of a window that was taken: its begin and end in the order of passing, and its wanted sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! One session's part of the background: its tasks, where they are, and bounds on what they could yield.
 
-use super::picks::Pick;
+use super::part::Pick;
 use super::walk::Walks;
 use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};

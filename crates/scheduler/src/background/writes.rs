@@ -6,7 +6,7 @@
 //! would later restore older data. A session can opt out for its own writes
 //! ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground completes them.
 
-use super::picks::Pick;
+use super::part::Pick;
 use super::search::Focus;
 use super::{Background, Buffers, FoundItem};
 use crate::sessions::Wanted;

@@ -1,6 +1,6 @@
 //! Configurations without struct literals.
 
-use super::outside::{AuditConfig, Conservatism, Neighbours, OutsideConfig, Overheads};
+use super::config::{AuditConfig, Conservatism, Neighbours, OutsideConfig, Overheads};
 use super::{Config, Sharing};
 use crate::idle::IdleTime;
 use crate::planner::SearchBudget;

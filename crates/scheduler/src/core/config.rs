@@ -1,6 +1,9 @@
 //! The configuration of a core.
 
-use super::outside::OutsideConfig;
+mod outside;
+
+pub use outside::{AuditConfig, Conservatism, Neighbours, OutsideConfig, Overheads};
+
 use crate::idle::IdleTime;
 use crate::planner::SearchBudget;
 use crate::policy::{AgeWeight, PolicyName};

@@ -183,3 +183,24 @@ pub(super) enum Work {
     /// A read for the mimic.
     Probe,
 }
+
+/// A command to be queued.
+pub(super) struct NewCommand {
+    pub op: Op,
+    pub range: LbnRange,
+    pub tag: u64,
+    pub work: Work,
+    pub purpose: Purpose,
+    /// The foreground's part of the range.
+    pub foreground: Option<LbnRange>,
+    /// The number of wanted sectors.
+    pub useful: u32,
+}
+
+impl NewCommand {
+    /// Returns a read that only shows times.
+    pub fn probe(range: LbnRange, tag: u64) -> Self {
+        let (work, purpose) = (Work::Probe, Purpose::Idle { useful: 0 });
+        Self { op: Op::Read, range, tag, work, purpose, foreground: None, useful: 0 }
+    }
+}

@@ -7,11 +7,11 @@
 //! correction is the time that the fewest completions contradict.
 
 use super::clock::nanos;
-use super::config::Overheads;
 use super::forecast::{Forecast, SetOut};
 use super::record::Observation;
 use super::{Order, Outside};
 use crate::core::Core;
+use crate::core::config::Overheads;
 use crate::core::under_way::revolution;
 use crate::planner::Planner;
 use alloc::sync::Arc;

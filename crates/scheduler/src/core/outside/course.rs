@@ -3,7 +3,8 @@
 use super::Overheads;
 use super::clock::{self, moved};
 use super::decide::DECISION_LEAD;
-use super::forecast::{Forecast, Standing, forecast};
+use super::forecast::{Forecast, Standing};
+use super::predict::forecast;
 use super::record::Observation;
 use super::{
     Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX,

@@ -2,9 +2,11 @@
 //! idle time.
 
 use super::clock::difference;
+use super::command::NewCommand;
+use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
 use super::fit::range_of;
-use super::forecast::{BURST_SECTORS, Plain, Standing, forecast};
-use super::rest::{DetourCommand, WantedRange};
+use super::forecast::{Plain, Standing};
+use super::predict::{BURST_SECTORS, forecast};
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -21,50 +23,6 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
 /// predictions are off by some microseconds.
 pub(super) const DECISION_LEAD: Duration = Duration::from_micros(300);
-
-/// The part of a gap that a detour is planned for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GapPart {
-    /// The whole gap.
-    Whole,
-    /// The gap and one more revolution, for detours that yield more than a number of sectors.
-    Longer(Duration, u64),
-    /// The rest behind a detour.
-    Rest,
-    /// The same, for blocks that one command can read with the request.
-    Merged,
-    /// The time before the first command of a detour, which is this one.
-    Before(Op, LbnRange),
-}
-
-/// The commands of a detour.
-#[derive(Debug, Default)]
-pub(super) struct DetourCommands {
-    pub own: Vec<DetourCommand>,
-    /// The range that is merged with the foreground's command.
-    pub merged: Option<WantedRange>,
-}
-
-/// A command to be queued.
-pub(super) struct NewCommand {
-    pub op: Op,
-    pub range: LbnRange,
-    pub tag: u64,
-    pub work: Work,
-    pub purpose: Purpose,
-    /// The foreground's part of the range.
-    pub foreground: Option<LbnRange>,
-    /// The number of wanted sectors.
-    pub useful: u32,
-}
-
-impl NewCommand {
-    /// Returns a read that only shows times.
-    pub fn probe(range: LbnRange, tag: u64) -> Self {
-        let (work, purpose) = (Work::Probe, Purpose::Idle { useful: 0 });
-        Self { op: Op::Read, range, tag, work, purpose, foreground: None, useful: 0 }
-    }
-}
 
 impl Outside {
     pub(super) fn next_tag(&mut self) -> u64 {

@@ -1,15 +1,30 @@
 //! The forecast of a command: the work of the head and its times.
 
 use super::clock::{difference, nanos};
-use super::config::Overheads;
 use super::record::{HeadPath, Observation};
-use super::sequences::{Behind, ReadsOn, streamed};
-use crate::core::under_way::Approach;
-use model::{DriveModel, Piece, Position};
-use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
+use crate::core::config::Overheads;
+use model::Position;
+use units::{Duration, Instant, Lbn, TrackIndex};
 
-/// Sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
-pub(super) const BURST_SECTORS: u64 = 8;
+/// The assumed read-ahead of the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadsOn {
+    /// Behind any read, while the drive has nothing else to do.
+    pub idle: bool,
+    /// Behind a consecutive read, to the end of its track, even if requests wait.
+    pub sequence: bool,
+}
+
+/// The position of a head that reads ahead, if the last command was a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// The LBN after the requested ones.
+    pub lbn: Lbn,
+    /// Platter time at which the sectors before it have passed.
+    pub at: Instant,
+    /// Whether that read followed another on its track.
+    pub sequence: bool,
+}
 
 /// The state of the drive when a command is done, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,19 +184,6 @@ pub(super) struct Late {
 }
 
 impl Plain {
-    /// Forecasts the request from the current position of the head.
-    pub fn foresee(
-        &mut self,
-        drive: &DriveModel,
-        overheads: &Overheads,
-        from: &Standing,
-        held_back: HeldBack,
-        what: (Op, LbnRange),
-    ) {
-        let (foreseen, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
-        (self.end, self.heard) = (foreseen.end, foreseen.heard);
-    }
-
     /// Returns the request's delay, from the forecast with the detour and the completion. A late head loses at most one
     /// revolution for each command, plus the bus time of its data; longer delays have other causes. `merged`: the command's
     /// data include blocks that were merged with the request's. `usual`: the mean delay of requests without detours; it is
@@ -259,151 +261,9 @@ impl HeldBack {
     }
 }
 
-/// Returns the forecast of a command for `range` that reaches the drive at `sent`, and the state of the drive after it.
-pub(super) fn forecast(
-    drive: &DriveModel,
-    overheads: &Overheads,
-    from: &Standing,
-    (sent, held_back): (Instant, HeldBack),
-    (op, range): (Op, LbnRange),
-) -> (Forecast, Standing) {
-    if op == Op::Read
-        && let Some(foreseen) = streamed(drive, overheads, from, (sent, held_back), range)
-    {
-        return foreseen;
-    }
-    let service = from.ready.max(sent);
-    let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
-    // Without a queue the head is free by then, except for cached writes.
-    let set_out = from.free.max(taken_in);
-    let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
-    // In a queue its overhead runs beside the command before.
-    let begun = if overheads.overlap { sent } else { service };
-    let mut done: Option<Forecast> = None;
-    let mut at = *from;
-    at.free = set_out;
-    // A zero-latency drive that would have to return to a track takes a longer request in order.
-    let mut waiting = 0;
-    // The pass of the sectors that cross the bus first.
-    let mut front = None;
-    // Sectors of the request up to the end of the current piece. A drive that has received all of them may write them in any order.
-    let mut written = 0;
-    // Its data follow the decoding of the command and the data of a read before it.
-    let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
-    // A drive that caches writes starts this one when the cached writes are on the medium.
-    let writes_back = op.is_write() && overheads.write_back;
-    let bus_from = if writes_back { bus_from.max(service).max(from.free) } else { bus_from };
-    let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
-    for piece in drive.layout().pieces(range) {
-        let earliest = match (&done, op) {
-            (None, Op::Read) => begun + overheads.shortest_access,
-            _ => at.free,
-        };
-        let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
-        let missed = approach.missed.take();
-        let mut data_there = bus_from;
-        if op.is_write() {
-            let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
-            written += u64::from(piece.len);
-            // Such a drive receives the sectors one by one.
-            let burst = if overheads.write_back { 1 } else { BURST_SECTORS };
-            let all = data(written.next_multiple_of(burst).min(range.len().get()));
-            approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
-            let first = if overheads.write_back {
-                // Each must have arrived when it begins to pass: a write that directly follows the one in progress is too
-                // late for this revolution.
-                let passes = drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, 1));
-                let behind = |others: u64| data(others + 1).checked_sub(passes * others).unwrap_or_default();
-                behind(0).max(behind(u64::from(piece.len.saturating_sub(1))))
-            } else {
-                data(range.len().get().min(BURST_SECTORS))
-            };
-            data_there = first;
-            if approach.missed.is_none() && done.is_none() && first > approach.arrive {
-                approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
-                approach.missed = None;
-            }
-        } else if whole(&piece) {
-            // The tail waits for the front before it may cross the bus.
-            approach.missed = missed;
-            waiting = missed.map_or(0, |missed| piece.len - missed);
-        }
-        let able = taken_in.max(if op.is_write() { data_there } else { earliest });
-        let (start, end) = (approach.start(drive), approach.end(drive, &piece));
-        if !op.is_write() {
-            let passes =
-                |missed| drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, missed));
-            front = approach.missed.and_then(|missed| end.checked_sub(passes(missed)));
-        }
-        let to = Position::from(approach.track);
-        let first = done.get_or_insert(Forecast {
-            service,
-            able,
-            arrive: approach.arrive,
-            start: if approach.missed.is_some() { approach.arrive } else { start },
-            end,
-            heard: end,
-            heard_at_latest: end,
-            distance: at.position.cylinder.distance(to.cylinder),
-            moves: at.position != to,
-            in_two_parts: approach.missed.is_some(),
-            wait: start.saturating_since(approach.arrive),
-            rear: approach.rear(drive, &piece).unwrap_or_default(),
-            set_out: (approach.arrive == set_out + drive.move_time(from.position, to, op))
-                .then_some(waited_for),
-            source: Source::Medium,
-        });
-        first.end = end;
-        at = Standing { position: to, track: Some(piece.track), free: end, ready: end, ..*from };
-    }
-    let sectors = range.len().get();
-    let mut done = done.unwrap_or(Forecast {
-        service,
-        able: set_out,
-        arrive: set_out,
-        start: set_out,
-        end: set_out,
-        heard: set_out,
-        heard_at_latest: set_out,
-        distance: 0,
-        moves: false,
-        in_two_parts: false,
-        wait: Duration::ZERO,
-        rear: Duration::ZERO,
-        set_out: None,
-        source: Source::Medium,
-    });
-    let bus = overheads.bus_sector * sectors;
-    let tail = overheads.tail(op);
-    (done.heard, at.bus) = if op.is_write() {
-        let crossed = bus_from + bus;
-        (if writes_back { crossed } else { done.end } + tail, crossed)
-    } else {
-        // The bus may be slower than the medium, or busy.
-        let first = front.unwrap_or(done.start);
-        let first = if overheads.overlap { first.max(from.bus) } else { first };
-        let last = done.end + overheads.bus_sector * (u64::from(waiting) + 1);
-        let crossed = last.max(first + bus);
-        let latest = crossed + held_back.of(bus);
-        let after = overheads.after_bus();
-        done.heard_at_latest = latest + after;
-        (crossed + after, latest)
-    };
-    done.heard_at_latest = done.heard_at_latest.max(done.heard);
-    at.ready = if overheads.overlap { done.end } else { done.heard };
-    at.behind = (op == Op::Read).then(|| {
-        let sequence = from.behind.is_some_and(|behind| behind.follows(drive, range));
-        Behind { lbn: range.end(), at: done.end, sequence }
-    });
-    at.reported = writes_back.then(|| range.end());
-    (done, at.reading_on(drive))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::builtin;
-    use units::Sectors;
 
     #[test]
     fn ninety_nine_of_a_hundred_reads_are_not_later_than_is_allowed_for() {
@@ -430,36 +290,5 @@ mod tests {
         // Short reads show nothing.
         held_back.learn(&overheads, 8, late(50));
         assert_eq!(held_back.of(bus), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_cached_write_that_continues_the_one_in_progress_is_a_revolution_late() {
-        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
-        let revolution = crate::core::under_way::revolution(&drive);
-        for overlap in [false, true] {
-            let overheads = Overheads {
-                command: [Duration::from_micros(300); 2],
-                completion: [Duration::from_micros(10); 2],
-                bus_sector: Duration::from_micros(6),
-                shortest_access: Duration::ZERO,
-                overlap,
-                write_back: true,
-                if_through: None,
-            };
-            let mut at = Standing::at_rest(Position::default(), None);
-            let mut sent = Instant::ZERO;
-            // The second is sent when the first is reported.
-            let [first, second] = [100_000, 100_008].map(|start| {
-                let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
-                let (seen, next) =
-                    forecast(&drive, &overheads, &at, (sent, HeldBack::default()), (Op::Write, range));
-                at = Standing { ready: if overlap { next.free } else { seen.heard }, ..next };
-                sent = seen.heard;
-                seen
-            });
-            assert!(first.end > first.heard + Duration::from_millis(1), "the head has still to come there");
-            assert!(second.heard > first.end, "its data wait until the first is on the medium");
-            assert!(second.end > first.end + revolution && second.end < first.end + revolution * 2);
-        }
     }
 }

@@ -5,7 +5,7 @@
 //! the head. Before the threshold only that track is read (FAST'04, section 5.2), by short commands.
 
 use super::clock::{difference, nanos};
-use super::decide::NewCommand;
+use super::command::NewCommand;
 use super::fit::range_of;
 use super::forecast::{PAUSE_COSTS_MIN, Standing};
 use super::record::Observation;

@@ -6,6 +6,7 @@
 //! reached the track. Reads that repeat are in
 //! [`again`](super::again).
 
+use super::read_ahead::{is_near, track_len};
 use super::{Command, Order, Outside, Work};
 use alloc::collections::VecDeque;
 use model::DriveModel;
@@ -107,17 +108,6 @@ impl Beyond {
 fn crosses(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
     let track = |end: Lbn| Some(drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?.track);
     track(end) != track(range.end())
-}
-
-/// Returns whether `range` begins less than a track after `end`.
-pub(super) fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
-    end <= range.start() && range.start().since(end).get() < track_len(drive, range.start())
-}
-
-/// Returns the number of sectors of the track of `lbn`.
-fn track_len(drive: &DriveModel, lbn: Lbn) -> u64 {
-    let layout = drive.layout();
-    layout.locate(lbn).map_or(0, |at| u64::from(layout.track(at.track).sectors))
 }
 
 /// The last reads, and the service times of reads that continue them.

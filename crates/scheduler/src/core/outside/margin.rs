@@ -5,8 +5,8 @@
 //! margin of each class of distances. Beyond it remain rare late settles, at about the same rate for each slack. The harm
 //! bound decides about those: a common margin on top follows the harm.
 
-use super::config::Conservatism;
 use super::record::{ErrorRecord, SLACK_BINS, SLACK_NS, SlackArrivals, class};
+use crate::core::config::Conservatism;
 use alloc::vec::Vec;
 use units::Duration;
 

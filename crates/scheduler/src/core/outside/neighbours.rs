@@ -6,7 +6,7 @@
 //! more revolutions than other commands do, beyond chance. The counts decay, so that each kind is tried again. A drive that
 //! reads ahead behind sequences ([`sequences`](super::sequences)) gets none.
 
-use super::config::Neighbours;
+use crate::core::config::Neighbours;
 use crate::planner::Neighbour;
 #[cfg(not(feature = "std"))]
 use units::Float as _;

@@ -6,7 +6,7 @@
 //! however long it was. So a run begins in any silence, as soon as the account has room for one more late request. It lasts until a
 //! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
 
-use super::decide::NewCommand;
+use super::command::NewCommand;
 use super::{Command, Outside, OutsideDrive};
 use crate::idle::Range;
 use alloc::sync::Arc;

@@ -5,7 +5,8 @@
 //! detour's session, the time before the detour's first sectors is a gap, too: the head of a cache cleaner that writes one
 //! buffer waits for it half a revolution on average.
 
-use super::decide::{DetourCommands, GapPart, NewCommand};
+use super::command::NewCommand;
+use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
 use super::fit::{ROUNDING, range_of};
 use super::forecast::{Forecast, Plain, Standing};
 use super::{Outside, Work};
@@ -20,23 +21,6 @@ use units::{Duration, LbnRange, Op};
 
 /// The number of further plans for one gap. A third has no effect beyond chance.
 const FURTHER_PLANS_MAX: usize = 2;
-
-/// LBNs, and the number of wanted sectors among them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct WantedRange {
-    pub range: LbnRange,
-    pub useful: u32,
-}
-
-/// A command of a detour.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DetourCommand {
-    pub op: Op,
-    pub range: LbnRange,
-    pub tag: u64,
-    /// The number of wanted sectors.
-    pub useful: u32,
-}
 
 impl Outside {
     /// Returns whether the commands of a detour leave each of those `behind` them, of which the last is the foreground's, at

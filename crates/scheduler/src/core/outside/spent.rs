@@ -7,7 +7,7 @@
 //! while the bound has room and rises while it has none.
 
 use super::clock::nanos;
-use super::decide::GapPart;
+use super::detour::GapPart;
 use super::forecast::Standing;
 use super::{Order, Outside};
 use crate::background::Focus;

@@ -6,8 +6,8 @@
 //! cost. If the two predicted reports of a write are far enough apart, its report shows its origin.
 
 use super::clock::difference;
-use super::config::Overheads;
 use super::{ERROR_NOISE_DIVISOR, Order, Outside};
+use crate::core::config::Overheads;
 use model::DriveModel;
 use units::Instant;
 

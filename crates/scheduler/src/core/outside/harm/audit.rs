@@ -25,6 +25,7 @@
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
 use super::sequence::{Interval, Sequence};
+use crate::core::config::AuditConfig;
 use crate::lottery::Lottery;
 use units::{Duration, Instant};
 
@@ -56,25 +57,6 @@ const MEASURED_REACH_REVOLUTIONS: f64 = 4_096.0;
 
 /// A million millionths.
 const PPM: u64 = 1_000_000;
-
-/// The draw of the windows in the audit of a core outside the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AuditConfig {
-    /// The seed of the draws.
-    pub seed: u64,
-    /// The share of windows without background work, in millionths, at most half.
-    pub off_ppm: u32,
-    /// The same for the first five minutes.
-    pub off_first_ppm: u32,
-}
-
-impl AuditConfig {
-    /// Returns a draw with one window in sixteen off, and one in four in the first five minutes.
-    pub const fn new(seed: u64) -> Self {
-        Self { seed, off_ppm: 62_500, off_first_ppm: 250_000 }
-    }
-}
 
 /// The kinds of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,13 @@
 //! The cost at the head of each foreground command, as input of the audit.
 
 use super::super::command::Passed;
-use super::super::forecast::{Standing, forecast};
+use super::super::forecast::Standing;
+use super::super::predict::forecast;
 use super::super::{Order, Outcome, Outside, Work};
 use super::audit::{Audit, AuditReport, AuditWindow};
 use super::compare::Served;
 use crate::core::Core;
+use crate::core::config::AuditConfig;
 use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::Instant;
@@ -21,7 +23,7 @@ pub(in super::super) struct Cost {
 
 impl Cost {
     /// Returns an audit of a drive in the state `from`; `through` says whether requests can be handed through.
-    pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing, through: bool) -> Self {
+    pub fn new(config: AuditConfig, drive: &DriveModel, from: Standing, through: bool) -> Self {
         Self { audit: Audit::new(config, revolution(drive), through), from, heard: [Instant::ZERO; 2] }
     }
 

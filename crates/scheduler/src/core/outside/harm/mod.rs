@@ -6,7 +6,7 @@ mod compare;
 mod cost;
 mod sequence;
 
-pub use audit::{AuditConfig, AuditReport, AuditWindow, Promise};
+pub use audit::{AuditReport, AuditWindow, Promise};
 pub use compare::AuditArm;
 pub(super) use cost::Cost;
 pub use sequence::Interval;

@@ -1,6 +1,5 @@
 //! The configuration of a core outside the drive.
 
-use super::AuditConfig;
 use model::DriveModel;
 use model::profile::Firmware;
 use units::{Duration, Op};
@@ -316,5 +315,24 @@ impl OutsideConfig {
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)
         }
+    }
+}
+
+/// The draw of the windows in the audit of a core outside the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditConfig {
+    /// The seed of the draws.
+    pub seed: u64,
+    /// The share of windows without background work, in millionths, at most half.
+    pub off_ppm: u32,
+    /// The same for the first five minutes.
+    pub off_first_ppm: u32,
+}
+
+impl AuditConfig {
+    /// Returns a draw with one window in sixteen off, and one in four in the first five minutes.
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, off_ppm: 62_500, off_first_ppm: 250_000 }
     }
 }

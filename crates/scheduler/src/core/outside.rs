@@ -43,6 +43,7 @@ mod spent;
 mod status;
 mod stream;
 mod through;
+mod transfer;
 
 pub use adopt::AdoptError;
 use alloc::boxed::Box;

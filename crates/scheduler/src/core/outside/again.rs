@@ -8,6 +8,7 @@
 //! charged to the others.
 
 use super::kept::Between;
+use super::transfer::Transfer;
 use super::{Command, Order, Work};
 use alloc::collections::VecDeque;
 use model::DriveModel;
@@ -261,8 +262,8 @@ impl Again {
     pub fn leaves(
         &self,
         drive: &DriveModel,
-        (op, range): (Op, LbnRange),
-        before: impl Iterator<Item = (Op, LbnRange)>,
+        Transfer { op, range }: Transfer,
+        before: impl Iterator<Item = Transfer>,
     ) -> bool {
         if self.most_hit() {
             return true;
@@ -270,8 +271,9 @@ impl Again {
         let Some((asked, found)) = self.find(drive, op, range).filter(|_| !op.is_write()) else {
             return false;
         };
-        let will_be = before
-            .filter_map(|(op, range)| AccessedRange::of(drive, op, range, self.between)?.beside(&asked));
+        let will_be = before.filter_map(|Transfer { op, range }| {
+            AccessedRange::of(drive, op, range, self.between)?.beside(&asked)
+        });
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between });
         found
             .into_iter()
@@ -457,7 +459,8 @@ mod tests {
     fn gaps_are_unused_before_possible_hits_and_if_most_reads_are_hits() {
         let (drive, mut kept) = (drive(), Again::default());
         let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
-        let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), core::iter::empty());
+        let leaves =
+            |kept: &Again, op, track| kept.leaves(&drive, Transfer::new(op, at(track)), core::iter::empty());
         assert!(!leaves(&kept, Op::Write, 0), "a client that only writes has gaps");
         kept.read(&drive, at(0), false, (true, 0));
         assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");
@@ -466,8 +469,8 @@ mod tests {
             kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS_NS));
         }
         assert!(leaves(&kept, Op::Read, 1_999));
-        let before = [(Op::Read, at(3_000))];
-        assert!(kept.leaves(&drive, (Op::Read, at(3_000)), before.into_iter()), "it will be there by then");
+        let read = Transfer::new(Op::Read, at(3_000));
+        assert!(kept.leaves(&drive, read, [read].into_iter()), "it will be there by then");
         assert!(!leaves(&kept, Op::Read, 3_000) && !leaves(&kept, Op::Write, 1_999));
         (0..2_000).for_each(|n| {
             kept.read(&drive, at(5_000 + n % 4), false, (true, 0));

@@ -1,6 +1,7 @@
 //! Commands, their outcomes, and the state of each until its completion.
 
 use super::forecast::{Forecast, Plain};
+use super::transfer::Transfer;
 use crate::background::Part;
 use crate::core::Purpose;
 use crate::core::under_way::Job;
@@ -49,6 +50,12 @@ pub struct Command {
     /// The parts of background blocks in it, for a host that keeps bytes. A block may be withdrawn, or be finished by another
     /// command, before this one is done: such a host then drops its parts.
     pub parts: Arc<[Part]>,
+}
+
+impl Command {
+    pub(super) fn transfer(&self) -> Transfer {
+        Transfer::new(self.op, self.range)
+    }
 }
 
 /// The end of a command at the drive, or of all.

@@ -11,8 +11,9 @@ use super::Outside;
 use super::clock::nanos;
 use super::forecast::Forecast;
 use super::record::Observation;
+use super::transfer::Transfer;
 use model::DriveModel;
-use units::{Duration, LbnRange, Op};
+use units::{Duration, Op};
 
 /// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to
 /// 1.6 ms, the largest correction; and in further steps, up to `STEPS`, as long as heads are seen to be that
@@ -120,19 +121,19 @@ impl Control {
 impl Outside {
     /// Returns whether the gap before `asked` is left unused as a control, and the request's mean lead in ns without a
     /// detour.
-    pub(super) fn control(&mut self, drive: &DriveModel, (op, asked): (Op, LbnRange)) -> (bool, i64) {
-        if self.leaves_to_buffer(drive, op, asked) {
+    pub(super) fn control(&mut self, drive: &DriveModel, asked: Transfer) -> (bool, i64) {
+        if self.leaves_to_buffer(drive, asked) {
             return (true, 0);
         }
         if !self.config.control_gaps || self.caution().is_some() {
             return (false, 0);
         }
         let mut foreseen = None;
-        self.walk(drive, &[(op, asked)], |forecast| foreseen = Some(*forecast));
+        self.walk(drive, &[asked], |forecast| foreseen = Some(*forecast));
         let revolution = crate::core::under_way::revolution(drive);
         let Some(foreseen) = foreseen else { return (false, 0) };
-        let sooner = self.control.sooner(revolution, op, &foreseen);
-        (self.control.leaves(revolution, op, &foreseen), sooner)
+        let sooner = self.control.sooner(revolution, asked.op, &foreseen);
+        (self.control.leaves(revolution, asked.op, &foreseen), sooner)
     }
 }
 

@@ -6,13 +6,14 @@ use super::decide::DECISION_LEAD;
 use super::forecast::{Forecast, Standing};
 use super::predict::forecast;
 use super::record::Observation;
+use super::transfer::Transfer;
 use super::{
-    Command, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX,
+    DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX,
     UNEXPLAINED_COMPLETIONS_MAX, Work,
 };
 use crate::core::under_way::revolution;
 use model::DriveModel;
-use units::{Duration, Instant, LbnRange, Op};
+use units::{Duration, Instant, Op};
 
 impl Outside {
     /// Returns the position of the head when all chosen commands are done.
@@ -24,11 +25,11 @@ impl Outside {
     pub(super) fn walk(
         &self,
         drive: &DriveModel,
-        more: &[(Op, LbnRange)],
+        more: &[Transfer],
         mut each: impl FnMut(&Forecast),
     ) -> Standing {
         let decided = self.device.iter().chain(&self.queue);
-        let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
+        let decided = decided.map(|order| (order.sent, order.command.transfer(), false));
         let mut at = self.base;
         // A command is sent when there is room for it: when an earlier one, by the depth of the queue, has left the drive.
         let room = self.at_drive().min(PREDICTED_COMMANDS_MAX);
@@ -40,7 +41,7 @@ impl Outside {
             let slot = (before + i) % room;
             let sent = sent.map_or(self.decided.max(left[slot]), |sent| self.clock.platter(sent));
             let (forecast, next) = forecast(drive, &self.config.overheads, &at, (sent, self.held_back), what);
-            left[slot] = self.left(what.0, &forecast);
+            left[slot] = self.left(what.op, &forecast);
             at = next;
             if new {
                 each(&forecast);
@@ -105,17 +106,11 @@ impl Outside {
         order: &Order,
     ) -> (Forecast, Standing) {
         let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
-        let Command { op, range, .. } = order.command;
-        forecast(drive, overheads, from, (sent, self.held_back), (op, range))
+        forecast(drive, overheads, from, (sent, self.held_back), order.command.transfer())
     }
 
     /// Forecasts a command that is chosen now and follows `from`.
-    pub(super) fn forecast_behind(
-        &self,
-        drive: &DriveModel,
-        from: &Standing,
-        what: (Op, LbnRange),
-    ) -> Forecast {
+    pub(super) fn forecast_behind(&self, drive: &DriveModel, from: &Standing, what: Transfer) -> Forecast {
         forecast(drive, &self.config.overheads, from, (self.decided, self.held_back), what).0
     }
 
@@ -145,7 +140,7 @@ impl Outside {
         if ahead + usize::from(merged) < plain.detour as usize {
             return;
         }
-        let what = (command.op, command.foreground.unwrap_or(command.range));
+        let what = Transfer::new(command.op, command.foreground.unwrap_or(command.range));
         plain.foresee(drive, &overheads, &base, held_back, what);
     }
 

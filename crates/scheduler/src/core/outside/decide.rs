@@ -7,6 +7,7 @@ use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
 use super::fit::range_of;
 use super::forecast::{Plain, Standing};
 use super::predict::{BURST_SECTORS, forecast};
+use super::transfer::Transfer;
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -35,9 +36,10 @@ impl Outside {
     pub(super) fn push(&mut self, drive: &DriveModel, new: NewCommand) {
         let NewCommand { op, range, tag, work, purpose, foreground, useful } = new;
         let request = if let Work::Foreground { job, .. } = &work { job.request() } else { None };
-        let command = self.next_command((op, range), purpose, (request, foreground), useful);
+        let transfer = Transfer::new(op, range);
+        let command = self.next_command(transfer, purpose, (request, foreground), useful);
         let mut forecast = None;
-        self.walk(drive, &[(op, range)], |foreseen| forecast = Some(*foreseen));
+        self.walk(drive, &[transfer], |foreseen| forecast = Some(*foreseen));
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
@@ -54,7 +56,7 @@ impl Outside {
     /// Returns a command with the next number.
     pub(super) fn next_command(
         &mut self,
-        (op, range): (Op, LbnRange),
+        Transfer { op, range }: Transfer,
         purpose: Purpose,
         (request, foreground): (Option<RequestId>, Option<LbnRange>),
         useful: u32,
@@ -204,7 +206,7 @@ impl Core {
     ) {
         self.pass_over(&job);
         self.narrow_promoted(outside, &mut job, tag);
-        let first = job.ranges().first().map(|&asked| (job.pending.request.op, asked));
+        let first = job.ranges().first().map(|&asked| Transfer::new(job.pending.request.op, asked));
         let drive = Arc::clone(&self.drive);
         let (left_alone, sooner) = match first {
             Some(first) if !self.background.is_idle() => outside.control(&drive, first),
@@ -240,7 +242,7 @@ impl Core {
                 gain: 0,
                 spent,
             };
-            let what = (job.pending.request.op, asked);
+            let what = Transfer::new(job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
             plain.gain = self.gain(outside, standing, &job, room, plain.end);
             plain.gain -= if detoured { sooner } else { 0 };
@@ -275,7 +277,7 @@ impl Core {
         };
         let Some(instead) = instead else { return 0 };
         let sent = outside.clock.platter(instead.arrived).max(room).min(outside.decided);
-        let what = (instead.request.op, instead.request.range);
+        let what = Transfer::new(instead.request.op, instead.request.range);
         let overheads = &outside.config.overheads;
         let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
         difference(without.end, end) / 2
@@ -307,7 +309,7 @@ impl Core {
         &self,
         outside: &Outside,
         detour: Detour,
-        first: (Op, LbnRange),
+        first: Transfer,
         spent: Duration,
     ) -> Option<Detour> {
         outside.fit(&self.drive, detour, (first, spent), |stop, merged| self.wanted_at(stop, merged) > 0)
@@ -344,7 +346,11 @@ impl Core {
             if with_it {
                 commands.merged = Some(WantedRange { range, useful });
             } else {
-                commands.own.push(DetourCommand { op: stop.op, range, tag: stop_tag, useful });
+                commands.own.push(DetourCommand {
+                    transfer: Transfer::new(stop.op, range),
+                    tag: stop_tag,
+                    useful,
+                });
             }
         }
         commands
@@ -384,13 +390,14 @@ impl Core {
             return None;
         }
         let drive = Arc::clone(&self.drive);
-        let (op, first) = match part {
-            GapPart::Before(op, range) => (op, range),
-            _ => (job.pending.request.op, *job.ranges().first()?),
+        let first = match part {
+            GapPart::Before(first) => first,
+            _ => Transfer::new(job.pending.request.op, *job.ranges().first()?),
         };
-        if outside.is_streamed(&drive, standing, (op, first)) {
+        if outside.is_streamed(&drive, standing, first) {
             return None;
         }
+        let Transfer { op, range: first } = first;
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
         let overheads = outside.config.overheads;

@@ -1,7 +1,8 @@
 //! The commands of a detour, and the part of a gap that it is planned for.
 
+use super::transfer::Transfer;
 use alloc::vec::Vec;
-use units::{Duration, LbnRange, Op};
+use units::{Duration, LbnRange};
 
 /// The part of a gap that a detour is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(super) enum GapPart {
     /// The same, for blocks that one command can read with the request.
     Merged,
     /// The time before the first command of a detour, which is this one.
-    Before(Op, LbnRange),
+    Before(Transfer),
 }
 
 /// The commands of a detour.
@@ -36,8 +37,7 @@ pub(super) struct WantedRange {
 /// A command of a detour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DetourCommand {
-    pub op: Op,
-    pub range: LbnRange,
+    pub transfer: Transfer,
     pub tag: u64,
     /// The number of wanted sectors.
     pub useful: u32,

@@ -7,10 +7,11 @@
 use super::Outside;
 use super::forecast::Forecast;
 use super::record::HeadPath;
+use super::transfer::Transfer;
 use crate::planner::{Detour, STOPS_MAX, Stop};
 use model::layout::Location;
 use model::{DriveModel, Window};
-use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors};
+use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Sectors};
 
 /// The maximum of rounds; each shortens a command or leaves one out.
 const ROUNDS: usize = 2 * STOPS_MAX;
@@ -84,13 +85,14 @@ impl Outside {
         &self,
         drive: &DriveModel,
         mut detour: Detour,
-        ((op, asked), spent): ((Op, LbnRange), Duration),
+        (first, spent): (Transfer, Duration),
         any_wanted: impl Fn(&Stop, bool) -> bool,
     ) -> Option<Detour> {
+        let Transfer { op, range: asked } = first;
         let revolution = crate::core::under_way::revolution(drive);
         let bus_sector = self.config.overheads.bus_sector;
         let mut plain = (Instant::ZERO, Instant::ZERO);
-        self.walk(drive, &[(op, asked)], |foreseen| {
+        self.walk(drive, &[first], |foreseen| {
             let in_order = self.in_order(drive, foreseen.rear);
             let later = spent + if in_order { foreseen.rear } else { Duration::ZERO };
             plain = (foreseen.end + later, foreseen.heard + later);
@@ -109,17 +111,17 @@ impl Outside {
                 leave_out(&mut detour, at);
                 continue;
             }
-            let mut commands = [(op, asked); STOPS_MAX + 1];
+            let mut commands = [first; STOPS_MAX + 1];
             for (command, stop) in commands.iter_mut().zip(detour.stops.iter().flatten()) {
-                *command = (stop.op, range_of(drive, stop)?);
+                *command = Transfer::new(stop.op, range_of(drive, stop)?);
             }
             let mut sent = stops + 1;
             if detour.merged {
-                let begin = commands[stops - 1].1.start();
+                let begin = commands[stops - 1].range.start();
                 if begin >= asked.start() {
                     return None;
                 }
-                commands[stops - 1] = (op, LbnRange::new(begin, asked.end().since(begin)));
+                commands[stops - 1] = Transfer::new(op, LbnRange::new(begin, asked.end().since(begin)));
                 sent = stops;
             }
             // The first command that is too late for its first sectors.
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
     use crate::core::outside::{Conservatism, OutsideConfig, Overheads};
     use model::builtin;
-    use units::{Lbn, TrackIndex};
+    use units::{Lbn, Op, TrackIndex};
 
     const MOVE_MARGIN: Duration = Duration::from_micros(300);
 
@@ -191,12 +193,12 @@ mod tests {
         Outside::new(drive, config)
     }
 
-    fn request(lbn: u64) -> (Op, LbnRange) {
-        (Op::Read, LbnRange::new(Lbn::new(lbn), Sectors::new(8)))
+    fn request(lbn: u64) -> Transfer {
+        Transfer::new(Op::Read, LbnRange::new(Lbn::new(lbn), Sectors::new(8)))
     }
 
     /// Returns requests with long gaps, and a track on the way of each.
-    fn gaps(drive: &DriveModel, outside: &Outside) -> Vec<((Op, LbnRange), TrackIndex)> {
+    fn gaps(drive: &DriveModel, outside: &Outside) -> Vec<(Transfer, TrackIndex)> {
         let mut gaps = Vec::new();
         for lbn in (2_000_000..9_000_000).step_by(70_008) {
             let mut slack = Duration::ZERO;
@@ -212,7 +214,9 @@ mod tests {
         let of = drive.layout().track(track);
         let all = Stop { track, op: Op::Read, first: 0, count: 1 };
         let mut arrive = Instant::ZERO;
-        outside.walk(drive, &[(Op::Read, range_of(drive, &all)?)], |foreseen| arrive = foreseen.arrive);
+        outside.walk(drive, &[Transfer::new(Op::Read, range_of(drive, &all)?)], |foreseen| {
+            arrive = foreseen.arrive
+        });
         let Window { first, .. } = of.passing(drive.rpm(), arrive, arrive + Duration::from_millis(1));
         Some(Stop { first, count: 30, ..all })
             .filter(|stop| first + 30 < of.sectors && range_of(drive, stop).is_some())
@@ -236,7 +240,7 @@ mod tests {
             };
             let left = fitted.stops[0].unwrap();
             let mut slack = Vec::new();
-            let commands = [(Op::Read, range_of(&drive, &left).unwrap()), asked];
+            let commands = [Transfer::new(Op::Read, range_of(&drive, &left).unwrap()), asked];
             outside.walk(&drive, &commands, |foreseen| slack.push(foreseen.slack()));
             assert!(left.first > stop.first && left.count < stop.count);
             assert!(slack[0] + ROUNDING >= MOVE_MARGIN && slack[0] < MOVE_MARGIN * 2, "{slack:?}");

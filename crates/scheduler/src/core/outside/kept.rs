@@ -7,10 +7,11 @@
 //! [`again`](super::again).
 
 use super::read_ahead::{is_near, track_len};
+use super::transfer::Transfer;
 use super::{Command, Order, Outside, Work};
 use alloc::collections::VecDeque;
 use model::DriveModel;
-use units::{Lbn, LbnRange, Op};
+use units::{Lbn, LbnRange};
 
 /// The number of remembered reads: more than the segments of a drive's buffer.
 const READS: usize = 32;
@@ -252,16 +253,17 @@ impl Outside {
         self.config.reads_on && self.again.most_hit()
     }
 
-    /// Returns whether the gap before `range` is not used because it may be a hit without a detour. Where most reads are hits
+    /// Returns whether the gap before `asked` is not used because it may be a hit without a detour. Where most reads are hits
     /// none is used, as [`caution`](crate::OutsideDrive::caution) reports; otherwise some are, so that no session starves.
-    pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
+    pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, asked: Transfer) -> bool {
         if self.plain_since >= REQUESTS_WITHOUT_DETOUR_MAX && !self.most_come_from_buffer() {
             return false;
         }
-        let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();
+        let read_on =
+            || !asked.op.is_write() && self.kept.hit_often() && self.then(drive, asked.range).is_some();
         let before = self.device.iter().chain(&self.queue).map(|order| &order.command);
-        let before = before.filter_map(|command| Some((command.op, command.foreground?)));
-        self.config.reads_on && (read_on() || self.again.leaves(drive, (op, range), before))
+        let before = before.filter_map(|command| Some(Transfer::new(command.op, command.foreground?)));
+        self.config.reads_on && (read_on() || self.again.leaves(drive, asked, before))
     }
 }
 

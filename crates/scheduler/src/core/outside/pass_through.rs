@@ -7,6 +7,7 @@
 
 use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
+use super::transfer::Transfer;
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, revolution};
 use crate::core::{Core, Purpose};
@@ -191,10 +192,10 @@ impl Outside {
     fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Command {
         let (op, range) = (job.pending.request.op, job.pending.request.range);
         let asked = (job.request(), Some(range));
-        let command = self.next_command((op, range), Purpose::Foreground, asked, 0);
+        let command = self.next_command(Transfer::new(op, range), Purpose::Foreground, asked, 0);
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        let forecast = self.forecast_behind(drive, &self.base, (op, range));
+        let forecast = self.forecast_behind(drive, &self.base, Transfer::new(op, range));
         let foreseen = alone && self.foresees();
         self.device.push_back(Order {
             neighbour: neighbour.filter(|_| alone),

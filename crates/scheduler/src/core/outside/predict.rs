@@ -2,10 +2,11 @@
 
 use super::forecast::{Behind, Forecast, HeldBack, Plain, SetOut, Source, Standing};
 use super::read_ahead::streamed;
+use super::transfer::Transfer;
 use crate::core::config::Overheads;
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
-use units::{Duration, Instant, LbnRange, Op};
+use units::{Duration, Instant, Op};
 
 /// Sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
 pub(super) const BURST_SECTORS: u64 = 8;
@@ -18,7 +19,7 @@ impl Plain {
         overheads: &Overheads,
         from: &Standing,
         held_back: HeldBack,
-        what: (Op, LbnRange),
+        what: Transfer,
     ) {
         let (foreseen, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
         (self.end, self.heard) = (foreseen.end, foreseen.heard);
@@ -31,7 +32,7 @@ pub(super) fn forecast(
     overheads: &Overheads,
     from: &Standing,
     (sent, held_back): (Instant, HeldBack),
-    (op, range): (Op, LbnRange),
+    Transfer { op, range }: Transfer,
 ) -> (Forecast, Standing) {
     if op == Op::Read
         && let Some(foreseen) = streamed(drive, overheads, from, (sent, held_back), range)
@@ -169,7 +170,7 @@ pub(super) fn forecast(
 mod tests {
     use super::*;
     use model::builtin;
-    use units::{Lbn, Sectors};
+    use units::{Lbn, LbnRange, Sectors};
 
     #[test]
     fn a_cached_write_that_continues_the_one_in_progress_is_a_revolution_late() {
@@ -190,8 +191,13 @@ mod tests {
             // The second is sent when the first is reported.
             let [first, second] = [100_000, 100_008].map(|start| {
                 let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
-                let (seen, next) =
-                    forecast(&drive, &overheads, &at, (sent, HeldBack::default()), (Op::Write, range));
+                let (seen, next) = forecast(
+                    &drive,
+                    &overheads,
+                    &at,
+                    (sent, HeldBack::default()),
+                    Transfer::new(Op::Write, range),
+                );
                 at = Standing { ready: if overlap { next.free } else { seen.heard }, ..next };
                 sent = seen.heard;
                 seen

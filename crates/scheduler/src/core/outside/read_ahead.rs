@@ -173,6 +173,7 @@ mod tests {
     use super::super::clock::difference;
     use super::super::forecast::ReadsOn;
     use super::super::predict::forecast;
+    use super::super::transfer::Transfer;
     use super::*;
     use model::{Position, builtin};
 
@@ -199,7 +200,7 @@ mod tests {
         let mut at = rest;
         let each = |range: &LbnRange| {
             let sent = (Instant::ZERO, HeldBack::default());
-            let (seen, next) = forecast(&drive, &overheads(), &at, sent, (Op::Read, *range));
+            let (seen, next) = forecast(&drive, &overheads(), &at, sent, Transfer::new(Op::Read, *range));
             at = next;
             seen
         };

@@ -9,6 +9,7 @@ use super::command::NewCommand;
 use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
 use super::fit::{ROUNDING, range_of};
 use super::forecast::{Forecast, Plain, Standing};
+use super::transfer::Transfer;
 use super::{Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::Job;
@@ -17,7 +18,7 @@ use crate::planner::Detour;
 
 use alloc::vec::Vec;
 use model::DriveModel;
-use units::{Duration, LbnRange, Op};
+use units::{Duration, LbnRange};
 
 /// The number of further plans for one gap. A third has no effect beyond chance.
 const FURTHER_PLANS_MAX: usize = 2;
@@ -25,14 +26,15 @@ const FURTHER_PLANS_MAX: usize = 2;
 impl Outside {
     /// Returns whether the commands of a detour leave each of those `behind` them, of which the last is the foreground's, at
     /// the same sectors in the same revolution as without the detour.
-    fn leaves_in_time(&self, drive: &DriveModel, detour: &Detour, behind: &[(Op, LbnRange)]) -> bool {
+    fn leaves_in_time(&self, drive: &DriveModel, detour: &Detour, behind: &[Transfer]) -> bool {
         let mut plain: Vec<Forecast> = Vec::new();
         self.walk(drive, behind, |foreseen| plain.push(*foreseen));
         let stops = detour.stops.iter().flatten();
-        let Some(before) = stops.map(|stop| Some((stop.op, range_of(drive, stop)?))).collect() else {
+        let Some(before) = stops.map(|stop| Some(Transfer::new(stop.op, range_of(drive, stop)?))).collect()
+        else {
             return false;
         };
-        let mut all: Vec<(Op, LbnRange)> = before;
+        let mut all: Vec<Transfer> = before;
         let first = all.len();
         all.extend_from_slice(behind);
         let mut foreseen: Vec<Forecast> = Vec::new();
@@ -57,13 +59,13 @@ impl Core {
         merged: Option<WantedRange>,
         plain: &mut Option<Plain>,
     ) {
-        for &DetourCommand { op, range, tag, useful } in sent {
+        for &DetourCommand { transfer: Transfer { op, range }, tag, useful } in sent {
             let purpose = Purpose::Background { useful };
             let work = Work::Detour;
             outside.push(&self.drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
         if let Some(plain) = plain {
-            let sectors = sent.iter().map(|command| command.range.len().get());
+            let sectors = sent.iter().map(|command| command.transfer.range.len().get());
             let sectors: u64 = sectors.chain(merged.map(|merged| merged.range.len().get())).sum();
             plain.detour += sent.len() as u32 + u32::from(merged.is_some());
             plain.bus += outside.config.overheads.bus_sector * sectors;
@@ -78,23 +80,23 @@ impl Core {
         outside: &mut Outside,
         standing: &Standing,
         job: &Job,
-        request: ((Op, LbnRange), Option<WantedRange>),
+        request: (Transfer, Option<WantedRange>),
         sent: &mut Vec<DetourCommand>,
         buffers: &mut dyn Buffers,
     ) {
         // FAST'02 has one detour in a gap.
         let more = outside.config.plan_rest || outside.config.merge_after;
         let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
-        let Some(&DetourCommand { op, range, tag, .. }) = sent.first().filter(|_| shared) else { return };
-        let found = self.detour_for(outside, standing, job, GapPart::Before(op, range));
+        let Some(&DetourCommand { transfer, tag, .. }) = sent.first().filter(|_| shared) else { return };
+        let found = self.detour_for(outside, standing, job, GapPart::Before(transfer));
         // Blocks in one command with the winner's could not be given back without them.
         let found = found.filter(|found| !found.merged);
-        let found = found.and_then(|found| self.fit(outside, found, (op, range), Duration::ZERO));
-        let ((asked_op, asked), merged) = request;
+        let found = found.and_then(|found| self.fit(outside, found, transfer, Duration::ZERO));
+        let (Transfer { op, range: asked }, merged) = request;
         let start = merged.map_or(asked.start(), |merged| merged.range.start());
-        let behind = sent.iter().map(|command| (command.op, command.range));
-        let behind: Vec<(Op, LbnRange)> =
-            behind.chain([(asked_op, LbnRange::new(start, asked.end().since(start)))]).collect();
+        let behind = sent.iter().map(|command| command.transfer);
+        let own = Transfer::new(op, LbnRange::new(start, asked.end().since(start)));
+        let behind: Vec<Transfer> = behind.chain([own]).collect();
         let found = found.filter(|found| outside.leaves_in_time(&self.drive, found, &behind));
         self.background.look(Focus::All);
         let before = self.take_detour(outside, found, tag, buffers);
@@ -106,7 +108,7 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         job: &Job,
-        (first, tag): ((Op, LbnRange), u64),
+        (first, tag): (Transfer, u64),
         plain: &mut Option<Plain>,
         buffers: &mut dyn Buffers,
     ) -> Option<WantedRange> {

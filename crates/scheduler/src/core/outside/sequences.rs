@@ -9,9 +9,10 @@
 use super::clock::{difference, nanos};
 use super::forecast::{ReadsOn, Source, Standing};
 use super::read_ahead::streamed;
+use super::transfer::Transfer;
 use super::{Command, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, Work};
 use model::DriveModel;
-use units::{Instant, LbnRange, Op};
+use units::{Instant, Op};
 
 /// The lead of consistent completions that decides, and the maximum that is remembered.
 const DECIDING_LEAD: i8 = 4;
@@ -109,7 +110,8 @@ impl Outside {
         }
         let again = order.command.foreground.is_some_and(|asked| self.again.may_hit(drive, op, asked));
         let hit = self.is_hit(drive, served, order, again);
-        let beyond = self.beyond_its_own(served, (op, order.command.foreground.unwrap_or(range)));
+        let beyond =
+            self.beyond_its_own(served, Transfer::new(op, order.command.foreground.unwrap_or(range)));
         let missed = self.again.done(drive, order, hit, beyond);
         self.kept.missed(missed);
         let sooner = difference(order.forecast.heard, self.clock.platter(served.done))
@@ -121,7 +123,7 @@ impl Outside {
     }
 
     /// Returns the time in ns by which a command took longer than one without moves and waits.
-    fn beyond_its_own(&self, served: ServedTime, (op, range): (Op, LbnRange)) -> i64 {
+    fn beyond_its_own(&self, served: ServedTime, Transfer { op, range }: Transfer) -> i64 {
         let overheads = &self.config.overheads;
         let own = overheads.command(op) + overheads.bus_sector * range.len().get() + overheads.tail(op);
         nanos(served.done.saturating_since(served.begun)) - nanos(own)
@@ -158,7 +160,7 @@ impl Outside {
                 if then.is_none() && !again {
                     return false;
                 }
-                let later = self.beyond_its_own(served, (op, range));
+                let later = self.beyond_its_own(served, Transfer::new(op, range));
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if let Some(then) = then.filter(|_| foreground == Some(range)) {
@@ -183,10 +185,10 @@ impl Outside {
     }
 
     /// Returns whether read-ahead serves a read: then there is no gap before it.
-    pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: (Op, LbnRange)) -> bool {
+    pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: Transfer) -> bool {
         let sent = (self.decided, self.held_back);
         let overheads = &self.config.overheads;
-        what.0 == Op::Read && streamed(drive, overheads, standing, sent, what.1).is_some()
+        what.op == Op::Read && streamed(drive, overheads, standing, sent, what.range).is_some()
     }
 
     /// Applies new evidence about read-ahead to the forecasts.

@@ -9,12 +9,13 @@
 use super::clock::nanos;
 use super::detour::GapPart;
 use super::forecast::Standing;
+use super::transfer::Transfer;
 use super::{Order, Outside};
 use crate::background::Focus;
 use crate::core::Core;
 use crate::core::under_way::Job;
 use crate::planner::Detour;
-use units::{Duration, LbnRange, Op};
+use units::Duration;
 
 /// A sector in the units of the price.
 const SECTOR: u64 = 1 << 16;
@@ -86,7 +87,7 @@ impl Core {
         outside: &mut Outside,
         standing: &Standing,
         job: &Job,
-        first: (Op, LbnRange),
+        first: Transfer,
         plain: Option<Detour>,
     ) -> (Option<Detour>, Duration) {
         let no = (plain, Duration::ZERO);

@@ -16,6 +16,7 @@ use super::command::{Command, Order, Outcome, Work};
 use super::fit::range_of;
 use super::forecast::Standing;
 use super::idle::MeanTime;
+use super::transfer::Transfer;
 use crate::background::Focus;
 use crate::core::under_way::revolution;
 use crate::core::{Core, Purpose, Sharing};
@@ -472,10 +473,11 @@ impl Core {
             (end, passed)
         };
         outside.streams.next = Some(ReadAheadPosition { lbn: end, passed, fresh: false });
-        let command = outside.next_command((Op::Read, range), Purpose::Idle { useful }, (None, None), useful);
+        let transfer = Transfer::new(Op::Read, range);
+        let command = outside.next_command(transfer, Purpose::Idle { useful }, (None, None), useful);
         outside.last = (Op::Read, range.end());
         outside.decided = outside.clock.platter(now);
-        let forecast = outside.forecast_behind(&drive, &outside.base, (Op::Read, range));
+        let forecast = outside.forecast_behind(&drive, &outside.base, transfer);
         outside.device.iter_mut().for_each(Order::is_not_alone);
         outside
             .device

@@ -3,6 +3,7 @@
 use super::super::command::Passed;
 use super::super::forecast::Standing;
 use super::super::predict::forecast;
+use super::super::transfer::Transfer;
 use super::super::{Order, Outcome, Outside, Work};
 use super::audit::{Audit, AuditReport, AuditWindow};
 use super::compare::Served;
@@ -82,7 +83,7 @@ impl Core {
                 forecast: (!outside.blind && order.passed != Some(Passed::BesideOthers)).then(|| {
                     // Without background work it would have been sent when the last command but one was done.
                     let sent = outside.clock.platter(pending.arrived.max(cost.heard[1]));
-                    let what = (order.command.op, asked);
+                    let what = Transfer::new(order.command.op, asked);
                     let overheads = &outside.config.overheads;
                     let sends = (sent, outside.held_back);
                     let (plain, _) = forecast(&self.drive, overheads, &cost.from, sends, what);

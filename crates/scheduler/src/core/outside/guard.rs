@@ -283,7 +283,11 @@ mod tests {
         }
         let mut lost = Duration::ZERO;
         for _ in 0..400 {
-            let late = if guard.caution(10_000, Lateness::default()).is_none() { revolution } else { Duration::ZERO };
+            let late = if guard.caution(10_000, Lateness::default()).is_none() {
+                revolution
+            } else {
+                Duration::ZERO
+            };
             guard.account(
                 request + late,
                 request + late,

@@ -91,7 +91,10 @@ impl Core {
         plain: Option<Detour>,
     ) -> (Option<Detour>, Duration) {
         let no = (plain, Duration::ZERO);
-        if !outside.config.bought_turns || self.background.is_idle() || !self.has_room(outside, Duration::ZERO) {
+        if !outside.config.bought_turns
+            || self.background.is_idle()
+            || !self.has_room(outside, Duration::ZERO)
+        {
             return no;
         }
         // Rounded up, so that the last sector before the request is in the window.

@@ -68,7 +68,7 @@ use command::{Order, Passed, Work};
 use control::Control;
 use correct::Correction;
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
-use guard::{Guard, Lateness};
+use guard::Guard;
 use harm::Cost;
 use idle::MeanTime;
 use kept::Kept;
@@ -289,21 +289,12 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.at_risk(self.detour_loss(), 0)))
-    }
-
-    /// Returns the loss of the head in ns that one detour may cause by chance.
-    fn detour_loss(&self) -> i64 {
-        self.clock.revolution().max(self.worst)
-    }
-
-    /// Returns the delay to reserve for known losses and for a further `loss` of the head in ns, while `waiting` requests wait.
-    fn at_risk(&self, loss: i64, waiting: usize) -> Lateness {
-        let client = self.client_harm.at_risk(loss, waiting);
+        let revolution = self.clock.revolution();
+        let risk = self.client_harm.at_risk(revolution.max(self.worst));
         // Few requests arrive while a revolution is lost; many may arrive while a drive retries a sector.
-        let retries = self.worst > self.clock.revolution();
-        let meanwhile = if retries { self.client_harm.at_risk_meanwhile(loss) } else { 0 };
-        Lateness { client: client.saturating_add(meanwhile), head: loss }
+        let meanwhile =
+            if self.worst > revolution { self.client_harm.at_risk_meanwhile(self.worst) } else { 0 };
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
     /// Records a command that was done on the medium, as predicted or not.
@@ -551,7 +542,7 @@ impl Core {
                 }
                 let client = self.charge_clients(outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
-                let client_harm = Lateness { client, head: late.head };
+                let client_harm = guard::Lateness { client, head: late.head };
                 let spent = plain.map_or(Duration::ZERO, |plain| plain.spent);
                 outside.guard.had(order.command.useful, spent);
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), client_harm, left);
@@ -561,7 +552,7 @@ impl Core {
             }
             Work::Detour => {
                 outside.guard.had(order.command.useful, Duration::ZERO);
-                outside.guard.account(time, Duration::ZERO, Lateness::default(), left);
+                outside.guard.account(time, Duration::ZERO, guard::Lateness::default(), left);
                 if outcome != Outcome::Done {
                     outside.detour_failed();
                 }

@@ -8,7 +8,7 @@ use crate::core::under_way::Job;
 use crate::planner::Neighbour;
 use alloc::sync::Arc;
 use core::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Instant, Lbn, LbnRange, Op, RequestId};
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,14 +146,6 @@ impl Order {
             in_any_order: false,
             charged: None,
             passed: None,
-        }
-    }
-
-    /// Returns the time on purpose that a foreground request's detour was given; `None` if it has no detour.
-    pub fn detour_spent(&self) -> Option<Duration> {
-        match &self.work {
-            Work::Foreground { plain: Some(plain), .. } if plain.detour > 0 => Some(plain.spent),
-            _ => None,
         }
     }
 

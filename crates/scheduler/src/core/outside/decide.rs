@@ -386,7 +386,7 @@ impl Core {
         job: &Job,
         part: GapPart,
     ) -> Option<Detour> {
-        if self.background.is_idle() || outside.is_off() || !self.has_room(outside, Duration::ZERO) {
+        if self.background.is_idle() || outside.is_off() || outside.caution().is_some() {
             return None;
         }
         let drive = Arc::clone(&self.drive);

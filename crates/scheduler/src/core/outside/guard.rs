@@ -185,10 +185,10 @@ impl Guard {
         u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
 
-    /// Returns the caution, for a bound of `harm_ppm` and a `reserve` for further delays.
-    pub fn caution(&self, harm_ppm: u32, reserve: Lateness) -> Option<Caution> {
+    /// Returns the caution, for a bound of `harm_ppm` and an expected further delay of clients of `owed` ns.
+    pub fn caution(&self, harm_ppm: u32, owed: i64) -> Option<Caution> {
         let mut soon = self.recent;
-        soon.add(Duration::ZERO, Duration::ZERO, reserve);
+        soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
         // Relative to the time without the harm.
         let time = harm.foreground.saturating_sub(harm.net()).max(HARM_TIME_MIN).as_nanos();
@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn trust_is_earned_lost_and_earned_again() {
         let mut guard = Guard::new();
-        assert_eq!(guard.caution(10_000, Lateness::default()), Some(Caution::Mistrust));
+        assert_eq!(guard.caution(10_000, 0), Some(Caution::Mistrust));
         let mut until = |good: bool, wanted: Option<Caution>| {
             (0..2_000).find(|_| {
                 guard.note(good);
-                guard.caution(10_000, Lateness::default()) == wanted
+                guard.caution(10_000, 0) == wanted
             })
         };
         assert!(until(true, None).is_some_and(|n| n < 400));
@@ -244,7 +244,7 @@ mod tests {
         let mut guard = Guard::new();
         for n in 0..20_000 {
             guard.note(n % 40 != 0);
-            assert!(n < 1_000 || guard.caution(10_000, Lateness::default()).is_none());
+            assert!(n < 1_000 || guard.caution(10_000, 0).is_none());
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let (request, revolution) = (Duration::from_millis(7), Duration::from_millis(6));
         // Every tenth detour costs a revolution; without caution that would be 8%.
         for n in 0..200_000 {
-            let detour = guard.caution(10_000, Lateness::default()).is_none();
+            let detour = guard.caution(10_000, 0).is_none();
             let late = if detour && n % 10 == 0 { revolution } else { Duration::ZERO };
             guard.account(
                 request + late,
@@ -283,11 +283,7 @@ mod tests {
         }
         let mut lost = Duration::ZERO;
         for _ in 0..400 {
-            let late = if guard.caution(10_000, Lateness::default()).is_none() {
-                revolution
-            } else {
-                Duration::ZERO
-            };
+            let late = if guard.caution(10_000, 0).is_none() { revolution } else { Duration::ZERO };
             guard.account(
                 request + late,
                 request + late,

@@ -6,11 +6,10 @@
 //! the greatest yield. That yield is unknown in advance, and it falls towards the end of a scan. A price finds it: it falls
 //! while the bound has room and rises while it has none.
 
-use super::clock::nanos;
+use super::Outside;
 use super::detour::GapPart;
 use super::forecast::Standing;
 use super::transfer::Transfer;
-use super::{Order, Outside};
 use crate::background::Focus;
 use crate::core::Core;
 use crate::core::under_way::Job;
@@ -63,23 +62,16 @@ impl Price {
     }
 }
 
-impl Core {
-    /// Returns whether the bound has room for the detour of the chosen request, which is neither in the pool nor queued, and
-    /// for the time that it is given on purpose. The decided detours whose requests are not done have a reserve: as long as
-    /// their losses are unknown, each counts as if it lost all it may lose, to all requests that wait now.
-    pub(super) fn has_room(&self, outside: &Outside, spent: Duration) -> bool {
-        if outside.caution().is_some() {
-            return false;
-        }
-        let Some(bound) = outside.detour_bound() else { return spent == Duration::ZERO };
-        let unspent = if spent == Duration::ZERO { bound } else { bound - bound / RESERVE_DIVISOR };
-        let orders = outside.device.iter().chain(&outside.queue);
-        let decided = orders.filter_map(Order::detour_spent);
-        let loss = decided.chain([spent]).map(|spent| nanos(spent) + outside.detour_loss()).sum();
-        let waiting = self.pool.len() + outside.foreground_commands().count() + 1;
-        outside.guard.caution(unspent, outside.at_risk(loss, waiting)).is_none()
+impl Outside {
+    /// Returns whether the bound has room for a revolution.
+    fn may_spend(&self, revolution: Duration) -> bool {
+        let risk = self.client_harm.at_risk(i64::try_from(revolution.as_nanos()).unwrap_or(i64::MAX));
+        self.detour_bound()
+            .is_some_and(|bound| self.guard.caution(bound - bound / RESERVE_DIVISOR, risk).is_none())
     }
+}
 
+impl Core {
     /// Returns the detour of a request that waits one more revolution, and that time, if it is worth it; otherwise
     /// `plain`, the detour without it.
     pub(super) fn buy(
@@ -91,15 +83,12 @@ impl Core {
         plain: Option<Detour>,
     ) -> (Option<Detour>, Duration) {
         let no = (plain, Duration::ZERO);
-        if !outside.config.bought_turns
-            || self.background.is_idle()
-            || !self.has_room(outside, Duration::ZERO)
-        {
+        if !outside.config.bought_turns || self.background.is_idle() || outside.caution().is_some() {
             return no;
         }
         // Rounded up, so that the last sector before the request is in the window.
         let revolution = self.drive.rpm().revolution();
-        let room = self.has_room(outside, revolution);
+        let room = outside.may_spend(revolution);
         outside.price.seen(room);
         if !room {
             return no;

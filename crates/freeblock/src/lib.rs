@@ -65,8 +65,12 @@
 
 extern crate alloc;
 
+mod bytes;
 mod commands;
+mod half_read;
+mod overlap_queue;
 
+pub use bytes::{WriteBytes, copy_shared, cut_out};
 pub use commands::Commands;
 #[doc(inline)]
 pub use freeblock_scheduler::model::{DriveModel, Profile, ProfileError, builtin};
@@ -76,3 +80,5 @@ pub use freeblock_scheduler::units::{
 };
 #[doc(inline)]
 pub use freeblock_scheduler::*;
+pub use half_read::{Delivered, HalfReadBlocks};
+pub use overlap_queue::OverlapQueue;

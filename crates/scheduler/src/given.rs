@@ -1,7 +1,7 @@
 //! Clients' bytes of background writes, until they are sent or no longer needed.
 
 use alloc::vec::Vec;
-use units::{Bytes, Lbn, LbnRange};
+use units::{Bytes, LbnRange};
 
 /// The bytes that a host's [`Buffers`](crate::Buffers) were given: the host stores here the bytes that clients provide, and
 /// takes out those that a command or an access writes.
@@ -64,7 +64,7 @@ impl Given {
                 self.given[last + 1..].iter().map(|(given, _)| given.start()).filter(|start| *start > lbn);
             let end = later.min().map_or(given.end(), |start| start.min(given.end())).min(range.end());
             let part = LbnRange::new(lbn, end.since(lbn));
-            let (from, to) = (within(*given, part, self.sector), within(range, part, self.sector));
+            let (from, to) = (given.place_of(part, self.sector), range.place_of(part, self.sector));
             let Some((from, to)) = from.and_then(|at| bytes.get(at)).zip(to.and_then(|at| into.get_mut(at)))
             else {
                 return false;
@@ -76,21 +76,11 @@ impl Given {
     }
 }
 
-/// Returns the place of `part`'s bytes in those of `whole`.
-fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<core::ops::Range<usize>> {
-    let offset = |lbn: Lbn| {
-        let sectors = lbn.get().checked_sub(whole.start().get())?;
-        usize::try_from(sectors.checked_mul(sector.get())?).ok()
-    };
-    whole.covers(part).then_some(())?;
-    Some(offset(part.start())?..offset(part.end())?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use units::Sectors;
+    use units::{Lbn, Sectors};
 
     proptest! {
         #[test]

@@ -218,6 +218,24 @@ impl LbnRange {
     pub const fn covers(self, other: Self) -> bool {
         self.start.0 <= other.start.0 && other.end().0 <= self.end().0
     }
+
+    /// Returns where the bytes of `part` lie in those of this range, if it covers the part and the places are numbers of this
+    /// machine.
+    ///
+    /// ```
+    /// use freeblock_units::{Bytes, Lbn, LbnRange, Sectors};
+    /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+    /// assert_eq!(range(8, 8).place_of(range(10, 2), Bytes::new(512)), Some(1_024..2_048));
+    /// assert_eq!(range(8, 8).place_of(range(15, 2), Bytes::new(512)), None);
+    /// ```
+    pub fn place_of(self, part: Self, sector: Bytes) -> Option<core::ops::Range<usize>> {
+        let offset = |lbn: Lbn| {
+            let sectors = lbn.0.checked_sub(self.start.0)?;
+            usize::try_from(sectors.checked_mul(sector.0)?).ok()
+        };
+        self.covers(part).then_some(())?;
+        Some(offset(part.start())?..offset(part.end())?)
+    }
 }
 
 impl fmt::Display for LbnRange {

@@ -4,3 +4,4 @@
 
 mod commands;
 mod examples;
+mod overlap_queue;

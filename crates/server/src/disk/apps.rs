@@ -1,11 +1,11 @@
-//! The application of a disk, and the buffers that were given.
+//! The application of a disk.
 
 use super::background::{Background, SnapshotRequests};
-use super::blocks::{Blocks, within};
 use crate::recording::RecordedCore;
 use device::{Answer, BackgroundRequest, Failure, Snapshot};
-use scheduler::{Application, Buffers, Given, Record, SessionCall, Sessions, Wanted, Watched};
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
+use freeblock::HalfReadBlocks;
+use scheduler::{Application, Record, Sessions, Wanted, Watched};
+use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 
 /// The calls of a live disk to its application, beside those about blocks. By default it has no restrictions.
 pub trait DiskHooks: Application {
@@ -175,13 +175,12 @@ pub(super) struct Apps<A> {
     pub background: Option<Background>,
     /// Whether a flush for the application is in flight.
     flushing: bool,
-    given: Given,
 }
 
 /// The parts of a disk, beside the core, that a call of an application may change.
 pub(super) struct CallContext<'a> {
     pub core: &'a mut RecordedCore,
-    pub blocks: &'a mut Blocks,
+    pub blocks: &'a mut HalfReadBlocks,
 }
 
 impl CallContext<'_> {
@@ -189,7 +188,7 @@ impl CallContext<'_> {
     pub fn with<T, R>(self, app: &mut T, call: impl FnOnce(&mut T, &mut dyn Sessions) -> R) -> R {
         let mut watched = Watched::new(self.core, |call, answer| {
             if answer.is_ok() {
-                forget_unwanted(call, self.blocks);
+                self.blocks.forget_unwanted(call);
             }
         });
         call(app, &mut watched)
@@ -197,8 +196,8 @@ impl CallContext<'_> {
 }
 
 impl<A: DiskHooks> Apps<A> {
-    pub fn new(sector: Bytes) -> Self {
-        Self { app: None, background: None, flushing: false, given: Given::new(sector) }
+    pub fn new() -> Self {
+        Self { app: None, background: None, flushing: false }
     }
 
     /// Returns the background requests, if this session is theirs.
@@ -359,58 +358,11 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Fills `into` with the bytes given for the sectors of `range`, except those of `but`. Returns whether all were
-    /// there.
-    pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
-        let but = but.unwrap_or(LbnRange::new(range.end(), Sectors::ZERO));
-        let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.max(from).since(from));
-        let parts = [part(range.start(), but.start()), part(but.end(), range.end())];
-        parts.into_iter().filter(|part| !part.is_empty()).all(|part| {
-            let place = within(range, part, sector).and_then(|at| into.get_mut(at));
-            place.is_some_and(|into| self.given.fill(part, into))
-        })
-    }
-}
-
-/// Drops the blocks that an accepted call makes unwanted.
-fn forget_unwanted(call: SessionCall, blocks: &mut Blocks) {
-    match call {
-        SessionCall::Abort { task } => blocks.forget(|of, _, _| of == task),
-        SessionCall::AbortRange { session, range } => {
-            blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
+    /// Copies the bytes of a block that is to be written into a buffer. Returns whether its owner has them.
+    pub fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        match self.background_of(wanted.session) {
+            Some(background) => background.buffer(wanted, into),
+            None => self.app.as_mut().is_some_and(|app| app.buffer(wanted, into)),
         }
-        SessionCall::Close { session } => blocks.forget(|_, owner, _| owner == session),
-        _ => {}
-    }
-}
-
-/// The buffers of the core, filled by applications and kept for the commands. One is made for each poll.
-pub(super) struct AppBuffers<'a, A> {
-    apps: &'a mut Apps<A>,
-    sector: Bytes,
-    fresh: bool,
-}
-
-impl<'a, A> AppBuffers<'a, A> {
-    pub fn new(apps: &'a mut Apps<A>, sector: Bytes) -> Self {
-        Self { apps, sector, fresh: true }
-    }
-}
-
-impl<A: DiskHooks> Buffers for AppBuffers<'_, A> {
-    fn ready(&mut self, wanted: &Wanted) -> bool {
-        // The core decides only when all earlier decisions were sent: buffers still here were given back.
-        if std::mem::take(&mut self.fresh) {
-            self.apps.given.clear();
-        }
-        let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
-        let has = match self.apps.background_of(wanted.session) {
-            Some(background) => background.buffer(wanted, &mut bytes),
-            None => self.apps.app.as_mut().is_some_and(|app| app.buffer(wanted, &mut bytes)),
-        };
-        if has {
-            self.apps.given.push(wanted.range, bytes);
-        }
-        has
     }
 }

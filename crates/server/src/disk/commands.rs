@@ -1,13 +1,13 @@
 //! The commands at the device, and those that wait for them.
 //!
-//! A device may reorder its commands. So no command goes there while it overlaps another one and either writes: a
-//! background write cannot land after a newer one of the foreground.
+//! A device may reorder its commands. So no command goes there while it overlaps another one and either writes
+//! ([`OverlapQueue`]).
 
 use device::{Ask, Failure};
+use freeblock::OverlapQueue;
 use scheduler::{Command, CommandId};
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use units::{Duration, Instant, LbnRange};
+use units::{Duration, Instant, LbnRange, Op};
 
 use super::requests::RequestSeq;
 
@@ -27,12 +27,17 @@ pub(super) enum CommandOrigin {
     GivenUp,
 }
 
+/// A command for the device, from its arrival here to the device's answer.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct DeviceCommand {
     pub origin: CommandOrigin,
     pub range: LbnRange,
+    /// [`Op::Write`] if it changes the disk.
+    pub op: Op,
+    /// When it arrived; once it is at the device, when it was sent.
     pub since: Instant,
-    pub writes: bool,
+    /// `None` once it is at the device.
+    ask: Option<Ask>,
     /// The bytes written, if a background block has to learn of them.
     pub written: Option<Vec<u8>>,
 }
@@ -61,85 +66,50 @@ impl fmt::Display for CommandOrigin {
     }
 }
 
-impl Sent {
+impl DeviceCommand {
     fn is_given_up(&self) -> bool {
         matches!(self.origin, CommandOrigin::GivenUp)
     }
 }
 
-#[derive(Debug)]
-struct Waiting {
-    origin: CommandOrigin,
-    range: LbnRange,
-    ask: Ask,
-    since: Instant,
-}
-
+/// The commands at the device, by the names that the device knows them under, and those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
-    /// By the name that the device knows it under, which is the order in which they went there.
-    at_device: BTreeMap<u64, Sent>,
-    /// In order of arrival.
-    waiting: VecDeque<Waiting>,
-    next: u64,
+    queue: OverlapQueue<DeviceCommand>,
     /// The number of commands at the device that were given up.
     silent: usize,
-}
-
-fn writes(ask: &Ask) -> bool {
-    matches!(ask, Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. })
 }
 
 impl Commands {
     /// Adds a command, to be sent as soon as nothing is in its way.
     pub fn push(&mut self, now: Instant, origin: CommandOrigin, range: LbnRange, ask: Ask) {
-        self.waiting.push_back(Waiting { origin, range, ask, since: now });
+        let changes = matches!(ask, Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. });
+        let op = if changes { Op::Write } else { Op::Read };
+        let command = DeviceCommand { origin, range, op, since: now, ask: Some(ask), written: None };
+        self.queue.push(op, range, command);
     }
 
-    /// Returns the next command that can be sent.
-    pub fn next(&mut self) -> Option<(CommandOrigin, LbnRange, Ask)> {
+    /// Returns the next command that can be sent, which is at the device from here on, with its name there.
+    pub fn send_next(&mut self, now: Instant) -> Option<(u64, &mut DeviceCommand, Ask)> {
         if self.silent >= SILENT_COMMANDS_MAX {
             return None;
         }
-        let at = (0..self.waiting.len()).find(|&at| {
-            let Waiting { range, ask, .. } = &self.waiting[at];
-            let conflicts =
-                |other: LbnRange, other_writes: bool| other.overlaps(*range) && (other_writes || writes(ask));
-            // The result of a read that was given up is dropped, but a write may still land.
-            let counts = |sent: &Sent| sent.writes || !sent.is_given_up();
-            let there = |sent: &Sent| counts(sent) && conflicts(sent.range, sent.writes);
-            let before = |one: &Waiting| conflicts(one.range, writes(&one.ask));
-            !self.at_device.values().any(there) && !self.waiting.range(..at).any(before)
-        })?;
-        let Waiting { origin, range, ask, .. } = self.waiting.remove(at)?;
-        Some((origin, range, ask))
-    }
-
-    /// Records that a command goes to the device; returns its name there.
-    pub fn sent(
-        &mut self,
-        now: Instant,
-        origin: CommandOrigin,
-        range: LbnRange,
-        ask: &Ask,
-        written: Option<Vec<u8>>,
-    ) -> u64 {
-        let name = self.next;
-        self.next += 1;
-        self.at_device.insert(name, Sent { origin, range, since: now, writes: writes(ask), written });
-        name
+        let (name, command) = self.queue.begin_next()?;
+        command.since = now;
+        let ask = command.ask.take()?;
+        Some((name, command, ask))
     }
 
     /// Removes a command that the device has answered.
-    pub fn done(&mut self, name: u64) -> Option<Sent> {
-        let sent = self.at_device.remove(&name)?;
-        self.silent -= usize::from(sent.is_given_up());
-        Some(sent)
+    pub fn done(&mut self, name: u64) -> Option<DeviceCommand> {
+        let command = self.queue.done(name)?;
+        self.silent -= usize::from(command.is_given_up());
+        Some(command)
     }
 
     /// Returns whether no command waits or is at the device.
     pub fn are_none(&self) -> bool {
-        self.at_device.is_empty() && self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
     /// Returns the number of commands at the device that were given up.
@@ -149,26 +119,27 @@ impl Commands {
 
     /// Returns when the next command will have taken `timeout`.
     pub fn due(&self, timeout: Duration) -> Option<Instant> {
-        let sent = self.at_device.values().find(|sent| !sent.is_given_up()).map(|sent| sent.since);
-        let waiting = self.waiting.front().map(|one| one.since);
-        [sent, waiting].into_iter().flatten().min().map(|since| since + timeout)
+        let sent = self.queue.under_way().find(|command| !command.is_given_up());
+        let oldest = sent.into_iter().chain(self.queue.oldest()).map(|command| command.since).min();
+        oldest.map(|since| since + timeout)
     }
 
     /// Gives up the oldest command that has taken `timeout` by `now`; returns its origin, its range, and since when it
-    /// has waited. If it is at the device, it still blocks commands that overlap it.
+    /// has waited. If it is at the device and writes, it still blocks commands that overlap it, because it may land.
     pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(CommandOrigin, LbnRange, Instant)> {
-        let over = |since: Instant| since + timeout <= now;
-        let oldest = self.at_device.values_mut().find(|sent| !sent.is_given_up());
-        if let Some(sent) = oldest.filter(|sent| over(sent.since)) {
+        let over = |command: &DeviceCommand| command.since + timeout <= now;
+        let sent = self.queue.under_way_mut().find(|(_, command)| !command.is_given_up());
+        if let Some((name, command)) = sent.filter(|(_, command)| over(command)) {
             self.silent += 1;
-            return Some((
-                std::mem::replace(&mut sent.origin, CommandOrigin::GivenUp),
-                sent.range,
-                sent.since,
-            ));
+            let origin = std::mem::replace(&mut command.origin, CommandOrigin::GivenUp);
+            let (range, since, op) = (command.range, command.since, command.op);
+            if !op.is_write() {
+                self.queue.unblock(name);
+            }
+            return Some((origin, range, since));
         }
-        self.waiting.front().filter(|one| over(one.since))?;
-        let Waiting { origin, range, since, .. } = self.waiting.pop_front()?;
+        self.queue.oldest().filter(|command| over(command))?;
+        let DeviceCommand { origin, range, since, .. } = self.queue.withdraw_oldest()?;
         Some((origin, range, since))
     }
 }

@@ -2,7 +2,6 @@
 
 mod apps;
 mod background;
-mod blocks;
 mod commands;
 mod dispatch;
 mod latency;
@@ -28,11 +27,11 @@ pub use status::{
 pub use timeouts::TIMEOUT;
 
 use crate::recording::{RecordedCore, Recorder};
-use apps::{AppBuffers, Apps, CallContext};
-pub(crate) use background::{Asked, Background, copy};
-use blocks::Blocks;
+use apps::{Apps, CallContext};
+pub(crate) use background::{Asked, Background};
 use commands::{CommandOrigin, Commands};
 use device::{Answer, Ask, Device, Failure};
+use freeblock::{Delivered, HalfReadBlocks, WriteBytes};
 use model::DriveModel;
 use readings::Readings;
 use requests::{RequestSeq, Requests, State};
@@ -164,7 +163,8 @@ pub struct Disk<D, A = NoApp> {
     queued: VecDeque<RequestSeq>,
     commands: Commands,
     readings: Readings,
-    blocks: Blocks,
+    blocks: HalfReadBlocks,
+    writes: WriteBytes,
     answers: VecDeque<Answer>,
     /// Whether one of them is of a foreground request.
     answers_foreground: bool,
@@ -207,13 +207,14 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             core: RecordedCore { core: OutsideDrive::try_new(model, config)?, recorder: None },
             device,
             sector,
-            apps: Apps::new(sector),
+            apps: Apps::new(),
             requests: Requests::default(),
             held: Vec::new(),
             queued: VecDeque::new(),
             commands: Commands::default(),
             readings: Readings::default(),
-            blocks: Blocks::new(sector),
+            blocks: HalfReadBlocks::new(sector),
+            writes: WriteBytes::new(sector),
             answers: VecDeque::new(),
             answers_foreground: false,
             chooses_later: false,
@@ -396,7 +397,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         if self.chooses_later {
             return None;
         }
-        self.core.poll_with(self.core_time, &mut AppBuffers::new(&mut self.apps, self.sector))
+        let Self { core, apps, writes, .. } = self;
+        core.poll_with(self.core_time, &mut writes.buffers(|wanted, into| apps.buffer(wanted, into)))
     }
 
     fn act(&mut self, output: Output<Command>, now: Instant) {
@@ -409,7 +411,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 }
                 self.finish(id.get(), now);
             }
-            Output::Deliver(record) => self.deliver(&record, now),
+            Output::Deliver(record) => self.deliver(record, now),
         }
     }
 
@@ -491,24 +493,14 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Delivers a background block.
-    fn deliver(&mut self, record: &Record, now: Instant) {
-        let mut record = *record;
-        let mut bytes = Vec::new();
-        let kept = (record.op == Op::Read).then(|| self.blocks.take(&record));
-        if let (Some(kept), None) = (kept, record.bad) {
-            debug_assert!(kept.is_some(), "{record:?} is delivered, and not all of it has come");
-            match kept {
-                Some(kept) => bytes = kept,
-                // Report an error rather than wrong bytes.
-                None => {
-                    error!(?record, "a block without all its bytes");
-                    record.bad = Some(record.range.start());
-                }
-            }
+    fn deliver(&mut self, record: Record, now: Instant) {
+        let Delivered { record: delivered, bytes } = self.blocks.deliver(record);
+        if delivered != record {
+            error!(?record, "a block without all its bytes");
         }
-        self.counters.delivered(&record);
+        self.counters.delivered(&delivered);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-        self.apps.done(context, &record, &bytes, now);
+        self.apps.done(context, &delivered, &bytes, now);
         self.ask_again();
     }
 

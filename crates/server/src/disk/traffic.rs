@@ -1,14 +1,14 @@
 //! Commands between the core and the device, and their bytes.
 
 use super::apps::{CallContext, Spare};
-use super::blocks::within;
-use super::commands::{CommandOrigin, Sent, blamed};
+use super::commands::{CommandOrigin, DeviceCommand, blamed};
 use super::requests::RequestSeq;
-use super::{Disk, DiskHooks, bytes_of};
+use super::{Disk, DiskHooks};
 use device::{Answer, Ask, Device, Failure};
+use freeblock::cut_out;
 use scheduler::{Command, Outcome, Part, Purpose};
 use tracing::{error, info, warn};
-use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Op, RequestId};
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Queues a command of the core; a write gets its bytes.
@@ -34,42 +34,26 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Returns the bytes that a command writes, and whether through to the medium. `None` if bytes are missing, which
     /// is a defect.
     fn content_of(&mut self, command: &Command, seq: Option<RequestSeq>) -> Option<(Vec<u8>, bool)> {
-        let range = command.range;
-        let mut all = Vec::new();
         let (mut own, mut through) = (None, false);
         if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq))
             && let Ask::Write { bytes, through: wanted } = &mut request.ask
         {
-            through = *wanted;
-            if request.range == range {
-                // A request that is not merged is sent only once.
-                return Some((std::mem::take(bytes), through));
-            }
-            all = vec![0; bytes_of(range, self.sector)];
-            if let Some(place) = within(range, request.range, self.sector) {
-                all[place].copy_from_slice(bytes);
-            }
-            own = Some(request.range);
+            (own, through) = (Some((request.range, bytes)), *wanted);
         }
-        all.resize(bytes_of(range, self.sector), 0);
-        self.apps.fill(range, own, &mut all, self.sector).then_some((all, through))
+        Some((self.writes.content(command.range, own)?, through))
     }
 
     /// Sends the commands that nothing blocks. Returns whether there were any.
     pub(super) fn send(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some((origin, range, ask)) = self.commands.next() {
+        while let Some((name, command, ask)) = self.commands.send_next(now) {
             any = true;
-            let written = match (&origin, &ask) {
-                (CommandOrigin::Command(command, _), Ask::Write { bytes, .. }) => {
-                    let wanted =
-                        self.blocks.touches(range) || command.parts.iter().any(|part| part.op == Op::Read);
-                    wanted.then(|| bytes.clone())
-                }
-                _ => None,
-            };
-            self.readings.sees_sent(&origin, now);
-            let name = self.commands.sent(now, origin, range, &ask, written);
+            let range = command.range;
+            if let (CommandOrigin::Command(of, _), Ask::Write { bytes, .. }) = (&command.origin, &ask) {
+                let wanted = self.blocks.needs(range, &of.parts);
+                command.written = wanted.then(|| bytes.clone());
+            }
+            self.readings.sees_sent(&command.origin, now);
             self.device.ask(now, name, range, ask);
         }
         any
@@ -77,9 +61,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Handles an answer of the device.
     pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
-        let Some(Sent { origin, range, since, writes, written }) = self.commands.done(answer.id) else {
-            return;
-        };
+        let Some(command) = self.commands.done(answer.id) else { return };
+        let DeviceCommand { origin, range, op, since, written, .. } = command;
+        let writes = op.is_write();
         self.readings.sees_answered(&origin);
         let purpose = match &origin {
             CommandOrigin::Command(command, _) => Some(command.purpose),
@@ -152,16 +136,11 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 self.moved(command, parts, seq);
                 let bytes = if op.is_write() { written } else { Some(read) };
                 if let Some(bytes) = bytes {
-                    if op.is_write() {
-                        self.blocks.written(range, &bytes);
-                    }
-                    for part in parts.iter().filter(|part| part.op == Op::Read) {
-                        self.blocks.keep(part, range, &bytes);
-                    }
+                    self.blocks.done(op, range, parts, &bytes);
                     if let Some(request) =
                         seq.and_then(|seq| self.requests.get_mut(seq)).filter(|_| !op.is_write())
                     {
-                        request.read = cut(bytes, range, request.range, self.sector);
+                        request.read = cut_out(bytes, range, request.range, self.sector);
                     }
                 }
                 None
@@ -203,12 +182,4 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             }
         }
     }
-}
-
-/// Cuts a command's bytes down to the requested range.
-fn cut(bytes: Vec<u8>, range: LbnRange, asked: LbnRange, sector: Bytes) -> Vec<u8> {
-    if range == asked {
-        return bytes;
-    }
-    within(range, asked, sector).and_then(|at| bytes.get(at)).map(<[u8]>::to_vec).unwrap_or_default()
 }

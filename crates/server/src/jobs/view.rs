@@ -161,7 +161,7 @@ impl View {
     fn replace(&mut self, cx: &mut Context<'_>, mark: u64, block: u64, bytes: &[u8], bad: &[u32]) {
         let place = self.copies.range(block);
         let Some(late) = self.late.get_mut(&mark) else { return };
-        crate::disk::copy((late.record.range, &mut late.bytes), (place, bytes), cx.disk.sector_bytes);
+        freeblock::copy_shared((late.record.range, &mut late.bytes), (place, bytes), cx.disk.sector_bytes);
         let home = self.header.shape.home(block).get();
         let lost = bad.iter().map(|sector| units::Lbn::new(home.saturating_add(u64::from(*sector))));
         let first = lost.filter(|lbn| late.record.range.contains(*lbn)).chain(late.record.bad).min();

@@ -397,7 +397,7 @@ impl ReadAheadMemory {
                     let parts: Vec<LbnRange> =
                         block.left.iter().filter_map(|left| left.intersection(range)).collect();
                     for part in parts {
-                        let place = crate::disk::blocks::within(block.range, part, self.sector);
+                        let place = block.range.place_of(part, self.sector);
                         let Some(part_bytes) = place.and_then(|place| bytes.get(place)) else { continue };
                         give(part, part_bytes);
                         self.given = Bytes::new(self.given.get() + part_bytes.len() as u64);

@@ -19,10 +19,10 @@ pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
 pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
 
-use super::blocks::within;
 use super::latency::Meter;
 use super::requests::{Awaited, Request, RequestSeq};
 use device::{Answer, Failure};
+use freeblock::copy_shared;
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
@@ -208,7 +208,7 @@ impl Background {
         let mut left = range.len();
         self.memory.is_asked(range);
         let missing = self.memory.take(id, range, |part, from| {
-            copy((range, &mut bytes), (part, from), sector);
+            copy_shared((range, &mut bytes), (part, from), sector);
             left = Sectors::new(left.get().saturating_sub(part.len().get()));
         });
         let tasks = Vec::new();
@@ -455,7 +455,7 @@ impl Background {
     fn give(&mut self, id: u64, part: LbnRange, bytes: &[u8], now: Instant) {
         let sector = self.sector;
         let Some(read) = self.reads.get_mut(&id) else { return };
-        let sectors = copy((read.range, &mut read.bytes), (part, bytes), sector);
+        let sectors = copy_shared((read.range, &mut read.bytes), (part, bytes), sector);
         read.left = Sectors::new(read.left.get().saturating_sub(sectors.get()));
         if !read.served {
             self.pay(sectors, now);
@@ -604,7 +604,7 @@ impl Application for Background {
 
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let Some(write) = self.writes.get(&wanted.task) else { return false };
-        let from = within(write.range, wanted.range, self.sector).and_then(|place| write.bytes.get(place));
+        let from = write.range.place_of(wanted.range, self.sector).and_then(|place| write.bytes.get(place));
         match from.filter(|from| from.len() == into.len()) {
             Some(from) => {
                 into.copy_from_slice(from);
@@ -613,19 +613,4 @@ impl Application for Background {
             None => false,
         }
     }
-}
-
-/// Copies the common part of two ranges from one's bytes to the other's. Returns its size.
-pub(crate) fn copy(
-    (to, into): (LbnRange, &mut [u8]),
-    (from, bytes): (LbnRange, &[u8]),
-    sector: Bytes,
-) -> Sectors {
-    let Some(shared) = to.intersection(from) else { return Sectors::ZERO };
-    let places = within(to, shared, sector).zip(within(from, shared, sector));
-    let parts = places.and_then(|(to, from)| into.get_mut(to).zip(bytes.get(from)));
-    parts.map_or(Sectors::ZERO, |(into, bytes)| {
-        into.copy_from_slice(bytes);
-        shared.len()
-    })
 }

@@ -1,13 +1,32 @@
 //! Received parts of background blocks, until the block is delivered.
-//!
-//! A block on two tracks arrives with two commands, and parts of other blocks may be read together with a foreground
-//! request. Later writes are applied to the parts kept here, so that a block always equals the medium at one instant.
 
-use scheduler::{Command, CommandId, Part, Record};
-use std::collections::BTreeMap;
-use units::{Bytes, Lbn, LbnRange, SessionId, TaskId};
+use crate::{
+    Bytes, Command, CommandId, Lbn, LbnRange, Op, Part, Record, SessionCall, SessionId, TaskId, copy_shared,
+};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 
-#[derive(Debug)]
+/// The parts of background blocks that have arrived, until the core delivers the block.
+///
+/// A block on two tracks arrives with two commands, and parts of other blocks may be read together with a foreground request.
+/// Later writes are applied to the parts kept here, so that a block always equals the medium at one instant.
+///
+/// A host passes in each command that goes to the device ([`await_parts`](Self::await_parts)), the bytes of each that was done with
+/// the parts that are still wanted ([`arrived`](Self::arrived), [`done`](Self::done)), all of them in an order in which the device
+/// may have carried them out ([`OverlapQueue`](crate::OverlapQueue)), and each call of a session that the core has accepted
+/// ([`forget_unwanted`](Self::forget_unwanted)). A block that is delivered it takes from here ([`deliver`](Self::deliver)).
+#[derive(Clone, Debug)]
+pub struct HalfReadBlocks {
+    /// By task and first LBN. The blocks of one task do not overlap, so those of it that overlap a range are the last ones that
+    /// begin before the range's end.
+    blocks: BTreeMap<TaskId, BTreeMap<Lbn, HalfReadBlock>>,
+    /// The parts of commands that are not done, without those of blocks that were withdrawn or delivered since.
+    awaited: BTreeMap<CommandId, Vec<Part>>,
+    sector: Bytes,
+}
+
+#[derive(Clone, Debug)]
 struct HalfReadBlock {
     session: SessionId,
     range: LbnRange,
@@ -16,40 +35,17 @@ struct HalfReadBlock {
     there: Vec<LbnRange>,
 }
 
-/// By task and first LBN. The blocks of one task do not overlap, so those of it that overlap a range are the last ones that begin
-/// before the range's end.
-#[derive(Debug)]
-pub(super) struct Blocks {
-    blocks: BTreeMap<TaskId, BTreeMap<Lbn, HalfReadBlock>>,
-    /// The parts of commands that are not done, without those of blocks that were withdrawn or delivered since.
-    awaited: BTreeMap<CommandId, Vec<Part>>,
-    sector: Bytes,
+/// A finished background block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The core's report. If `bad` is set, there are no bytes.
+    pub record: Record,
+    /// The bytes of a block that was read; empty for one that was written.
+    pub bytes: Vec<u8>,
 }
 
-/// Returns the position of the bytes of `part` in those of `whole`.
-pub(super) fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<std::ops::Range<usize>> {
-    let offset = |lbn: Lbn| {
-        let sectors = lbn.get().checked_sub(whole.start().get())?;
-        usize::try_from(sectors.checked_mul(sector.get())?).ok()
-    };
-    whole.covers(part).then_some(())?;
-    Some(offset(part.start())?..offset(part.end())?)
-}
-
-/// Copies the common part of two ranges from one's bytes to the other's.
-fn copy((to, into): (LbnRange, &mut [u8]), (from, bytes): (LbnRange, &[u8]), sector: Bytes) {
-    let (start, end) = (to.start().max(from.start()), to.end().min(from.end()));
-    if start >= end {
-        return;
-    }
-    let shared = LbnRange::new(start, end.since(start));
-    let places = within(to, shared, sector).zip(within(from, shared, sector));
-    if let Some((into, bytes)) = places.and_then(|(to, from)| into.get_mut(to).zip(bytes.get(from))) {
-        into.copy_from_slice(bytes);
-    }
-}
-
-impl Blocks {
+impl HalfReadBlocks {
+    /// Returns an empty store for a device with this sector size.
     pub fn new(sector: Bytes) -> Self {
         Self { blocks: BTreeMap::new(), awaited: BTreeMap::new(), sector }
     }
@@ -61,17 +57,72 @@ impl Blocks {
         }
     }
 
-    /// Removes the parts of a command that is done, and returns those whose blocks are still wanted.
+    /// Removes the parts of a command that has ended, and returns those whose blocks are still wanted.
     pub fn arrived(&mut self, command: CommandId) -> Vec<Part> {
         self.awaited.remove(&command).unwrap_or_default()
     }
 
-    fn await_no_more(&mut self, gone: impl Fn(&Part) -> bool) {
-        self.awaited.values_mut().for_each(|parts| parts.retain(|part| !gone(part)));
+    /// Takes the bytes that a command has read or written, with the parts of blocks that it has transferred.
+    pub fn done(&mut self, op: Op, range: LbnRange, parts: &[Part], bytes: &[u8]) {
+        if op.is_write() {
+            self.written(range, bytes);
+        }
+        for part in parts.iter().filter(|part| part.op == Op::Read) {
+            self.keep(part, range, bytes);
+        }
     }
 
-    /// Keeps a part of a block that was read by a command.
-    pub fn keep(&mut self, part: &Part, range: LbnRange, bytes: &[u8]) {
+    /// Returns whether [`done`](Self::done) needs the bytes of a write.
+    pub fn needs(&self, range: LbnRange, parts: &[Part]) -> bool {
+        self.touches(range) || parts.iter().any(|part| part.op == Op::Read)
+    }
+
+    /// Applies a write to the kept parts.
+    pub fn written(&mut self, range: LbnRange, bytes: &[u8]) {
+        for of in self.blocks.values_mut() {
+            let overlapping = of.range_mut(..range.end()).rev().map(|(_, block)| block);
+            for block in overlapping.take_while(|block| block.range.overlaps(range)) {
+                copy_shared((block.range, &mut block.bytes), (range, bytes), self.sector);
+            }
+        }
+    }
+
+    /// Returns a block that the core delivers, with its bytes. If parts of it are missing, which is a defect of the host, the
+    /// block is bad: an error is better than wrong bytes.
+    pub fn deliver(&mut self, mut record: Record) -> Delivered {
+        let kept = if record.op == Op::Read { self.take(&record) } else { Some(Vec::new()) };
+        if record.bad.is_some() {
+            return Delivered { record, bytes: Vec::new() };
+        }
+        debug_assert!(kept.is_some(), "{record:?} is delivered, and not all of it has come");
+        record.bad = kept.is_none().then(|| record.range.start());
+        Delivered { record, bytes: kept.unwrap_or_default() }
+    }
+
+    /// Drops the blocks that an accepted call makes unwanted.
+    pub fn forget_unwanted(&mut self, call: SessionCall) {
+        match call {
+            SessionCall::Abort { task } => self.forget(|of, _, _| of == task),
+            SessionCall::AbortRange { session, range } => {
+                self.forget(|_, owner, block| owner == session && block.overlaps(range));
+            }
+            SessionCall::Close { session } => self.forget(|_, owner, _| owner == session),
+            _ => {}
+        }
+    }
+
+    /// Returns the number of kept blocks.
+    pub fn len(&self) -> usize {
+        self.blocks.values().map(BTreeMap::len).sum()
+    }
+
+    /// Returns whether no block is kept.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Keeps a part of a block that was transferred by a command.
+    fn keep(&mut self, part: &Part, range: LbnRange, bytes: &[u8]) {
         let size = usize::try_from(part.block.len().bytes(self.sector).get()).unwrap_or(0);
         let new = || HalfReadBlock {
             session: part.session,
@@ -80,31 +131,21 @@ impl Blocks {
             there: Vec::new(),
         };
         let block = self.blocks.entry(part.task).or_default().entry(part.block.start()).or_insert_with(new);
-        if let Some(from) = within(range, part.part, self.sector).and_then(|at| bytes.get(at)) {
-            copy((block.range, &mut block.bytes), (part.part, from), self.sector);
+        if let Some(from) = range.place_of(part.part, self.sector).and_then(|at| bytes.get(at)) {
+            copy_shared((block.range, &mut block.bytes), (part.part, from), self.sector);
             block.there.push(part.part);
         }
     }
 
     /// Returns whether kept parts overlap this range, so that its writes have to be applied.
-    pub fn touches(&self, range: LbnRange) -> bool {
+    fn touches(&self, range: LbnRange) -> bool {
         self.blocks.values().any(|of| {
             of.range(..range.end()).next_back().is_some_and(|(_, block)| block.range.overlaps(range))
         })
     }
 
-    /// Applies a write to the kept parts.
-    pub fn written(&mut self, range: LbnRange, bytes: &[u8]) {
-        for of in self.blocks.values_mut() {
-            let overlapping = of.range_mut(..range.end()).rev().map(|(_, block)| block);
-            for block in overlapping.take_while(|block| block.range.overlaps(range)) {
-                copy((block.range, &mut block.bytes), (range, bytes), self.sector);
-            }
-        }
-    }
-
     /// Returns the bytes of a block that is delivered; `None` if parts are missing.
-    pub fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
+    fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
         self.await_no_more(|part| (part.task, part.block) == (record.task, record.range));
         let of = self.blocks.get_mut(&record.task)?;
         let mut block = of.remove(&record.range.start())?;
@@ -117,27 +158,24 @@ impl Blocks {
         (end >= block.range.end() && block.range == record.range).then_some(block.bytes)
     }
 
-    /// Drops blocks that are no longer wanted.
-    pub fn forget(&mut self, gone: impl Fn(TaskId, SessionId, LbnRange) -> bool) {
+    fn await_no_more(&mut self, gone: impl Fn(&Part) -> bool) {
+        self.awaited.values_mut().for_each(|parts| parts.retain(|part| !gone(part)));
+    }
+
+    fn forget(&mut self, gone: impl Fn(TaskId, SessionId, LbnRange) -> bool) {
         self.await_no_more(|part| gone(part.task, part.session, part.block));
         self.blocks.retain(|task, of| {
             of.retain(|_, block| !gone(*task, block.session, block.range));
             !of.is_empty()
         });
     }
-
-    pub fn len(&self) -> usize {
-        self.blocks.values().map(BTreeMap::len).sum()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::DriveModel;
+    use crate::{Parameter, Sectors};
     use proptest::prelude::*;
-    use scheduler::{Config, Output, OutsideConfig, OutsideDrive, Parameter, Request};
-    use units::{Instant, Op, RequestId, Sectors};
 
     const SECTOR: u64 = 4;
 
@@ -155,7 +193,7 @@ mod tests {
         fn a_block_has_the_newest_bytes_whatever_other_blocks_are_kept(
             steps in prop::collection::vec((0_u64..4, 0_u64..60, 1_u64..20, 1_u8..255, any::<bool>()), 1..60)
         ) {
-            let mut blocks = Blocks::new(Bytes::new(SECTOR));
+            let mut blocks = HalfReadBlocks::new(Bytes::new(SECTOR));
             // The contents of the medium, and the expected contents of each kept block.
             let mut medium = [0_u8; 128];
             let mut there: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
@@ -198,29 +236,5 @@ mod tests {
             }
             prop_assert_eq!(blocks.len(), 0);
         }
-    }
-
-    #[test]
-    fn parts_of_withdrawn_and_of_delivered_blocks_are_not_awaited() {
-        let session = SessionId::new(1);
-        let of = |task, start| {
-            let (task, op, block) = (TaskId::new(task), Op::Read, range(start, 2));
-            Part { session, task, op, block, part: block }
-        };
-        let (withdrawn, delivered, wanted) = (of(1, 0), of(2, 2), of(2, 4));
-        let drive = DriveModel::unknown(Sectors::new(100), Bytes::new(512)).unwrap();
-        let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
-        let request = Request { id: RequestId::new(1), op: Op::Read, range: range(0, 6) };
-        core.submit(Instant::ZERO, request).unwrap();
-        let Some(Output::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
-        let command = Command { parts: [withdrawn, delivered, wanted].into(), ..command };
-        let mut blocks = Blocks::new(Bytes::new(SECTOR));
-        blocks.await_parts(&command);
-        blocks.forget(|task, _, _| task == withdrawn.task);
-        let (task, op, parameter) = (delivered.task, Op::Read, Parameter(0));
-        let bad = Some(Lbn::new(2));
-        blocks.take(&Record { session, task, range: delivered.block, op, parameter, bad, last: false });
-        assert_eq!(blocks.arrived(command.id), [wanted]);
-        assert_eq!(blocks.arrived(command.id), [], "it is done");
     }
 }

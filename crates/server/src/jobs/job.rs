@@ -77,6 +77,13 @@ pub(crate) enum Stage {
     Failed(String),
 }
 
+/// The progress of a task, for the journal.
+pub(crate) struct DurableProgress {
+    pub figures: Figures,
+    /// The job's own record, from which it continues.
+    pub saved: Vec<u8>,
+}
+
 /// A task at work. Sans-IO: its file operations go into [`Context::file_requests`].
 pub(crate) trait Job: Send {
     /// Takes a finished block of one of its sessions.
@@ -209,9 +216,8 @@ pub(crate) trait Job: Send {
     /// Returns its stage.
     fn stage(&self) -> Stage;
 
-    /// Returns its progress, if it has grown durably since the last call, for the journal: the figures, and the job's
-    /// own record to continue from.
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)>;
+    /// Returns its progress for the journal, if it has grown durably since the last call.
+    fn save(&mut self) -> Option<DurableProgress>;
 
     /// Called when the progress that [`save`](Self::save) returned is in the journal.
     fn saved(&mut self, cx: &mut Context<'_>) {

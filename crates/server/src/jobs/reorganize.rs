@@ -4,7 +4,7 @@
 //! disk is free. A block that was read is durable in the state directory before its place is overwritten ([`Gate`]); a
 //! block that was written is flushed to the medium before the state directory forgets it.
 
-use super::job::{Context, Job, Stage, meets};
+use super::job::{Context, DurableProgress, Job, Stage, meets};
 use super::landed::Landed;
 use crate::disk::Fence;
 use crate::task::file_request::{FileOp, FileResult};
@@ -462,7 +462,7 @@ impl Job for Reorganize {
         }
     }
 
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         if self.machine.is_none() || !std::mem::take(&mut self.unsaved) {
             return None;
         }
@@ -475,7 +475,7 @@ impl Job for Reorganize {
         };
         self.handed.push_back(known);
         self.last = self.figures();
-        Some((self.last.clone(), known.to_vec()))
+        Some(DurableProgress { figures: self.last.clone(), saved: known.to_vec() })
     }
 
     fn saved(&mut self, _: &mut Context<'_>) {

@@ -3,7 +3,7 @@
 //! All images are verified before the first block is written. Blocks go in the images' order through a bounded window;
 //! those of a difference begin when all of the image before are on the medium, so that none is overtaken.
 
-use super::job::{Context, Job, Stage};
+use super::job::{Context, DurableProgress, Job, Stage};
 use super::landed::Landed;
 use crate::task::file_request::{Chunk, FileOp, FileResult};
 use crate::task::table::{Figures, LISTED_BAD_SECTORS_MAX};
@@ -363,7 +363,7 @@ impl Job for Restore {
         }
     }
 
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         if !std::mem::take(&mut self.unsaved) {
             return None;
         }
@@ -377,7 +377,7 @@ impl Job for Restore {
             bad_more: self.bad_more,
             ..Figures::default()
         };
-        Some((figures, self.saved.clone()))
+        Some(DurableProgress { figures, saved: self.saved.clone() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The scrub: `apps::scrub` as a task.
 
 use super::content::Contents;
-use super::job::{Context, Job, Stage};
+use super::job::{Context, DurableProgress, Job, Stage};
 use crate::task::file_request::FileResult;
 use crate::task::table::{Content, Figures, LISTED_BAD_SECTORS_MAX};
 use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
@@ -175,7 +175,7 @@ impl Job for Scrub {
         }
     }
 
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         let scrubber = self.scrubber.as_ref()?;
         // These figures do not depend on the time.
         let figures = scrubber.figures(units::Instant::ZERO);
@@ -202,6 +202,6 @@ impl Job for Scrub {
             content,
             differences: None,
         };
-        Some((figures, scrubber.progress()))
+        Some(DurableProgress { figures, saved: scrubber.progress() })
     }
 }

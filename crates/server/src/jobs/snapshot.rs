@@ -6,7 +6,7 @@
 
 use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies, InstantFlush};
-use super::job::{Context, Copying, Job, Stage};
+use super::job::{Context, Copying, DurableProgress, Job, Stage};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FileOp, FileResult, ImageTarget};
 use crate::task::table::Figures;
@@ -391,7 +391,7 @@ impl Job for CopyTask {
         }
     }
 
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         // Before both files are open less is known than before; once the target is claimed, both must exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
         let is_claim = !self.claimed;
@@ -413,7 +413,7 @@ impl Job for CopyTask {
             content: None,
             differences: None,
         };
-        Some((figures, self.saved.clone()))
+        Some(DurableProgress { figures, saved: self.saved.clone() })
     }
 
     fn saved(&mut self, cx: &mut Context<'_>) {

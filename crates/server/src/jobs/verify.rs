@@ -3,7 +3,7 @@
 //! The members are read by the worker of the task's target ([`crate::files::members`]), in short time slices. After
 //! each slice the worker reports its findings, and the next slice is requested.
 
-use super::job::{Context, Job, Stage};
+use super::job::{Context, DurableProgress, Job, Stage};
 use crate::task::file_request::{FileOp, FileResult, OpenMembers};
 use crate::task::spec::VerifySpec as Asked;
 use crate::task::table::{Differences, Figures, LISTED_BAD_SECTORS_MAX, Unreadable};
@@ -132,7 +132,7 @@ impl Job for VerifyTask {
         }
     }
 
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         if !std::mem::take(&mut self.unsaved) {
             return None;
         }
@@ -157,6 +157,6 @@ impl Job for VerifyTask {
             content: None,
             differences: Some(differences),
         };
-        Some((figures, self.saved.clone()))
+        Some(DurableProgress { figures, saved: self.saved.clone() })
     }
 }

@@ -7,7 +7,7 @@
 //! are, which wait for it.
 
 use super::copies::{Bad, Copies, InstantFlush};
-use super::job::{Context, Copying, Job, Stage};
+use super::job::{Context, Copying, DurableProgress, Job, Stage};
 use crate::disk::{Asked, Background, BackgroundStatus};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FileOp, FileResult};
@@ -323,7 +323,7 @@ impl Job for View {
     }
 
     /// The blocks that are done are those that are kept.
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+    fn save(&mut self) -> Option<DurableProgress> {
         let is_claim = !self.claimed;
         if !self.opened || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved)
         {
@@ -333,7 +333,8 @@ impl Job for View {
         let bytes = done.saturating_mul(self.header.block_bytes() as u64);
         let Bad { lbns, more } = &self.copies.bad;
         let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
-        Some((Figures { done, blocks, bytes, bad, bad_more, content: None, differences: None }, Vec::new()))
+        let figures = Figures { done, blocks, bytes, bad, bad_more, content: None, differences: None };
+        Some(DurableProgress { figures, saved: Vec::new() })
     }
 
     fn saved(&mut self, cx: &mut Context<'_>) {

@@ -1,6 +1,7 @@
 //! The task manager's table and its journal: records events, and acts when they are durable.
 
 use super::{COMPACTED_BYTES_MIN, REMEMBERED_TASKS_MAX, SAVE_EVERY, TaskManager, Waiter};
+use crate::jobs::job::DurableProgress;
 use crate::task::file_request::{FileOp, FileQueue, FileRequest};
 use crate::task::journal::{self, Note};
 use crate::task::spec::TaskKind;
@@ -161,7 +162,7 @@ impl TaskManager {
         let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
             return;
         };
-        let Some((figures, saved)) = live.job.save() else { return };
+        let Some(DurableProgress { figures, saved }) = live.job.save() else { return };
         live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
         self.warn_of_bad(id, &figures);
         let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });

@@ -5,54 +5,49 @@
 //! units. The core is sans-IO. The program reads the clock and moves the bytes; the core says which command comes next.
 //!
 //! # A core outside the drive
-//! The host of the core owns a block device. It passes the foreground's requests in, sends the commands that come out, and reports
-//! their completions:
+//! A [`ScheduledDisk`] is the core with the bytes of its requests and blocks. The program owns a block device: it passes the
+//! foreground's requests in, carries out the transfers that come out, and gives them back:
 //!
 //! ```
-//! use freeblock::{
-//!     Output, Bytes, Commands, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, OutsideConfig,
-//!     OutsideDrive, Parameter, Priority, Request, RequestId, Sectors, Sessions,
-//! };
+//! use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority};
+//! use freeblock::{Request, RequestId, ScheduledDisk, Sectors, Sessions};
 //!
 //! // Of this disk only the size is known; with a profile of the drive (`Profile::read`) gaps are used too.
-//! let drive = DriveModel::unknown(Sectors::new(2_000_000), Bytes::new(512))?;
-//! let config = Config::outside(OutsideConfig::blind().serving()).with_idle(Some(IdleTime::default()));
-//! let mut core = OutsideDrive::new(drive.into(), config);
+//! let mut disk = ScheduledDisk::serving(Sectors::new(2_000_000), Bytes::new(512), None)?;
 //!
 //! // The background: 1 MB is to be read once, in blocks of 4 KiB, when the foreground leaves time for it.
-//! let scrub = core.open(Priority::default())?;
-//! core.read(scrub, LbnRange::new(Lbn::ZERO, Sectors::new(2_048)), Sectors::new(8), Parameter::default())?;
+//! let scrub = disk.open(Priority::default())?;
+//! disk.read(scrub, LbnRange::new(Lbn::ZERO, Sectors::new(2_048)), Sectors::new(8), Parameter::default())?;
 //! // The foreground: one request.
 //! let range = LbnRange::new(Lbn::new(1_000_000), Sectors::new(16));
 //! let mut now = Instant::ZERO;
-//! core.submit(now, Request { id: RequestId::new(1), op: Op::Read, range })?;
+//! disk.submit(now, Request { id: RequestId::new(1), op: Op::Read, range }, Vec::new())?;
 //!
-//! let (mut commands, mut scrubbed) = (Commands::default(), 0);
-//! while core.undelivered(scrub) != Some(0) {
-//!     while let Some(output) = core.poll(now) {
+//! let (mut at_device, mut scrubbed) = (Vec::new(), 0);
+//! while disk.undelivered(scrub) != Some(0) {
+//!     while let Some(output) = disk.poll(now) {
 //!         match output {
-//!             Output::Do(command) => commands.push(command),
-//!             // The clients' bytes arrived with the command whose `request` is this id.
-//!             Output::Completed(id) => println!("{id} is done after {now}"),
-//!             Output::Failed { id, bad } => println!("{id} failed at LBN {bad}"),
-//!             Output::Deliver(record) => scrubbed += record.range.len().get(),
+//!             DiskOutput::Transfer(transfer) => at_device.push(transfer),
+//!             DiskOutput::Answer { id, result } => println!("{id} has {} bytes after {now}", result?.len()),
+//!             DiskOutput::Block(block) => scrubbed += block.bytes.len(),
 //!         }
 //!     }
-//!     // Here a host gives the commands to its device and waits for one of them. This device takes 5 ms for each.
-//!     if let Some(command) = commands.next() {
+//!     // Here a program waits for its device, which may finish the transfers in any order. This one takes 5 ms for each.
+//!     if let Some(transfer) = at_device.pop() {
 //!         now = now + Duration::from_millis(5);
-//!         commands.done(command.id);
-//!         core.command_done(now, command.id, Outcome::Done);
-//!     } else if let Some(wake) = core.wake_at() {
+//!         disk.done(now, transfer, Ok(()));
+//!     } else if let Some(wake) = disk.wake_at() {
 //!         now = wake;
 //!     }
 //! }
-//! assert_eq!(scrubbed, 2_048);
+//! assert_eq!(scrubbed, 1 << 20);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The repository has two complete hosts: `crates/device/examples/embed.rs` over a file with io_uring, and
-//! `crates/freeblock/examples/replay.rs`, which replays an iolog of fio in real time beside a scan.
+//! The repository has two complete programs: `crates/device/examples/embed.rs` over a file with io_uring, and
+//! `crates/freeblock/examples/replay.rs`, which replays an iolog of fio in real time beside a scan. A host that needs more, as
+//! the daemon does, drives an [`OutsideDrive`] itself and takes the parts of a [`ScheduledDisk`] that it can use:
+//! [`OverlapQueue`], [`HalfReadBlocks`], [`WriteBytes`].
 //!
 //! # A core inside the drive
 //! Firmware knows the place of the head. [`InDrive`] has an example.
@@ -66,12 +61,11 @@
 extern crate alloc;
 
 mod bytes;
-mod commands;
 mod half_read;
 mod overlap_queue;
+mod scheduled_disk;
 
 pub use bytes::{WriteBytes, copy_shared, cut_out};
-pub use commands::Commands;
 #[doc(inline)]
 pub use freeblock_scheduler::model::{DriveModel, Profile, ProfileError, builtin};
 #[doc(inline)]
@@ -82,3 +76,4 @@ pub use freeblock_scheduler::units::{
 pub use freeblock_scheduler::*;
 pub use half_read::{Delivered, HalfReadBlocks};
 pub use overlap_queue::OverlapQueue;
+pub use scheduled_disk::{BadSector, DiskOutput, RequestError, ScheduledDisk, ScheduledDiskError, Transfer};

@@ -141,9 +141,14 @@ impl<T> OverlapQueue<T> {
         self.under_way.get_mut(&number).map(|entry| &mut entry.item)
     }
 
+    /// Returns the number of entries, of those that wait and those under way.
+    pub fn len(&self) -> usize {
+        self.under_way.len() + self.waiting.len()
+    }
+
     /// Returns whether no entry waits and none is under way.
     pub fn is_empty(&self) -> bool {
-        self.under_way.is_empty() && self.waiting.is_empty()
+        self.len() == 0
     }
 
     /// Unblocks the later entries that wait for this place.

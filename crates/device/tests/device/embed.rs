@@ -14,9 +14,20 @@ fn the_embedded_core_reads_each_byte_of_a_file_once_beside_the_foreground() {
     let path = std::env::temp_dir().join(format!("freeblock-embed-{}", std::process::id()));
     let bytes: Vec<u8> = (0..256 * 1024).map(|at: u32| (at / 512 * 31 + at % 251) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
-    let sums = embed(&path, None, &[7, 60, 7, 0]);
+    let sums = embed(std::fs::File::open(&path).unwrap(), None, &[7, 60, 7, 0]);
     std::fs::remove_file(&path).unwrap();
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
     let foreground = [7, 60, 7, 0].iter().map(|block| sum(&bytes[block * 4096..][..4096])).sum();
     assert_eq!(sums.unwrap(), Sums { foreground, scan: sum(&bytes) });
+}
+
+#[test]
+fn the_example_has_no_more_than_sixty_lines_of_code() {
+    let example = include_str!("../../examples/embed.rs");
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    let lines = example.lines().map(str::trim).filter(is_code).count();
+    assert!(
+        lines <= 60,
+        "{lines} lines of code; the README and the documentation of `freeblock` promise a short program"
+    );
 }

@@ -2,6 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
-mod commands;
 mod examples;
 mod overlap_queue;
+mod scheduled_disk;

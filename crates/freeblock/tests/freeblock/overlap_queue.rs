@@ -93,3 +93,53 @@ proptest! {
         }
     }
 }
+
+/// Returns the entries in the order in which a device finishes them that takes the one of `picks` among those that it has.
+fn carry_out(sent: &[(Op, LbnRange)], picks: &[usize]) -> Vec<usize> {
+    let (mut queue, mut at_device, mut done) = (OverlapQueue::default(), Vec::new(), Vec::new());
+    sent.iter().enumerate().for_each(|(at, (op, range))| queue.push(*op, *range, at));
+    for pick in picks.iter().cycle() {
+        while let Some((number, at)) = queue.begin_next() {
+            at_device.push((number, *at));
+        }
+        assert_eq!(queue.under_way().count(), at_device.len());
+        if at_device.is_empty() {
+            break;
+        }
+        let (number, at) = at_device.swap_remove(pick % at_device.len());
+        assert_eq!(queue.done(number), Some(at));
+        done.push(at);
+    }
+    assert!(queue.is_empty());
+    done
+}
+
+fn entry((write, start, len): (bool, u64, u64)) -> (Op, LbnRange) {
+    let op = if write { Op::Write } else { Op::Read };
+    (op, LbnRange::new(Lbn::new(start), Sectors::new(len)))
+}
+
+proptest! {
+    #[test]
+    fn entries_that_overlap_are_done_in_their_order_and_none_waits_for_ever(
+        of in prop::collection::vec((any::<bool>(), 0..40u64, 1..12u64).prop_map(entry), 1..24),
+        picks in prop::collection::vec(any::<usize>(), 1..20),
+    ) {
+        let done = carry_out(&of, &picks);
+        prop_assert_eq!(of.len(), done.len());
+        let place = |at: usize| done.iter().position(|other| *other == at);
+        for (at, (op, range)) in of.iter().enumerate() {
+            for (earlier, (other, place_of_other)) in of[..at].iter().enumerate() {
+                if (op.is_write() || other.is_write()) && range.overlaps(*place_of_other) {
+                    prop_assert!(place(earlier) < place(at), "{} and {}", earlier, at);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn entries_that_do_not_conflict_are_under_way_together() {
+    let sent = [(false, 0, 8), (false, 4, 8), (true, 20, 8), (true, 40, 8)].map(entry);
+    assert_eq!(carry_out(&sent, &[3, 2, 1, 0]), [3, 2, 1, 0]);
+}

@@ -1,0 +1,372 @@
+//! A core outside the drive with the bytes of its requests and blocks.
+
+use crate::bytes::{WriteBytes, cut_out, size_of};
+use crate::half_read::{Delivered, HalfReadBlocks};
+use crate::overlap_queue::OverlapQueue;
+use crate::{
+    Bytes, Command, Config, DriveModel, Duration, IdleTime, Instant, Lbn, LbnRange, Op, Outcome, Output,
+    OutsideConfig, OutsideDrive, Overheads, Profile, ProfileError, Request, RequestId, Sectors, SessionCall,
+    SessionError, SessionId, Sessions, SubmitError, Wanted,
+};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use thiserror::Error;
+
+/// The longest wait for a completion: a bound for a program whose device has lost one.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A core outside the drive, and all that its host does about bytes and order: requests go in with their bytes, transfers come
+/// out with a buffer, and each answer and each background block comes with what was read.
+///
+/// The program that owns the device and the clock calls [`submit`](Self::submit) for a foreground request, the methods of
+/// [`Sessions`] for background work, and [`done`](Self::done) when the device has carried out a transfer. After each of these,
+/// and at [`wake_at`](OutsideDrive::wake_at), it calls [`poll`](Self::poll) until that returns `None`, and begins the transfers
+/// that come out at once; the device may carry them out in any order. Queries of the core are at hand by dereferencing.
+///
+/// # Promises about the bytes
+/// * Foreground requests that overlap, if one of them writes, are done in order of arrival: several in flight give the same
+///   results as one at a time.
+/// * Transfers that overlap, if one of them writes, are never at the device together.
+/// * The bytes of a background write are asked for when the core chooses the block; a foreground write that arrived before or
+///   arrives later is on the medium afterwards.
+/// * A block's bytes equal the medium at one instant before it is delivered, also if it came in parts.
+/// * A bad sector fails the request that asks for it, and the blocks in which it lies; what was merged with them is done again
+///   without it.
+///
+/// ```
+/// use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority};
+/// use freeblock::{Request, RequestId, ScheduledDisk, Sectors, Sessions};
+/// let mut device: Vec<u8> = (0..512 * 2_048).map(|at| (at / 512) as u8).collect();
+/// let mut disk = ScheduledDisk::serving(Sectors::new(2_048), Bytes::new(512), None)?;
+/// let scan = disk.open(Priority::default())?;
+/// let all = LbnRange::new(Lbn::ZERO, Sectors::new(2_048));
+/// disk.read(scan, all, Sectors::new(8), Parameter::default())?;
+/// let mut now = Instant::ZERO;
+/// let range = LbnRange::new(Lbn::new(7), Sectors::new(1));
+/// disk.submit(now, Request { id: RequestId::new(1), op: Op::Read, range }, Vec::new())?;
+/// while disk.undelivered(scan) != Some(0) {
+///     match disk.poll(now) {
+///         Some(DiskOutput::Transfer(mut transfer)) => {
+///             // This device is memory, takes 5 ms for each transfer, and carries out one at a time.
+///             let place = transfer.offset.get() as usize..;
+///             transfer.bytes.copy_from_slice(&device[place][..transfer.bytes.len()]);
+///             now = now + Duration::from_millis(5);
+///             disk.done(now, transfer, Ok(()));
+///         }
+///         Some(DiskOutput::Answer { result, .. }) => assert_eq!(result, Ok(vec![7; 512])),
+///         Some(DiskOutput::Block(block)) => assert_eq!(block.bytes[0], block.record.range.start().get() as u8),
+///         None => now = disk.wake_at().ok_or("nothing is to come")?,
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ScheduledDisk {
+    core: OutsideDrive,
+    sector: Bytes,
+    /// The core knows those under way by their numbers here.
+    requests: OverlapQueue<ForegroundRequest>,
+    /// The number of a request under way for which the core's pool has no room.
+    queued: Option<u64>,
+    commands: OverlapQueue<DeviceCommand>,
+    blocks: HalfReadBlocks,
+    writes: WriteBytes,
+}
+
+#[derive(Clone, Debug)]
+struct ForegroundRequest {
+    request: Request,
+    /// The bytes to be written, or those that were read.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct DeviceCommand {
+    command: Command,
+    /// The buffer, until the transfer has it.
+    bytes: Vec<u8>,
+}
+
+/// A transfer between the device and memory, which the program carries out and gives back by [`ScheduledDisk::done`].
+///
+/// A program that gives it up reports it as failed when the device cannot carry it out any more: transfers that overlap it
+/// wait until then.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a transfer that is not given back holds up all that overlap it"]
+pub struct Transfer {
+    /// Its name, ascending from 0 in the order of [`ScheduledDisk::poll`].
+    pub id: u64,
+    /// Whether it reads or writes.
+    pub op: Op,
+    /// Its LBNs.
+    pub range: LbnRange,
+    /// The place of its first byte on the device.
+    pub offset: Bytes,
+    /// The buffer, of the size of the range: the bytes to be written, or room for those read.
+    pub bytes: Vec<u8>,
+}
+
+/// An output of a [`ScheduledDisk`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum DiskOutput {
+    /// A transfer for the device.
+    Transfer(Transfer),
+    /// The end of a foreground request.
+    Answer {
+        /// The request.
+        id: RequestId,
+        /// The bytes read, none for a write; or the request's first bad sector.
+        result: Result<Vec<u8>, BadSector>,
+    },
+    /// A finished background block.
+    Block(Delivered),
+}
+
+/// A sector that could not be transferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("bad sector at LBN {0}")]
+pub struct BadSector(pub Lbn);
+
+/// The reason why a drive and its profile make no [`ScheduledDisk`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ScheduledDiskError {
+    /// The profile describes no drive.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The profile is of another drive.
+    #[error(
+        "the drive has {capacity} sectors of {sector}, its profile {profile} of {profile_sector}; give the profile that this drive was \
+         probed for"
+    )]
+    OtherSize {
+        /// The drive's size.
+        capacity: Sectors,
+        /// Its sectors'.
+        sector: Bytes,
+        /// The profile's size.
+        profile: Sectors,
+        /// Its sectors'.
+        profile_sector: Bytes,
+    },
+}
+
+/// The reason why a [`ScheduledDisk`] refuses a foreground request. A refusal changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request has no place on the drive.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The bytes are not those of the range of a write, or a read has some.
+    #[error(
+        "{id} comes with {found} bytes; give {expected}: those of its sectors to a write, none to a read"
+    )]
+    Length {
+        /// The request.
+        id: RequestId,
+        /// The number of bytes that it needs.
+        expected: usize,
+        /// The number of bytes that came with it.
+        found: usize,
+    },
+}
+
+/// The core, for its queries.
+impl Deref for ScheduledDisk {
+    type Target = OutsideDrive;
+
+    fn deref(&self) -> &OutsideDrive {
+        &self.core
+    }
+}
+
+/// The calls of the core's sessions.
+impl Sessions for ScheduledDisk {
+    fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
+        let answer = self.core.call(call)?;
+        self.blocks.forget_unwanted(call);
+        Ok(answer)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+}
+
+impl ScheduledDisk {
+    /// Returns a disk behind a core that has had no input.
+    pub fn new(core: OutsideDrive) -> Self {
+        let sector = core.drive().sector_bytes();
+        Self {
+            core,
+            sector,
+            requests: OverlapQueue::default(),
+            queued: None,
+            commands: OverlapQueue::default(),
+            blocks: HalfReadBlocks::new(sector),
+            writes: WriteBytes::new(sector),
+        }
+    }
+
+    /// Returns a disk that serves requests, and has background work done in their gaps and in idle time within the default bound
+    /// on harm. Without a profile of the drive, only idle time is used.
+    ///
+    /// # Errors
+    /// The profile describes no drive, or one of another size.
+    pub fn serving(
+        capacity: Sectors,
+        sector: Bytes,
+        profile: Option<&Profile>,
+    ) -> Result<Self, ScheduledDiskError> {
+        let (drive, outside) = match profile {
+            Some(profile) => {
+                let drive = DriveModel::from_profile(profile)?;
+                let firmware = profile.firmware.as_ref();
+                let overheads = firmware.map(|firmware| Overheads::of(firmware, &drive, true));
+                (drive, OutsideConfig::beyond(overheads.unwrap_or_default()))
+            }
+            None => (DriveModel::unknown(capacity, sector)?, OutsideConfig::blind()),
+        };
+        let (profile, profile_sector) = (drive.layout().capacity(), drive.sector_bytes());
+        if (profile, profile_sector) != (capacity, sector) {
+            return Err(ScheduledDiskError::OtherSize { capacity, sector, profile, profile_sector });
+        }
+        let config = Config::outside(outside.serving()).with_idle(Some(IdleTime::default()));
+        Ok(Self::new(OutsideDrive::new(drive.into(), config)))
+    }
+
+    /// Takes a foreground request, with the bytes of a write. Any number may wait; their ids are the caller's, and only named in
+    /// answers.
+    ///
+    /// # Errors
+    /// The request is empty, ends past the drive's end, or comes with too many bytes or too few.
+    pub fn submit(&mut self, now: Instant, request: Request, bytes: Vec<u8>) -> Result<(), RequestError> {
+        let Request { id, op, range } = request;
+        let capacity = self.core.drive().layout().capacity();
+        if range.is_empty() {
+            return Err(SubmitError::Empty { id, range }.into());
+        }
+        if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+            return Err(SubmitError::PastEnd { id, range, capacity }.into());
+        }
+        let expected = if op.is_write() { size_of(range, self.sector) } else { 0 };
+        if bytes.len() != expected {
+            return Err(RequestError::Length { id, expected, found: bytes.len() });
+        }
+        self.requests.push(op, range, ForegroundRequest { request, bytes });
+        self.begin_requests(now);
+        Ok(())
+    }
+
+    /// Returns the next output; background blocks are not written. [`poll_with`](Self::poll_with) writes them.
+    pub fn poll(&mut self, now: Instant) -> Option<DiskOutput> {
+        self.poll_with(now, |_, _| false)
+    }
+
+    /// Returns the next output. Before a background block is written, `fill` copies its bytes into a buffer of its size, and
+    /// returns whether it has them.
+    pub fn poll_with(
+        &mut self,
+        now: Instant,
+        mut fill: impl FnMut(&Wanted, &mut [u8]) -> bool,
+    ) -> Option<DiskOutput> {
+        loop {
+            self.begin_requests(now);
+            if let Some(transfer) = self.next_transfer() {
+                return Some(DiskOutput::Transfer(transfer));
+            }
+            let output = self.core.poll_with(now, &mut self.writes.buffers(&mut fill))?;
+            match output {
+                Output::Do(command) => self.take_command(now, command),
+                Output::Completed(id) => return self.answer(id, None),
+                Output::Failed { id, bad } => return self.answer(id, Some(bad)),
+                Output::Deliver(record) => return Some(DiskOutput::Block(self.blocks.deliver(record))),
+            }
+        }
+    }
+
+    /// Reports that the device has carried out a transfer, whose buffer then holds the bytes read; or that it has not, and the
+    /// bad sector if that is known.
+    pub fn done(&mut self, now: Instant, transfer: Transfer, result: Result<(), Option<Lbn>>) {
+        let Some(DeviceCommand { command, .. }) = self.commands.done(transfer.id) else {
+            debug_assert!(false, "{transfer:?} is not at the device");
+            return;
+        };
+        let Command { id, op, range, .. } = command;
+        let parts = self.blocks.arrived(id);
+        let outcome = match result {
+            Ok(()) => {
+                self.blocks.done(op, range, &parts, &transfer.bytes);
+                if let Some(own) = command.request.and_then(|id| self.requests.get_mut(id.get()))
+                    && !op.is_write()
+                {
+                    own.bytes = cut_out(transfer.bytes, range, own.request.range, self.sector);
+                }
+                Outcome::Done
+            }
+            Err(Some(bad)) if range.contains(bad) => Outcome::NoData(bad),
+            // Background blocks merged with a request must not hide the failure from it.
+            Err(_) => Outcome::NoData(range.start()),
+        };
+        self.core.command_done(now, id, outcome);
+    }
+
+    /// Returns how long the program may wait for a completion before it polls again: until [`wake_at`](OutsideDrive::wake_at), and
+    /// one second at most.
+    pub fn longest_wait(&self, now: Instant) -> Duration {
+        self.core.wake_at().map_or(WAIT_MAX, |at| at.saturating_since(now).min(WAIT_MAX))
+    }
+
+    /// Returns the number of foreground requests that are not answered.
+    pub fn unanswered(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Gives the core the requests that wait for no other, as far as its pool has room.
+    fn begin_requests(&mut self, now: Instant) {
+        while let Some(number) = self.queued.take().or_else(|| Some(self.requests.begin_next()?.0)) {
+            let Some(ForegroundRequest { request, .. }) = self.requests.get_mut(number) else { continue };
+            let request = Request { id: RequestId::new(number), ..*request };
+            if self.core.submit(now, request).is_err() {
+                // The rest was checked: the pool is full, and has room again after a completion.
+                self.queued = Some(number);
+                return;
+            }
+        }
+    }
+
+    /// Queues a command of the core; a write gets its bytes.
+    fn take_command(&mut self, now: Instant, command: Command) {
+        let Command { id, op, range, request, .. } = command;
+        let own = request.and_then(|id| self.requests.get_mut(id.get()));
+        let bytes = match op {
+            Op::Read => Some(vec![0; size_of(range, self.sector)]),
+            Op::Write => self.writes.content(range, own.map(|own| (own.request.range, &mut own.bytes))),
+        };
+        match bytes {
+            Some(bytes) => {
+                self.blocks.await_parts(&command);
+                self.commands.push(op, range, DeviceCommand { command, bytes });
+            }
+            None => {
+                debug_assert!(false, "the bytes of {command:?} were not asked for");
+                self.core.command_done(now, id, Outcome::NoData(range.start()));
+            }
+        }
+    }
+
+    fn next_transfer(&mut self) -> Option<Transfer> {
+        let (id, DeviceCommand { command, bytes }) = self.commands.begin_next()?;
+        let (op, range) = (command.op, command.range);
+        let offset = Sectors::new(range.start().get()).bytes(self.sector);
+        Some(Transfer { id, op, range, offset, bytes: core::mem::take(bytes) })
+    }
+
+    fn answer(&mut self, id: RequestId, bad: Option<Lbn>) -> Option<DiskOutput> {
+        let ForegroundRequest { request, bytes } = self.requests.done(id.get())?;
+        let read = if request.op.is_write() { Vec::new() } else { bytes };
+        Some(DiskOutput::Answer { id: request.id, result: bad.map_or(Ok(read), |bad| Err(BadSector(bad))) })
+    }
+}

@@ -174,7 +174,10 @@ impl HalfReadBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Parameter, Sectors};
+    use crate::{
+        Config, DriveModel, Instant, Output, OutsideConfig, OutsideDrive, Parameter, Request, RequestId,
+        Sectors,
+    };
     use proptest::prelude::*;
 
     const SECTOR: u64 = 4;
@@ -236,5 +239,29 @@ mod tests {
             }
             prop_assert_eq!(blocks.len(), 0);
         }
+    }
+
+    #[test]
+    fn parts_of_withdrawn_and_of_delivered_blocks_are_not_awaited() {
+        let session = SessionId::new(1);
+        let of = |task, start| {
+            let (task, op, block) = (TaskId::new(task), Op::Read, range(start, 2));
+            Part { session, task, op, block, part: block }
+        };
+        let (withdrawn, delivered, wanted) = (of(1, 0), of(2, 2), of(2, 4));
+        let drive = DriveModel::unknown(Sectors::new(100), Bytes::new(512)).unwrap();
+        let mut core = OutsideDrive::new(drive.into(), Config::outside(OutsideConfig::blind().serving()));
+        let request = Request { id: RequestId::new(1), op: Op::Read, range: range(0, 6) };
+        core.submit(Instant::ZERO, request).unwrap();
+        let Some(Output::Do(command)) = core.poll(Instant::ZERO) else { panic!("the drive is idle") };
+        let command = Command { parts: [withdrawn, delivered, wanted].into(), ..command };
+        let mut blocks = HalfReadBlocks::new(Bytes::new(SECTOR));
+        blocks.await_parts(&command);
+        blocks.forget_unwanted(SessionCall::Abort { task: withdrawn.task });
+        let (task, op, parameter) = (delivered.task, Op::Read, Parameter(0));
+        let bad = Some(Lbn::new(2));
+        blocks.deliver(Record { session, task, range: delivered.block, op, parameter, bad, last: false });
+        assert_eq!(blocks.arrived(command.id), [wanted]);
+        assert_eq!(blocks.arrived(command.id), [], "it is done");
     }
 }

@@ -137,7 +137,7 @@ impl Rig {
             return self.poll();
         }
         let mut transfer = self.at_device.swap_remove(pick % self.at_device.len());
-        self.now = self.now + Duration::from_millis(3);
+        self.now += Duration::from_millis(3);
         let place = transfer.range.start().get() as usize..transfer.range.end().get() as usize;
         let bad = place.clone().map(|lbn| lbn as u64).find(|lbn| self.bad.contains(lbn)).map(Lbn::new);
         let result = match (bad, transfer.op) {

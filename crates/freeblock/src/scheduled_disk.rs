@@ -49,8 +49,8 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 ///     match disk.poll(now) {
 ///         Some(DiskOutput::Transfer(mut transfer)) => {
 ///             // This device is memory, takes 5 ms for each transfer, and carries out one at a time.
-///             let place = transfer.offset.get() as usize..;
-///             transfer.bytes.copy_from_slice(&device[place][..transfer.bytes.len()]);
+///             let (from, size) = (transfer.offset.get() as usize, transfer.bytes.len());
+///             transfer.bytes.copy_from_slice(&device[from..from + size]);
 ///             now = now + Duration::from_millis(5);
 ///             disk.done(now, transfer, Ok(()));
 ///         }

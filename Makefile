@@ -97,15 +97,17 @@ bench-site: site ## the machine's time for a simulated minute of the demo as Web
 	@node docs/site/node.js minute
 
 # One module without imports, as text in a script: so the page also opens from a file, which may load scripts but not modules.
+# Files are renamed into their place, so that a browser never loads a part of one.
 WASM := wasm32-unknown-unknown
 site: rust cc ## the demo for a browser alone, in docs/site (docs/site/README.md); needs Rust for WebAssembly
 	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || timeout 300 rustup target add $(WASM) >/dev/null 2>&1 || { \
 	  echo "make: Rust for $(WASM) cannot be had (rustup target add $(WASM))" >&2; exit 1; }
 	@$(CARGO) build --profile site --locked --quiet --package freeblock-site --target $(WASM)
-	@cp crates/page/files/page.css crates/page/files/page.js docs/site/
-	@sed 's|^<script src="page.js"|<script src="freeblock.wasm.js" defer></script>\n<script src="site.js" defer></script>\n&|' \
-	  crates/page/files/index.html >docs/site/index.html
-	@printf 'globalThis.freeblockWasm = "%s";\n' "$$(base64 -w0 $(TARGET)/$(WASM)/site/freeblock_site.wasm)" >docs/site/freeblock.wasm.js
+	@new=$$(mktemp -d docs/site/.new.XXXXXX) && trap 'rm -rf $$new' EXIT && cp crates/page/files/page.css crates/page/files/page.js $$new/ && \
+	  sed 's|^<script src="page.js"|<script src="freeblock.wasm.js" defer></script>\n<script src="site.js" defer></script>\n&|' \
+	    crates/page/files/index.html >$$new/index.html && \
+	  printf 'globalThis.freeblockWasm = "%s";\n' "$$(base64 -w0 $(TARGET)/$(WASM)/site/freeblock_site.wasm)" >$$new/freeblock.wasm.js && \
+	  mv $$new/* docs/site/
 	@cd docs/site && echo "docs/site/index.html: $$(cat index.html page.css page.js site.js freeblock.wasm.js | gzip -9 | wc -c) bytes compressed, of 2000000 at most"
 
 deb-check: deb clients debian ## install, upgrade, remove and purge that package in a clean Debian (root; minutes)

@@ -109,7 +109,8 @@ impl Browser {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("never: {expression}\n{}", self.value("document.body.innerText"));
+        let text = self.value("document.body.innerText");
+        panic!("never: {expression}\n{text}\n{:?}", self.complaints);
     }
 
     /// Clicks into the middle of the element that an expression gives, as a hand does.

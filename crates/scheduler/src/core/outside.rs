@@ -290,7 +290,7 @@ impl Outside {
             return Some(Caution::Unsynchronised);
         }
         let revolution = self.clock.revolution();
-        let risk = self.client_harm.at_risk(revolution.max(self.worst));
+        let risk = self.client_harm.at_risk(revolution.max(self.worst), 0);
         // Few requests arrive while a revolution is lost; many may arrive while a drive retries a sector.
         let meanwhile =
             if self.worst > revolution { self.client_harm.at_risk_meanwhile(self.worst) } else { 0 };

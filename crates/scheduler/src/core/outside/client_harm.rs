@@ -154,9 +154,11 @@ impl ClientHarm {
     }
 
     /// Returns the delay in ns that earlier losses to detours will still cause, and would cause if the head lost `nanos`
-    /// more now: for waiting requests, and for the expected arrivals until the queue is empty.
-    pub fn at_risk(&self, nanos: i64) -> i64 {
-        self.owed.saturating_add(self.next.saturating_mul(nanos))
+    /// more now, while `waiting` requests wait: for those, and for the expected arrivals until the queue is empty.
+    pub fn at_risk(&self, nanos: i64, waiting: usize) -> i64 {
+        // Many may have arrived since the last completion.
+        let delayed = self.next.max(waiting as i64);
+        self.owed.saturating_add(delayed.saturating_mul(nanos))
     }
 
     /// Returns the further delay in ns of requests that arrive during a loss: half of it in the mean, for at most as many
@@ -211,6 +213,14 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_arrived_since_the_last_completion_are_at_risk() {
+        let mut client_harm = ClientHarm::default();
+        client_harm.of_detours(Late::default(), alone(1), LONG_TIME);
+        assert_eq!(client_harm.at_risk(LOST_NS, 1), LOST_NS);
+        assert_eq!(client_harm.at_risk(LOST_NS, 9), LOST_NS * 9);
+    }
+
+    #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut client_harm = ClientHarm::default();
         (0..100).for_each(|_| assert_eq!(client_harm.of_detours(Late::default(), alone(4), LONG_TIME), 0));
@@ -224,11 +234,11 @@ mod tests {
     fn expected_delays_are_known_at_once() {
         let mut client_harm = ClientHarm::default();
         client_harm.of_detours(LATE, alone(4), LONG_TIME);
-        assert_eq!(client_harm.at_risk(0), LOST_NS * 3);
+        assert_eq!(client_harm.at_risk(0, 0), LOST_NS * 3);
         client_harm.of_detours(Late::default(), alone(3), LONG_TIME);
-        assert_eq!(client_harm.at_risk(0), LOST_NS * 2);
+        assert_eq!(client_harm.at_risk(0, 0), LOST_NS * 2);
         client_harm.of_detours(Late::default(), alone(1), LONG_TIME);
-        assert_eq!(client_harm.at_risk(0), 0);
+        assert_eq!(client_harm.at_risk(0, 0), 0);
     }
 
     #[test]
@@ -289,7 +299,7 @@ mod tests {
         let mut client_harm = ClientHarm::default();
         client_harm.after_idle(LOST_NS);
         assert_eq!(client_harm.done(NOW, LATE, alone(3), LONG_TIME), [LOST_NS; 2]);
-        assert_eq!(client_harm.at_risk(0), LOST_NS * 2);
+        assert_eq!(client_harm.at_risk(0, 0), LOST_NS * 2);
         assert_eq!(client_harm.done(NOW, Late::default(), alone(3), LONG_TIME), [LOST_NS; 2]);
         assert_eq!(client_harm.done(NOW, LATE, alone(1), LONG_TIME), [LOST_NS * 2, LOST_NS]);
         assert_eq!(client_harm.done(NOW, Late::default(), alone(1), LONG_TIME), [0; 2]);

@@ -8,7 +8,7 @@ use crate::core::under_way::Job;
 use crate::planner::Neighbour;
 use alloc::sync::Arc;
 use core::fmt;
-use units::{Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -146,6 +146,14 @@ impl Order {
             in_any_order: false,
             charged: None,
             passed: None,
+        }
+    }
+
+    /// Returns the time at the head that a foreground request was given on purpose for its detour.
+    pub fn time_spent(&self) -> Option<Duration> {
+        match &self.work {
+            Work::Foreground { plain, .. } => plain.as_ref().map(|plain| plain.spent),
+            _ => None,
         }
     }
 

@@ -307,7 +307,7 @@ impl Core {
         let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
         if left.is_some_and(|left| now < left) {
             let (first, meanwhile) = (
-                outside.client_harm.at_risk(nanos(visit)),
+                outside.client_harm.at_risk(nanos(visit), 0),
                 outside.client_harm.at_risk_meanwhile(nanos(visit)),
             );
             let risk = first.saturating_add(meanwhile);

@@ -6,10 +6,11 @@
 //! the greatest yield. That yield is unknown in advance, and it falls towards the end of a scan. A price finds it: it falls
 //! while the bound has room and rises while it has none.
 
-use super::Outside;
+use super::clock::nanos;
 use super::detour::GapPart;
 use super::forecast::Standing;
 use super::transfer::Transfer;
+use super::{Order, Outside};
 use crate::background::Focus;
 use crate::core::Core;
 use crate::core::under_way::Job;
@@ -63,9 +64,12 @@ impl Price {
 }
 
 impl Outside {
-    /// Returns whether the bound has room for a revolution.
-    fn may_spend(&self, revolution: Duration) -> bool {
-        let risk = self.client_harm.at_risk(i64::try_from(revolution.as_nanos()).unwrap_or(i64::MAX));
+    /// Returns whether the bound has room for a revolution while `waiting` requests wait. Those spent for requests that are
+    /// not done have a reserve: their delays are not in the account yet.
+    fn may_spend(&self, revolution: Duration, waiting: usize) -> bool {
+        let orders = self.device.iter().chain(&self.queue);
+        let time = orders.filter_map(Order::time_spent).sum::<Duration>() + revolution;
+        let risk = self.client_harm.at_risk(nanos(time), waiting);
         self.detour_bound()
             .is_some_and(|bound| self.guard.caution(bound - bound / RESERVE_DIVISOR, risk).is_none())
     }
@@ -88,7 +92,8 @@ impl Core {
         }
         // Rounded up, so that the last sector before the request is in the window.
         let revolution = self.drive.rpm().revolution();
-        let room = outside.may_spend(revolution);
+        let waiting = self.pool.len() + outside.foreground_commands().count() + 1;
+        let room = outside.may_spend(revolution, waiting);
         outside.price.seen(room);
         if !room {
             return no;

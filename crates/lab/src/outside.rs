@@ -5,7 +5,7 @@ use crate::knowledge::{ATLAS, KnownDrive};
 use crate::{LabError, Spread, spread};
 use drive::Behaviour;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, PlannerStats};
+use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, PlannerStats, SearchBudget};
 use sim::{Background, Direct, ForegroundReport, Inside, Nothing, Outside, Report};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
@@ -36,6 +36,8 @@ pub struct Trial {
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
     /// Its conservatism.
     pub conservatism: Duration,
+    /// How far the planner searches.
+    pub budget: SearchBudget,
     /// Tasks: the multiprogramming level.
     pub tasks: u32,
     /// Whether there is no think time: the number of outstanding requests is constant then.
@@ -97,6 +99,7 @@ impl Trial {
             behaviour: Behaviour::fast02(),
             outside: Some(OutsideConfig::paper),
             conservatism,
+            budget: SearchBudget::default(),
             tasks: MPL,
             restless: false,
             followed: Share::NONE,
@@ -123,7 +126,7 @@ impl Trial {
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
         let foreground = load(told, self.followed, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
-        let config = Config { policy: self.policy, ..Config::default() };
+        let config = Config { policy: self.policy, budget: self.budget, ..Config::default() };
         let Some(outside) = self.outside else {
             let truth = Arc::clone(&told.truth);
             let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;

@@ -83,6 +83,8 @@ pub struct Detour {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchBudget {
     tracks: u32,
+    /// Whether a detour in the drive may use the source track and then the destination track.
+    two_tracks: bool,
 }
 
 /// The number of cylinders on each side that the search examines before it checks whether it can still improve.
@@ -92,15 +94,22 @@ impl SearchBudget {
     /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count. However
     /// small the budget, the nearest other cylinder that may win is examined, too.
     pub const fn tracks(tracks: u32) -> Self {
-        Self { tracks }
+        Self { tracks, two_tracks: true }
+    }
+
+    /// Returns the same budget for detours to one track each, as the paper's planner has them (OSDI'00, section 4: the track
+    /// on which most wanted blocks can be accessed). Outside the drive it changes nothing.
+    #[must_use]
+    pub const fn one_track(self) -> Self {
+        Self { two_tracks: false, ..self }
     }
 
     /// No limit: the search ends when nothing better can be found.
-    pub const UNLIMITED: Self = Self { tracks: u32::MAX / LOOKUPS_PER_TRACK };
+    pub const UNLIMITED: Self = Self::tracks(u32::MAX / LOOKUPS_PER_TRACK);
 
     /// Returns the rest of the budget after this many tracks.
     pub(crate) fn less(self, tracks: u64) -> Self {
-        Self { tracks: u64::from(self.tracks).saturating_sub(tracks) as u32 }
+        Self { tracks: u64::from(self.tracks).saturating_sub(tracks) as u32, ..self }
     }
 
     /// Returns the budget in look-ups.
@@ -219,6 +228,7 @@ impl Planner {
         if background.is_idle() || gap.deadline <= gap.at {
             return (None, 0);
         }
+        let two_tracks = budget.two_tracks;
         let budget = budget.lookups();
         let mut tally = SearchTally {
             best: Detour { score: gap.above, stops: [None; STOPS_MAX], merged: false },
@@ -242,6 +252,7 @@ impl Planner {
             ops,
             tally,
             terms,
+            two_tracks,
         };
         search.run(reach);
         let SearchTally { best, left, .. } = search.tally;
@@ -303,6 +314,8 @@ struct Search<'a> {
     tally: SearchTally,
     /// The costs of commands, outside the drive.
     terms: Option<&'a Terms<'a>>,
+    /// Whether a detour may use the source track and then the destination track.
+    two_tracks: bool,
 }
 
 /// The results and the costs of a search so far.
@@ -363,6 +376,9 @@ impl Search<'_> {
         let source = self.drive.layout().track_ref(source);
         for &work in self.ops {
             self.tally.window(self.drive, self.background, &source, work, (at, leave));
+        }
+        if !self.two_tracks {
+            return;
         }
         for &first in self.ops {
             for &second in self.ops {

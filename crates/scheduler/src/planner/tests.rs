@@ -130,7 +130,7 @@ fn last_revolution(drive: &DriveModel, from: Instant, until: Instant) -> Instant
 }
 
 /// Returns the most wanted sectors on any single track, or on the source track and then the destination track.
-fn naive_best(world: &World, gap: &Gap) -> u64 {
+fn naive_best(world: &World, gap: &Gap, two_tracks: bool) -> u64 {
     let (drive, layout) = (&world.drive, world.drive.layout());
     let destination = layout.track(gap.destination);
     let mut best = 0;
@@ -149,7 +149,8 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
             .sum();
         best = best.max(sum);
     }
-    let Some(source) = gap.source.filter(|s| *s != gap.destination) else { return best };
+    let source = gap.source.filter(|s| two_tracks && *s != gap.destination);
+    let Some(source) = source else { return best };
     let crossing = drive.move_time(gap.from, destination.into(), Op::Read);
     let back = drive.move_time(gap.from, destination.into(), gap.op);
     let passes = |index: TrackIndex, from: Instant| -> Vec<(Instant, Instant, u64)> {
@@ -256,8 +257,9 @@ proptest! {
             planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
             background.cut(drive.layout(), sectors, 0, 0);
             let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
-            let expected = naive_best(&world, &gap);
+            let expected = naive_best(&world, &gap, true);
             prop_assert_eq!(found.map_or(0, |d| d.score), expected, "{:?}", gap);
+            let of_one_track = naive_best(&world, &gap, false);
             if let Some(detour) = found {
                 let (sectors, back) = follow(&world, &gap, &detour);
                 prop_assert_eq!(sectors, detour.score);
@@ -270,6 +272,9 @@ proptest! {
                 let (found, _) = planner.plan(drive, background, &more, (Reach::Drive, SearchBudget::UNLIMITED));
                 prop_assert_eq!(found.map(|d| d.score), (expected > above).then_some(expected), "above {}", above);
             }
+            let one = SearchBudget::UNLIMITED.one_track();
+            let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, one));
+            prop_assert_eq!(found.map_or(0, |d| d.score), of_one_track);
             // A budget never improves the result, and is exceeded by at most a cylinder's worth.
             let (hasty, used) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::tracks(3)));
             prop_assert!(hasty.map_or(0, |d| d.score) <= expected);

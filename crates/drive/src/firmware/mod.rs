@@ -266,6 +266,12 @@ impl Drive {
         self.mechanics.position()
     }
 
+    /// Returns the instant until which the arm works on commands and cached writes whose service has begun, past or future;
+    /// only a drive with a queue knows it.
+    pub fn arm_free_at(&self) -> Instant {
+        self.arm_free
+    }
+
     /// Returns the number of commands inside, without completions that have not been taken out.
     pub fn outstanding(&self) -> usize {
         self.waiting.len() + self.finishing.len()

@@ -1,9 +1,12 @@
 //! The duel: the same requests to the same drive, served by the drive alone, by ours, in the drive, and beside a rival.
 
+mod arm;
 pub mod paired;
 
 use crate::{LabError, set_up};
-use drive::{Behaviour, Drive};
+pub use arm::PassingMb;
+use arm::WatchedDrive;
+use drive::{Behaviour, BlackBox};
 use model::builtin;
 use paired::Responses;
 use scheduler::policy::PolicyName;
@@ -51,6 +54,8 @@ pub struct Result {
     pub responses: Responses,
     /// Millions of bytes a second of background work.
     pub mb_per_s: f64,
+    /// Of the drive alone, the bytes that pass in the time that its arm leaves.
+    pub passing: PassingMb,
 }
 
 /// The first requests of a source: a run ends when the last of them is done.
@@ -110,9 +115,19 @@ impl Contest {
             |harm_ppm| Config { idle: Some(IdleTime { harm_ppm, ..IdleTime::default() }), ..sptf };
         let scan = Background::Scan { block: BLOCK };
         let mut seen = ByArrival::default();
+        let mut passing = PassingMb::default();
         let mb_per_s = match contestant {
-            Contestant::Alone => self.straight(drive, None, load, &mut seen).map_err(failed)?,
-            Contestant::Rival(rival) => self.straight(drive, Some(rival), load, &mut seen).map_err(failed)?,
+            Contestant::Alone => {
+                let mut run = Direct::new(WatchedDrive::new(drive), usize::MAX, load);
+                self.straight(&mut run, &mut seen).map_err(failed)?;
+                passing = run.device().passing(run.now());
+                0.0
+            }
+            Contestant::Rival(rival) => {
+                let mut run = Direct::new(drive, usize::MAX, load).beside(rival);
+                self.straight(&mut run, &mut seen).map_err(failed)?;
+                run.rival_mb_per_s()
+            }
             Contestant::InDrive => {
                 let config = with_idle(IdleTime::default().harm_ppm);
                 let mut run =
@@ -135,21 +150,15 @@ impl Contest {
                 run.report().background.mb_per_s
             }
         };
-        Ok(Result { responses: seen.responses(), mb_per_s })
+        Ok(Result { responses: seen.responses(), mb_per_s, passing })
     }
 
-    fn straight<S: Source>(
+    fn straight<B: BlackBox, S: Source>(
         &self,
-        drive: Drive,
-        rival: Option<Rival>,
-        load: Issuer<S>,
+        run: &mut Direct<B, S>,
         seen: &mut ByArrival,
-    ) -> std::result::Result<f64, Box<dyn std::error::Error + Send + Sync>> {
-        let mut run = Direct::new(drive, usize::MAX, load);
-        if let Some(rival) = rival {
-            run = run.beside(rival);
-        }
+    ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
         run.advance(self.requests, |done| seen.note(done.arrived, done.at))?;
-        Ok(run.rival_mb_per_s())
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! against common alternatives.
 
 use crate::duel::paired::{Responses, Slower, mean_slower, p99_slower};
-use crate::duel::{Contest, Contestant, Result as Served};
+use crate::duel::{Contest, Contestant, PassingMb, Result as Served};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread,
 };
@@ -141,6 +141,8 @@ struct Panel {
     drive: &'static str,
     rate: f64,
     alone: ContestantRuns,
+    /// The bytes that pass in the time that the arm leaves while the drive is alone.
+    passing: PassingMb,
     in_drive: ContestantRuns,
     assisted: ContestantRuns,
     scans: Vec<ContestantRuns>,
@@ -151,6 +153,7 @@ struct Panel {
 impl Panel {
     fn of(contest: &Contest, runs: &[Vec<Served>]) -> Option<Self> {
         let alone: Vec<Responses> = runs.first()?.iter().map(|run| run.responses.clone()).collect();
+        let passing: Vec<PassingMb> = runs.first()?.iter().map(|run| run.passing).collect();
         let mut names = vec!["alone".to_owned(), "in the drive".to_owned(), "ours, no task".to_owned()];
         names.extend(BOUNDS_PPM.map(|ppm| format!("ours, scan, bound {}%", f64::from(ppm) / 1e4)));
         names.extend(SHARES_PPM.map(|ppm| format!("paced, {}% of each second", f64::from(ppm) / 1e4)));
@@ -161,6 +164,7 @@ impl Panel {
             drive: contest.drive,
             rate: contest.rate,
             alone: entries.next()?,
+            passing: PassingMb::mean(&passing),
             in_drive: entries.next()?,
             assisted: entries.next()?,
             scans: entries.by_ref().take(BOUNDS_PPM.len()).collect(),
@@ -189,7 +193,37 @@ impl Panel {
 
     /// Returns the bandwidth in percent of that of the core in the drive.
     fn of_in_drive(&self) -> f64 {
-        self.ours().map_or(f64::NAN, |ours| 100.0 * ours.mb_per_s / self.in_drive.mb_per_s)
+        self.ours().map_or(f64::NAN, |ours| self.percent_of_in_drive(ours.mb_per_s))
+    }
+
+    /// Returns a bandwidth in percent of that of the core in the drive.
+    fn percent_of_in_drive(&self, mb_per_s: f64) -> f64 {
+        100.0 * mb_per_s / self.in_drive.mb_per_s
+    }
+
+    /// Returns the bytes that pass, in millions a second, in the time by which the bound permits all responses together to be
+    /// longer: each nanosecond that the arm takes from a request delays that one at least.
+    fn permitted(&self) -> f64 {
+        let permitted_ms = self.alone.mean_ms * f64::from(BOUND_PPM) / 1e6;
+        permitted_ms / 1e3 * self.rate * self.passing.always
+    }
+
+    /// Returns the row of the table of bounds, in percent of the core in the drive.
+    fn bounds(&self) -> Vec<String> {
+        let PassingMb { latency_behind_reads, latency_behind_writes, idle_behind_reads, .. } = self.passing;
+        let (permitted, idle) = (self.permitted(), self.passing.idle());
+        let bounds = [
+            self.ours().map_or(f64::NAN, |ours| ours.mb_per_s),
+            idle_behind_reads + permitted,
+            idle + permitted,
+            idle_behind_reads + latency_behind_reads + permitted,
+            idle + latency_behind_reads + latency_behind_writes + permitted,
+        ];
+        let shown =
+            |mb_per_s: f64| format!("{:.1}% ({mb_per_s:.1} MB/s)", self.percent_of_in_drive(mb_per_s));
+        let least = YIELD_PERCENT_MIN / 100.0 * self.in_drive.mb_per_s;
+        let head = [self.name(), format!("{least:.1}")];
+        head.into_iter().chain(bounds.map(shown)).collect()
     }
 
     /// Returns our bandwidth in multiples of the paced rival's at a harm equal to the upper end of ours.
@@ -276,6 +310,7 @@ fn run(lab: &Lab) -> std::result::Result<Outcome, LabError> {
         contests.iter().zip(runs.chunks(all.len())).filter_map(|(c, runs)| Panel::of(c, runs)).collect();
     let mut figures: Vec<Figure> = panels.iter().map(Panel::figure).collect();
     figures.push(table(&panels));
+    figures.push(bounds(&panels));
     Ok(Outcome { figures, claims: claims(&panels), notes: notes() })
 }
 
@@ -308,6 +343,49 @@ fn table(panels: &[Panel]) -> Figure {
             rows: panels.iter().flat_map(Panel::rows).collect(),
         },
     }
+}
+
+/// Returns the table of the bandwidth that the drive's own use of its arm leaves.
+fn bounds(panels: &[Panel]) -> Figure {
+    let columns = [
+        "drive, rate",
+        "goal, MB/s",
+        "ours",
+        "at most: idle behind reads",
+        "at most: all idle time",
+        "at most: idle behind reads, gaps between reads",
+        "at most: all idle time, all gaps",
+    ];
+    Figure {
+        id: "duel-bound".into(),
+        title: "What the drive's own use of its arm leaves a scheduler outside, of the core in the drive"
+            .into(),
+        x: Axis::default(),
+        y: Axis::new("all seeds together"),
+        kind: Kind::Table {
+            columns: columns.map(String::from).to_vec(),
+            rows: panels.iter().map(Panel::bounds).collect(),
+        },
+    }
+}
+
+/// Returns the limits of the yield where it is not reached, in percent of the core in the drive.
+fn limits(panels: &[Panel]) -> String {
+    let missed = panels.iter().filter(|panel| panel.of_in_drive() < YIELD_PERCENT_MIN);
+    let limits: Vec<String> = missed
+        .map(|panel| {
+            let with = |mb_per_s: f64| panel.percent_of_in_drive(mb_per_s + panel.permitted());
+            let PassingMb { idle_behind_reads, latency_behind_reads, .. } = panel.passing;
+            format!(
+                "{}: {:.1}%, {:.1}% and {:.1}%",
+                panel.name(),
+                with(idle_behind_reads),
+                with(panel.passing.idle()),
+                with(idle_behind_reads + latency_behind_reads)
+            )
+        })
+        .collect();
+    limits.join("; ")
 }
 
 /// The rule by which a claim is judged.
@@ -349,7 +427,14 @@ fn claims(panels: &[Panel]) -> Vec<Claim> {
     vec![
         alone.note(rule("Without a task requests pass straight through to the drive.")),
         harm.note(rule("Where it fails, the wait for a command of a stream is longer than the bound on the account allows for.")),
-        gain.note("Where it fails, streams wait for the drive's cached writes to be on the medium, and a gap is not used by a drive whose cache is not predicted."),
+        gain.note(format!(
+            "Whatever it predicts, a stream beside the drive's own order of requests gets at most the first percentage behind \
+             reads, and the second in all idle time of the arm; idle time behind reads with all rotational latency between two \
+             reads brings the third ({}; table duel-bound). Commands cost nothing there, every sector is wanted, and the bound on \
+             harm is spent. Ours begins streams behind reads, waits for the drive's cached writes, and uses no gap of a drive whose \
+             cache is not predicted.",
+            limits(panels)
+        )),
         rivals.note(format!("It fails for the reasons of duel-yield. {paced}")),
     ]
 }
@@ -358,6 +443,9 @@ fn notes() -> Vec<String> {
     vec![
         "Alone is the drive's own queue under the preset `modern`; in the drive is the core with exact knowledge, SPTF over all \
          requests and idle time, and no write cache."
+            .to_owned(),
+        "The bounds of duel-bound hold for a host that leaves the foreground's order to the drive, as ours does there; one that \
+         orders requests better than the drive gains arm time, and is not covered."
             .to_owned(),
     ]
 }

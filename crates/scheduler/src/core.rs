@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 pub use input::{HeadEnd, Input, Refused, SubmitError};
 pub use output::{Access, HeadWork, Output, Purpose, Whose};
 pub use outside::{
-    AdoptError, AuditArm, AuditReport, AuditWindow, Caution, Command, CommandEnd, CommandId, ErrorRecord,
-    Interval, Outcome, OutsideDrive, Promise,
+    AdoptError, AuditArm, AuditReport, AuditWindow, BackgroundWait, Caution, Command, CommandEnd, CommandId,
+    ErrorRecord, Interval, Outcome, OutsideDrive, Promise,
 };
 
 use crate::background::{Background, Urgent};

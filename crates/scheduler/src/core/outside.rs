@@ -44,6 +44,7 @@ mod status;
 mod stream;
 mod through;
 mod transfer;
+mod waits;
 
 pub use adopt::AdoptError;
 use alloc::boxed::Box;
@@ -53,6 +54,7 @@ pub use drive::OutsideDrive;
 pub use guard::Caution;
 pub use harm::{AuditArm, AuditReport, AuditWindow, Interval, Promise};
 pub use record::ErrorRecord;
+pub use waits::BackgroundWait;
 
 use super::Core;
 use super::config::{Conservatism, Neighbours, OutsideConfig, Overheads};

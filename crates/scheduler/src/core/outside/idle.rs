@@ -14,7 +14,7 @@ use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, revolution};
 use crate::core::{Core, Purpose};
 use crate::foreground::Request;
-use crate::idle::{IdleTime, Range};
+use crate::idle::{Idle, IdleTime, Range};
 use crate::planner::{Stop, straight_parts};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -286,6 +286,13 @@ impl Core {
         }
         // An unfinished search continues soon.
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
+        // A first search looks at each cylinder before the one with the wanted blocks, which takes minutes on a large drive: the
+        // place that the oldest task wants is known without it.
+        self.accesses.clear();
+        if searching && self.move_stream(now) && self.send_visit(outside, tag) {
+            self.idle.left(&idle);
+            return;
+        }
         if !(searching || allowed && self.decide_probe(outside, tag)) {
             self.idle.not_before = now + idle.threshold;
             // An unused drive is tried again as soon as it counts as unused.
@@ -300,6 +307,19 @@ impl Core {
     /// the part that the estimate may not use. Returns the instant from which on a drive that was in use only for a short time
     /// counts as unused.
     pub(super) fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
+        let (account, left) = self.kept_back(outside, idle, now);
+        self.idle = account;
+        left
+    }
+
+    /// Returns the account of idle time with that [reserve](Self::keep_back), and that instant.
+    pub(super) fn kept_back(
+        &self,
+        outside: &Outside,
+        idle: &IdleTime,
+        now: Instant,
+    ) -> (Idle, Option<Instant>) {
+        let mut account = self.idle;
         let mut owed = outside.kept.at_risk();
         // One revolution to arrive and one to read a track, until the true duration is known.
         let visit = outside.visits.mean().unwrap_or(revolution(&self.drive) * 2);
@@ -316,13 +336,13 @@ impl Core {
                 owed = owed.saturating_add(risk);
             }
         }
-        self.idle.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
+        account.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
         if outside.config.harm_ppm.is_none() {
             let foreseen = outside.foresees();
             let may = if foreseen { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
-            self.idle.beside_ppm = idle.harm_ppm - may;
+            account.beside_ppm = idle.harm_ppm - may;
         }
-        left
+        (account, left)
     }
 
     /// Takes reads on the track under the head while the length of the silence is unknown. Returns whether there are any.

@@ -13,7 +13,7 @@ use crate::simulate::args::SimulateArgs;
 #[cfg(unix)]
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs, VerifyArgs,
+    SnapshotArgs, SnapshotsArgs, VerifyArgs,
 };
 #[cfg(feature = "lab")]
 use crate::torture::args::TortureArgs;
@@ -128,8 +128,10 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// List a daemon's snapshots
     #[cfg(unix)]
-    #[command(after_help = "Example:\n  freeblock snapshots\n  freeblock snapshots --disk d0 --json")]
-    Snapshots(Daemon),
+    #[command(
+        after_help = "Example:\n  freeblock snapshots\n  freeblock snapshots --disk d0 --all\n\nWith --json ended snapshots are always listed."
+    )]
+    Snapshots(SnapshotsArgs),
     /// Show a daemon's disks and tasks
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]

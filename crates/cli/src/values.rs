@@ -186,23 +186,36 @@ pub(crate) fn policy(text: &str) -> Result<PolicyName, String> {
     text.parse().map_err(|error: scheduler::policy::UnknownPolicy| error.to_string())
 }
 
-/// Reads a number of bytes, with or without a unit.
+/// Returns the power of a unit of bytes, and whether an `i` makes that one of 1,024: `k`, `M`, `G` or `T`, in either case, with or
+/// without `i` and `B` behind it.
+pub(crate) fn unit(text: &str) -> Option<(u32, bool)> {
+    let text = text.trim().to_ascii_lowercase();
+    let prefix = text.strip_suffix('b').unwrap_or(&text);
+    let (prefix, binary) = prefix.strip_suffix('i').map_or((prefix, false), |prefix| (prefix, true));
+    let power = match prefix {
+        "" if !binary => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => return None,
+    };
+    Some((power, binary))
+}
+
+/// The largest size, 1,024 TiB.
+const SIZE_MAX: u64 = 1 << 50;
+
+/// Reads a number of bytes, with or without a [unit]; that is one of 1,024 in any case.
 pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return Err("give bytes as a whole number, such as 4096, 4k or 64KiB (k is 1024)".to_owned()),
-    };
-    let number: u64 =
-        number.parse().map_err(|_| "give bytes as a whole number, such as 4096, 4k or 64KiB".to_owned())?;
-    match number.checked_mul(1 << shift) {
+    let (number, rest) = text.split_at(digits);
+    let mend = || "give bytes as a whole number, such as 4096, 4k, 64KiB or 2T (k is 1024)".to_owned();
+    let ((power, _), number) = unit(rest).zip(number.parse::<u64>().ok()).ok_or_else(mend)?;
+    match number.checked_mul(1 << (10 * power)) {
         Some(0) => Err("give at least one sector".to_owned()),
-        Some(bytes) if bytes <= 1 << 40 => Ok(Bytes::new(bytes)),
-        _ => Err("give less than 1024 GiB".to_owned()),
+        Some(bytes) if bytes <= SIZE_MAX => Ok(Bytes::new(bytes)),
+        _ => Err("give at most 1024 TiB".to_owned()),
     }
 }
 
@@ -394,10 +407,25 @@ mod tests {
             assert_eq!(bytes(text), Ok(Bytes::new(4096)), "{text}");
         }
         assert_eq!(bytes("64KiB"), Ok(Bytes::new(65_536)));
-        assert_eq!(bytes("1g"), Ok(Bytes::new(1 << 30)));
-        for wrong in
-            ["", "k", "-1", "0", "0k", "4.5k", "4 kilobytes", "18446744073709551616", "99999999999g", "1e3"]
-        {
+        for (text, shift) in [("1g", 30), ("1GB", 30), ("2TiB", 41), ("1t", 40), ("1024T", 50)] {
+            assert_eq!(bytes(text), Ok(Bytes::new(1 << shift)), "{text}");
+        }
+        for wrong in [
+            "",
+            "k",
+            "-1",
+            "0",
+            "0k",
+            "4.5k",
+            "4 kilobytes",
+            "18446744073709551616",
+            "99999999999g",
+            "1e3",
+            "1025T",
+            "4i",
+            "4iB",
+            "4kk",
+        ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }

@@ -11,17 +11,14 @@ use units::{Bytes, Duration};
 /// The most seconds of a floor: a day.
 const FLOOR_SECONDS_MAX: f64 = 86_400.0;
 
-/// The units of a rate, in bytes.
-const UNITS: [(&str, f64); 4] = [("kB", 1e3), ("MB", 1e6), ("MiB", 1_048_576.0), ("GB", 1e9)];
-
 /// Reads a floor: a rate in bytes a second, or the most seconds for which a request waits.
 pub(super) fn floor(text: &str) -> Result<Floor, String> {
     let mend = || format!("{text:?} is no floor; give a rate, as 2MB/s, or seconds, as 30s");
     if let Some(rate) = text.strip_suffix("/s") {
         let digits = rate.trim_end_matches(char::is_alphabetic);
-        let (_, unit) =
-            UNITS.iter().find(|(unit, _)| rate.get(digits.len()..) == Some(unit)).ok_or_else(mend)?;
-        let rate = digits.parse::<f64>().map_err(|_| mend())? * unit;
+        let (power, binary) = rate.get(digits.len()..).and_then(values::unit).ok_or_else(mend)?;
+        let unit = if binary { 1_024.0_f64 } else { 1e3 };
+        let rate = digits.parse::<f64>().map_err(|_| mend())? * unit.powi(power as i32);
         if !(1e3..=1e10).contains(&rate) {
             return Err(format!("{text:?} is out of range; give 1kB/s to 10GB/s"));
         }
@@ -124,6 +121,8 @@ mod tests {
         assert_eq!(floor("2MB/s"), rate(2_000_000));
         assert_eq!(floor("0.5MB/s"), rate(500_000));
         assert_eq!(floor("1MiB/s"), rate(1 << 20));
+        assert_eq!(floor("64kib/s"), rate(64 << 10));
+        assert_eq!(floor("1g/s"), rate(1_000_000_000));
         assert_eq!(floor("30s"), Ok(Floor::Within(Duration::from_secs(30))));
         assert_eq!(floor("0.5s"), Ok(Floor::Within(Duration::from_millis(500))));
         for wrong in [

@@ -1,6 +1,7 @@
 //! The configuration of `freeblock serve`, from the file docs/freeblock.toml or from flags.
 
 use super::args::ServeArgs;
+use super::background;
 use super::disk_config::{DiskConfig, HARM_PPM, IDLE_AFTER};
 use super::disk_text::DiskText;
 use super::places::Places;
@@ -33,6 +34,7 @@ struct FileText {
     keep: Option<Spanned<String>>,
     tasks_at_once: Option<NonZeroUsize>,
     comparison_memory: Option<Spanned<String>>,
+    background_memory: Option<Spanned<String>>,
     log: Option<Spanned<String>>,
     #[serde(default)]
     lock_memory: bool,
@@ -76,6 +78,8 @@ pub(crate) struct Config {
     pub(crate) tasks_at_once: Option<usize>,
     /// The most memory of all comparisons together.
     pub(crate) comparison_memory: Bytes,
+    /// The most memory for blocks that are read ahead of the readers of all background exports and snapshots.
+    pub(crate) background_memory: Bytes,
     pub(crate) limits: server::Limits,
     /// The most background blocks that may be half read at once.
     pub(crate) partial_blocks: usize,
@@ -89,6 +93,9 @@ const PARTIAL_BLOCKS: usize = 1 << 10;
 
 /// A gigabyte: enough for the blocks overwritten while a backup's target is away for some minutes.
 const KEEP_BYTES_MAX: u64 = 1 << 30;
+
+/// A gigabyte: what four disks use at most without a setting of their own.
+const BACKGROUND_MEMORY: Bytes = Bytes::new(1 << 30);
 
 /// The default level: messages for operators.
 const LOG: tracing::Level = tracing::Level::INFO;
@@ -115,6 +122,7 @@ impl Config {
                     keep_bytes_max: KEEP_BYTES_MAX,
                     tasks_at_once: None,
                     comparison_memory: Budget::default().most(),
+                    background_memory: BACKGROUND_MEMORY,
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
                     disks: vec![DiskConfig {
@@ -243,6 +251,8 @@ impl Config {
         let keep_bytes_max = file.keep.as_ref().map(keep).transpose()?.unwrap_or(KEEP_BYTES_MAX);
         let memory = |text: &Spanned<String>| place.parsed(text, comparison_memory);
         let memory = file.comparison_memory.as_ref().map(memory).transpose()?;
+        let read_ahead = |text: &Spanned<String>| place.parsed(text, background::memory);
+        let background_memory = file.background_memory.as_ref().map(read_ahead).transpose()?;
         let targets = file.targets.map(|all| targets(all, file.state.as_ref(), &place)).transpose()?;
         let level = |text: &Spanned<String>| place.parsed(text, level);
         let log = file.log.as_ref().map(level).transpose()?.unwrap_or(LOG);
@@ -265,6 +275,7 @@ impl Config {
             keep_bytes_max,
             tasks_at_once: file.tasks_at_once.map(NonZeroUsize::get),
             comparison_memory: memory.unwrap_or(Budget::default().most()),
+            background_memory: background_memory.unwrap_or(BACKGROUND_MEMORY),
             limits,
             partial_blocks,
             disks,
@@ -345,7 +356,6 @@ impl LimitsText {
 
 #[cfg(test)]
 mod tests {
-    use super::super::background;
     use super::*;
 
     const EXAMPLE: &str = include_str!("../../../../docs/freeblock.toml");
@@ -411,7 +421,7 @@ mod tests {
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
         assert_eq!(
             keys(&table),
-            "comparison_memory control control_roles disk keep limits lock_memory log state targets tasks_at_once web"
+            "background_memory comparison_memory control control_roles disk keep limits lock_memory log state targets tasks_at_once web"
         );
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");

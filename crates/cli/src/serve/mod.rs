@@ -89,7 +89,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let (mut running, mut left_out) = (Vec::<Served>::new(), Vec::new());
     let ending = Ending::default();
     ending.set_drain(config.limits.drain);
-    let among = Among { places: places.clone(), peers: Peers::default(), permits, memory };
+    let read_ahead = ReadAheadBudget::of(config.background_memory);
+    let among = Among { places: places.clone(), peers: Peers::default(), permits, memory, read_ahead };
     if let Some(state) = &config.state {
         let names = config.disks.iter().map(|disk| disk.name.as_str()).collect();
         for (place, why) in server::repair::unused(state, &names) {
@@ -213,6 +214,7 @@ struct Among {
     peers: Peers,
     permits: Permits,
     memory: Budget,
+    read_ahead: ReadAheadBudget,
 }
 
 /// Sets up the task manager of a disk, in its part of the state directory.
@@ -273,8 +275,8 @@ fn tell(moment: Moment) {
     }
 }
 
-fn terms(disk: &DiskConfig) -> BackgroundTerms {
-    let memory = ReadAheadBudget::of(disk.background_memory);
+fn terms(disk: &DiskConfig, all: &ReadAheadBudget) -> BackgroundTerms {
+    let memory = all.for_disk(disk.background_memory);
     BackgroundTerms { floor: disk.background_floor, memory, write: disk.background_write }
 }
 
@@ -309,7 +311,7 @@ fn start(
         background_write: disk.background_write,
         background_ublk: disk.background_ublk.map(|number| node(number, true)),
     };
-    let terms = terms(disk);
+    let terms = terms(disk, &among.read_ahead);
     if disk.background.is_some() {
         opened.take_background_requests(terms.clone());
     }

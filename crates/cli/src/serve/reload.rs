@@ -108,6 +108,7 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     differs("keep", old.keep_bytes_max != new.keep_bytes_max);
     differs("tasks_at_once", old.tasks_at_once != new.tasks_at_once);
     differs("comparison_memory", old.comparison_memory != new.comparison_memory);
+    differs("background_memory", old.background_memory != new.background_memory);
     differs("limits.partial_blocks", old.partial_blocks != new.partial_blocks);
     for disk in &old.disks {
         match new.disks.iter().find(|other| other.name == disk.name) {
@@ -143,7 +144,7 @@ mod tests {
             [""; 0]
         );
         let new = config(
-            "keep = \"2GiB\"\ntasks_at_once = 3\ncomparison_memory = \"2GiB\"\n[web]\nlisten = \"127.0.0.1:8080\"\n[limits]\npartial_blocks = 7\n",
+            "keep = \"2GiB\"\ntasks_at_once = 3\ncomparison_memory = \"2GiB\"\nbackground_memory = \"2GiB\"\n[web]\nlisten = \"127.0.0.1:8080\"\n[limits]\npartial_blocks = 7\n",
             "policy = \"fcfs\"\ntimeout_s = 5\n",
         );
         assert_eq!(
@@ -153,6 +154,7 @@ mod tests {
                 "keep",
                 "tasks_at_once",
                 "comparison_memory",
+                "background_memory",
                 "limits.partial_blocks",
                 "disk a: policy",
                 "disk a: timeout_s"

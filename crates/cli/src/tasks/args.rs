@@ -136,7 +136,7 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,
     /// End the snapshot after this time: 90s, 30m, 6h, 2d
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub(crate) expire: Option<u64>,
     /// End the snapshot of this name now
     #[arg(long, conflicts_with_all = ["expire", "priority"])]
@@ -150,6 +150,15 @@ pub(crate) struct SnapshotArgs {
     /// Print the daemon's answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotsArgs {
+    /// List ended snapshots as well
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) daemon: Daemon,
 }
 
 #[derive(Debug, Args)]
@@ -221,4 +230,10 @@ fn seconds(text: &str) -> Result<u64, String> {
     let unit: u64 = unit.ok_or_else(bad)?;
     let number: u64 = text.get(..text.len() - 1).and_then(|n| n.parse().ok()).ok_or_else(bad)?;
     number.checked_mul(unit).ok_or_else(bad)
+}
+
+/// Reads the time after which something ends that exists before.
+fn lifetime(text: &str) -> Result<u64, String> {
+    let time = seconds(text)?;
+    (time > 0).then_some(time).ok_or_else(|| "give a time of at least 1s".to_owned())
 }

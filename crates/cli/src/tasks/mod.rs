@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use args::{
     Array, BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs, Start, Terms, VerifyArgs,
+    SnapshotArgs, SnapshotsArgs, Start, Terms, VerifyArgs,
 };
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
@@ -102,9 +102,14 @@ pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<Outcome, Pr
     put(&mut spec, "sectors", args.sectors);
     put(&mut spec, "block_sectors", args.block_sectors);
     put(&mut spec, "memory_bytes", Some(args.memory.get()));
-    let (control, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
-    let daemon = Daemon { control, disk, json };
-    search("verify", spec, &Start { daemon, terms: args.terms }, console)
+    let (socket, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
+    let start = Start { daemon: Daemon { control: socket, disk, json }, terms: args.terms };
+    let begun = begin("verify", spec, &start)?;
+    if args.sectors.is_none() {
+        let disks = control.get("/v1/disks").map_err(problem)?;
+        show::left_out(&begun.task["spec"], &disks).for_each(|text| console.note(&text));
+    }
+    searched(&begun.awaited(start.terms, console)?, &start.daemon, console)
 }
 
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
@@ -123,7 +128,7 @@ pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Pro
 pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String, Problem> {
     let (control, disk, json) = (args.control.clone(), args.of.clone(), args.json);
     let to = Daemon { control, disk, json };
-    let (control, disk) = daemon(&to)?;
+    let (control, disk) = named(&to, &format!("name one: `freeblock snapshot DISK --name {}`", args.name))?;
     let path = format!("/v1/disks/{disk}/tasks");
     if args.remove {
         let listed = control.get(&path).map_err(problem)?;
@@ -159,14 +164,14 @@ pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String,
 }
 
 /// Lists snapshots.
-pub(crate) fn snapshots(args: &Daemon, console: &Console) -> Result<String, Problem> {
-    let status = all(args)?;
-    if args.json {
+pub(crate) fn snapshots(args: &SnapshotsArgs, console: &Console) -> Result<String, Problem> {
+    let status = all(&args.daemon)?;
+    if args.daemon.json {
         let snapshots: Vec<&Value> = show::tasks_of(&status).filter(|task| show::is_snapshot(task)).collect();
         return crate::drive::json(&json!({ "snapshots": snapshots }));
     }
     show::unanswered(&status).for_each(|text| console.note(&text));
-    Ok(show::snapshots(&status))
+    Ok(show::snapshots(&status, args.all))
 }
 
 pub(crate) fn replica(args: &ReplicaArgs, console: &Console) -> Result<String, Problem> {
@@ -276,10 +281,15 @@ fn part(name: &str) -> Result<&str, Problem> {
 
 /// Returns the daemon, and the disk meant.
 fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
+    named(args, "name one with --disk")
+}
+
+/// Returns the same, or the `advice` if several disks may be meant.
+fn named(args: &Daemon, advice: &str) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {
         if disk == ALL {
-            return Err(Problem::usage("--disk all").help(
+            return Err(Problem::usage("all disks").help(
                 "only scrub, status, tasks and snapshots take all disks; name one, and give the command for each",
             ));
         }
@@ -288,8 +298,7 @@ fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
     let names = names(&control)?;
     match names.as_slice() {
         [one] => Ok((control, one.clone())),
-        _ => Err(Problem::usage(format!("the daemon has several disks: {}", names.join(", ")))
-            .help("name one with --disk")),
+        _ => Err(Problem::usage(format!("the daemon has several disks: {}", names.join(", "))).help(advice)),
     }
 }
 
@@ -313,13 +322,17 @@ fn problem(error: ControlError) -> Problem {
 }
 
 fn start(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console) -> Result<String, Problem> {
-    told(&args.daemon, &begin(kind, spec, args, console)?)
+    told(&args.daemon, &begin(kind, spec, args)?.awaited(args.terms, console)?)
 }
 
 /// Starts a task that searches disks for faults. The exit code is 1 if it is over and has found some.
 fn search(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console) -> Result<Outcome, Problem> {
-    let task = begin(kind, spec, args, console)?;
-    Ok(Outcome { text: told(&args.daemon, &task)?, code: u8::from(has_faults(&task, console)) })
+    searched(&begin(kind, spec, args)?.awaited(args.terms, console)?, &args.daemon, console)
+}
+
+/// Returns the outcome of such a task.
+fn searched(task: &Value, to: &Daemon, console: &Console) -> Result<Outcome, Problem> {
+    Ok(Outcome { text: told(to, task)?, code: u8::from(has_faults(task, console)) })
 }
 
 /// Returns whether a task is over and has found faults; reports them.
@@ -334,21 +347,27 @@ fn has_faults(task: &Value, console: &Console) -> bool {
     true
 }
 
-/// Starts a task, and waits until it is over if the arguments say so.
-fn begin(
-    kind: &str,
-    mut spec: Map<String, Value>,
-    args: &Start,
-    console: &Console,
-) -> Result<Value, Problem> {
+/// A task that has started.
+struct Begun {
+    control: Control,
+    path: String,
+    task: Value,
+}
+
+impl Begun {
+    /// Returns the task, after waiting until it is over if the terms say so.
+    fn awaited(self, terms: Terms, console: &Console) -> Result<Value, Problem> {
+        if terms.wait { wait(&self.control, &self.path, self.task, console) } else { Ok(self.task) }
+    }
+}
+
+/// Starts a task.
+fn begin(kind: &str, mut spec: Map<String, Value>, args: &Start) -> Result<Begun, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     complete(kind, &mut spec, args.terms);
     let path = format!("/v1/disks/{disk}/tasks");
-    let mut task = control.post(&path, &Value::Object(spec)).map_err(problem)?;
-    if args.terms.wait {
-        task = wait(&control, &format!("{path}/{}", task["id"]), task, console)?;
-    }
-    Ok(task)
+    let task = control.post(&path, &Value::Object(spec)).map_err(problem)?;
+    Ok(Begun { control, path: format!("{path}/{}", task["id"]), task })
 }
 
 /// Waits until a task is over, with a bar.

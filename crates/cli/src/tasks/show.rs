@@ -109,21 +109,47 @@ pub(crate) fn is_over(task: &Value) -> bool {
     matches!(text(task, "state"), "done" | "failed" | "cancelled")
 }
 
-/// Returns a table of all snapshots.
-pub(crate) fn snapshots(status: &Value) -> String {
+/// Returns what a comparison leaves out of members that are larger than others.
+pub(crate) fn left_out<'a>(spec: &'a Value, disks: &'a Value) -> impl Iterator<Item = String> + 'a {
+    let members = spec["members"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let size_of = |name: &str| {
+        let disks = disks["disks"].as_array().into_iter().flatten();
+        disks.clone().find(|disk| disk["name"] == *name).and_then(|disk| disk["sectors"].as_u64())
+    };
+    let end = ["first_lbn", "sectors"].iter().map(|key| spec[key].as_u64().unwrap_or(0)).sum::<u64>();
+    members.filter_map(move |name| {
+        let size = size_of(name).filter(|size| *size > end)?;
+        Some(format!(
+            "{name}: LBNs {end} to {} are not compared: the comparison ends with the smallest member{}",
+            size - 1,
+            if spec["chunk_sectors"].is_null() { "" } else { ", in whole chunks" }
+        ))
+    })
+}
+
+/// Returns a table of the snapshots that clients can read or may expect, or of `all`: one that has failed is listed as long as
+/// no other one has its name.
+pub(crate) fn snapshots(status: &Value, all: bool) -> String {
+    let name = |task: &Value| format!("{}@{}", text(task, "disk"), text(&task["spec"], "name"));
+    let lives = |of: &Value| {
+        tasks_of(status).any(|task| is_snapshot(task) && !is_over(task) && name(task) == name(of))
+    };
+    let is_listed = |task: &Value| all || !is_over(task) || text(task, "state") == "failed" && !lives(task);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let left = |task: &Value| match task["spec"]["expires_unix_s"].as_f64() {
         Some(at) if !is_over(task) => time(at - now.as_secs_f64()),
         _ => "-".into(),
     };
     let rows: Vec<Vec<String>> = tasks_of(status)
-        .filter(|task| is_snapshot(task))
+        .filter(|task| is_snapshot(task) && is_listed(task))
         .map(|task| {
+            let kept = format!("{:.1} MB", task["bytes"].as_f64().unwrap_or(0.0) / 1e6);
+            let state = text(task, "state");
             vec![
                 task["id"].to_string(),
-                format!("{}@{}", text(task, "disk"), text(&task["spec"], "name")),
-                text(task, "state").into(),
-                format!("{:.1} MB", task["bytes"].as_f64().unwrap_or(0.0) / 1e6),
+                name(task),
+                if matches!(state, "done" | "cancelled") { "ended" } else { state }.into(),
+                if is_over(task) { "-".into() } else { kept },
                 left(task),
                 remark(task),
             ]
@@ -214,6 +240,32 @@ fn all_background_requests(of: &Value) -> String {
     std::iter::once(background_requests("background", &of["background_requests"])).chain(snapshots).collect()
 }
 
+/// Returns why the requests of such an export wait, if they do and it is known.
+fn waits(of: &Value) -> Option<String> {
+    let wait = &of["wait"];
+    let number = |key: &str| wait[key].as_f64();
+    let silence =
+        || number("silence_s").map_or(String::new(), |s| format!("{} without foreground requests", time(s)));
+    let why = match wait["reason"].as_str()? {
+        "requests" => "for gaps and idle time: foreground requests are under way".to_owned(),
+        "silence" => format!("for {}", silence()),
+        "harm" => format!("the bound on harm has no room: for {}, or until it has", silence()),
+        "measurement" => "the cost of background work is measured by a time without it".to_owned(),
+        "gaps_only" => "for gaps of the foreground: idle time is not used".to_owned(),
+        "paused" => "the snapshot is paused".to_owned(),
+        "fence" => "a task has these sectors".to_owned(),
+        reason => reason.to_owned(),
+    };
+    let to_go = |s: Option<f64>, what: &str| s.map(|s| format!("; {} to go{what}", time(s)));
+    let own = to_go(number("to_go_s"), "");
+    Some(
+        [Some(why), own, to_go(of["floor_to_go_s"].as_f64(), " until the floor")]
+            .into_iter()
+            .flatten()
+            .collect(),
+    )
+}
+
 /// Returns the lines about an export whose requests are background work.
 fn background_requests(export: &str, of: &Value) -> String {
     let mut out = String::new();
@@ -233,6 +285,9 @@ fn background_requests(export: &str, of: &Value) -> String {
         let _ = write!(out, ", the oldest for {:.1} s", number(&of["oldest_wait_us"]) / 1e6);
     }
     out.push('\n');
+    if let Some(wait) = waits(of) {
+        let _ = writeln!(out, "  waits       {wait}");
+    }
     let mb = |key: &str| number(&of["memory"][key]) / 1e6;
     if mb("given_bytes") + mb("held_bytes") > 0.0 {
         let (given, held, unread) = (mb("given_bytes"), mb("held_bytes"), mb("unread_bytes"));
@@ -240,6 +295,10 @@ fn background_requests(export: &str, of: &Value) -> String {
             out,
             "  read ahead  {given:.1} MB given to readers, {held:.1} MB in memory or under way, {unread:.1} MB dropped unread"
         );
+        let all = |key: &str| of["memory"]["all_disks"][key].as_f64().map(|bytes| bytes / 1e6);
+        if let Some((held, most)) = all("held_bytes").zip(all("most_bytes")) {
+            let _ = writeln!(out, "              {held:.1} MB of at most {most:.1} MB for all disks");
+        }
     }
     if let Some(floor) = of["floor"].as_str() {
         let promoted = &of["promoted"];
@@ -411,6 +470,18 @@ mod tests {
         let told = of(waits.clone());
         let expected = "\n  export      background: 1,200 reads, 5.0 MB; 3 waiting, the oldest for 2.5 s\n";
         assert!(told.contains(expected) && !told.contains("floor") && !told.contains("ahead"), "{told}");
+        let wait = |reason: &str, silence_s: Option<f64>, to_go_s: Option<f64>| {
+            let mut waits = waits.clone();
+            waits["wait"] = json!({ "reason": reason, "silence_s": silence_s, "to_go_s": to_go_s });
+            of(waits)
+        };
+        let told = wait("silence", Some(10.0), Some(3.2));
+        let expected = "\n  waits       for 10 s without foreground requests; 4 s to go\n";
+        assert!(told.contains(expected), "{told}");
+        let told = wait("harm", Some(20.0), Some(13.0));
+        assert!(told.contains("\n  waits       the bound on harm has no room: for 20 s without"), "{told}");
+        let told = wait("measurement", None, Some(29.0));
+        assert!(told.contains("measured by a time without it; 29 s to go"), "{told}");
         let promoted = json!({ "requests": 7, "bytes": 3e6, "device_us": 1.25e6 });
         let mut with_floor = waits;
         with_floor["memory"] = json!({ "given_bytes": 3e6, "held_bytes": 1.5e6, "unread_bytes": 5e5 });
@@ -427,6 +498,42 @@ mod tests {
         assert!(told.contains(expected), "{told}");
         let expected = "\n  floor       2 MB/s: 7 requests became foreground work, 3.0 MB in at most 1.2 s of the disk's time\n";
         assert!(told.contains(expected), "{told}");
+    }
+
+    #[test]
+    fn ended_snapshots_are_listed_on_demand_and_failed_ones_until_one_of_their_name_is_there() {
+        let task = |id: u64, name: &str, state: &str| {
+            let spec = json!({ "name": name });
+            json!({ "id": id, "disk": "d0", "kind": "snapshot", "state": state, "spec": spec, "bytes": 5e6 })
+        };
+        let tasks = [
+            task(1, "a", "done"),
+            task(2, "a", "cancelled"),
+            task(3, "a", "running"),
+            task(4, "b", "failed"),
+            task(5, "a", "failed"),
+        ];
+        let status = json!({ "disks": [{ "name": "d0", "tasks": tasks }] });
+        let listed = |all| {
+            let told = snapshots(&status, all);
+            let cells = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            told.lines().skip(2).map(cells).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(false), ["3 d0@a running 5.0 MB -", "4 d0@b failed - -"]);
+        assert_eq!(listed(true)[..2], ["1 d0@a ended - -", "2 d0@a ended - -"]);
+        assert_eq!(listed(true).len(), 5);
+    }
+
+    #[test]
+    fn a_comparison_names_the_part_of_larger_members_that_it_leaves_out() {
+        let disk = |name: &str, sectors: u64| json!({ "name": name, "sectors": sectors });
+        let disks = json!({ "disks": [disk("d0", 900), disk("d1", 1_000), disk("d2", 5)] });
+        let spec = json!({ "members": ["d0", "d1"], "first_lbn": 8, "sectors": 892 });
+        let told: Vec<String> = left_out(&spec, &disks).collect();
+        assert_eq!(
+            told,
+            ["d1: LBNs 900 to 999 are not compared: the comparison ends with the smallest member"]
+        );
     }
 
     #[test]

@@ -190,6 +190,8 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
         assert!(!output.status.success() && said.contains(expected), "{said}");
     };
     refused(&["verify", "d0"], "members: 1; give 2 to 255");
+    refused(&["snapshot", "--name", "q"], "`freeblock snapshot DISK --name q`");
+    refused(&["snapshot", "d0", "--name", "q", "--expire", "0s"], "at least 1s");
     refused(&["verify", "d0", "d9"], "there is no disk \"d9\"");
     refused(&["verify", "d0", "d1", "--sectors", "99999999"], "sectors: 99999999 from LBN 0 on; give 1 to");
     drop(daemon);

@@ -100,9 +100,9 @@ pub trait DiskHooks: Application {
         false
     }
 
-    /// Called when a command of the foreground has moved bytes of promoted blocks of a session, in this time.
-    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        let _ = (session, bytes, took);
+    /// Called when a command of the foreground has moved a part of promoted blocks of a session, in this time.
+    fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
+        let _ = (session, part, took);
     }
 
     /// Drops the requests to its snapshots of a client that is gone. Returns their numbers.
@@ -276,11 +276,11 @@ impl<A: DiskHooks> Apps<A> {
     }
 
     /// Reports promoted bytes to the owner of the session.
-    pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+    pub fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         if let Some(background) = self.background_of(session) {
-            background.promoted(session, bytes, took);
+            background.promoted(session, part, took);
         } else if let Some(app) = &mut self.app {
-            app.promoted(session, bytes, took);
+            app.promoted(session, part, took);
         }
     }
 

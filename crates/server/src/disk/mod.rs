@@ -16,7 +16,8 @@ mod traffic;
 
 pub use apps::{DiskHooks, Fence, NoApp, Spare};
 pub use background::{
-    BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, ReadAheadBudget, SnapshotRequests,
+    AllDisks, BackgroundStatus, BackgroundTerms, Floor, MemoryStatus, PromotedStatus, ReadAheadBudget,
+    SnapshotRequests, WaitStatus,
 };
 pub use latency::{BOUNDS_US, Latency};
 pub use measured::{Measured, MeasuredArm, MeasuredShare};
@@ -345,11 +346,16 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             parts_kept: self.blocks.len(),
             unanswered: self.commands.silent(),
         };
+        let now = self.core_time;
+        let wait = self.core.background_wait(now).and_then(|wait| WaitStatus::of_core(wait, now));
         let background = self.apps.background.as_ref();
+        let snapshots = self.apps.snapshot_requests(now).into_iter();
         DiskStatus {
             mistrusted: self.watch.is_mistrusted(),
-            background_requests: background.map(|background| background.status(self.core_time)),
-            snapshot_requests: self.apps.snapshot_requests(self.core_time),
+            background_requests: background.map(|background| background.status(now).explained(wait)),
+            snapshot_requests: snapshots
+                .map(|one| SnapshotRequests { requests: one.requests.explained(wait), ..one })
+                .collect(),
             device_time: self.counters.device_time(self.core.core.drive(), self.core_time),
             accesses: self.counters.accesses(self.core_time),
             probe: self.probe.clone(),

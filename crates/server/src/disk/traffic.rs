@@ -160,10 +160,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         let all = command.range.len().get().max(1);
         for part in parts {
             if command.foreground.is_some_and(|own| own.covers(part.part)) {
-                let sectors = part.part.len();
-                let share = u128::from(took.as_nanos()) * u128::from(sectors.get()) / u128::from(all);
+                let share = u128::from(took.as_nanos()) * u128::from(part.part.len().get()) / u128::from(all);
                 let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
-                self.apps.promoted(part.session, sectors.bytes(self.sector), share);
+                self.apps.promoted(part.session, part.part, share);
             }
         }
     }

@@ -8,7 +8,7 @@ use device::{Answer, BackgroundRequest};
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
 use std::ops::Range;
-use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId};
+use units::{Duration, Instant, LbnRange, Sectors, SessionId};
 
 /// The writes to a disk, of clients and of tasks and sessions.
 pub(crate) trait DiskWrites {
@@ -149,8 +149,8 @@ pub(crate) trait Job: Send {
     }
 
     /// Takes the bytes of promoted blocks that a command has moved in this time.
-    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        let _ = (session, bytes, took);
+    fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
+        let _ = (session, part, took);
     }
 
     /// Returns the figures of clients' requests to its snapshot.

@@ -17,7 +17,7 @@ use device::{Answer, Ask, BackgroundRequest, Failure};
 use scheduler::{Application, Record};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use units::{Bytes, Duration, Instant, LbnRange, SessionId};
+use units::{Duration, Instant, LbnRange, SessionId};
 
 /// A block of a read that waits for the kept ones in it.
 struct Late {
@@ -292,8 +292,8 @@ impl Job for View {
         }
     }
 
-    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        self.reads.promoted(session, bytes, took);
+    fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
+        self.reads.promoted(session, part, took);
     }
 
     fn requests(&self, now: Instant) -> Option<BackgroundStatus> {

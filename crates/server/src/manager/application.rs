@@ -84,11 +84,11 @@ impl crate::DiskHooks for TaskManager {
         false
     }
 
-    fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
+    fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         if let Some(Owner::Task(id)) = self.owners.owner(session)
             && let Some(live) = self.live.get_mut(&id)
         {
-            live.job.promoted(session, bytes, took);
+            live.job.promoted(session, part, took);
         }
     }
 

@@ -154,9 +154,13 @@ impl Background {
         if self.suspended {
             return self.memory.trim_due();
         }
-        let floor = self.first_due().map(|(_, at)| at);
         let again = self.order.again.first().map(|(at, _)| *at);
-        again.into_iter().chain(floor).chain(self.memory.due()).min()
+        again.into_iter().chain(self.floor_due()).chain(self.memory.due()).min()
+    }
+
+    /// Returns when the floor next makes a request foreground work.
+    pub(super) fn floor_due(&self) -> Option<Instant> {
+        self.first_due().filter(|_| !self.suspended).map(|(_, at)| at)
     }
 
     /// Does the work that is due. Returns whether held requests are to be tried again.
@@ -351,7 +355,7 @@ mod tests {
             if promoted > 0 {
                 let range = background.reads[&done].range;
                 let session = background.session.unwrap();
-                background.promoted(session, Bytes::new(512 * 512), Duration::from_millis(10));
+                background.promoted(session, range, Duration::from_millis(10));
                 background.give(done, range, &[0; 512 * 512], at(ms + 9));
                 (done, busy) = (done + 1, busy + 10);
             }

@@ -4,11 +4,10 @@
 //! equals the medium at any time.
 
 use super::MemoryStatus;
+use super::budget::ReadAheadBudget;
 use super::streams::Streams;
 use scheduler::{Parameter, Priority, Sessions};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The most blocks that a step makes or renews: about a tenth of a millisecond's work between two requests of the
@@ -18,41 +17,11 @@ const STEP_BLOCKS_MAX: u64 = 64;
 /// The time between two steps. With blocks of 16 KiB, 1 GB of declarations is made in a second.
 const STEP_EVERY: Duration = Duration::from_millis(1);
 
+/// The time between two looks at the share: so long a reader of another disk may wait for memory.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// The most declarations that wait for their blocks to be made; then the oldest is dropped.
 const DECLARATIONS_MAX: usize = 1_024;
-
-/// The memory for blocks that are read ahead, which the background export of a disk and its snapshots share. Each of
-/// them that reads ahead may hold an equal share, and one that holds more when another begins drops the rest step by
-/// step.
-#[derive(Clone, Debug)]
-pub struct ReadAheadBudget {
-    most: Bytes,
-    held: Arc<AtomicU64>,
-    readers: Arc<AtomicU64>,
-}
-
-impl ReadAheadBudget {
-    /// Returns a budget of this size.
-    pub fn of(most: Bytes) -> Self {
-        Self { most, held: Arc::default(), readers: Arc::default() }
-    }
-
-    /// Returns its size.
-    pub fn most(&self) -> Bytes {
-        self.most
-    }
-
-    /// Returns the share of each that reads ahead.
-    fn share(&self) -> u64 {
-        self.most.get() / self.readers.load(Ordering::Acquire).max(1)
-    }
-
-    /// Returns the bytes that one that holds `mine` lacks to hold `wanted` more.
-    fn lacks(&self, mine: Bytes, wanted: u64) -> u64 {
-        let over = |held: u64, most: u64| held.saturating_add(wanted).saturating_sub(most);
-        over(mine.get(), self.share()).max(over(self.held.load(Ordering::Acquire), self.most.get()))
-    }
-}
 
 /// A declared range, or the rest of one, of which no block is made.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +66,8 @@ pub(super) struct ReadAheadMemory {
     declared: VecDeque<Declared>,
     /// The first instant of the next step.
     step_at: Instant,
+    /// The next look at a share that other disks make smaller.
+    look_at: Instant,
     held: Bytes,
     pub streams: Streams,
     /// Bytes that were given out from here.
@@ -139,7 +110,7 @@ impl ReadAheadMemory {
             sector,
             block,
             capacity,
-            streams: Streams::new(sector, Bytes::new(budget.most.get() / 2)),
+            streams: Streams::new(sector, Bytes::new(budget.most().get() / 2)),
             budget,
             counts: false,
             priority,
@@ -149,6 +120,7 @@ impl ReadAheadMemory {
             next: 0,
             declared: VecDeque::new(),
             step_at: Instant::ZERO,
+            look_at: Instant::ZERO,
             held: Bytes::ZERO,
             given: Bytes::ZERO,
             unread: Bytes::ZERO,
@@ -169,6 +141,7 @@ impl ReadAheadMemory {
         MemoryStatus {
             held_bytes: self.held.get(),
             most_bytes: self.budget.share(),
+            all_disks: self.budget.of_daemon(),
             given_bytes: self.given.get(),
             unread_bytes: self.unread.get(),
         }
@@ -214,15 +187,19 @@ impl ReadAheadMemory {
         (!self.declared.is_empty()).then_some(self.step_at).or(self.trim_due())
     }
 
-    /// Returns when blocks beyond its share are due to be dropped, if there are such.
+    /// Returns when blocks beyond its share are due to be dropped, if there are such, or may be: another disk whose readers begin
+    /// to read ahead makes the share smaller, and no event here.
     pub fn trim_due(&self) -> Option<Instant> {
-        (self.held.get() > self.budget.share()).then_some(self.step_at)
+        let others = self.budget.of_daemon().is_some() && self.held > Bytes::ZERO;
+        let look = others.then_some(self.look_at);
+        (self.held.get() > self.budget.share()).then_some(self.step_at).or(look)
     }
 
     /// Drops blocks beyond its share, if that is due.
     pub fn trim(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         if self.trim_due().is_some_and(|at| at <= now) {
             self.step_at = now + STEP_EVERY;
+            self.look_at = now + LOOK_EVERY;
             self.make_room(sessions, 0, LbnRange::new(Lbn::ZERO, Sectors::ZERO));
         }
     }
@@ -280,8 +257,12 @@ impl ReadAheadMemory {
         };
         for part in parts {
             let Some(part) = self.fitting(part) else { return };
-            if sessions.read(session, part, self.block, Parameter::default()).is_err() {
+            let bytes = part.len().bytes(self.sector).get();
+            if !self.budget.hold(bytes) {
                 return;
+            }
+            if sessions.read(session, part, self.block, Parameter::default()).is_err() {
+                return self.budget.release(bytes);
             }
             self.add(part, client);
         }
@@ -307,7 +288,6 @@ impl ReadAheadMemory {
             self.order.insert(seq, start);
             let bytes = range.len().bytes(self.sector).get();
             self.held = Bytes::new(self.held.get() + bytes);
-            self.budget.held.fetch_add(bytes, Ordering::AcqRel);
             start = range.end();
         }
     }
@@ -366,16 +346,14 @@ impl ReadAheadMemory {
         self.order.remove(&block.seq);
         let bytes = block.range.len().bytes(self.sector).get();
         self.held = Bytes::new(self.held.get().saturating_sub(bytes));
-        self.budget.held.fetch_sub(bytes, Ordering::AcqRel);
+        self.budget.release(bytes);
         self.set_counts(!self.blocks.is_empty() || !self.declared.is_empty());
         Some(block)
     }
 
     fn set_counts(&mut self, counts: bool) {
-        match (std::mem::replace(&mut self.counts, counts), counts) {
-            (false, true) => _ = self.budget.readers.fetch_add(1, Ordering::AcqRel),
-            (true, false) => _ = self.budget.readers.fetch_sub(1, Ordering::AcqRel),
-            _ => {}
+        if std::mem::replace(&mut self.counts, counts) != counts {
+            self.budget.count(counts);
         }
     }
 
@@ -477,7 +455,7 @@ impl ReadAheadMemory {
 
 impl Drop for ReadAheadMemory {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.held.get(), Ordering::AcqRel);
+        self.budget.release(self.held.get());
         self.set_counts(false);
     }
 }
@@ -552,7 +530,7 @@ pub(super) mod tests {
             bound(&memory, &sessions, steps);
         }
         assert!(steps <= 2 + blocks / STEP_BLOCKS_MAX, "{steps} steps");
-        assert_eq!(memory.held, memory.budget.most);
+        assert_eq!(memory.held, memory.budget.most());
         // Now all blocks are there: the same declaration again, and another one.
         for start in [1 << 24, 0] {
             (memory.touched, sessions.calls) = (0, 0);
@@ -585,7 +563,7 @@ pub(super) mod tests {
         assert_eq!(memory.take(7, read, |_, _| {}), []);
         memory.declare(1, LbnRange::new(Lbn::new(1 << 24), Sectors::new(5 * BLOCK)));
         memory.step(&mut sessions, memory.step_at);
-        assert_eq!(memory.held, memory.budget.most);
+        assert_eq!(memory.held, memory.budget.most());
         let there = |start: u64| memory.blocks.contains_key(&Lbn::new(start));
         assert!(there(0) && there(2 * BLOCK) && there(1 << 24));
         assert!(!there(3 * BLOCK) && !there(7 * BLOCK) && there(8 * BLOCK));

@@ -8,16 +8,17 @@
 //! Writes are background work in the same way. A request of the foreground that has to wait for a part of one makes
 //! that part foreground work, and is free as soon as that is written.
 
+mod budget;
 mod floor;
 mod memory;
 mod status;
 mod streams;
 
+pub use budget::ReadAheadBudget;
 pub use floor::Floor;
 use floor::{BackgroundId, Debt, PromoteOrder};
-pub use memory::ReadAheadBudget;
 use memory::{Arrived, ReadAheadMemory, cut};
-pub use status::{BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests};
+pub use status::{AllDisks, BackgroundStatus, MemoryStatus, PromotedStatus, SnapshotRequests, WaitStatus};
 
 use super::latency::Meter;
 use super::requests::{Awaited, Request, RequestSeq};
@@ -575,10 +576,15 @@ impl Background {
         self.promote_again(sessions, now);
     }
 
-    /// Records that a command of the foreground has read bytes of promoted requests in this time.
-    pub fn promoted(&mut self, session: SessionId, bytes: Bytes, took: Duration) {
-        if self.has(session) {
-            self.promoted.bytes += bytes.get();
+    /// Records that a command of the foreground has moved a part of promoted requests in this time. A part that another
+    /// request waited for is no cost of the floor.
+    pub fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
+        let reads = self.reads.values().map(|read| (read.served, read.range));
+        let writes = self.writes.values().map(|write| (write.served, write.range));
+        let is_write = self.writer == Some(session);
+        let its = reads.filter(|_| !is_write).chain(writes.filter(|_| is_write));
+        if self.has(session) && its.into_iter().any(|(served, range)| served && range.overlaps(part)) {
+            self.promoted.bytes += part.len().bytes(self.sector).get();
             self.promoted_time += took;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Background;
 use crate::disk::latency::Latency;
+use scheduler::BackgroundWait;
 use serde::Serialize;
 use units::{Duration, Instant};
 
@@ -22,12 +23,66 @@ pub struct BackgroundStatus {
     pub waiting: usize,
     /// The time for which the oldest of them has waited, in microseconds.
     pub oldest_wait_us: f64,
+    /// The reason why they wait, if it is known.
+    pub wait: Option<WaitStatus>,
+    /// The time after which the floor makes the oldest of them foreground work, in seconds; none without a floor, or while
+    /// other requests are foreground work.
+    pub floor_to_go_s: Option<f64>,
     /// The floor in words, if there is one.
     pub floor: Option<String>,
     /// The requests that the floor has made foreground work, and their cost.
     pub promoted: PromotedStatus,
     /// The blocks that are read before they are asked for.
     pub memory: MemoryStatus,
+}
+
+/// The reason why background requests wait.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WaitStatus {
+    /// `paused` or `fence` (a task has these sectors, or its requests are paused), or the reason of the core: `requests`,
+    /// `silence`, `harm`, `measurement`, or `gaps_only`.
+    pub reason: &'static str,
+    /// The time without foreground requests that is waited for, in seconds, if it is.
+    pub silence_s: Option<f64>,
+    /// The time after which the requests go on if no foreground request comes before, in seconds, if it is known.
+    pub to_go_s: Option<f64>,
+}
+
+impl WaitStatus {
+    /// Returns a reason without a time.
+    fn of(reason: &'static str) -> Self {
+        Self { reason, silence_s: None, to_go_s: None }
+    }
+
+    /// Returns the core's reason at `now`; `None` for one that is not known here.
+    pub(in crate::disk) fn of_core(wait: BackgroundWait, now: Instant) -> Option<Self> {
+        let to_go = |until: Instant| Some(seconds(until.saturating_since(now)));
+        let of_silence = |reason, silence, until| {
+            Some(Self { reason, silence_s: Some(seconds(silence)), to_go_s: to_go(until) })
+        };
+        match wait {
+            BackgroundWait::Foreground => Some(Self::of("requests")),
+            BackgroundWait::Silence { silence, until } => of_silence("silence", silence, until),
+            BackgroundWait::Harm { silence, until } => of_silence("harm", silence, until),
+            BackgroundWait::Measurement { until } => {
+                Some(Self { to_go_s: to_go(until), ..Self::of("measurement") })
+            }
+            BackgroundWait::GapsOnly => Some(Self::of("gaps_only")),
+            _ => None,
+        }
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e9
+}
+
+impl BackgroundStatus {
+    /// Adds the core's reason for requests that wait, if they have no other one.
+    pub(in crate::disk) fn explained(self, wait: Option<WaitStatus>) -> Self {
+        let wait = self.wait.or(wait.filter(|_| self.waiting > 0));
+        Self { wait, ..self }
+    }
 }
 
 /// The use of the memory for blocks that are read before they are asked for.
@@ -37,10 +92,22 @@ pub struct MemoryStatus {
     pub held_bytes: u64,
     /// The most of these: a share of what the background export and the snapshots of the disk hold together.
     pub most_bytes: u64,
+    /// The same of all disks together, if these have a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_disks: Option<AllDisks>,
     /// Bytes that reads were given from there.
     pub given_bytes: u64,
     /// Bytes that were dropped before a read asked for them.
     pub unread_bytes: u64,
+}
+
+/// The memory that all disks of a daemon hold together for blocks that are read ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AllDisks {
+    /// Bytes of blocks that are in memory, or are registered to be.
+    pub held_bytes: u64,
+    /// The most of these (`background_memory` at the top of the configuration).
+    pub most_bytes: u64,
 }
 
 /// The figures of the requests to a snapshot since the daemon's start.
@@ -72,13 +139,18 @@ impl Background {
         let writes = self.writes.values().map(|write| write.arrived).chain(held);
         let oldest = self.reads.values().map(|read| read.arrived).chain(fenced).chain(writes).min();
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let waiting = self.reads.len() + self.fenced.len() + self.writes.len() + self.held.len();
+        let only_fenced = waiting > 0 && waiting == self.fenced.len();
+        let own = only_fenced.then_some("fence").or((waiting > 0 && self.suspended).then_some("paused"));
         BackgroundStatus {
             reads: Latency::of(&self.times),
             read_bytes: self.read_bytes,
             failed: self.failed,
             writes: Latency::of(&self.write_times),
             written_bytes: self.written_bytes,
-            waiting: self.reads.len() + self.fenced.len() + self.writes.len() + self.held.len(),
+            waiting,
+            wait: own.map(WaitStatus::of),
+            floor_to_go_s: self.floor_due().map(|at| seconds(at.saturating_since(now))),
             oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
             floor: self.floor.map(|floor| floor.to_string()),
             promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },

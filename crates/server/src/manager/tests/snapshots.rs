@@ -419,9 +419,7 @@ fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counte
     assert_eq!(promoted(&mut rig).requests, 1);
     // The bytes that are moved for it are its cost, and those that are moved for others are not.
     for session in (0..20).map(SessionId::new) {
-        rig.call(|manager, _| {
-            DiskHooks::promoted(manager, session, Bytes::new(512), Duration::from_millis(1))
-        });
+        rig.call(|manager, _| DiskHooks::promoted(manager, session, range(0, 1), Duration::from_millis(1)));
     }
     let PromotedStatus { bytes, device_us, .. } = promoted(&mut rig);
     assert_eq!((bytes, device_us), (512, 1_000.0), "one session is of its reads");

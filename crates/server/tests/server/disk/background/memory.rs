@@ -121,3 +121,39 @@ fn a_bad_sector_that_was_read_ahead_fails_only_the_read_that_asks_for_it() {
     assert!(results[&1].is_ok(), "{:?}", results[&1]);
     assert!(matches!(results[&2], Err(Failure::Medium(lbn)) if lbn.get() == 120), "{:?}", results[&2]);
 }
+
+#[test]
+fn twenty_four_disks_hold_no_more_together_than_the_bound_of_the_daemon_and_have_equal_shares() {
+    const DISKS: u64 = 24;
+    let (most, share) = (4 << 20, (4 << 20) / DISKS);
+    let budget = ReadAheadBudget::of(Bytes::new(most));
+    let mut disks: Vec<(Disk<Spy>, Shared)> = (0..DISKS)
+        .map(|seed| {
+            let (mut disk, truth) = disk("sptf", seed);
+            let memory = budget.for_disk(Bytes::new(1 << 20));
+            disk.take_background_requests(BackgroundTerms { memory, ..BackgroundTerms::default() });
+            (disk, truth)
+        })
+        .collect();
+    // The first ones fill the memory before the others begin, and none reads what was read ahead.
+    for begun in [4, DISKS] {
+        for s in 0..60 {
+            for (disk, _) in disks.iter_mut().take(begun as usize) {
+                if s % 5 == 0 {
+                    disk.declare(second(60 * begun + s), 1, range(0, CAPACITY));
+                }
+                let until = second(60 * begun + s + 1);
+                while let Some(at) = disk.next_event().filter(|at| *at <= until) {
+                    disk.advance(at.max(second(60 * begun + s)));
+                }
+                let all = disk.status().background_requests.unwrap().memory.all_disks.unwrap();
+                assert!(all.held_bytes <= all.most_bytes && all.most_bytes == most, "{all:?}");
+            }
+        }
+        let held = |disk: &Disk<Spy>| disk.status().background_requests.unwrap().memory.held_bytes;
+        let each = share.max(most / begun).min(1 << 20);
+        for (disk, _) in disks.iter().take(begun as usize) {
+            assert!(held(disk).abs_diff(each) <= 16 << 10, "{} of {each}", held(disk));
+        }
+    }
+}

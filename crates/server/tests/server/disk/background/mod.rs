@@ -3,13 +3,14 @@
 mod content;
 mod floor;
 mod memory;
+mod waits;
 mod writes;
 
 use super::{CAPACITY, core, disk, nameless, range, spy};
 use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use scheduler::{Application, Config, Record, Sessions};
-use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp, ReadAheadBudget};
+use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp, ReadAheadBudget, WaitStatus};
 use spy::{Shared, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use std::sync::Arc;

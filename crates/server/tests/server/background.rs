@@ -145,6 +145,36 @@ fn independent_programs_list_and_copy_the_background_export() {
     assert_eq!(disk.status().failed, 0);
 }
 
+/// fio writes blocks with checksums in random order, and reads them again.
+#[test]
+fn fio_at_depth_64_finds_at_the_background_export_what_it_has_written_there() {
+    if !has("fio") || !run("fio", &["--enghelp=nbd"]).status.success() {
+        eprintln!("skipped: fio has no engine nbd");
+        return;
+    }
+    let export =
+        ExportConfig { background: Some("later".into()), background_write: true, ..ExportConfig::default() };
+    let start = |directory: &Path| disk(directory, Some(IdleTime::default()));
+    let Some(server) = Server::start("background-fio", export, start) else { return };
+    let at = format!("--uri={}", uri(&server));
+    let job = [
+        "--name=background",
+        "--ioengine=nbd",
+        &at,
+        "--iodepth=64",
+        "--bs=4k",
+        "--size=1m",
+        "--verify_state_save=0",
+    ];
+    works("fio", &[&job[..], &["--rw=randwrite", "--verify=crc32c", "--do_verify=1"]].concat());
+    works("fio", &[&job[..], &["--rw=randread", "--verify=crc32c"]].concat());
+    let (tally, disk) = server.ended();
+    let status = disk.status();
+    let background = status.background_requests.unwrap();
+    assert_eq!((tally.failed, background.failed, status.reads.count + status.writes.count), (0, 0, 0));
+    assert!(background.written_bytes == 1 << 20 && background.read_bytes >= 2 << 20, "{background:?}");
+}
+
 /// The background has no time at all, so its requests stay until their clients are gone.
 #[test]
 fn clients_that_hang_up_leave_no_request_and_the_server_ends_in_its_time() {

@@ -7,24 +7,15 @@
 //! misses, the hit rate of reads after as many commands of the foreground alone is known, and that share of the miss is
 //! charged to the others.
 
-use super::kept::Between;
+use super::kept::{Between, PLACES, READS_COUNTED_MAX, READS_PER_RARE_HIT};
 use super::transfer::Transfer;
 use super::{Command, Order, Work};
 use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange, Op, TrackIndex};
 
-/// The number of remembered places: more than the segments of a drive's buffer.
-const PLACES: usize = 32;
-
-/// The number of reads after which half of the counts is discarded.
-const READS_COUNTED_MAX: u32 = 256;
-
 /// The minimum of reads for a rate.
 const READS_MIN: u32 = 8;
-
-/// If more than one read in this number is a hit, the gap before each possible hit is not used.
-const READS_PER_RARE_HIT: u32 = 32;
 
 /// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used. Those gaps are short, and
 /// one eviction has long effects, because each read depends on data that earlier reads have left. If the hits are repeats,

@@ -9,6 +9,7 @@
 //! of the missing arrivals is that of independent draws, even if arrivals are clustered; and it is small where earlier
 //! arrivals predict them.
 
+use super::neighbours::CHANCE_DEVIATIONS_MAX;
 use alloc::collections::VecDeque;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
@@ -42,9 +43,6 @@ const STALL_SERVICE_RATIO_MIN: f64 = 4.0;
 /// exponential think times at least a third.
 const LOOP_ROUNDS: f64 = 2.0;
 const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
-
-/// The number of standard errors that chance does not explain.
-const CHANCE_STANDARD_ERRORS_MAX: f64 = 3.0;
 
 /// Columns: the excess service time, recent arrivals, and the additional arrivals and completions in the mean of a span.
 const EXCESS_COLUMN: usize = 0;
@@ -107,7 +105,7 @@ impl ColumnSums {
             - foretold * self.covariance(RECENT_ARRIVALS_COLUMN, ARRIVALS_COLUMN))
         .max(0.0);
         let error = (longer * chance / f64::from(self.of)).sqrt();
-        fewer + CHANCE_STANDARD_ERRORS_MAX * error
+        fewer + CHANCE_DEVIATIONS_MAX * error
             < -self.covariance(EXCESS_COLUMN, COMPLETIONS_COLUMN) * ARRIVAL_SHARE_MIN
     }
 }

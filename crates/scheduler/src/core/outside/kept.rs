@@ -13,17 +13,17 @@ use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange};
 
-/// The number of remembered reads: more than the segments of a drive's buffer.
-const READS: usize = 32;
+/// The number of remembered places: more than the segments of a drive's buffer.
+pub(super) const PLACES: usize = 32;
 
-/// The number of consecutive reads after which half of the counts is discarded.
-const READS_COUNTED_MAX: u32 = 256;
+/// The number of reads after which half of the counts is discarded.
+pub(super) const READS_COUNTED_MAX: u32 = 256;
 
 /// The minimum of reads for a mean.
 const READS_MIN: i64 = 16;
 
-/// If more than one in this number is a hit, no gap before a possible hit is used.
-const READS_PER_RARE_HIT: u32 = 32;
+/// If more than one read in this number is a hit, the gap before each possible hit is not used.
+pub(super) const READS_PER_RARE_HIT: u32 = 32;
 
 /// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
 /// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
@@ -161,7 +161,7 @@ impl Kept {
             now.since = before.since;
             now.there |= before.there;
         }
-        if reads.len() == READS {
+        if reads.len() == PLACES {
             reads.pop_front();
         }
         reads.push_back(now);
@@ -174,7 +174,7 @@ impl Kept {
 
     /// Records the service time of a consecutive read beyond its own time.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
-        self.unknown -= self.unknown / READS as u64;
+        self.unknown -= self.unknown / PLACES as u64;
         let often = self.hit_often();
         let alone = &mut self.alone[expected as usize];
         if since == self.between {

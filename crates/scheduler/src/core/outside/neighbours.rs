@@ -16,7 +16,7 @@ use units::Float as _;
 const COMMANDS_PER_LOST_MIN: f64 = 24.0;
 
 /// The number of standard deviations that chance does not explain.
-const CHANCE_DEVIATIONS_MAX: f64 = 3.0;
+pub(super) const CHANCE_DEVIATIONS_MAX: f64 = 3.0;
 
 /// The number of revolutions that the first tries may lose.
 const TRIAL_REVOLUTIONS_MAX: f64 = 1.0;

@@ -13,11 +13,11 @@ mod watch;
 mod wrapper;
 
 use alloc::vec::Vec;
-pub use input::{HeadEnd, Input, Refused, SubmitError};
+pub use input::{Adoption, HeadEnd, HostCall, Input, Refused, SubmitError};
 pub use output::{Access, HeadWork, Output, Purpose, Whose};
 pub use outside::{
     AdoptError, AuditArm, AuditReport, AuditWindow, BackgroundWait, Caution, Command, CommandEnd, CommandId,
-    ErrorRecord, Interval, Outcome, OutsideDrive, Promise,
+    ErrorRecord, Interval, Outcome, OutsideDrive, Promise, ReadingRefused,
 };
 
 use crate::background::{Background, Urgent};

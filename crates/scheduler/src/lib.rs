@@ -33,10 +33,10 @@ mod trust;
 mod watched;
 
 pub use crate::core::{
-    Access, AdoptError, AnyCore, AuditArm, AuditConfig, AuditReport, AuditWindow, BackgroundWait, Caution,
-    Command, CommandEnd, CommandId, Config, Conservatism, Core, ErrorRecord, HeadEnd, HeadWork, InDrive,
-    Input, Interval, Neighbours, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, PlannerStats,
-    Promise, Purpose, Refused, Sharing, SubmitError, Whose,
+    Access, AdoptError, Adoption, AnyCore, AuditArm, AuditConfig, AuditReport, AuditWindow, BackgroundWait,
+    Caution, Command, CommandEnd, CommandId, Config, Conservatism, Core, ErrorRecord, HeadEnd, HeadWork,
+    HostCall, InDrive, Input, Interval, Neighbours, Outcome, Output, OutsideConfig, OutsideDrive, Overheads,
+    PlannerStats, Promise, Purpose, ReadingRefused, Refused, Sharing, SubmitError, Whose,
 };
 pub use background::{Bad, Buffers, Part, Ready};
 pub use block_set::BlockSet;

@@ -9,8 +9,8 @@ use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
-    Command, Config, ErrorRecord, Harm, Outcome, Output, OutsideDrive, Overheads, PlannerStats, Purpose,
-    Request,
+    Command, Config, ErrorRecord, Harm, HostCall, Input, Outcome, Output, OutsideDrive, Overheads,
+    PlannerStats, Purpose, Refused, Request,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
@@ -252,11 +252,11 @@ impl<S: Source> Outside<S> {
     }
 
     /// Reads single sectors at random places from here on, as often as the core permits
-    /// ([`OutsideDrive::read_for_host`]), like a probe that characterises the drive meanwhile.
+    /// ([`HostCall::Read`]), like a probe that characterises the drive meanwhile.
     pub fn read_at_random(&mut self, seed: u64) {
-        self.core.want_readings(true);
-        let at = self.core.reading_at(self.now);
-        self.readings = Some(Readings { places: Stream::new(seed, "readings"), at, done: 0 });
+        let begun = self.core.input(Input::Host(HostCall::WantReadings(true)));
+        debug_assert!(begun.is_ok(), "{begun:?}");
+        self.readings = Some(Readings { places: Stream::new(seed, "readings"), at: Some(self.now), done: 0 });
     }
 
     /// Returns the number of such readings.
@@ -383,10 +383,17 @@ impl<S: Source> Outside<S> {
         let capacity = self.core.drive().layout().capacity().get();
         let lbn = readings.places.below(NonZeroU64::new(capacity).unwrap_or(NonZeroU64::MIN));
         let range = LbnRange::new(Lbn::new(lbn), Sectors::new(1));
-        let command = self.core.read_for_host(self.now, range);
-        readings.done += u64::from(command.is_some());
-        readings.at = if command.is_some() { None } else { self.core.reading_at(self.now) };
-        self.held.extend(command);
+        let read = self.core.input(Input::Host(HostCall::Read { at: self.now, range }));
+        readings.done += u64::from(read.is_ok());
+        if read.is_ok()
+            && let Some(Output::Do(command)) = self.core.poll(self.now)
+        {
+            self.held.push_back(command);
+        }
+        readings.at = match read {
+            Err(Refused::Reading(refused)) => refused.permitted_at,
+            _ => None,
+        };
         self.fill()
     }
 

@@ -9,6 +9,7 @@ use crate::background::{Bad, Buffers};
 use crate::foreground::{Pending, Request};
 use crate::idle::IdleTimeError;
 use alloc::sync::Arc;
+use core::convert::Infallible;
 use model::DriveModel;
 use units::Instant;
 
@@ -60,7 +61,7 @@ pub struct InDrive {
     retry: Option<Job>,
 }
 
-wraps_engine!(InDrive, HeadWork, HeadEnd);
+wraps_engine!(InDrive, HeadWork, HeadEnd, Infallible);
 
 impl InDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
@@ -147,6 +148,10 @@ impl InDrive {
             return self.busy.is_some().then_some(Output::Do(HeadWork::Execute));
         }
         None
+    }
+
+    fn host(&mut self, call: Infallible) -> Result<u64, Refused> {
+        match call {}
     }
 
     /// Adds a request that was checked.

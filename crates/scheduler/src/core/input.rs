@@ -1,13 +1,21 @@
 //! The inputs of a core.
 
+use super::config::Config;
+use super::outside::{AdoptError, ReadingRefused};
 use crate::background::Bad;
 use crate::foreground::Request;
 use crate::sessions::{SessionCall, SessionError};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::convert::Infallible;
+use model::DriveModel;
 use thiserror::Error;
 use units::{Instant, LbnRange, RequestId, Sectors};
 
 /// An input of a core, as data: a host that watches, records or replays a core does so by one `match`. `E` is the end of the
-/// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it.
+/// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it. `H` is a call of the host that the other
+/// core does not have: none in the drive, [`HostCall`] outside it. The host's own policy and mimic are objects and no data: they
+/// are set before the first input.
 ///
 /// ```
 /// # use freeblock_scheduler::model::DriveModel;
@@ -27,7 +35,7 @@ use units::{Instant, LbnRange, RequestId, Sectors};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
-pub enum Input<E> {
+pub enum Input<E, H = Infallible> {
     /// A foreground request arrives.
     Submit {
         /// The time.
@@ -44,7 +52,67 @@ pub enum Input<E> {
     },
     /// A session makes a call. The core dates it by its latest input or poll.
     Call(SessionCall),
+    /// The host makes a call.
+    Host(H),
 }
+
+/// A call of the host of a core [outside the drive](crate::OutsideDrive).
+///
+/// ```
+/// use freeblock_scheduler::model::DriveModel;
+/// use freeblock_scheduler::units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+/// use freeblock_scheduler::{Config, HostCall, IdleTime, Input, Outcome, Output, OutsideConfig, OutsideDrive};
+/// use std::sync::Arc;
+/// let drive = Arc::new(DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?);
+/// let idle = Some(IdleTime::default());
+/// let mut core = OutsideDrive::new(drive, Config::outside(OutsideConfig::blind().serving()).with_idle(idle));
+/// core.input(Input::Host(HostCall::WantReadings(true)))?;
+/// let range = LbnRange::new(Lbn::new(4_711), Sectors::new(1));
+/// let read = Input::Host(HostCall::Read { at: Instant::ZERO, range });
+/// core.input(read.clone())?;
+/// let Some(Output::Do(command)) = core.poll(Instant::ZERO) else { panic!("the reading is permitted") };
+/// assert!(core.input(read).is_err(), "one at a time");
+/// core.command_done(Instant::ZERO + Duration::from_millis(9), command.id, Outcome::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
+pub enum HostCall {
+    /// The host begins or ends readings of its own, such as those of a probe. Until it ends them, the audit
+    /// ([`OutsideConfig::audit`](crate::OutsideConfig::audit)) measures their cost, as it does of background work.
+    WantReadings(bool),
+    /// The host wants to read a range for itself. The answer is the number of the command, which the next poll returns and whose
+    /// end is reported like any other's; its bytes are the host's to use or to drop. The delay of foreground requests by readings
+    /// is in the estimate of the [harm of idle time](crate::Core::harm), whose bound permits the next one.
+    Read {
+        /// The time.
+        at: Instant,
+        /// The range.
+        range: LbnRange,
+    },
+    /// The host has another model of the drive, as [`OutsideDrive::adopt`](crate::OutsideDrive::adopt). With the feature `serde`
+    /// it is an error to write it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    Adopt(Box<Adoption>),
+}
+
+/// A model of the drive that replaces another, and the configuration that belongs to it. Two are equal if they share the model.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// The model.
+    pub drive: Arc<DriveModel>,
+    /// The configuration.
+    pub config: Config,
+}
+
+impl PartialEq for Adoption {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.drive, &other.drive) && self.config == other.config
+    }
+}
+
+impl Eq for Adoption {}
 
 /// The end of the outstanding [`HeadWork::Execute`](crate::HeadWork::Execute) of a core in the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +133,12 @@ pub enum Refused {
     /// The refusal of an [`Input::Call`].
     #[error(transparent)]
     Call(#[from] SessionError),
+    /// The refusal of a [`HostCall::Read`].
+    #[error(transparent)]
+    Reading(#[from] ReadingRefused),
+    /// The refusal of a [`HostCall::Adopt`].
+    #[error(transparent)]
+    Adopt(#[from] AdoptError),
 }
 
 /// The reason why a foreground request was refused. A refusal changes nothing.

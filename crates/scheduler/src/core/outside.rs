@@ -53,6 +53,7 @@ pub use command::{Command, CommandEnd, CommandId, Outcome};
 pub use drive::OutsideDrive;
 pub use guard::Caution;
 pub use harm::{AuditArm, AuditReport, AuditWindow, Interval, Promise};
+pub use readings::ReadingRefused;
 pub use record::ErrorRecord;
 pub use waits::BackgroundWait;
 

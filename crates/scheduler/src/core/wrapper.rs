@@ -36,10 +36,11 @@ pub trait AnyCore: Sessions + Deref<Target = Core> {
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// Gives a core the calls that both have, by its private `admit` for a request that was checked, its `ended` and its `poll_with`.
+/// Gives a core the calls that both have, by its private `admit` for a request that was checked, its `ended`, its `host` and
+/// its `poll_with`.
 /// The engine is given out for reading only, so that no host can swap those of two cores.
 macro_rules! wraps_engine {
-    ($core:ident, $work:ident, $end:ident) => {
+    ($core:ident, $work:ident, $end:ident, $host:ident) => {
         impl core::ops::Deref for $core {
             type Target = Core;
 
@@ -76,16 +77,17 @@ macro_rules! wraps_engine {
         }
 
         impl $core {
-            /// Takes an input. Returns the number that [`Sessions::call`](crate::Sessions::call) returns, and 0 for an input that is no
-            /// call.
+            /// Takes an input. Returns the number that [`Sessions::call`](crate::Sessions::call) returns, or that the host's
+            /// call does; 0 for an input that is no call.
             ///
             /// # Errors
             /// The reason why the request or the call is refused; ended work never is.
-            pub fn input(&mut self, input: Input<$end<'_>>) -> Result<u64, Refused> {
+            pub fn input(&mut self, input: Input<$end<'_>, $host>) -> Result<u64, Refused> {
                 match input {
                     Input::Submit { at, request } => self.submit(at, request)?,
                     Input::Ended { at, end } => self.ended(at, end),
                     Input::Call(call) => return Ok(self.core.call(call)?),
+                    Input::Host(call) => return self.host(call),
                 }
                 Ok(0)
             }

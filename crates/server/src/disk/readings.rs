@@ -1,13 +1,13 @@
 //! Readings of the disk for a probe, which characterises it while it serves.
 //!
 //! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is
-//! at the device and the core [permits](scheduler::OutsideDrive::read_for_host) it; its times count unless the device
+//! at the device and the core [permits](scheduler::HostCall::Read) it; its times count unless the device
 //! answered another command meanwhile.
 
 use super::commands::CommandOrigin;
 use super::{Disk, DiskHooks};
 use device::{Ask, Device, Failure};
-use scheduler::CommandId;
+use scheduler::{CommandId, HostCall, Input, Output, Ready, Refused};
 use std::fmt;
 use thiserror::Error;
 use units::{Instant, Lbn, LbnRange};
@@ -133,7 +133,8 @@ impl Readings {
 impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Says whether there are [readings](Self::read) to come.
     pub fn want_readings(&mut self, wanted: bool) {
-        self.core.core.want_readings(wanted);
+        let begun = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
+        debug_assert!(begun.is_ok(), "{begun:?}");
         if !wanted {
             self.readings = Readings { waker: self.readings.waker.take(), ..Readings::default() };
         }
@@ -141,17 +142,12 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Reads sectors for a probe as soon as the bound on harm permits it and nothing else is at the device, and tells
     /// the times. A reading that waits is dropped by the next one, and by the end of [readings](Self::want_readings).
-    ///
-    /// A disk that is [recorded](Self::record) has none: `tell` is dropped.
     pub fn read(
         &mut self,
         now: Instant,
         reading: Reading,
         tell: impl FnOnce(ReadingResult) + Send + 'static,
     ) {
-        if self.core.recorder.is_some() {
-            return;
-        }
         self.device.advance(now);
         self.pump(now);
         self.readings.asked =
@@ -174,11 +170,17 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             self.readings.due = if now < reading.at {
                 Some(reading.at)
             } else {
-                command = self.core.core.read_for_host(self.core_time, reading.range);
-                let later = command.is_none().then(|| self.core.core.reading_at(self.core_time));
-                later.flatten().filter(|at| now < *at)
+                let read = HostCall::Read { at: self.core_time, range: reading.range };
+                match self.core.input(Input::Host(read)) {
+                    Err(Refused::Reading(refused)) => refused.permitted_at.filter(|at| now < *at),
+                    _ => {
+                        command = self.core.poll_with(self.core_time, &mut Ready);
+                        None
+                    }
+                }
             };
         }
+        let command = if let Some(Output::Do(command)) = command { Some(command) } else { None };
         let sent = command.as_ref().map(|command| (command.id, now));
         self.readings.asked = Some(HostReading { sent, ..asked });
         let Some(command) = command else { return false };

@@ -1,6 +1,6 @@
 //! A line of a recording.
 
-use scheduler::{Command, CommandEnd, Input, Output};
+use scheduler::{Command, CommandEnd, HostCall, Input, Output};
 use serde::{Deserialize, Serialize};
 use units::Instant;
 
@@ -9,7 +9,7 @@ use units::Instant;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum RecordingEntry<'a> {
     /// An input and its answer: a number, or nothing for a refusal.
-    Input { input: Input<CommandEnd<'a>>, answer: Option<u64> },
+    Input { input: Input<CommandEnd<'a>, HostCall>, answer: Option<u64> },
     /// A poll: the buffers that were ready, and the core's output.
     Poll { at: Instant, buffers: Vec<bool>, output: Option<Output<Command>> },
     /// The end of the inputs.
@@ -21,8 +21,9 @@ impl RecordingEntry<'_> {
     pub fn at(&self) -> Option<Instant> {
         match *self {
             Self::Input { input: Input::Submit { at, .. } | Input::Ended { at, .. }, .. }
+            | Self::Input { input: Input::Host(HostCall::Read { at, .. }), .. }
             | Self::Poll { at, .. } => Some(at),
-            Self::Input { input: Input::Call(_), .. } | Self::End => None,
+            Self::Input { input: Input::Call(_) | Input::Host(_), .. } | Self::End => None,
         }
     }
 }

@@ -15,8 +15,8 @@ pub use threaded_file::ThreadedFile;
 
 use entry::RecordingEntry;
 use scheduler::{
-    Buffers, Command, CommandEnd, CommandId, Input, Outcome, Output, OutsideDrive, Refused, SessionCall,
-    SessionError, Sessions, Wanted,
+    Buffers, Command, CommandEnd, CommandId, HostCall, Input, Outcome, Output, OutsideDrive, Refused,
+    SessionCall, SessionError, Sessions, Wanted,
 };
 use std::fmt;
 use std::io::{self, Write};
@@ -120,9 +120,12 @@ impl Deref for RecordedCore {
 
 impl RecordedCore {
     /// Gives the core an input.
-    pub fn input(&mut self, input: Input<CommandEnd<'_>>) -> Result<u64, Refused> {
+    pub fn input(&mut self, input: Input<CommandEnd<'_>, HostCall>) -> Result<u64, Refused> {
+        let recorded = self.recorder.is_some().then(|| input.clone());
         let answer = self.core.input(input);
-        self.note(|| RecordingEntry::Input { input, answer: answer.ok() });
+        if let Some(input) = recorded {
+            self.note(|| RecordingEntry::Input { input, answer: answer.ok() });
+        }
         answer
     }
 
@@ -156,7 +159,7 @@ impl Sessions for RecordedCore {
     fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
         self.input(Input::Call(call)).map_err(|refused| match refused {
             Refused::Call(error) => error,
-            Refused::Submit(error) => unreachable!("a call is refused as a request: {error}"),
+            refused => unreachable!("a call is refused as another input: {refused}"),
         })
     }
 

@@ -138,13 +138,13 @@ fn apply<'a>(
     entry: &RecordingEntry<'a>,
 ) -> Result<RecordingEntry<'a>, String> {
     Ok(match *entry {
-        RecordingEntry::Input { input, .. } => {
-            if let Input::Ended { end: CommandEnd::One { id, .. }, .. } = input
+        RecordingEntry::Input { ref input, .. } => {
+            if let Input::Ended { end: CommandEnd::One { id, .. }, .. } = *input
                 && !core.is_at_drive(id)
             {
                 return Err(format!("no {id} is at the drive"));
             }
-            RecordingEntry::Input { input, answer: core.input(input).ok() }
+            RecordingEntry::Input { input: input.clone(), answer: core.input(input.clone()).ok() }
         }
         RecordingEntry::Poll { at, ref buffers, .. } => {
             let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };

@@ -3,7 +3,7 @@
 use super::Front;
 use crate::failure::{Broken, Check};
 use crate::outer::{Knowledge, Outer};
-use scheduler::Config;
+use scheduler::{Adoption, Config, HostCall, Input};
 use std::sync::Arc;
 
 impl Front {
@@ -12,7 +12,8 @@ impl Front {
         let outer = Outer { knowledge, ..self.setup.outside };
         let known = outer.known(self.boxed.profile(), &self.boxed.model()).map_err(|e| (Check::Panic, e))?;
         let config = Config { outside: outer.config(self.boxed.overheads), ..self.setup.config() };
-        let told = self.core.adopt(Arc::clone(&known), config);
+        let adoption = Box::new(Adoption { drive: Arc::clone(&known), config });
+        let told = self.core.input(Input::Host(HostCall::Adopt(adoption)));
         told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
         (self.known, self.config) = (known, config);
         self.counts.adopted += 1;

@@ -368,7 +368,7 @@ impl Front {
         self.scrub_stops();
         let mining = self.mining_stops();
         self.core = self.setup.outside_drive(Arc::clone(&self.known), self.config);
-        self.core.want_readings(self.readings.wanted);
+        self.tell_readings(self.readings.wanted)?;
         self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
         (self.troubles.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
         (self.since, self.harm) = (Instant::ZERO, command::Account::default());

@@ -3,6 +3,7 @@
 use super::command::For;
 use super::{Front, Sent};
 use crate::failure::{Broken, Check, hold};
+use scheduler::{HostCall, Input, Output, ReadingRefused, Refused};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
 /// The host's own readings.
@@ -17,9 +18,15 @@ pub(super) struct Readings {
 impl Front {
     /// Begins or ends readings.
     pub(super) fn want_readings(&mut self, wanted: bool) -> Result<(), Broken> {
-        self.core.want_readings(wanted);
+        self.tell_readings(wanted)?;
         self.readings = Readings { wanted, at: None };
         self.drain()
+    }
+
+    /// Says to the core whether there are readings.
+    pub(super) fn tell_readings(&mut self, wanted: bool) -> Result<(), Broken> {
+        let told = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
+        told.map(drop).map_err(|e| (Check::Refusal, format!("readings are refused: {e}")))
     }
 
     /// Reads a sector for the host, if the core permits that now.
@@ -28,11 +35,22 @@ impl Front {
         if !self.readings.wanted {
             return Ok(());
         }
-        let Some(at) = self.core.reading_at(self.now) else { return Ok(()) };
-        if self.now < at {
-            self.readings.at = Some(at);
-            return Ok(());
-        }
+        // A refused reading takes no number.
+        let mut dice = self.dice.clone();
+        let range = LbnRange::new(Lbn::new(dice.below(self.capacity)), Sectors::new(1));
+        let read = Input::Host(HostCall::Read { at: self.now, range });
+        let id = match self.core.input(read.clone()) {
+            Ok(id) => id,
+            Err(Refused::Reading(ReadingRefused { permitted_at, .. })) => {
+                self.readings.at = permitted_at;
+                let overdue = permitted_at.filter(|at| *at <= self.now);
+                return hold(overdue.is_none(), Check::Refusal, || {
+                    format!("a permitted reading of {range:?} is refused")
+                });
+            }
+            Err(refused) => return Err((Check::Refusal, format!("a reading of {range:?}: {refused}"))),
+        };
+        self.dice = dice;
         let untold = self.at_drive.len() + self.waiting.len() + self.replies.len();
         hold(untold == 0 && self.group_for != For::Detour, Check::Request, || {
             format!("a reading is permitted beside {untold} commands, for {:?}", self.group_for)
@@ -40,16 +58,15 @@ impl Front {
         hold(self.requests.is_empty(), Check::Request, || {
             "the foreground waits, and a reading is permitted".into()
         })?;
-        let range = LbnRange::new(Lbn::new(self.dice.below(self.capacity)), Sectors::new(1));
-        let command = match self.core.read_for_host(self.now, range) {
-            Some(command) if command.range == range => command,
+        let again = self.core.input(read);
+        let none = Err(Refused::Reading(ReadingRefused::until_an_event()));
+        hold(again == none, Check::Request, || format!("of two readings at once the second is {again:?}"))?;
+        let command = match self.core.poll(self.now) {
+            Some(Output::Do(command)) if command.id.get() == id && command.range == range => command,
             other => {
                 return Err((Check::Refusal, format!("a permitted reading of {range:?} is {other:?}")));
             }
         };
-        hold(self.core.reading_at(self.now).is_none(), Check::Request, || {
-            "two readings are permitted at once".into()
-        })?;
         self.counts.commands += 1;
         self.counts.readings += 1;
         self.hash.add(command.id.get());

@@ -5,8 +5,8 @@
 //! longer than the commands at the drive take.
 
 use super::{Outside, OutsideDrive};
-use crate::core::Config;
 use crate::core::under_way::Job;
+use crate::core::{Adoption, Config};
 use crate::foreground::Pending;
 use crate::idle::IdleTimeError;
 use crate::planner::Planner;
@@ -69,7 +69,7 @@ impl OutsideDrive {
         if (found, found_bytes) != (capacity, sector_bytes) {
             return Err(AdoptError::OtherSize { found, found_bytes, capacity, sector_bytes });
         }
-        self.adopting = Some(Box::new((drive, config)));
+        self.adopting = Some(Box::new(Adoption { drive, config }));
         Ok(())
     }
 
@@ -77,7 +77,9 @@ impl OutsideDrive {
     pub(super) fn adopt_now(&mut self) {
         let Self { core, outside, adopting } = self;
         let free = !outside.is_busy();
-        let Some((drive, config)) = adopting.take_if(|_| free).map(|adopting| *adopting) else { return };
+        let Some(Adoption { drive, config }) = adopting.take_if(|_| free).map(|adopting| *adopting) else {
+            return;
+        };
         let again = |pending: Pending| {
             let there = Pending::new(&drive, pending.request, pending.arrived, pending.sequence)?;
             Some(Pending { promoted: pending.promoted, follows: pending.follows, ..there })
@@ -97,7 +99,7 @@ impl OutsideDrive {
             heard_at: outside.heard_at,
             heard_any: outside.heard_any,
             retries: lost.collect(),
-            readings: outside.readings,
+            readings: core::mem::take(&mut outside.readings),
             ..Outside::new(&drive, config.outside)
         };
         core.background.lay_out(drive.layout(), config.most_partials);

@@ -2,7 +2,7 @@
 
 use super::{Command, CommandEnd, CommandId, Outcome, Outside};
 use crate::background::Buffers;
-use crate::core::{Config, Core, Input, Output, Refused, SubmitError, wraps_engine};
+use crate::core::{Adoption, Config, Core, HostCall, Input, Output, Refused, SubmitError, wraps_engine};
 use crate::foreground::{Pending, Request};
 use crate::idle::IdleTimeError;
 use alloc::boxed::Box;
@@ -41,10 +41,10 @@ pub struct OutsideDrive {
     /// The commands, and the knowledge about the drive.
     pub(super) outside: Box<Outside>,
     /// The model of the drive, and the configuration, that are [adopted](Self::adopt) when no command is at the drive.
-    pub(super) adopting: Option<Box<(Arc<DriveModel>, Config)>>,
+    pub(super) adopting: Option<Box<Adoption>>,
 }
 
-wraps_engine!(OutsideDrive, Command, CommandEnd);
+wraps_engine!(OutsideDrive, Command, CommandEnd, HostCall);
 
 impl OutsideDrive {
     /// Returns a new core, like [`new`](Self::new), for a configuration that may be invalid.
@@ -86,6 +86,15 @@ impl OutsideDrive {
         core.ended(outside, now, ended, outcome);
     }
 
+    fn host(&mut self, call: HostCall) -> Result<u64, Refused> {
+        match call {
+            HostCall::WantReadings(wanted) => self.want_readings(wanted),
+            HostCall::Read { at, range } => return Ok(self.read_for_host(at, range)?.get()),
+            HostCall::Adopt(adoption) => self.adopt(adoption.drive, adoption.config)?,
+        }
+        Ok(0)
+    }
+
     /// Adds a request that was checked.
     fn admit(&mut self, now: Instant, pending: Pending) {
         self.core.meet_stream(&mut self.outside, now, pending.request.op);
@@ -96,6 +105,9 @@ impl OutsideDrive {
     pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Command>> {
         if let Some(event) = self.core.next_event(now) {
             return Some(event.map(|none| match none {}));
+        }
+        if let Some(reading) = self.outside.readings.take() {
+            return Some(Output::Do(reading));
         }
         self.core.promote_again();
         self.adopt_now();

@@ -108,6 +108,7 @@ impl Core {
     pub(super) fn all_lost(&mut self, outside: &mut Outside, now: Instant) {
         self.now = now;
         self.watch.lost_sight();
+        drop(outside.readings.take());
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
         // In reverse, because the pieces of a block are returned in the reverse order.
         for order in orders.iter().rev() {

@@ -7,34 +7,61 @@
 //! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
 
 use super::command::NewCommand;
-use super::{Command, Outside, OutsideDrive};
+use super::{Command, CommandId, Outside, OutsideDrive};
 use crate::idle::Range;
+use alloc::format;
 use alloc::sync::Arc;
+use thiserror::Error;
 use units::{Instant, LbnRange, Op};
 
+/// The refusal of a reading: a foreground request waits, a command is at the drive, the bound on harm does not permit it, or the
+/// drive has no such range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a reading is not permitted now; repeat it{}", .permitted_at.map_or(" after the next event".into(), |at| format!(" at {at}")))]
+#[non_exhaustive]
+pub struct ReadingRefused {
+    /// The instant from which on a reading is permitted if nothing else happens; `None` if that needs another event, such as the
+    /// end of a command.
+    pub permitted_at: Option<Instant>,
+}
+
+impl ReadingRefused {
+    /// Returns the refusal of a reading that has to wait for another event.
+    pub const fn until_an_event() -> Self {
+        Self { permitted_at: None }
+    }
+}
+
 /// The state of the host's readings.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Readings {
     /// Whether the host has readings to do.
     wanted: bool,
     /// Whether the drive has done nothing but readings since the last one.
     run: bool,
+    /// The reading that the next poll returns.
+    command: Option<Command>,
 }
 
 impl Readings {
     /// Returns whether the host has readings to do.
-    pub fn are_wanted(self) -> bool {
+    pub fn are_wanted(&self) -> bool {
         self.wanted
     }
 
     /// Returns whether a run of readings goes on.
-    pub fn go_on(self) -> bool {
+    pub fn go_on(&self) -> bool {
         self.wanted && self.run
     }
 
     /// Records that a foreground request has come.
     pub fn end_run(&mut self) {
         self.run = false;
+    }
+
+    /// Returns the permitted reading that was not polled yet.
+    pub fn take(&mut self) -> Option<Command> {
+        self.command.take()
     }
 }
 
@@ -46,15 +73,12 @@ impl Outside {
 }
 
 impl OutsideDrive {
-    /// Says whether the host has [readings](Self::read_for_host) to do. While it has, the audit
-    /// ([`OutsideConfig::audit`](crate::OutsideConfig::audit)) measures their cost, as it does of background work.
-    pub fn want_readings(&mut self, wanted: bool) {
-        self.outside.readings = Readings { wanted, run: false };
+    pub(super) fn want_readings(&mut self, wanted: bool) {
+        self.outside.readings = Readings { wanted, run: false, command: self.outside.readings.take() };
     }
 
-    /// Returns the instant from which on a [reading](Self::read_for_host) is permitted if nothing else
-    /// happens; `None` if that needs another event, such as the end of a command.
-    pub fn reading_at(&mut self, now: Instant) -> Option<Instant> {
+    /// Returns the instant from which on a reading is permitted if nothing else happens; `None` if that needs another event.
+    fn reading_at(&mut self, now: Instant) -> Option<Instant> {
         let Self { core, outside, adopting } = self;
         let idle = core.config.idle?;
         core.advance_audit(outside, now);
@@ -80,35 +104,17 @@ impl OutsideDrive {
         }
     }
 
-    /// Returns a command that reads `range` for the host itself, which the host sends to the drive at once;
-    /// its end is [reported](Self::command_done) like any other command's. `None` if a reading is not
-    /// [permitted](Self::reading_at) now, or the drive has no such range.
-    ///
-    /// The bytes are the host's to use or to drop. The delay of foreground requests by readings is in the estimate of the
-    /// [harm of idle time](crate::Core::harm), whose bound permits the next one.
-    ///
-    /// ```
-    /// use freeblock_scheduler::model::DriveModel;
-    /// use freeblock_scheduler::units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
-    /// use freeblock_scheduler::{Config, IdleTime, Outcome, OutsideConfig, OutsideDrive};
-    /// use std::sync::Arc;
-    /// let drive = Arc::new(DriveModel::unknown(Sectors::new(1_000_000), Bytes::new(512))?);
-    /// let idle = Some(IdleTime::default());
-    /// let mut core = OutsideDrive::new(drive, Config::outside(OutsideConfig::blind().serving()).with_idle(idle));
-    /// core.want_readings(true);
-    /// let range = LbnRange::new(Lbn::new(4_711), Sectors::new(1));
-    /// let command = core.read_for_host(Instant::ZERO, range).unwrap();
-    /// assert_eq!(core.read_for_host(Instant::ZERO, range), None, "one at a time");
-    /// core.command_done(Instant::ZERO + Duration::from_millis(9), command.id, Outcome::Done);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn read_for_host(&mut self, now: Instant, range: LbnRange) -> Option<Command> {
-        let idle = self.config.idle?;
+    /// Begins a reading of `range` for the host itself, which the next poll returns.
+    pub(super) fn read_for_host(
+        &mut self,
+        now: Instant,
+        range: LbnRange,
+    ) -> Result<CommandId, ReadingRefused> {
         let capacity = self.drive.layout().capacity().get();
         let fits = !range.is_empty() && range.checked_end().is_some_and(|end| end.get() <= capacity);
-        if !fits || self.reading_at(now).is_none_or(|at| now < at) {
-            return None;
-        }
+        let permitted_at = self.reading_at(now).filter(|_| fits);
+        let refused = ReadingRefused { permitted_at };
+        let idle = self.config.idle.filter(|_| permitted_at.is_some_and(|at| at <= now)).ok_or(refused)?;
         let Self { core, outside, .. } = self;
         let drive = Arc::clone(&core.drive);
         core.now = now;
@@ -119,14 +125,14 @@ impl OutsideDrive {
             core.idle.left(&idle);
         }
         outside.push(&drive, NewCommand::probe(range, tag));
-        outside.queue.pop_back().map(|mut order| {
-            order.sent = Some(now);
-            outside.readings.run = true;
-            outside.stream_sees_sent(now, Op::Read);
-            let command = order.command.clone();
-            outside.device.push_back(order);
-            outside.foresee(&drive);
-            command
-        })
+        let mut order = outside.queue.pop_back().ok_or(refused)?;
+        order.sent = Some(now);
+        outside.readings.run = true;
+        outside.stream_sees_sent(now, Op::Read);
+        let id = order.command.id;
+        outside.readings.command = Some(order.command.clone());
+        outside.device.push_back(order);
+        outside.foresee(&drive);
+        Ok(id)
     }
 }

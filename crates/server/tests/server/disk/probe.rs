@@ -1,5 +1,6 @@
 //! A disk of which only the size is known is probed while it serves, on virtual time, and then uses gaps.
 
+use super::recording::Memory;
 use super::serving::Serving;
 use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
@@ -8,7 +9,7 @@ use scheduler::{
     Application, AuditConfig, Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record,
     Sessions,
 };
-use server::{DiskHooks, Reading, ReadingResult};
+use server::{DiskHooks, Reading, ReadingResult, Recorder, Replay};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
@@ -40,6 +41,26 @@ fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Ser
     let mut serving = Serving::new((profile, behaviour), known, config, (requests_per_s, [1, 7]));
     serving.disk.want_readings(true);
     serving
+}
+
+#[test]
+fn a_recording_with_readings_of_a_probe_replays() {
+    let profile = builtin::find("mimic-base").unwrap();
+    let mut serving = unprobed(&profile, Behaviour::default(), 20.0);
+    let memory = Memory::default();
+    serving.disk.record(Recorder::new(memory.clone(), &serde_json::Value::Null).unwrap());
+    serving.disk.want_readings(false);
+    serving.disk.want_readings(true);
+    for i in 0..20 {
+        let range = LbnRange::new(Lbn::new(i * 7_919), Sectors::new(1));
+        serving.read(Reading { at: serving.now, range, next: false }).unwrap();
+    }
+    serving.disk.end_recording().unwrap();
+    let fresh = || unprobed(&profile, Behaviour::default(), 20.0).disk.core().clone();
+    let mut replay = Replay::new(memory.bytes().as_slice(), |_| Ok(fresh())).unwrap();
+    while replay.step().unwrap() {}
+    let extent = replay.extent();
+    assert!(extent.commands >= 20 && !extent.cut_off, "{extent:?}");
 }
 
 impl Serving {

@@ -110,15 +110,14 @@ impl From<Overheads> for Costs {
 
 impl From<Costs> for Overheads {
     fn from(c: Costs) -> Self {
-        Self {
-            command: c.command_ns.map(Duration::from_nanos),
-            completion: c.completion_ns.map(Duration::from_nanos),
-            bus_sector: Duration::from_nanos(c.bus_sector_ns),
-            shortest_access: Duration::from_nanos(c.shortest_access_ns),
-            overlap: c.overlap,
-            write_back: c.write_back,
-            if_through: c.if_through_ns.map(|costs| costs.map(Duration::from_nanos)),
-        }
+        Self::default()
+            .with_command(c.command_ns.map(Duration::from_nanos))
+            .with_completion(c.completion_ns.map(Duration::from_nanos))
+            .with_bus_sector(Duration::from_nanos(c.bus_sector_ns))
+            .with_shortest_access(Duration::from_nanos(c.shortest_access_ns))
+            .with_overlap(c.overlap)
+            .with_write_back(c.write_back)
+            .with_if_through(c.if_through_ns.map(|costs| costs.map(Duration::from_nanos)))
     }
 }
 
@@ -177,21 +176,19 @@ impl Recipe {
         let policy: PolicyName =
             self.policy.parse().map_err(|e: scheduler::policy::UnknownPolicy| e.to_string())?;
         let threshold = self.idle_after_ns.map(Duration::from_nanos);
-        let idle =
-            threshold.map(|threshold| IdleTime { threshold, harm_ppm: self.harm_ppm, ..IdleTime::default() });
-        let config = Config {
-            policy,
-            idle,
-            outside: OutsideConfig {
-                harm_ppm: Some(self.harm_ppm),
-                plan_rest: self.bought_turns,
-                bought_turns: self.bought_turns,
-                audit: self.audit.then(|| AuditConfig::new(self.audit_seed())),
-                ..outside
-            },
-            most_partials: self.partial_blocks,
-            ..Config::default()
-        };
+        let idle = threshold
+            .map(|threshold| IdleTime::default().with_threshold(threshold).with_harm_ppm(self.harm_ppm));
+        let config = Config::default()
+            .with_policy(policy)
+            .with_idle(idle)
+            .with_outside(
+                outside
+                    .with_harm_ppm(Some(self.harm_ppm))
+                    .with_plan_rest(self.bought_turns)
+                    .with_bought_turns(self.bought_turns)
+                    .with_audit(self.audit.then(|| AuditConfig::new(self.audit_seed()))),
+            )
+            .with_most_partials(self.partial_blocks);
         let mimic: Option<Box<dyn Mimic>> = match policy {
             PolicyName::Smtf(_) => {
                 let learns = self.learning.config(model.layout().capacity(), grain(model.sector_bytes()));
@@ -312,12 +309,10 @@ mod tests {
         let margin = Duration::from_micros(300);
         assert_eq!(
             outside,
-            OutsideConfig {
-                harm_ppm: Some(5),
-                plan_rest: true,
-                bought_turns: true,
-                ..OutsideConfig::paper(overheads, margin)
-            }
+            OutsideConfig::paper(overheads, margin)
+                .with_harm_ppm(Some(5))
+                .with_plan_rest(true)
+                .with_bought_turns(true)
         );
         let wrong = Recipe { policy: "best".into(), ..recipe.clone() };
         assert!(wrong.core().is_err_and(|why| why.contains("best")));

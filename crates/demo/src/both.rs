@@ -38,7 +38,7 @@ impl Run {
             }
         };
         let foreground = Issuer::new(source, arrival, Instant::ZERO, asked.seed)?;
-        let config = Config { policy: asked.policy, ..Config::default() };
+        let config = Config::default().with_policy(asked.policy);
         let background = scan.map_or(Background::None, |block| Background::Scan { block });
         let run = Inside::new(Arc::clone(drive), config, foreground, background)?;
         Ok(Self { run, sum: Duration::ZERO })

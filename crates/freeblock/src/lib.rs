@@ -52,6 +52,11 @@
 //! # A core inside the drive
 //! Firmware knows the place of the head. [`InDrive`] has an example.
 //!
+//! # Later versions
+//! Types that can grow without an action of their users are `#[non_exhaustive]`: errors, reports and configurations, which have a
+//! method `with_` for each field. Types that a program handles whole are not: addresses, requests, inputs, outputs, and the
+//! vocabulary of a profile.
+//!
 //! # Without the standard library
 //! With `default-features = false, features = ["libm"]` the crate needs an allocator and no `std`.
 

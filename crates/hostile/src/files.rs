@@ -208,7 +208,7 @@ fn replayed(bytes: &[u8]) {
         let firmware = profile.firmware.as_ref().ok_or("no firmware")?;
         let overheads = scheduler::Overheads::of(firmware, &model, true);
         let outside = scheduler::OutsideConfig::beyond(overheads);
-        let config = scheduler::Config { outside, ..Default::default() };
+        let config = scheduler::Config::outside(outside);
         Ok(scheduler::OutsideDrive::new(std::sync::Arc::new(model), config))
     });
     let Ok(mut replay) = replay else { return };

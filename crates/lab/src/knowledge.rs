@@ -179,17 +179,15 @@ impl KnownDrive {
             black_box(&self.profile, behaviour, seed).map_err(|e| LabError::new("a black box", e))?;
         // The host knows its own settings.
         let Overheads { overlap, write_back, .. } = overheads;
-        Ok((drive, self.overheads.map_or(overheads, |o| Overheads { overlap, write_back, ..o })))
+        Ok((drive, self.overheads.map_or(overheads, |o| o.with_overlap(overlap).with_write_back(write_back))))
     }
 
     /// Returns the configuration of a scheduler that corrects its knowledge, or takes it for the truth.
     pub const fn believed(&self, config: OutsideConfig) -> OutsideConfig {
         match self.knowledge {
             Knowledge::True => config,
-            Knowledge::AsItIs => OutsideConfig { correct_moves: false, ..config },
-            Knowledge::Probed | Knowledge::Written => {
-                OutsideConfig { correct_moves: true, control_gaps: true, ..config }
-            }
+            Knowledge::AsItIs => config.with_correct_moves(false),
+            Knowledge::Probed | Knowledge::Written => config.with_correct_moves(true).with_control_gaps(true),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Trial {
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
         let foreground = load(told, self.followed, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
-        let config = Config { policy: self.policy, budget: self.budget, ..Config::default() };
+        let config = Config::default().with_policy(self.policy).with_budget(self.budget);
         let Some(outside) = self.outside else {
             let truth = Arc::clone(&told.truth);
             let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;
@@ -136,7 +136,7 @@ impl Trial {
         };
         let (drive, overheads) = told.black_box(self.behaviour, seed)?;
         let outside = told.believed(outside(overheads, self.conservatism));
-        let config = Config { outside, ..config };
+        let config = config.with_outside(outside);
         let known = Arc::clone(&told.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
@@ -183,7 +183,7 @@ pub fn foreseen(told: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorReco
     let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
     // Without detours no caution is needed.
     let outside = told.believed(OutsideConfig::paper(overheads, Duration::ZERO));
-    let config = Config { outside, ..Config::default() };
+    let config = Config::outside(outside);
     let known = Arc::clone(&told.known);
     let mut run = Outside::new(drive, known, config, load, Background::None).map_err(|e| failed(e.into()))?;
     run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;

@@ -85,7 +85,7 @@ fn run(
     let area = Sectors::new(area / sector.get()).min(capacity);
     let source = Random::new(RandomConfig::new(area, sector), 7)?;
     let issuer = Issuer::new(source, Arrival::outstanding(20), Instant::ZERO, 7)?;
-    let config = Config { policy, outside: OutsideConfig::blind(), ..Config::default() };
+    let config = Config::default().with_policy(policy).with_outside(OutsideConfig::blind());
     let known = Arc::new(DriveModel::unknown(capacity, sector)?);
     let mut run = Outside::new(device, known, config, issuer, Background::None)?;
     let learner = |grain: u64| {

@@ -38,7 +38,7 @@ fn run(
     let span = Sectors::new(AREA_BYTES.get() / drive.sector_bytes().get());
     let source = Random::new(RandomConfig::new(span, drive.sector_bytes()), 7)?;
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7)?;
-    let config = Config { policy, idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_policy(policy).with_idle(Some(IdleTime::default()));
     let mut run = Inside::new(Arc::clone(drive), config, issuer, Background::None)?;
     run.core_mut().set_mimic(mimic);
     let (mut means, mut sum) = (Vec::new(), 0.0);
@@ -83,7 +83,7 @@ fn compare(requests: u64) -> Outcome<()> {
     let drive = Arc::new(DriveModel::from_profile(&profile)?);
     let base = LearnerConfig::new(drive.layout().capacity(), Sectors::new(8));
     let plain = LearnerConfig { check_points: CheckPoints::NONE, ..base };
-    let smtf = |unknown, base| PolicyName::Smtf(SmtfRule { unknown, base });
+    let smtf = |unknown, base| PolicyName::Smtf(SmtfRule::new(unknown, base));
     let set = smtf(Unknown::Set, Base::Sstf);
     let busy = Arrival::outstanding(20);
     println!(

@@ -45,6 +45,7 @@ const NAMES: [&str; PROFILES.len()] = {
 /// No built-in drive has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no built-in drive is called `{name}`; {}", advice(.nearest))]
+#[non_exhaustive]
 pub struct UnknownDrive {
     /// The requested name.
     pub name: String,
@@ -61,6 +62,7 @@ fn advice(nearest: &[&str]) -> String {
 
 /// The reason for which a built-in drive is not available.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum BuiltinError {
     /// There is none of this name.
     #[error(transparent)]

@@ -74,6 +74,7 @@ impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
 
 /// An imported drive.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Imported {
     /// The drive.
     pub profile: Profile,

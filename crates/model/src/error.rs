@@ -6,6 +6,7 @@ use thiserror::Error;
 /// A profile that does not describe a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {problem}; {mend}")]
+#[non_exhaustive]
 pub struct ProfileError {
     /// The field, by its path in the file: `layout.zone[3].sectors_per_track`.
     pub place: String,

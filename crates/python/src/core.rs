@@ -168,11 +168,11 @@ impl Core {
         idle_time: bool,
         harm: Option<u32>,
     ) -> PyResult<Self> {
-        let mut config = Config { seed, ..Config::default() };
+        let mut config = Config::default().with_seed(seed);
         let idle = IdleTime::default();
-        config.idle = idle_time.then(|| IdleTime { harm_ppm: harm.unwrap_or(idle.harm_ppm), ..idle });
+        config.idle = idle_time.then(|| idle.with_harm_ppm(harm.unwrap_or(idle.harm_ppm)));
         let beyond = OutsideConfig::beyond(drive.overheads);
-        config.outside = OutsideConfig { harm_ppm: harm.or(beyond.harm_ppm), ..beyond };
+        config.outside = beyond.with_harm_ppm(harm.or(beyond.harm_ppm));
         let outside = match r#where {
             "inside" => false,
             "outside" => true,

@@ -35,6 +35,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// does not matter in the long run. For a few dozen requests a day, less than 2% is therefore not promised; `freeblock lab
 /// run fast04-fig5` has loads down to a request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IdleTime {
     /// The drive is idle after this time without a request, 1 ns to an hour. Until then only the track under the head is
     /// read; outside the drive by commands shorter than half a revolution, within the harm bound.
@@ -83,7 +84,7 @@ impl IdleTime {
     /// ```
     /// use freeblock_scheduler::IdleTime;
     /// use freeblock_scheduler::units::Duration;
-    /// let idle = IdleTime { threshold: Duration::ZERO, ..IdleTime::default() };
+    /// let idle = IdleTime::default().with_threshold(Duration::ZERO);
     /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to an hour"));
     /// ```
     pub fn check(&self) -> Result<(), IdleTimeError> {
@@ -110,6 +111,7 @@ pub(crate) enum Range {
 
 /// The foreground's delay by background work in idle time, or its lead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Harm {
     /// The foreground's time at the head, all requests.
     pub foreground: Duration,
@@ -124,6 +126,15 @@ impl Harm {
     pub fn share(&self) -> f64 {
         let net = self.late.as_nanos() as f64 - self.early.as_nanos() as f64;
         net / (self.foreground.as_nanos() as f64).max(1.0)
+    }
+
+    /// Returns the harm since an earlier state of the same account.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            foreground: self.foreground.saturating_sub(earlier.foreground),
+            late: self.late.saturating_sub(earlier.late),
+            early: self.early.saturating_sub(earlier.early),
+        }
     }
 
     /// Returns the net delay; zero if the lead is greater.

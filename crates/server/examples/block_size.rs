@@ -39,14 +39,12 @@ fn run(block_kib: u64, outstanding: u64) {
         std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     let drive = Emulated::new(&profile, behaviour, 1, file).unwrap();
-    let outside = OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::beyond(overheads) };
-    let config = Config {
-        policy: "sptf".parse().unwrap(),
-        idle: Some(IdleTime::default()),
-        outside,
-        most_partials: 1 << 10,
-        ..Config::default()
-    };
+    let outside = OutsideConfig::beyond(overheads).with_harm_ppm(Some(10_000));
+    let config = Config::default()
+        .with_policy("sptf".parse().unwrap())
+        .with_idle(Some(IdleTime::default()))
+        .with_outside(outside)
+        .with_most_partials(1 << 10);
     let capacity = model.layout().capacity().get();
     let mut disk = Disk::new(drive, model, config).unwrap();
     disk.host(Scan);

@@ -70,7 +70,7 @@ impl Run {
         let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1)?;
         let load = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
         let outside = OutsideConfig::beyond(overheads);
-        let config = Config { outside, seed: 1, policy: policy.parse()?, ..Config::default() };
+        let config = Config::outside(outside).with_seed(1).with_policy(policy.parse()?);
         Ok(Self { policy, run: Outside::new(drive, known, config, load, background)? })
     }
 

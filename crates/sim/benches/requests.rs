@@ -22,7 +22,7 @@ fn run(policy: &str, outstanding: u32) -> Inside<Random> {
     let load = Random::new(config, 1).expect("the configuration is right");
     let foreground = Issuer::new(load, Arrival::outstanding(outstanding), Instant::ZERO, 1);
     let foreground = foreground.expect("the configuration is right");
-    let config = Config { policy: policy.parse().expect("there is such a policy"), ..Config::default() };
+    let config = Config::default().with_policy(policy.parse().expect("there is such a policy"));
     Inside::new(drive, config, foreground, Background::None).expect("the load fits the drive")
 }
 

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
             let load = Oltp::new(config, 1)?;
             let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
-            let config = Config { budget: SearchBudget::tracks(tracks), ..Config::default() };
+            let config = Config::default().with_budget(SearchBudget::tracks(tracks));
             let scan = Background::Scan { block: Sectors::new(8) };
             let mut run = Inside::new(Arc::clone(&drive), config, foreground, scan)?;
             let began = Clock::now();

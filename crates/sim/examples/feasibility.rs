@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for policy in ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40"] {
                 let load = Random::new(RandomConfig::new(capacity, sector), 1)?;
                 let foreground = Issuer::new(load, Arrival::outstanding(20), Instant::ZERO, 1)?;
-                let config = Config { policy: policy.parse()?, ..Config::default() };
+                let config = Config::default().with_policy(policy.parse()?);
                 let mut run = Inside::new(Arc::clone(&drive), config, foreground, Background::None)?;
                 run.advance(100_000, &mut Nothing)?;
                 println!("{policy:10} latency share {:.3}", run.report().head_time.rotation);
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let load = Oltp::new(OltpConfig::new(capacity, sector), 1)?;
     let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
     let scan = Background::Scan { block: Sectors::new(8) };
-    let mut run = Inside::new(drive, Config { budget, ..Config::default() }, foreground, scan)?;
+    let mut run = Inside::new(drive, Config::default().with_budget(budget), foreground, scan)?;
     while run.advance_scan(50_000, &mut Nothing)? {}
     println!("{:#?} {:?}", run.report(), run.planner_stats());
     Ok(())

@@ -38,10 +38,7 @@ use workload::{Issued, Issuer, Source};
 /// let profile = builtin::find("quantum-atlas-10k")?;
 /// let known = Arc::new(DriveModel::from_profile(&profile)?);
 /// let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 42)?;
-/// let config = Config {
-///     outside: OutsideConfig::paper(overheads, Duration::from_micros(300)),
-///     ..Config::default()
-/// };
+/// let config = Config::outside(OutsideConfig::paper(overheads, Duration::from_micros(300)));
 /// let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 42)?;
 /// let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 42)?;
 /// let scan = Background::Scan { block: Sectors::new(8) };

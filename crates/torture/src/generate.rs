@@ -179,7 +179,7 @@ fn setup(dice: &mut Dice) -> Setup {
         _ => {
             let unknown = if dice.one_in(2) { Unknown::Set } else { Unknown::Priority };
             let base = if dice.one_in(2) { Base::Sstf } else { Base::CLook };
-            PolicyName::Smtf(SmtfRule { unknown, base })
+            PolicyName::Smtf(SmtfRule::new(unknown, base))
         }
     };
     // It learns from every foreground request, under any policy.
@@ -188,10 +188,11 @@ fn setup(dice: &mut Dice) -> Setup {
         (_, 1) => Mimicry::Probing,
         _ => Mimicry::Learner,
     };
-    let idle = dice.one_in(2).then(|| IdleTime {
-        threshold: Duration::from_millis(if dice.one_in(3) { dice.range(1, 50) } else { 20 }),
-        short: !dice.one_in(4),
-        harm_ppm: if dice.one_in(3) { dice.range(0, 1_000_000) as u32 } else { 10_000 },
+    let idle = dice.one_in(2).then(|| {
+        IdleTime::default()
+            .with_threshold(Duration::from_millis(if dice.one_in(3) { dice.range(1, 50) } else { 20 }))
+            .with_short(!dice.one_in(4))
+            .with_harm_ppm(if dice.one_in(3) { dice.range(0, 1_000_000) as u32 } else { 10_000 })
     });
     Setup {
         drive,

@@ -164,11 +164,11 @@ impl Outer {
             (_, Manner::Serving) => OutsideConfig::beyond(overheads).serving(),
             (_, Manner::Beyond) => OutsideConfig::beyond(overheads),
             (_, Manner::Buys) => {
-                OutsideConfig { plan_rest: true, bought_turns: true, ..OutsideConfig::beyond(overheads) }
+                OutsideConfig::beyond(overheads).with_plan_rest(true).with_bought_turns(true)
             }
             (_, Manner::Paper) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
         };
-        OutsideConfig { at_drive: self.at_drive, ..config }
+        config.with_at_drive(self.at_drive)
     }
 
     /// Returns the maximum of commands at the drive in any way of serving.

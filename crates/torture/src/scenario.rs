@@ -62,7 +62,7 @@ impl fmt::Display for Scenario {
         writeln!(f, "sharing {}", if s.sharing == Sharing::Lottery { "lottery" } else { "greedy" })?;
         match s.idle {
             None => writeln!(f, "idle off")?,
-            Some(IdleTime { threshold, short, harm_ppm }) => {
+            Some(IdleTime { threshold, short, harm_ppm, .. }) => {
                 let short = if short { "short" } else { "long" };
                 writeln!(f, "idle {} {harm_ppm} {short}", threshold.as_nanos())?;
             }
@@ -192,7 +192,10 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["idle", threshold, ppm, used @ ("short" | "long")] => {
             let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
             let harm_ppm = number(ppm, "part in a million")?;
-            let idle = IdleTime { threshold, short: *used == "short", harm_ppm };
+            let idle = IdleTime::default()
+                .with_threshold(threshold)
+                .with_short(*used == "short")
+                .with_harm_ppm(harm_ppm);
             idle.check().map_err(|error| error.to_string())?;
             setup.idle = Some(idle);
         }

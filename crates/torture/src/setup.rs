@@ -173,19 +173,17 @@ impl DriveSpec {
 impl Setup {
     /// Returns the configuration of the core.
     pub fn config(&self) -> Config {
-        Config {
-            policy: self.policy,
-            age: AgeWeight::from_millionths(self.age),
-            budget: SearchBudget::tracks(self.budget),
-            most_pending: self.most_pending,
-            most_partials: self.most_partials,
-            writes_serve_reads: self.writes_serve_reads,
-            writes_serve_writes: self.writes_serve_writes,
-            sharing: self.sharing,
-            seed: self.seed,
-            idle: self.idle,
-            ..Config::default()
-        }
+        Config::default()
+            .with_policy(self.policy)
+            .with_age(AgeWeight::from_millionths(self.age))
+            .with_budget(SearchBudget::tracks(self.budget))
+            .with_most_pending(self.most_pending)
+            .with_most_partials(self.most_partials)
+            .with_writes_serve_reads(self.writes_serve_reads)
+            .with_writes_serve_writes(self.writes_serve_writes)
+            .with_sharing(self.sharing)
+            .with_seed(self.seed)
+            .with_idle(self.idle)
     }
 
     /// Returns a core in the drive, with its learner.

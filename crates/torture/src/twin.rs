@@ -62,7 +62,7 @@ impl Twin {
     pub fn new(setup: &Setup, drive: &Arc<DriveModel>, config: Config) -> Self {
         let lockstep = config.idle.is_none();
         Self {
-            core: setup.in_drive(Arc::clone(drive), Config { idle: None, ..config }),
+            core: setup.in_drive(Arc::clone(drive), config.with_idle(None)),
             lockstep,
             on: true,
             away: false,

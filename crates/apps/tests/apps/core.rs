@@ -55,7 +55,7 @@ impl Inside {
         let profile = Profile::from_toml(toml, "tiny.toml").unwrap();
         let drive = Arc::new(DriveModel::from_profile(&profile).unwrap());
         let host = Naive::new(drive.layout().capacity().get(), seed);
-        let config = Config { seed, idle: idle.then(IdleTime::default), ..Config::default() };
+        let config = Config::default().with_seed(seed).with_idle(idle.then(IdleTime::default));
         let (given, now) = (BTreeMap::new(), Instant::ZERO);
         let late = Late::default();
         Self { core: InDrive::new(drive, config), host, now, given, late, requests: 0, free: 0 }

@@ -198,7 +198,7 @@ proptest! {
         for lbn in 0..all.len().get() {
             platters.medium_mut().write(range(lbn, 1), &vec![lbn as u8; sector.get() as usize]).unwrap();
         }
-        let config = Config { idle: idle.then(IdleTime::default), ..Config::default() };
+        let config = Config::default().with_idle(idle.then(IdleTime::default));
         let mut volume = Volume::new(Arc::clone(&drive), config, platters).unwrap();
         volume.set_faults(Faults { seed, lost_ppm: lost, ..Faults::default() });
         let load = RandomConfig { size: Sectors::new(2), ..RandomConfig::new(drive.layout().capacity(), sector) };

@@ -57,7 +57,7 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
             Server::Ours { scan } => {
                 let outside = OutsideConfig::beyond(overheads).serving();
                 let idle = Some(IdleTime::default());
-                let config = Config { outside, idle, policy: PolicyName::Sptf, ..Config::default() };
+                let config = Config::outside(outside).with_idle(idle).with_policy(PolicyName::Sptf);
                 let block = Sectors::new(BLOCK.get() / model.sector_bytes().get());
                 let background = if scan { Background::Scan { block } } else { Background::None };
                 Run::outside(device, Arc::clone(&model), config, load, background)?

@@ -54,7 +54,7 @@ pub(crate) fn resolve(name: &str) -> Result<Resolved, Problem> {
         Err(BuiltinError::Unknown(unknown)) => {
             Err(Problem::usage(unknown).help("give a built-in drive's name, or a file (.toml, .parv)"))
         }
-        Err(BuiltinError::Unreadable(error)) => Err(Problem::failed(error)),
+        Err(error) => Err(Problem::failed(error)),
     }
 }
 
@@ -108,7 +108,7 @@ fn written(path: &Path) -> Result<Resolved, Problem> {
 pub(crate) fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
     match DriveModel::from_profile(&profile) {
         Ok(model) => Ok(Resolved { text, profile, model }),
-        Err(ProfileError { place, problem, mend }) => {
+        Err(ProfileError { place, problem, mend, .. }) => {
             let failed = Problem::failed(format!("{name}: {place}: {problem}")).help(mend);
             Err(match place_in(&text, &place) {
                 Some(span) => failed.at(name, &text, span, &problem),

@@ -144,14 +144,14 @@ impl Kit {
     ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
         let (known, place) = known::believed(args, Arc::clone(&self.model), overheads, self.told.as_ref())?;
         let audit = (args.audit == Some(Switch::On)).then(|| AuditConfig::new(args.seed));
-        let place = OutsideConfig { audit, ..place };
+        let place = place.with_audit(audit);
         if args.blind || args.conservatism.is_some() {
             return Ok((known, place));
         }
         let harm_ppm = args.harm.or(place.harm_ppm);
         let bought_turns = args.bought_turns == Some(Switch::On);
         let plan_rest = args.plan_rest.map_or(bought_turns, |switch| switch == Switch::On);
-        Ok((known, OutsideConfig { harm_ppm, plan_rest, bought_turns, ..place }))
+        Ok((known, place.with_harm_ppm(harm_ppm).with_plan_rest(plan_rest).with_bought_turns(bought_turns)))
     }
 
     fn background(&self, args: &SimulateArgs) -> Result<Background, Problem> {
@@ -170,14 +170,14 @@ impl Kit {
 /// Returns the configuration of a core, without its place.
 fn core_config(args: &SimulateArgs) -> Config {
     let idle = IdleTime::default();
-    Config {
-        policy: args.policy,
-        age: args.age_weight.unwrap_or_default(),
-        budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
-        idle: (args.idle_time == Some(Switch::On))
-            .then(|| IdleTime { harm_ppm: args.harm.unwrap_or(idle.harm_ppm), ..idle }),
-        ..Config::default()
-    }
+    Config::default()
+        .with_policy(args.policy)
+        .with_age(args.age_weight.unwrap_or_default())
+        .with_budget(args.budget.map(SearchBudget::tracks).unwrap_or_default())
+        .with_idle(
+            (args.idle_time == Some(Switch::On))
+                .then(|| idle.with_harm_ppm(args.harm.unwrap_or(idle.harm_ppm))),
+        )
 }
 
 /// The drives of a run, their load, and the host that joins them.
@@ -207,7 +207,7 @@ fn alone(args: &SimulateArgs, kit: &Kit, requests: Option<Box<dyn Source>>) -> R
             let (device, overheads) = kit.device(args.seed)?;
             let (known, place) = kit.believed(args, overheads)?;
             harm_ppm = place.harm_ppm;
-            let config = Config { outside: place, ..config };
+            let config = config.with_outside(place);
             Run::outside(device, known, config, issuer, background)?
         }
     };
@@ -234,7 +234,7 @@ fn array(
                 let (device, overheads) = kit.device(seed)?;
                 let (known, place) = kit.believed(args, overheads)?;
                 harm_ppm = place.harm_ppm;
-                Member::outside(device, known, Config { outside: place, ..config }, background)
+                Member::outside(device, known, config.with_outside(place), background)
             }
         };
         members.push(member.map_err(Problem::failed)?);

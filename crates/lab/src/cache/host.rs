@@ -139,7 +139,7 @@ impl CacheHost {
         let (head, mut core) = match outside {
             Some(outer) => {
                 let (head, outside) = Head::outside(outer, drive, scheduler.seed)?;
-                (head, PlacedCore::outside(Arc::clone(drive), Config { outside, ..scheduler })?)
+                (head, PlacedCore::outside(Arc::clone(drive), scheduler.with_outside(outside))?)
             }
             None => (Head::inside(drive), PlacedCore::in_drive(Arc::clone(drive), scheduler)?),
         };

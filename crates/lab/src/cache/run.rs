@@ -136,15 +136,12 @@ impl CacheSetUp {
         let capacity = self.drive.layout().capacity().get();
         // Whole buffers only; the client requests no others.
         let volume = LbnRange::new(Lbn::ZERO, Sectors::new(capacity - capacity % block.get()));
-        let scheduler = Config {
-            policy: PolicyName::Sptf,
+        let scheduler = Config::default()
+            .with_policy(PolicyName::Sptf)
             // The daemon may force the whole of the largest cache at once.
-            most_pending: 1 << 20,
-            sharing: self.sharing,
-            seed: self.seed,
-            idle: None,
-            ..Config::default()
-        };
+            .with_most_pending(1 << 20)
+            .with_sharing(self.sharing)
+            .with_seed(self.seed);
         let cache = CacheConfig {
             replacement: self.replacement,
             watermarks: self.watermarks(),

@@ -110,9 +110,8 @@ impl Contest {
         let arrival = Arrival::Poisson { rate: self.rate };
         let load = Issuer::new(first, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
         let (drive, overheads) = black_box(&profile, self.behaviour, seed).map_err(|e| failed(e.into()))?;
-        let sptf = Config { policy: PolicyName::Sptf, ..Config::default() };
-        let with_idle =
-            |harm_ppm| Config { idle: Some(IdleTime { harm_ppm, ..IdleTime::default() }), ..sptf };
+        let sptf = Config::default().with_policy(PolicyName::Sptf);
+        let with_idle = |harm_ppm| sptf.with_idle(Some(IdleTime::default().with_harm_ppm(harm_ppm)));
         let scan = Background::Scan { block: BLOCK };
         let mut seen = ByArrival::default();
         let mut passing = PassingMb::default();
@@ -143,7 +142,7 @@ impl Contest {
                     outside.harm_ppm = Some(harm_ppm);
                     (config, background) = (with_idle(harm_ppm), scan);
                 }
-                let config = Config { outside, ..config };
+                let config = config.with_outside(outside);
                 let mut run = Outside::new(drive, Arc::clone(&known), config, load, background)
                     .map_err(|e| failed(e.into()))?;
                 run.advance(self.requests, &mut seen).map_err(|e| failed(e.into()))?;

@@ -47,7 +47,7 @@ struct Online {
 
 impl Online {
     const fn new(unknown: Unknown, base: Base, interpolates: bool) -> Self {
-        Self { rule: SmtfRule { unknown, base }, interpolates, minimum_samples: 1, probes_idle: false }
+        Self { rule: SmtfRule::new(unknown, base), interpolates, minimum_samples: 1, probes_idle: false }
     }
 
     fn learner(self, reach: Sectors, seed: u64) -> Result<Learner, LabError> {

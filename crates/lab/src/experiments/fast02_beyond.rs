@@ -31,7 +31,7 @@ const IDEAS: [Idea; 14] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
     ("both sides of a track's end, ahead of writes too", neighbours),
     ("no sector between them", touching),
-    ("source track", |o, c| OutsideConfig { source_track: true, ..touching(o, c) }),
+    ("source track", |o, c| touching(o, c).with_source_track(true)),
     ("late bus allowed for", late_bus),
     ("merged behind detours", close),
     ("a revolution's gap before a request in order", in_order),
@@ -40,10 +40,7 @@ const IDEAS: [Idea; 14] = [
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM_PPM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
-    ("harm below 2%, the rest of gaps behind detours planned for", |o, _| OutsideConfig {
-        plan_rest: true,
-        ..bounded(o, HARM_PPM)
-    }),
+    ("harm below 2%, the rest of gaps behind detours planned for", |o, _| bounded(o, HARM_PPM).with_plan_rest(true)),
     ("harm below 2.5%, that and revolutions paid by harm", spent),
 ];
 
@@ -63,59 +60,53 @@ const REQUESTS_WITHOUT_SCAN: u64 = 400_000;
 
 /// All ideas with that bound, except one; named by the one that is off.
 const BUT_ONE: [Idea; 10] = [
-    ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM_PPM) }),
-    ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM_PPM) }),
-    ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM_PPM) }),
-    ("a late bus", |o, _| OutsideConfig { late_bus: false, ..bounded(o, HARM_PPM) }),
-    ("merging behind detours", |o, _| OutsideConfig { merge_after: false, ..bounded(o, HARM_PPM) }),
-    ("requests in order", |o, _| OutsideConfig { in_order: false, ..bounded(o, HARM_PPM) }),
-    ("learned margins (a constant 0.3 ms)", |o, _| OutsideConfig {
-        conservatism: Conservatism::Constant(hundredths(30)),
-        ..bounded(o, HARM_PPM)
-    }),
-    ("margins by distance", |o, _| OutsideConfig {
-        conservatism: Conservatism::Learned { start: hundredths(30), by_distance: false },
-        ..bounded(o, HARM_PPM)
-    }),
-    ("moves corrected", |o, _| OutsideConfig { correct_moves: false, ..bounded(o, HARM_PPM) }),
-    ("control gaps", |o, _| OutsideConfig { control_gaps: false, ..bounded(o, HARM_PPM) }),
+    ("neighbours", |o, _| bounded(o, HARM_PPM).with_neighbours(Neighbours::Never)),
+    ("commands that touch", |o, _| bounded(o, HARM_PPM).with_touching(false)),
+    ("the source track", |o, _| bounded(o, HARM_PPM).with_source_track(false)),
+    ("a late bus", |o, _| bounded(o, HARM_PPM).with_late_bus(false)),
+    ("merging behind detours", |o, _| bounded(o, HARM_PPM).with_merge_after(false)),
+    ("requests in order", |o, _| bounded(o, HARM_PPM).with_in_order(false)),
+    ("learned margins (a constant 0.3 ms)", |o, _| bounded(o, HARM_PPM).with_conservatism(Conservatism::Constant(hundredths(30)))),
+    ("margins by distance", |o, _| bounded(o, HARM_PPM).with_conservatism(Conservatism::Learned { start: hundredths(30), by_distance: false })),
+    ("moves corrected", |o, _| bounded(o, HARM_PPM).with_correct_moves(false)),
+    ("control gaps", |o, _| bounded(o, HARM_PPM).with_control_gaps(false)),
 ];
 
 /// All ideas with harm below 2% and the foreground chosen late: with a scan, and the run to compare with.
 const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
-    |o, c| OutsideConfig { late_choice: true, ..OutsideConfig::paper(o, c) },
-    |o, _| OutsideConfig { late_choice: true, ..bounded(o, HARM_PPM) },
+    |o, c| OutsideConfig::paper(o, c).with_late_choice(true),
+    |o, _| bounded(o, HARM_PPM).with_late_choice(true),
 ];
 
 /// Over a drive without noise: all ideas without a margin or a bound, and the default.
 const EXACT: [fn(Overheads, Duration) -> OutsideConfig; 2] = [in_order, |o, _| OutsideConfig::beyond(o)];
 
 fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
-    OutsideConfig { harm_ppm: Some(harm_ppm), ..OutsideConfig::beyond(overheads) }
+    OutsideConfig::beyond(overheads).with_harm_ppm(Some(harm_ppm))
 }
 
 fn spent(overheads: Overheads, _: Duration) -> OutsideConfig {
-    OutsideConfig { plan_rest: true, bought_turns: true, ..bounded(overheads, HARM_SPENT_PPM) }
+    bounded(overheads, HARM_SPENT_PPM).with_plan_rest(true).with_bought_turns(true)
 }
 
 fn in_order(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { in_order: true, ..close(overheads, conservatism) }
+    close(overheads, conservatism).with_in_order(true)
 }
 
 fn neighbours(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { neighbours: Neighbours::Learned, ..OutsideConfig::paper(overheads, conservatism) }
+    OutsideConfig::paper(overheads, conservatism).with_neighbours(Neighbours::Learned)
 }
 
 fn touching(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { touching: true, ..neighbours(overheads, conservatism) }
+    neighbours(overheads, conservatism).with_touching(true)
 }
 
 fn late_bus(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { source_track: true, late_bus: true, ..touching(overheads, conservatism) }
+    touching(overheads, conservatism).with_source_track(true).with_late_bus(true)
 }
 
 fn close(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { merge_after: true, ..late_bus(overheads, conservatism) }
+    late_bus(overheads, conservatism).with_merge_after(true)
 }
 
 /// A step from the drive's own scheduler to one outside with the default noise, with all ideas and a constant margin.
@@ -141,7 +132,7 @@ fn steps() -> Vec<NoiseStep> {
             "exact, no margin, one command a track and none on source and destination",
             exact(),
             none,
-            |o, c| OutsideConfig { neighbours: Neighbours::Never, ..in_order(o, c) },
+            |o, c| in_order(o, c).with_neighbours(Neighbours::Never),
         ),
         of("exact, no margin, requests in the drive's order", exact(), none, close),
         one(NO_NOISE, exact()),

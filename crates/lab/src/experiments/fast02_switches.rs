@@ -78,11 +78,7 @@ fn told(words: &str) -> Result<Behaviour, LabError> {
 }
 
 fn unbounded(overheads: Overheads, margin: Duration) -> OutsideConfig {
-    OutsideConfig {
-        harm_ppm: None,
-        conservatism: Conservatism::Constant(margin),
-        ..OutsideConfig::beyond(overheads)
-    }
+    OutsideConfig::beyond(overheads).with_harm_ppm(None).with_conservatism(Conservatism::Constant(margin))
 }
 
 /// Returns a row's runs: without a scan, with one without a bound, and with one by default.

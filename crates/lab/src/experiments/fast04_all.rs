@@ -345,7 +345,7 @@ fn together(
     let load: Box<dyn Source> = Box::new(SpreadLoad::new(drive, &parts, seed)?);
     let issuer = Issuer::new(load, Arrival::outstanding(2), Instant::ZERO, seed).map_err(failed)?;
     let config =
-        Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
+        Config::default().with_policy(PolicyName::Sptf).with_idle(Some(IdleTime::default())).with_seed(seed);
     let mut host = MaintenanceHost::new(drive, outside, config, issuer)?;
     let priority = |app: App| Priority::new(app.priority(order)).unwrap_or_default();
     let geometry = Geometry {

@@ -353,7 +353,7 @@ fn host((drive, outside): Placed<'_>, seed: u64) -> Result<MaintenanceHost, LabE
     let load: Box<dyn Source> = Box::new(Synthetic::new(config, seed).map_err(failed)?);
     let issuer = Issuer::new(load, Arrival::outstanding(2), Instant::ZERO, seed).map_err(failed)?;
     let config =
-        Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
+        Config::default().with_policy(PolicyName::Sptf).with_idle(Some(IdleTime::default())).with_seed(seed);
     MaintenanceHost::new(drive, outside, config, issuer)
 }
 

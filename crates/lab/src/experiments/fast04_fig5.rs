@@ -276,9 +276,9 @@ fn pair(
 impl CorePlace {
     /// Returns the core's configuration at this place.
     fn config(self, seed: u64) -> Config {
-        let idle = IdleTime { short: self != Self::LongOnly, ..IdleTime::default() };
+        let idle = IdleTime::default().with_short(self != Self::LongOnly);
         let policy = if self == Self::OutsideInOrder { PolicyName::Fcfs } else { PolicyName::Sptf };
-        Config { policy, idle: Some(idle), seed, ..Config::default() }
+        Config::default().with_policy(policy).with_idle(Some(idle)).with_seed(seed)
     }
 }
 
@@ -313,8 +313,8 @@ impl Running {
         let profile = builtin::find(ATLAS_10K).map_err(failed)?;
         let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).map_err(failed)?;
         let outside =
-            OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, CONSERVATISM) };
-        let config = Config { outside, ..config };
+            OutsideConfig::paper(overheads, CONSERVATISM).with_harm_ppm(Some(10_000));
+        let config = config.with_outside(outside);
         let run = Outside::new(device, drive, config, foreground, Background::None).map_err(failed)?;
         Ok(Self::Outside(Box::new(run)))
     }

@@ -451,7 +451,7 @@ fn prepare(
     let geometry = Geometry { volume: VolumeId(seed.into()), first: Lbn::ZERO, block, blocks, slots };
     let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).map_err(failed)?));
     let config =
-        Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
+        Config::default().with_policy(PolicyName::Sptf).with_idle(Some(IdleTime::default())).with_seed(seed);
     let mut host = MaintenanceHost::new(drive, outside, config, issuer(load, drive, area, seed)?)?;
     host.serve(LbnRange::new(Lbn::ZERO, area), Way::Snapshots(Rc::clone(&volume)));
     let warm = if load == BackupLoad::Idle { 0 } else { warm };

@@ -53,7 +53,7 @@ impl DecisionBench {
     fn new(drive: &Arc<DriveModel>, budget: SearchBudget, seed: u64) -> Result<Self, LabError> {
         let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
         let mut bench = Self {
-            core: InDrive::new(Arc::clone(drive), Config { budget, ..Config::default() }),
+            core: InDrive::new(Arc::clone(drive), Config::default().with_budget(budget)),
             load: Oltp::new(config, seed).map_err(failed)?,
             now: Instant::ZERO,
             next: 0,

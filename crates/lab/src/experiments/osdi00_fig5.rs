@@ -28,7 +28,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let runs = lab.map_seeds(POLICIES, lab.pick(3, 10), |&(policy, _), seed| {
-        random_run(&drive, Config { policy, ..Config::default() }, load, 20, seed)
+        random_run(&drive, Config::default().with_policy(policy), load, 20, seed)
     })?;
     let bars = runs.iter().zip(POLICIES).map(|(r, (_, name))| mean_head_bar(name, r)).collect();
     let claim = Claim::new("osdi00-fig5", "latency: C-LOOK and SSTF about 50%, SPTF 22%")

@@ -45,7 +45,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let runs = lab.map_seeds(WEIGHTS, lab.pick(5, 10), |&n, seed| {
         let policy = PolicyName::SptfSw(n.map_or(SeekWeight::UNLIMITED, SeekWeight::percent));
-        random_run(&drive, Config { policy, ..Config::default() }, load, 20, seed)
+        random_run(&drive, Config::default().with_policy(policy), load, 20, seed)
     })?;
     let sstf = WEIGHTS.len() - 1;
     let claims = vec![

@@ -162,7 +162,7 @@ fn both(
         ScanJob::Searched(tracks) => {
             let mut set_up = ScanSetUp::new(drive, HIGH_MPL, lab.seed());
             let budget = tracks.map_or(SearchBudget::UNLIMITED, SearchBudget::tracks);
-            set_up.scheduler = Config { budget, ..Config::default() };
+            set_up.scheduler = Config::default().with_budget(budget);
             set_up.scans(100, lab.pick(1, 3)).map(JobResult::Searched)
         }
     })?;

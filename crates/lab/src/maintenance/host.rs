@@ -108,7 +108,7 @@ impl MaintenanceHost {
         let (head, core) = match outside {
             Some(outer) => {
                 let (head, outside) = Head::outside(outer, drive, config.seed).map_err(failed)?;
-                (head, PlacedCore::outside(Arc::clone(drive), Config { outside, ..config }))
+                (head, PlacedCore::outside(Arc::clone(drive), config.with_outside(outside)))
             }
             None => (Head::inside(drive), PlacedCore::in_drive(Arc::clone(drive), config)),
         };

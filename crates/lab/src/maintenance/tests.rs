@@ -41,8 +41,7 @@ fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> MaintenanceHost {
     let think = Think::Exponential(Duration::from_millis(3));
     let arrival = Arrival::Closed(Closed { tasks: 3, think });
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7).unwrap();
-    MaintenanceHost::new(drive, None, Config { policy: PolicyName::Sptf, ..Config::default() }, issuer)
-        .unwrap()
+    MaintenanceHost::new(drive, None, Config::default().with_policy(PolicyName::Sptf), issuer).unwrap()
 }
 
 fn after(host: &mut MaintenanceHost, requests: u64) -> u128 {

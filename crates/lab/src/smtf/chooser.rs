@@ -2,7 +2,7 @@
 
 use mimic::Learner;
 use model::{DriveModel, Position};
-use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, View};
+use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Unknown, View};
 use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
 use std::any::Any;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ pub(crate) struct FromOutside {
 impl FromOutside {
     /// Returns SSTF or C-LOOK, by addresses as in section 2.
     pub(crate) fn base(base: Base) -> Self {
-        Self { policy: Smtf::new(SmtfRule { base, ..SmtfRule::default() }), mimic: None }
+        Self { policy: Smtf::new(SmtfRule::new(Unknown::default(), base)), mimic: None }
     }
 
     /// Returns SMTF with a probed table; for unknown distances it uses its base, as for users.

@@ -48,7 +48,7 @@ fn run_with(
     let idle = Some(idle);
     let source = Box::new(Random::new(load, 11).expect("a load")) as Box<dyn Source>;
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 11).expect("a load");
-    let config = Config { policy, idle, ..Config::default() };
+    let config = Config::default().with_policy(policy).with_idle(idle);
     let mut inside = Inside::new(Arc::clone(drive), config, issuer, Background::None).expect("no background");
     inside.core_mut().set_mimic(Some(Box::new(learner)));
     assert!(inside.advance(requests, &mut Nothing).expect("requests on the drive"));
@@ -109,7 +109,7 @@ fn idle_time_is_used_to_learn() {
         (learner.stats(), harm.share())
     };
     let bounded = IdleTime::default();
-    let unbounded = IdleTime { harm_ppm: 1_000_000, ..bounded };
+    let unbounded = bounded.with_harm_ppm(1_000_000);
     // The first request after a pause teaches nothing, and here each comes after one.
     let (without, _) = known(false, bounded);
     assert!(without.known < 40 && without.after_pause > 300, "{without:?}");

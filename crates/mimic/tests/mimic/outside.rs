@@ -17,10 +17,8 @@ const BLOCK: Sectors = Sectors::new(8);
 /// The area of a local load: 64 MB.
 const PLACE: Sectors = Sectors::new(1 << 17);
 
-const SMTF: PolicyName = PolicyName::Smtf(SmtfRule {
-    unknown: scheduler::policy::Unknown::Set,
-    base: scheduler::policy::Base::Sstf,
-});
+const SMTF: PolicyName =
+    PolicyName::Smtf(SmtfRule::new(scheduler::policy::Unknown::Set, scheduler::policy::Base::Sstf));
 
 fn atlas() -> Profile {
     builtin::find("quantum-atlas-10k").expect("a built-in drive")
@@ -42,7 +40,7 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
         DriveModel::unknown(capacity, Bytes::new(512)).expect("no more sectors than drives have")
     });
     let outside = OutsideConfig::blind();
-    (Arc::new(known), Config { policy, outside, ..Config::default() })
+    (Arc::new(known), Config::default().with_policy(policy).with_outside(outside))
 }
 
 /// Continues a learner on a drive with noise and without a profile: `requests` requests in the first `bytes`.
@@ -111,7 +109,7 @@ fn with_a_profile_the_gaps_are_used_beside_it() {
     let known = Arc::new(drive.model().clone());
     let capacity = known.layout().capacity();
     let outside = OutsideConfig::beyond(overheads);
-    let config = Config { policy: SMTF, outside, ..Config::default() };
+    let config = Config::default().with_policy(SMTF).with_outside(outside);
     let issuer = load(capacity, Arrival::outstanding(8));
     let scan = Background::Scan { block: BLOCK };
     let mut run = Outside::new(drive, known, config, issuer, scan).expect("a configuration");
@@ -129,7 +127,7 @@ fn a_device_that_is_no_disk_is_served_all_the_same() {
     let flash: Box<dyn BlackBox> =
         Box::new(Flash::new(FlashConfig { capacity, ..FlashConfig::default() }, 1));
     let (known, config) = core(None, capacity, SMTF);
-    let config = Config { idle: Some(IdleTime::default()), ..config };
+    let config = config.with_idle(Some(IdleTime::default()));
     let issuer = load(capacity, Arrival::oltp(4));
     let scan = Background::Scan { block: BLOCK };
     let mut run = Outside::over(flash, known, config, issuer, scan).expect("a configuration");
@@ -148,7 +146,7 @@ fn idle_time_teaches_it_without_a_profile() {
     let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
     let (known, config) = core(None, capacity, SMTF);
-    let config = Config { idle: Some(IdleTime { harm_ppm: 100_000, ..IdleTime::default() }), ..config };
+    let config = config.with_idle(Some(IdleTime::default().with_harm_ppm(100_000)));
     let issuer = load(PLACE, Arrival::oltp(1));
     let mut run = Outside::new(drive, known, config, issuer, Background::None).expect("a configuration");
     let probing = LearnerConfig { probe_idle: true, ..LearnerConfig::new(capacity, BLOCK) };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A place in a file, shown as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// The file.
     pub file: PathBuf,

@@ -10,6 +10,7 @@ use crate::policy::{AgeWeight, PolicyName};
 
 /// The sharing of gaps among sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sharing {
     /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
     #[default]
@@ -20,6 +21,7 @@ pub enum Sharing {
 
 /// The configuration of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// The foreground policy.
     pub policy: PolicyName,

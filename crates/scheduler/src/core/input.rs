@@ -126,6 +126,7 @@ pub enum HeadEnd<'a> {
 
 /// The reason why an input was refused. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// The refusal of an [`Input::Submit`].
     #[error(transparent)]

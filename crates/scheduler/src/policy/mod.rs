@@ -133,6 +133,7 @@ pub(crate) fn shortest_time<P: ?Sized>(
 /// assert!("sjf".parse::<PolicyName>().unwrap_err().to_string().contains("c-look"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PolicyName {
     /// First come, first served.
     Fcfs,

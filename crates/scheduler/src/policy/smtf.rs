@@ -9,6 +9,7 @@ use units::{Duration, Lbn, Op};
 
 /// The treatment of requests whose time the mimic does not know (ATC'03, section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unknown {
     /// Online-Set: the base's choice goes if its time is unknown, and so becomes known; otherwise the shortest known time
     /// goes.
@@ -20,6 +21,7 @@ pub enum Unknown {
 
 /// The policy for unknown times, by LBNs alone (ATC'03, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Base {
     /// The smallest difference from the last LBN accessed.
     #[default]
@@ -32,11 +34,12 @@ pub enum Base {
 ///
 /// ```
 /// use freeblock_scheduler::policy::{Base, PolicyName, SmtfRule, Unknown};
-/// let rule = SmtfRule { unknown: Unknown::Priority, base: Base::CLook };
+/// let rule = SmtfRule::new(Unknown::Priority, Base::CLook);
 /// assert_eq!("smtf:priority:c-look".parse(), Ok(PolicyName::Smtf(rule)));
 /// assert_eq!("smtf".parse(), Ok(PolicyName::Smtf(SmtfRule::default())));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SmtfRule {
     /// The treatment of unknown times.
     pub unknown: Unknown,
@@ -45,6 +48,11 @@ pub struct SmtfRule {
 }
 
 impl SmtfRule {
+    /// Returns the treatment by `unknown`, with `base`.
+    pub const fn new(unknown: Unknown, base: Base) -> Self {
+        Self { unknown, base }
+    }
+
     /// Parses the part after `smtf:` in a policy's name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (unknown, base) = text.split_once(':').unwrap_or((text, "sstf"));

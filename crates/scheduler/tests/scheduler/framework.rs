@@ -163,7 +163,7 @@ fn a_new_priority_counts_from_then_on() {
 #[test]
 fn a_scan_starves_others_only_where_the_most_blocks_win() {
     let share = |sharing| {
-        let mut host = Host::new(Config { sharing, ..Config::default() });
+        let mut host = Host::new(Config::default().with_sharing(sharing));
         let capacity = host.drive.layout().capacity().get();
         let (scan, few) = (host.open(Priority::default()), host.open(Priority::default()));
         host.read(scan, range(0, capacity));
@@ -258,7 +258,7 @@ fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_li
 
 #[test]
 fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
-    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
     let capacity = host.drive.layout().capacity().get();
     let (never, other) = (host.open(priority(100)), host.open(priority(1)));
     host.write(never, range(0, capacity));
@@ -374,22 +374,16 @@ fn a_lost_request_is_repeated() {
 fn idle_time_that_cannot_be_used_is_refused_by_field() {
     let refused = |idle| {
         let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap());
-        let config = Config { idle: Some(idle), ..Config::default() };
+        let config = Config::default().with_idle(Some(idle));
         InDrive::try_new(drive, config).map(|_| ()).map_err(|error| error.to_string())
     };
     let usual = IdleTime::default();
     assert_eq!(refused(usual), Ok(()));
-    assert_eq!(
-        refused(IdleTime { harm_ppm: 1_000_000, threshold: Duration::from_nanos(1), ..usual }),
-        Ok(())
-    );
+    assert_eq!(refused(usual.with_harm_ppm(1_000_000).with_threshold(Duration::from_nanos(1))), Ok(()));
     for (idle, field) in [
-        (IdleTime { threshold: Duration::ZERO, ..usual }, "idle.threshold is 0 ns; give 1 ns"),
-        (
-            IdleTime { threshold: Duration::MAX, ..usual },
-            "idle.threshold is 18446744073709551615 ns; give 1 ns",
-        ),
-        (IdleTime { harm_ppm: 1_000_001, ..usual }, "idle.harm_ppm is 1000001 millionths; give 0"),
+        (usual.with_threshold(Duration::ZERO), "idle.threshold is 0 ns; give 1 ns"),
+        (usual.with_threshold(Duration::MAX), "idle.threshold is 18446744073709551615 ns; give 1 ns"),
+        (usual.with_harm_ppm(1_000_001), "idle.harm_ppm is 1000001 millionths; give 0"),
     ] {
         let error = refused(idle).unwrap_err();
         assert!(error.starts_with(field), "{error}");
@@ -399,7 +393,7 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
 /// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
 #[test]
 fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
-    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity();
     host.submit(Op::Read, range(9_000_000, 8));
@@ -427,8 +421,8 @@ fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
 
 #[test]
 fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() {
-    let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
-    let mut host = Host::new(Config { idle: Some(idle), ..Config::default() });
+    let idle = IdleTime::default().with_harm_ppm(0);
+    let mut host = Host::new(Config::default().with_idle(Some(idle)));
     let session = host.open(Priority::default());
     let track = host.drive.layout().track_at(units::Cylinder::new(0), units::Head::new(0)).unwrap();
     host.read(session, range(0, host.drive.layout().track(track).sectors.into()));
@@ -450,7 +444,7 @@ fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() 
 #[test]
 fn the_same_seed_gives_the_same_winners() {
     let run = |seed| {
-        let mut host = Host::new(Config { seed, ..Config::default() });
+        let mut host = Host::new(Config::default().with_seed(seed));
         let capacity = host.drive.layout().capacity().get();
         for part in 0..3 {
             let session = host.open(Priority::default());
@@ -501,7 +495,7 @@ fn promoted_work_ends_with_its_session_and_is_done_for_no_other() {
 /// Promise 5: a client cannot fill the space of the foreground.
 #[test]
 fn promotions_do_not_make_the_core_refuse_the_foreground() {
-    let mut host = Host::new(Config { most_pending: 3, ..Config::default() });
+    let mut host = Host::new(Config::default().with_most_pending(3));
     let session = host.open(Priority::default());
     host.read(session, range(0, 8));
     let promoted: Vec<u64> = (0..5).map(|_| host.core.promote(session, range(0, 8)).unwrap()).collect();
@@ -538,7 +532,7 @@ fn failed_reads_and_failed_writes_are_distinguished() {
 
 #[test]
 fn work_under_way_has_a_known_purpose() {
-    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     assert_eq!(host.core.whose(), None);
     host.read(session, range(0, 8));
@@ -573,7 +567,7 @@ fn after_an_abort_a_client_knows_whether_more_comes() {
 /// Idle time has left the head far away, and a promoted request pays for that.
 #[test]
 fn the_cost_of_idle_time_to_promoted_work_is_in_the_estimate() {
-    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity().get();
     host.submit(Op::Read, range(capacity / 2, 8));

@@ -47,7 +47,7 @@ fn core(wants: Option<LbnRange>) -> InDrive {
     let policy = PolicyName::Smtf(SmtfRule::default());
     let mut core = InDrive::new(
         Arc::new(drive),
-        Config { policy, idle: Some(IdleTime::default()), ..Config::default() },
+        Config::default().with_policy(policy).with_idle(Some(IdleTime::default())),
     );
     assert!(core.mimic().is_none());
     core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
@@ -156,8 +156,8 @@ fn in_idle_time_it_gets_its_reads() {
 #[test]
 fn visits_for_the_mimic_stop_at_the_harm_bound() {
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
-    let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
-    let mut core = InDrive::new(drive, Config { idle: Some(idle), ..Config::default() });
+    let idle = IdleTime::default().with_harm_ppm(0);
+    let mut core = InDrive::new(drive, Config::default().with_idle(Some(idle)));
     let wants = Some(range(1_900_000));
     core.set_mimic(Some(Box::new(Recorder { wants, insists: true, ..Recorder::default() })));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 0);
@@ -198,7 +198,8 @@ fn blind(wants: Option<LbnRange>) -> OutsideDrive {
     let drive = DriveModel::unknown(Sectors::new(1 << 22), Bytes::new(512)).unwrap();
     let policy = PolicyName::Smtf(SmtfRule::default());
     let outside = OutsideConfig::blind();
-    let config = Config { policy, outside, idle: Some(IdleTime::default()), ..Config::default() };
+    let config =
+        Config::default().with_policy(policy).with_outside(outside).with_idle(Some(IdleTime::default()));
     let mut core = OutsideDrive::new(Arc::new(drive), config);
     core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
     core

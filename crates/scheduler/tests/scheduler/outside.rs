@@ -12,7 +12,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, Ses
 fn blind() -> OutsideDrive {
     let drive = DriveModel::unknown(Sectors::new(1 << 16), Bytes::new(512)).unwrap();
     let outside = OutsideConfig::blind();
-    let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
     OutsideDrive::new(Arc::new(drive), config)
 }
 
@@ -200,8 +200,8 @@ fn in_gaps() -> (OutsideDrive, u64) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let capacity = drive.layout().capacity().get();
-    let outside = OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) };
-    (OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() }), capacity)
+    let outside = OutsideConfig::beyond(Overheads::default()).with_harm_ppm(None);
+    (OutsideDrive::new(Arc::new(drive), Config::outside(outside)), capacity)
 }
 
 /// A request leaves the pool when it is decided, and then waits in the queue for the detour before it.
@@ -380,7 +380,7 @@ fn a_promoted_block_is_read_without_the_half_that_has_gone_bad_since_it_was_read
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let border = u64::from(drive.layout().pieces(range(0, 2_000)).next().unwrap().len);
         let outside = OutsideConfig::blind();
-        let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() });
+        let mut core = OutsideDrive::new(Arc::new(drive), Config::outside(outside));
         let session = core.open(Priority::default()).unwrap();
         let block = range(border - 4, 8);
         core.read(session, block, Sectors::new(8), Parameter::default()).unwrap();

@@ -15,9 +15,9 @@ fn core() -> OutsideDrive {
 fn core_of(write_back: bool, audit: Option<AuditConfig>) -> OutsideDrive {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
-    let overheads = Overheads { overlap: true, write_back, ..Overheads::default() };
-    let outside = OutsideConfig { audit, ..OutsideConfig::beyond(overheads).serving() };
-    OutsideDrive::new(Arc::new(drive), Config { outside, ..Config::default() })
+    let overheads = Overheads::default().with_overlap(true).with_write_back(write_back);
+    let outside = OutsideConfig::beyond(overheads).serving().with_audit(audit);
+    OutsideDrive::new(Arc::new(drive), Config::outside(outside))
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -136,12 +136,12 @@ fn requests_that_were_passed_through_and_lost_are_sent_again() {
 
 #[test]
 fn fewer_go_through_where_the_setting_says_so_and_none_by_the_papers() {
-    let overheads = Overheads { overlap: true, ..Overheads::default() };
+    let overheads = Overheads::default().with_overlap(true);
     let paper = OutsideConfig::paper(overheads, Duration::ZERO);
-    for (outside, expected) in [(paper, 2), (OutsideConfig { pass_through: 5, ..paper }, 5)] {
+    for (outside, expected) in [(paper, 2), (paper.with_pass_through(5), 5)] {
         let mut core = core();
         let drive = Arc::new(core.drive().clone());
-        core = OutsideDrive::new(drive, Config { outside, ..Config::default() });
+        core = OutsideDrive::new(drive, Config::outside(outside));
         many(&mut core, 0, 1..11);
         assert_eq!(sent(&mut core, 0).len(), expected);
     }

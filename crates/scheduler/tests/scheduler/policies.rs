@@ -20,7 +20,7 @@ fn the_trip_of_scan_to_the_end_takes_its_seeks_and_holds_no_detour_and_look_goes
         let drive = DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap();
         let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
         let capacity = drive.layout().capacity().get();
-        let mut core = InDrive::new(Arc::new(drive), Config { policy, ..Config::default() });
+        let mut core = InDrive::new(Arc::new(drive), Config::default().with_policy(policy));
         let session = core.open(Priority::default()).unwrap();
         core.read(session, whole, Sectors::new(8), Parameter::default()).unwrap();
         let mut now = Instant::ZERO;

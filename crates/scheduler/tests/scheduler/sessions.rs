@@ -147,7 +147,7 @@ proptest! {
 #[test]
 fn a_block_that_is_promoted_while_the_head_is_on_its_way_stays_promoted_when_that_is_lost() {
     let drive = DriveModel::from_profile(&random_profile(7, Size::Tiny)).unwrap();
-    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_idle(Some(IdleTime::default()));
     let mut core = InDrive::new(Arc::new(drive), config);
     let session = core.open(Priority::default()).unwrap();
     let block = LbnRange::new(Lbn::new(16), Sectors::new(1));

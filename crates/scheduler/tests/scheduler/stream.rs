@@ -14,9 +14,9 @@ fn core(idle: Option<IdleTime>, write_back: bool) -> OutsideDrive {
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let whole = range(0, drive.layout().capacity().get());
     let command = [Duration::from_micros(150); 2];
-    let overheads = Overheads { command, overlap: true, write_back, ..Overheads::default() };
+    let overheads = Overheads::default().with_command(command).with_overlap(true).with_write_back(write_back);
     let outside = OutsideConfig::beyond(overheads).serving();
-    let mut core = OutsideDrive::new(Arc::new(drive), Config { outside, idle, ..Config::default() });
+    let mut core = OutsideDrive::new(Arc::new(drive), Config::outside(outside).with_idle(idle));
     let session = core.open(Priority::default()).unwrap();
     core.read(session, whole, Sectors::new(4), Parameter::default()).unwrap();
     core
@@ -135,7 +135,7 @@ fn a_request_that_meets_a_cache_hit_waits_only_for_the_end_of_the_command() {
 
 #[test]
 fn no_stream_begins_where_idle_time_is_not_used_or_not_before_its_threshold() {
-    let long_only = IdleTime { short: false, ..IdleTime::default() };
+    let long_only = IdleTime::default().with_short(false);
     for idle in [None, Some(long_only)] {
         let mut core = core(idle, false);
         let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));

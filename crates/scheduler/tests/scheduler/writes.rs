@@ -84,7 +84,7 @@ fn range(start: u64, len: u64) -> LbnRange {
 impl Host {
     fn new(drive: DriveModel) -> Self {
         let drive = Arc::new(drive);
-        let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+        let config = Config::default().with_idle(Some(IdleTime::default()));
         Self {
             core: InDrive::new(Arc::clone(&drive), config),
             drive,
@@ -543,7 +543,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
 #[test]
 fn each_write_carried_out_itself_can_be_the_default() {
     let (host, _) = three();
-    let config = Config { writes_serve_writes: false, idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_writes_serve_writes(false).with_idle(Some(IdleTime::default()));
     let mut host = Host { core: InDrive::new(Arc::clone(&host.drive), config), ..host };
     let [one, other] = [(); 2].map(|()| host.core.open(Priority::default()).unwrap());
     host.own.extend([one, other]);

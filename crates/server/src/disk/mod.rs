@@ -129,7 +129,7 @@ pub enum AdoptError {
 /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
 /// let outside = OutsideConfig::beyond(overheads);
 /// let drive = Emulated::new(&profile, Default::default(), 1, file)?;
-/// let mut disk = Disk::new(drive, model, Config { outside, ..Config::default() })?;
+/// let mut disk = Disk::new(drive, model, Config::outside(outside))?;
 /// disk.host(Sum::default());
 /// let range = LbnRange::new(Lbn::ZERO, Sectors::new(800));
 /// disk.call(Instant::ZERO, |_, sessions| {

@@ -413,10 +413,7 @@ mod tests {
         let range = |lbn| LbnRange::new(units::Lbn::new(lbn), units::Sectors::new(8));
         let drive = DriveModel::unknown(units::Sectors::new(1_000), Bytes::new(512)).unwrap();
         let outside = scheduler::OutsideConfig::blind();
-        let core = OutsideDrive::new(
-            drive.clone().into(),
-            scheduler::Config { outside, ..scheduler::Config::default() },
-        );
+        let core = OutsideDrive::new(drive.clone().into(), scheduler::Config::outside(outside));
         let mut counters = Counters::new();
         counters.spent(&core, Some(Purpose::Foreground), range(0), false, at(0), at(10));
         counters.spent(&core, Some(Purpose::Background { useful: 8 }), range(8), false, at(2), at(14));

@@ -271,14 +271,7 @@ impl TaskManager {
 
     /// Charges the growth of the core's harm estimate to every task that ran.
     pub(super) fn charge(&mut self, harm: Harm) {
-        let since = |now: Duration, then: Duration| {
-            Duration::from_nanos(now.as_nanos().saturating_sub(then.as_nanos()))
-        };
-        let grown = Harm {
-            foreground: since(harm.foreground, self.harm.foreground),
-            late: since(harm.late, self.harm.late),
-            early: since(harm.early, self.harm.early),
-        };
+        let grown = harm.since(&self.harm);
         self.harm = harm;
         let table = &self.table;
         let runs = |id: &u64| table.get(*id).is_some_and(|e| e.state == TaskState::Running);

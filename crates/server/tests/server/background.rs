@@ -17,7 +17,7 @@ fn disk(directory: &Path, idle: Option<IdleTime>) -> Disk<Emulated> {
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
     let outside = OutsideConfig::beyond(overheads);
-    let config = Config { outside, idle, ..Config::default() };
+    let config = Config::outside(outside).with_idle(idle);
     let mut options = std::fs::File::options();
     let file = options.read(true).write(true).create(true).truncate(false).open(directory.join("disk"));
     let drive = Emulated::new(&profile, Behaviour::default(), 1, file.unwrap()).unwrap();

@@ -24,8 +24,7 @@ fn serve(test: &str, faults: Faults, timeout: Duration) -> Option<Server<Device>
         let file =
             options.read(true).write(true).create(true).truncate(false).open(dir.join("disk")).unwrap();
         let drive = Emulated::new(&profile, Default::default(), 1, file).unwrap();
-        let mut disk =
-            Disk::new(Faulty::new(drive, faults), model, Config { outside, ..Config::default() }).unwrap();
+        let mut disk = Disk::new(Faulty::new(drive, faults), model, Config::outside(outside)).unwrap();
         disk.set_timeout(timeout);
         disk
     })

@@ -35,8 +35,7 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntSaver)
     let capacity = Sectors::new(drive.size().get() / drive.sector_bytes().get());
     let model = DriveModel::unknown(capacity, drive.sector_bytes()).unwrap();
     let (outside, policy) = (OutsideConfig::blind(), "smtf".parse().unwrap());
-    let mut disk =
-        Disk::new(drive, Arc::new(model), Config { outside, policy, ..Config::default() }).unwrap();
+    let mut disk = Disk::new(drive, Arc::new(model), Config::outside(outside).with_policy(policy)).unwrap();
     let learnt = Learnt::new(dir, DRIVE);
     disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
     let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();

@@ -169,7 +169,7 @@ impl Volume {
     /// let known = Arc::new(DriveModel::from_profile(&profile)?);
     /// let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     /// let (_, overheads) = black_box(&profile, behaviour, 1)?;
-    /// let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
+    /// let config = Config::outside(OutsideConfig::beyond(overheads));
     /// let platters = Platters::blank(&known);
     /// let drive = TrueDrive { profile: &profile, behaviour, seed: 1 };
     /// let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters)?;

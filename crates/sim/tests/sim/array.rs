@@ -473,7 +473,7 @@ fn with_buffers(count: usize, outside: bool) -> Vec<Member> {
             return Member::device(drive);
         }
         let outside = OutsideConfig::paper(overheads, Duration::from_micros(300));
-        let config = Config { outside, ..Config::default() };
+        let config = Config::outside(outside);
         Member::outside(drive, atlas(), config, Background::None).unwrap()
     };
     (0..count as u64).map(member).collect()

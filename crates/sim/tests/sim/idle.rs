@@ -12,7 +12,7 @@ fn atlas() -> Arc<DriveModel> {
 }
 
 fn start(drive: &Arc<DriveModel>, apart: Duration, seed: u64) -> Inside<Random> {
-    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_idle(Some(IdleTime::default()));
     let load = Random::new(RandomConfig::new(drive.layout().capacity(), drive.sector_bytes()), seed).unwrap();
     let arrival = Arrival::Poisson { rate: 1.0 / apart.as_secs_f64() };
     let foreground = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();

@@ -91,12 +91,10 @@ impl Load {
             Arrival::Closed(Closed { tasks: self.tasks, think })
         };
         let foreground = Issuer::new(source, arrival, Instant::ZERO, self.seed).unwrap();
-        let config = Config {
-            policy: self.policy,
-            age: AgeWeight::from_millionths(self.age),
-            budget: SearchBudget::tracks(self.budget),
-            ..Config::default()
-        };
+        let config = Config::default()
+            .with_policy(self.policy)
+            .with_age(AgeWeight::from_millionths(self.age))
+            .with_budget(SearchBudget::tracks(self.budget));
         Inside::new(drive, config, foreground, background).unwrap()
     }
 }

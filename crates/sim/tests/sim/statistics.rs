@@ -50,7 +50,7 @@ impl Host {
             "inside" => Self::Inside(Inside::new(known, config, load, Background::None).unwrap()),
             "outside" => {
                 let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 7).unwrap();
-                let config = Config { outside: OutsideConfig::beyond(overheads), ..config };
+                let config = config.with_outside(OutsideConfig::beyond(overheads));
                 Self::Outside(Outside::new(drive, known, config, load, Background::None).unwrap())
             }
             _ => {

@@ -18,7 +18,7 @@ fn start(policy: PolicyName, arrival: Arrival, seed: u64) -> Inside<Synthetic> {
     let config = SyntheticConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let load = Synthetic::new(config, seed).unwrap();
     let foreground = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
-    Inside::new(drive, Config { policy, ..Config::default() }, foreground, Background::None).unwrap()
+    Inside::new(drive, Config::default().with_policy(policy), foreground, Background::None).unwrap()
 }
 
 fn busy(run: &Inside<Synthetic>) -> Duration {

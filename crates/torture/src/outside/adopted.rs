@@ -3,7 +3,7 @@
 use super::Front;
 use crate::failure::{Broken, Check};
 use crate::outer::{Knowledge, Outer};
-use scheduler::{Adoption, Config, HostCall, Input};
+use scheduler::{Adoption, HostCall, Input};
 use std::sync::Arc;
 
 impl Front {
@@ -11,7 +11,7 @@ impl Front {
     pub(super) fn adopt(&mut self, knowledge: Knowledge) -> Result<(), Broken> {
         let outer = Outer { knowledge, ..self.setup.outside };
         let known = outer.known(self.boxed.profile(), &self.boxed.model()).map_err(|e| (Check::Panic, e))?;
-        let config = Config { outside: outer.config(self.boxed.overheads), ..self.setup.config() };
+        let config = self.setup.config().with_outside(outer.config(self.boxed.overheads));
         let adoption = Box::new(Adoption { drive: Arc::clone(&known), config });
         let told = self.core.input(Input::Host(HostCall::Adopt(adoption)));
         told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;

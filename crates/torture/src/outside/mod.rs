@@ -158,7 +158,7 @@ impl Stage for Front {
         let drive = boxed.model();
         let known = setup.outside.known(boxed.profile(), &drive).map_err(defect)?;
         let outside = setup.outside.config(boxed.overheads);
-        let config = Config { outside, ..setup.config() };
+        let config = setup.config().with_outside(outside);
         let capacity = drive.layout().capacity().get();
         Ok(Self {
             core: setup.outside_drive(Arc::clone(&known), config),

@@ -35,7 +35,7 @@ use logged::{LogOperation, Logged};
 use looked::Looked;
 use model::DriveModel;
 use moved::Moved;
-use scheduler::{Config, Core, SubmitError};
+use scheduler::{Core, SubmitError};
 use shadow::{Floors, Shadow};
 use sim::{Completion, Cure, Faults, PlacedCore, Platters, Volume, VolumeError};
 use snapshots::Snapshots;
@@ -187,7 +187,7 @@ impl House {
         let drive = Arc::new(setup.drive.build().map_err(|e| (Check::Panic, e))?);
         let mut dice = Dice::new(mix(setup.seed));
         // No application waits for room in the pool.
-        let config = Config { most_pending: 1 << 12, ..setup.config() };
+        let config = setup.config().with_most_pending(1 << 12);
         let (capacity, sector) = (drive.layout().capacity().get(), drive.sector_bytes().get() as usize);
         let quarter = (capacity / 4).max(1).min(capacity);
         let parts = [0, 1, 2, 3].map(|part| {

@@ -48,7 +48,7 @@ impl Standing {
         let behaviour = Behaviour { write_back: Some(false), ..setup.outside.behaviour() };
         let (_, overheads) = black_box(&profile, behaviour, setup.seed).map_err(|e| defect(e.to_string()))?;
         let known = setup.outside.known(&profile, &drive).map_err(defect)?;
-        let config = Config { outside: setup.outside.config(overheads), ..config };
+        let config = config.with_outside(setup.outside.config(overheads));
         let black = Some((profile, behaviour, setup.seed));
         Ok(Self { known, config, black, passed: Served::default(), writes_serve_reads })
     }

@@ -75,18 +75,17 @@ impl World {
     }
 
     pub fn config(&self) -> Config {
-        Config {
-            policy: self.policy,
-            sharing: if self.greedy { Sharing::Greedy } else { Sharing::Lottery },
-            idle: match self.outside {
-                // Blocks that fit no gap of outside commands are read in idle time all the same.
-                true => Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() }),
-                false => self.idle.then(IdleTime::default),
-            },
-            most_partials: self.partials,
-            seed: self.seed,
-            ..Config::default()
-        }
+        let idle = match self.outside {
+            // Blocks that fit no gap of outside commands are read in idle time all the same.
+            true => Some(IdleTime::default().with_harm_ppm(1_000_000)),
+            false => self.idle.then(IdleTime::default),
+        };
+        Config::default()
+            .with_policy(self.policy)
+            .with_sharing(if self.greedy { Sharing::Greedy } else { Sharing::Lottery })
+            .with_idle(idle)
+            .with_most_partials(self.partials)
+            .with_seed(self.seed)
     }
 
     /// Switches a drive on for its life number `life`.
@@ -96,7 +95,7 @@ impl World {
             let (profile, behaviour) = (self.profile(), Behaviour::fast02());
             let seed = self.seed.wrapping_add(life);
             let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
-            let config = Config { outside: OutsideConfig::beyond(overheads), ..config };
+            let config = config.with_outside(OutsideConfig::beyond(overheads));
             let true_drive = TrueDrive { profile: &profile, behaviour, seed };
             Volume::outside(now, true_drive, drive, config, platters).unwrap()
         } else {

@@ -6,6 +6,7 @@ use units::{Duration, Op};
 
 /// The costs of a command besides the medium, as a host observes them; `[read, write]` each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Overheads {
     /// From the instant at which the drive starts a command until its arm starts to move.
     pub command: [Duration; 2],
@@ -134,6 +135,7 @@ fn index(op: Op) -> usize {
 
 /// The margins of detours' moves: a detour must be back in time although seeks vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conservatism {
     /// The same margin for every move (FAST'02, section 3.3).
     Constant(Duration),
@@ -150,6 +152,7 @@ pub enum Conservatism {
 /// Whether detours may use neighbouring commands on a track: on the source track, on the destination track past the track's
 /// end, and on both sides of any track's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Neighbours {
     /// Never (FAST'02, section 4.3).
     #[default]
@@ -166,6 +169,7 @@ const PASS_THROUGH_DEPTH: u8 = 32;
 
 /// The configuration of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutsideConfig {
     /// The costs of commands.
     pub overheads: Overheads,
@@ -267,11 +271,7 @@ impl OutsideConfig {
     /// use freeblock_scheduler::units::{Bytes, Sectors};
     /// use freeblock_scheduler::{Caution, Config, OutsideConfig, OutsideDrive, policy::PolicyName};
     /// let drive = DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512))?;
-    /// let config = Config {
-    ///     policy: PolicyName::Smtf(Default::default()),
-    ///     outside: OutsideConfig::blind(),
-    ///     ..Config::default()
-    /// };
+    /// let config = Config::outside(OutsideConfig::blind()).with_policy(PolicyName::Smtf(Default::default()));
     /// let core = OutsideDrive::new(std::sync::Arc::new(drive), config);
     /// // Here comes `core.set_mimic(..)`, with a learner of the crate `mimic`.
     /// assert_eq!(core.caution(), Some(Caution::Unknown));

@@ -115,7 +115,7 @@ impl Rig {
         keep: u64,
         seed: u128,
     ) -> Self {
-        let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+        let config = Config::default().with_idle(Some(IdleTime::default()));
         let mut volume = Volume::starting_at(at, Arc::clone(&drive), config, platters).unwrap();
         let journal = journal::open(&files, Path::new(STATE)).unwrap();
         let manager = volume.host(TaskManager::open(manager_config(&drive, keep, seed), journal).unwrap());

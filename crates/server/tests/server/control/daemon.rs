@@ -60,7 +60,7 @@ fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Resul
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
     let outside = OutsideConfig::beyond(overheads);
-    let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
     let bytes = directory.join("disk");
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(&bytes);
     let drive = Emulated::new(&profile, Default::default(), 1, file.unwrap()).unwrap();

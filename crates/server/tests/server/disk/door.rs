@@ -107,8 +107,10 @@ fn read_beside(program: Program, door: Door, (requests_per_s, requests, seed): (
     let told = behaviour.firmware(profile.firmware.as_ref().unwrap());
     let overheads = Overheads::of(&told, &known, true);
     let place = OutsideConfig::beyond(overheads).serving();
-    let config =
-        Config { idle: Some(IdleTime::default()), policy: PolicyName::Sptf, seed, ..Config::outside(place) };
+    let config = Config::outside(place)
+        .with_idle(Some(IdleTime::default()))
+        .with_policy(PolicyName::Sptf)
+        .with_seed(seed);
     let sector = known.sector_bytes().get();
     let mut serving = Serving::new((&profile, behaviour), known, config, (requests_per_s, [seed, seed]));
     serving.disk.take_background_requests(BackgroundTerms::default());

@@ -38,15 +38,13 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let firmware = profile.firmware.as_ref().unwrap();
     let overheads = Overheads::of(firmware, &model, true).writing_back(firmware, false);
-    let config = Config {
-        policy: policy.parse().unwrap(),
-        outside: OutsideConfig::beyond(overheads),
-        idle: Some(IdleTime::default()),
-        most_pending: 6,
-        most_partials: 8,
-        seed,
-        ..Config::default()
-    };
+    let config = Config::default()
+        .with_policy(policy.parse().unwrap())
+        .with_outside(OutsideConfig::beyond(overheads))
+        .with_idle(Some(IdleTime::default()))
+        .with_most_pending(6)
+        .with_most_partials(8)
+        .with_seed(seed);
     (model, config)
 }
 
@@ -63,7 +61,7 @@ fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (
     let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
     let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
     let truth = Shared::default();
-    (Disk::new(Spy::new(drive, &truth), model, Config { idle, ..config }).unwrap(), truth)
+    (Disk::new(Spy::new(drive, &truth), model, config.with_idle(idle)).unwrap(), truth)
 }
 
 /// Returns a file that is deleted at the end of the test in any case.
@@ -356,8 +354,8 @@ fn a_client_has_its_answer_before_the_core_chooses_background_work() {
     let all = DriveModel::from_profile(&profile).unwrap();
     // A core that does not know when sectors pass goes on reading at once, if the bound has room.
     let known = DriveModel::unknown(all.layout().capacity(), all.sector_bytes()).unwrap();
-    let idle = Some(IdleTime { harm_ppm: 500_000, ..IdleTime::default() });
-    let config = Config { outside: OutsideConfig::blind().serving(), idle, ..Config::default() };
+    let idle = Some(IdleTime::default().with_harm_ppm(500_000));
+    let config = Config::outside(OutsideConfig::blind().serving()).with_idle(idle);
     let at_device = Arc::new(AtomicUsize::new(0));
     let drive = Emulated::new(&profile, Behaviour::modern(), 1, nameless()).unwrap();
     let mut disk = Disk::new(Counted(drive, Arc::clone(&at_device)), Arc::new(known), config).unwrap();

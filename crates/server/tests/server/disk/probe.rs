@@ -32,12 +32,9 @@ impl Application for Scan {
 fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Serving {
     let truth = DriveModel::from_profile(profile).unwrap();
     let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
-    let place = OutsideConfig {
-        harm_ppm: Some(10_000),
-        audit: Some(AuditConfig::new(1)),
-        ..OutsideConfig::blind().serving()
-    };
-    let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
+    let place =
+        OutsideConfig::blind().serving().with_harm_ppm(Some(10_000)).with_audit(Some(AuditConfig::new(1)));
+    let config = Config::outside(place).with_idle(Some(IdleTime::default()));
     let mut serving = Serving::new((profile, behaviour), known, config, (requests_per_s, [1, 7]));
     serving.disk.want_readings(true);
     serving
@@ -57,7 +54,8 @@ fn a_recording_with_readings_of_a_probe_replays() {
     }
     serving.disk.end_recording().unwrap();
     let fresh = || unprobed(&profile, Behaviour::default(), 20.0).disk.core().clone();
-    let mut replay = Replay::new(memory.bytes().as_slice(), |_| Ok(fresh())).unwrap();
+    let recorded = memory.bytes();
+    let mut replay = Replay::new(recorded.as_slice(), |_| Ok(fresh())).unwrap();
     while replay.step().unwrap() {}
     let extent = replay.extent();
     assert!(extent.commands >= 20 && !extent.cut_off, "{extent:?}");
@@ -138,7 +136,7 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     let model = Arc::new(DriveModel::from_profile(&found.profile).unwrap());
     let overheads = Overheads::of(found.profile.firmware.as_ref().unwrap(), &model, true);
     let place = OutsideConfig::beyond(overheads).serving();
-    let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
+    let config = Config::outside(place).with_idle(Some(IdleTime::default()));
     serving.disk.host(Scan::default());
     let all = LbnRange::new(Lbn::ZERO, Device::capacity(&serving));
     let call = |_: &mut Scan, sessions: &mut dyn Sessions| {

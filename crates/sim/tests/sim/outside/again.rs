@@ -118,7 +118,11 @@ fn pairs_of(seeds: Range<u64>, drive: &str, comes: Comes, arrival: Arrival, idle
         let load = Again { drawn: drawn(seed), dice: drawn(seed + 1_000), comes, before: Vec::new() };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
         let outside = OutsideConfig::beyond(overheads);
-        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let config = Config::default()
+            .with_outside(outside)
+            .with_idle(idle)
+            .with_seed(seed)
+            .with_policy(PolicyName::Fcfs);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(40_000, &mut Nothing).unwrap();
         run

@@ -77,7 +77,7 @@ fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> 
         let load = Log { drawn: Random::new(drawn, seed).unwrap(), begin, at: begin };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
         let outside = OutsideConfig::beyond(overheads);
-        let config = Config { outside, idle, seed, policy, ..Config::default() };
+        let config = Config::outside(outside).with_idle(idle).with_seed(seed).with_policy(policy);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

@@ -63,13 +63,11 @@ impl Load {
                 (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
             }
         };
-        let config = Config {
-            outside: place.serving(),
-            idle: Some(IdleTime::default()),
-            policy: self.policy,
-            seed,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .with_outside(place.serving())
+            .with_idle(Some(IdleTime::default()))
+            .with_policy(self.policy)
+            .with_seed(seed);
         let scan = Background::Scan { block: Sectors::new(16) };
         let mut run = Outside::new(drive, known, config, load(), scan).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
@@ -205,12 +203,10 @@ fn on_a_drive_of_today(rate: f64, wanted: Option<LbnRange>, (requests, seed): (u
     };
     let drive = || black_box(&profile, Behaviour::modern(), seed).unwrap().0;
     let alone_ms = alone_ms(drive(), load(), requests);
-    let config = Config {
-        outside: OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::blind() }.serving(),
-        idle: Some(IdleTime::default()),
-        seed,
-        ..Config::default()
-    };
+    let config = Config::default()
+        .with_outside(OutsideConfig::blind().with_harm_ppm(Some(10_000)).serving())
+        .with_idle(Some(IdleTime::default()))
+        .with_seed(seed);
     let known = Arc::new(DriveModel::unknown(capacity, sector).unwrap());
     let mut run = Outside::new(drive(), known, config, load(), Background::None).unwrap();
     let session = run.core_mut().open(Priority::default()).unwrap();

@@ -82,7 +82,7 @@ fn run(size: u32, seed: u64, background: Background) -> Outside<Bursts> {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
     let outside = OutsideConfig::beyond(overheads);
-    let config = Config { policy: PolicyName::Sptf, seed, outside, ..Config::default() };
+    let config = Config::default().with_policy(PolicyName::Sptf).with_seed(seed).with_outside(outside);
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
     let places = Random::new(load, seed).unwrap();
     let bursts = Bursts {

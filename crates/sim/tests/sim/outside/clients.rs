@@ -101,7 +101,8 @@ fn twins_of(
     let run = |background| {
         let (device, overheads) = black_box(&profile, behaviour, seed).unwrap();
         let outside = place(overheads);
-        let config = Config { policy, idle, seed, outside, ..Config::default() };
+        let config =
+            Config::default().with_policy(policy).with_idle(idle).with_seed(seed).with_outside(outside);
         let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
         let issuer = Issuer::new(Random::new(load, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
         let mut run = Outside::new(device, Arc::clone(&known), config, issuer, background).unwrap();

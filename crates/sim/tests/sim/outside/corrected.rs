@@ -4,7 +4,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Overheads};
+use scheduler::{Config, OutsideConfig};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
@@ -32,21 +32,21 @@ fn run(
         let [read, write] = EXCESS_MOVE_NS.map(|ns| i32::try_from(-ns).unwrap());
         // The sum of a read's overhead and its seek is right.
         let command = [Duration::from_nanos(EXCESS_MOVE_NS[0].unsigned_abs()); 2];
-        (bounded.with_moves_longer_by(read, write), Overheads { command, ..overheads })
+        (bounded.with_moves_longer_by(read, write), overheads.with_command(command))
     } else {
         (truth, overheads)
     };
     let source = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 3).unwrap();
     let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
     let outside = config(OutsideConfig::paper(overheads, Duration::from_micros(300)));
-    let config = Config { outside, policy: PolicyName::Sptf, ..Config::default() };
+    let config = Config::outside(outside).with_policy(PolicyName::Sptf);
     let mut run = Outside::new(drive, Arc::new(known), config, load, background).unwrap();
     run.advance(REQUESTS, &mut Nothing).unwrap();
     run
 }
 
 fn corrected(on: bool) -> impl Fn(OutsideConfig) -> OutsideConfig {
-    move |config| OutsideConfig { correct_moves: on, ..config }
+    move |config| config.with_correct_moves(on)
 }
 
 fn response(run: &Outside<Oltp>) -> f64 {
@@ -77,9 +77,7 @@ fn a_profile_that_is_right_is_left_as_it_is() {
 
 #[test]
 fn a_late_choice_is_made_from_more_requests() {
-    let chosen = |late: bool| {
-        response(&run(false, Background::None, |config| OutsideConfig { late_choice: late, ..config }))
-    };
+    let chosen = |late: bool| response(&run(false, Background::None, |config| config.with_late_choice(late)));
     let (early, late) = (chosen(false), chosen(true));
     assert!(late < early * 0.98, "{late} ms, {early} ms");
 }

@@ -136,7 +136,7 @@ impl Twins {
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::Poisson { rate }, Instant::ZERO, 3).unwrap();
             let outside = place(overheads);
-            let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
+            let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
             let mut run = Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap();
             let mut scan = if with_scan { Scan::of(&mut run, capacity) } else { Scan::none(&mut run) };
             let mut seen = Vec::new();
@@ -225,7 +225,7 @@ fn with_another_drives_profile_idle_time_alone_is_used() {
 fn arms_that_no_correction_fits_get_idle_time_only() {
     let (profile, known) = atlas();
     let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
-    let as_told = |overheads| OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) };
+    let as_told = |overheads| OutsideConfig::beyond(overheads).with_correct_moves(false);
     Twins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, as_told)
         .assert_falls_back(20);
 }
@@ -244,7 +244,7 @@ fn over_a_queue_that_reorders_idle_time_alone_is_used() {
     let queue = |order| Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::fast02() };
     let reorders = drive(profile.clone(), queue(QueueOrder::Sptf));
     // With more than two commands the drive can reorder them.
-    let six = |overheads| OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
+    let six = |overheads| OutsideConfig::beyond(overheads).with_at_drive(6);
     Twins::run(reorders, (&profile, &known, queue(QueueOrder::Fcfs)), 75.0, six).assert_falls_back(10);
 }
 

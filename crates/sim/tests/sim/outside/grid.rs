@@ -162,13 +162,11 @@ impl Cell {
         let capacity = known.layout().capacity().min(device.capacity());
         let load = Load::new(kind, capacity, known, seed);
         let load = Issuer::new(load, ARRIVALS[arrival].1, Instant::ZERO, seed).unwrap();
-        let config = Config {
-            outside: surprise.outside(),
-            policy: POLICIES[policy],
-            idle: idle.then(IdleTime::default),
-            seed,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .with_outside(surprise.outside())
+            .with_policy(POLICIES[policy])
+            .with_idle(idle.then(IdleTime::default))
+            .with_seed(seed);
         (Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap(), capacity)
     }
 

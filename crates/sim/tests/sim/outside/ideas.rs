@@ -18,14 +18,12 @@ const POLICIES: [PolicyName; 3] =
 
 /// Returns a configuration with the ideas, without a bound and without margins.
 fn ideas(plain: OutsideConfig) -> OutsideConfig {
-    OutsideConfig {
-        neighbours: Neighbours::Always,
-        touching: true,
-        source_track: true,
-        late_bus: true,
-        merge_after: true,
-        ..plain
-    }
+    plain
+        .with_neighbours(Neighbours::Always)
+        .with_touching(true)
+        .with_source_track(true)
+        .with_late_bus(true)
+        .with_merge_after(true)
 }
 
 /// Returns a load of ten tasks with think times.
@@ -41,7 +39,7 @@ fn atlas() -> Arc<DriveModel> {
 fn inside(policy: PolicyName, reads: Share) -> Report {
     let known = atlas();
     let load = load(&known, reads);
-    let mut run = Inside::new(known, Config { policy, ..Config::default() }, load, SCAN).unwrap();
+    let mut run = Inside::new(known, Config::default().with_policy(policy), load, SCAN).unwrap();
     run.advance(REQUESTS, &mut Nothing).unwrap();
     run.report()
 }
@@ -74,7 +72,7 @@ fn reporting_after(
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let (drive, overheads) = black_box(&profile, exact, 1).unwrap();
     let outside = config(OutsideConfig::paper(overheads, Duration::ZERO));
-    let config = Config { outside, policy, ..Config::default() };
+    let config = Config::outside(outside).with_policy(policy);
     Outside::new(drive, atlas(), config, load, background).unwrap()
 }
 
@@ -100,7 +98,7 @@ fn slower(with: &Report, without: &Report) -> f64 {
 /// The remaining loss comes from a choice among fewer requests.
 #[test]
 fn on_an_exact_drive_commands_get_nearly_the_in_drive_free_bandwidth() {
-    let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
+    let all = |plain| ideas(plain).with_in_order(true);
     for policy in POLICIES {
         let most = inside(policy, Share::TWO_THIRDS);
         let had = outside(policy, Share::TWO_THIRDS, SCAN, all);
@@ -115,7 +113,7 @@ fn on_an_exact_drive_commands_get_nearly_the_in_drive_free_bandwidth() {
 fn a_request_within_which_the_head_arrives_waits_for_its_first_sector_behind_a_detour() {
     let policy = PolicyName::Sstf;
     let [had, without] = [true, false].map(|in_order| {
-        outside(policy, Share::TWO_THIRDS, SCAN, |plain| OutsideConfig { in_order, ..ideas(plain) })
+        outside(policy, Share::TWO_THIRDS, SCAN, |plain| ideas(plain).with_in_order(in_order))
     });
     assert!(had.background.mb_per_s > without.background.mb_per_s * 1.05, "{had:?} {without:?}");
     assert!(slower(&had, &without) < 1.0, "{:.2}% slower", slower(&had, &without));
@@ -145,17 +143,14 @@ fn blocks_across_a_tracks_end_are_not_left_for_the_end_of_a_scan() {
     let share = |seen: &AcrossTracks| f64::from(seen.across) / f64::from(seen.all);
     let seen = || AcrossTracks { known: &known, across: 0, all: 0 };
     let mut in_drive = seen();
-    let config = Config { policy, ..Config::default() };
+    let config = Config::default().with_policy(policy);
     let load_of = || load(&known, Share::TWO_THIRDS);
     let mut run = Inside::new(Arc::clone(&known), config, load_of(), SCAN).unwrap();
     run.advance(SCAN_REQUESTS, &mut in_drive).unwrap();
     let [with, without] = [true, false].map(|touching| {
         let mut seen = seen();
-        let mut run = exact(policy, load_of(), SCAN, |plain| OutsideConfig {
-            in_order: true,
-            touching,
-            ..ideas(plain)
-        });
+        let mut run =
+            exact(policy, load_of(), SCAN, |plain| ideas(plain).with_in_order(true).with_touching(touching));
         run.advance(SCAN_REQUESTS, &mut seen).unwrap();
         share(&seen)
     });
@@ -189,7 +184,7 @@ fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
     let policy = PolicyName::Sstf;
     let writes = Share::NONE;
     let most = inside(policy, writes);
-    let had = outside(policy, writes, SCAN, |plain| OutsideConfig { in_order: true, ..ideas(plain) });
+    let had = outside(policy, writes, SCAN, |plain| ideas(plain).with_in_order(true));
     assert!(percent(&had, &most) > 92.0, "{:.1}%", percent(&had, &most));
 }
 
@@ -222,7 +217,7 @@ impl Observer for Writes {
 /// A write waits for its first sector with the head on its track; others have the head until then.
 #[test]
 fn the_time_before_the_lottery_winners_command_is_used_for_others_and_costs_the_foreground_nothing() {
-    let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
+    let all = |plain| ideas(plain).with_in_order(true);
     let run = |tasks: bool| {
         let load = load(&atlas(), Share::TWO_THIRDS);
         let mut run = exact(PolicyName::Sptf, load, Background::None, all);

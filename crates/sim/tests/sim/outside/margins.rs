@@ -45,7 +45,7 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
             ),
         };
         let foreground = Issuer::new(source, arrival, Instant::ZERO, seed).unwrap();
-        let config = Config { outside: place(overheads), seed, policy, ..Config::default() };
+        let config = Config::outside(place(overheads)).with_seed(seed).with_policy(policy);
         let mut run = Outside::new(drive, Arc::clone(&known), config, foreground, background).unwrap();
         run.advance(testing::sized(10_000, 30_000), &mut Nothing).unwrap();
         run
@@ -87,7 +87,7 @@ fn under_a_bound_the_source_track_costs_nothing() {
     // Behind two consecutive reads of one track this drive reads ahead to its end, and the next request waits for that.
     for load in [Load::Oltp, Load::Random] {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
-        let without = |o| OutsideConfig { source_track: false, ..OutsideConfig::beyond(o) };
+        let without = |o| OutsideConfig::beyond(o).with_source_track(false);
         let without = got(load, PolicyName::Fcfs, without);
         // Seeds differ by a point.
         assert!(with.mb_per_s > without.mb_per_s * 0.97, "{load:?}: {with:?}, {without:?}");

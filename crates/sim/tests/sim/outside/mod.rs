@@ -41,11 +41,8 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
     let profile = builtin::find("mimic-base").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (drive, overheads) = black_box(&profile, Behaviour::default(), 1).unwrap();
-    let config = Config {
-        outside: OutsideConfig::paper(overheads, Duration::ZERO),
-        idle: Some(IdleTime { threshold: Duration::ZERO, ..IdleTime::default() }),
-        ..Config::default()
-    };
+    let config = Config::outside(OutsideConfig::paper(overheads, Duration::ZERO))
+        .with_idle(Some(IdleTime::default().with_threshold(Duration::ZERO)));
     let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1).unwrap();
     let foreground = Issuer::new(load, Arrival::oltp(1), Instant::ZERO, 1).unwrap();
     let refused = Outside::new(drive, known, config, foreground, Background::None).err().unwrap();
@@ -60,7 +57,7 @@ fn access_times_of_a_drive_that_is_always_busy_add_up_to_the_time_of_the_run() {
     let profile = builtin::find("mimic-base").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (drive, overheads) = black_box(&profile, Behaviour::default(), 1).unwrap();
-    let config = Config { outside: OutsideConfig::paper(overheads, Duration::ZERO), ..Config::default() };
+    let config = Config::outside(OutsideConfig::paper(overheads, Duration::ZERO));
     let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1).unwrap();
     let arrival = Arrival::Closed(Closed { tasks: 8, think: Think::None });
     let foreground = Issuer::new(load, arrival, Instant::ZERO, 1).unwrap();

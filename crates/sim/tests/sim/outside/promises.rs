@@ -4,7 +4,7 @@ use super::rig::{Rig, outside, paper, profile};
 use model::random_profile::Size;
 use proptest::prelude::*;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, IdleTime, Neighbours, OutsideConfig, Sessions};
+use scheduler::{IdleTime, Neighbours, OutsideConfig, Sessions};
 use units::{Duration, Op};
 
 #[derive(Clone, Debug)]
@@ -74,23 +74,21 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let conservatism = Duration::from_micros(case.conservatism);
     let mut place = paper(&profile, conservatism);
     if case.free {
-        place = OutsideConfig {
-            neighbours: Neighbours::Always,
-            touching: true,
-            source_track: true,
-            late_bus: true,
-            merge_after: true,
-            plan_rest: true,
-            in_order: true,
-            ..place
-        };
+        place = place
+            .with_neighbours(Neighbours::Always)
+            .with_touching(true)
+            .with_source_track(true)
+            .with_late_bus(true)
+            .with_merge_after(true)
+            .with_plan_rest(true)
+            .with_in_order(true);
     }
     // Blocks that fit into no gap must be delivered as well.
-    let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });
+    let idle = Some(IdleTime::default().with_harm_ppm(1_000_000));
     let mut rig = if case.blind {
-        Rig::blind(&profile, Config { policy: case.policy, idle, ..outside(OutsideConfig::blind()) })
+        Rig::blind(&profile, outside(OutsideConfig::blind()).with_policy(case.policy).with_idle(idle))
     } else {
-        Rig::new(&profile, Config { policy: case.policy, idle, ..outside(place) })
+        Rig::new(&profile, outside(place).with_policy(case.policy).with_idle(idle))
     };
     let capacity = rig.core.drive().layout().capacity().get();
     rig.bad = bad.iter().map(|lbn| lbn % capacity).collect();

@@ -30,18 +30,12 @@ fn read_beside(
     let drive = || black_box(&profile, behaviour, seed).unwrap().0;
     let alone_ms = alone_ms(drive(), load(), requests);
     let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
-    let blind = OutsideConfig {
-        harm_ppm: Some(10_000),
-        audit: Some(AuditConfig::new(seed)),
-        ..OutsideConfig::blind().serving()
-    };
-    let config = Config {
-        outside: blind,
-        idle: Some(IdleTime::default()),
-        policy: PolicyName::Fcfs,
-        seed,
-        ..Config::default()
-    };
+    let blind =
+        OutsideConfig::blind().serving().with_harm_ppm(Some(10_000)).with_audit(Some(AuditConfig::new(seed)));
+    let config = Config::outside(blind)
+        .with_idle(Some(IdleTime::default()))
+        .with_policy(PolicyName::Fcfs)
+        .with_seed(seed);
     let mut run = Outside::new(drive(), known, config, load(), background).unwrap();
     run.read_at_random(seed);
     run.advance(requests, &mut Nothing).unwrap();
@@ -104,7 +98,7 @@ fn on_an_idle_disk_a_scan_does_not_wait_for_readings_and_they_go_on_behind_it() 
         let (drive, _) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
         let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
         let outside = OutsideConfig::blind().serving();
-        let config = Config { outside, idle: Some(IdleTime::default()), ..Config::default() };
+        let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
         let drawn = Random::new(RandomConfig::new(size.0, size.1), 1).unwrap();
         // The first request comes behind the end of this test.
         let load = Issuer::new(drawn, Arrival::Poisson { rate: 1e-6 }, Instant::ZERO, 1).unwrap();
@@ -139,7 +133,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let known = Arc::new(DriveModel::unknown(size.0, size.1).unwrap());
         let blind = OutsideConfig::blind().serving();
-        let of = |outside| Config { outside, idle: Some(IdleTime::default()), seed, ..Config::default() };
+        let of = |outside| Config::outside(outside).with_idle(Some(IdleTime::default())).with_seed(seed);
         let drawn = Random::new(RandomConfig::new(size.0, size.1), seed).unwrap();
         let load = Issuer::new(drawn, Arrival::outstanding(tasks), Instant::ZERO, seed).unwrap();
         let scan = Background::Scan { block: Sectors::new(8) };
@@ -148,7 +142,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
         let (before, blocks) = run.scan_progress().unwrap();
         // Half of the commands at the drive end before the model changes, and requests that wait go on after it.
-        let told = Config { policy: PolicyName::Sptf, ..of(OutsideConfig::beyond(overheads).serving()) };
+        let told = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
         run.core_mut().adopt(Arc::clone(&all), told).unwrap();
         while !run.is_scanned() && run.requests() < 100_000 {
             run.advance_scan(100, &mut Nothing).unwrap();
@@ -164,7 +158,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
 #[test]
 fn a_model_of_another_drive_is_refused_and_nothing_changes() {
     let model = |name: &str| Arc::new(DriveModel::from_profile(&builtin::find(name).unwrap()).unwrap());
-    let blind = Config { outside: OutsideConfig::blind(), ..Config::default() };
+    let blind = Config::outside(OutsideConfig::blind());
     let mut core = scheduler::OutsideDrive::new(model("mimic-base"), blind);
     let error = core.adopt(model("mimic-less-capacity"), blind).unwrap_err();
     assert!(error.to_string().contains("give a model of this drive"), "{error}");

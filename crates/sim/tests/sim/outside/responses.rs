@@ -176,7 +176,7 @@ pub fn served_of_load<S: Source>(
     let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, drawn(), requests);
     let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
     let outside = OutsideConfig::beyond(overheads).serving();
-    let config = Config { outside, idle, policy: PolicyName::Sptf, seed, ..Config::default() };
+    let config = Config::outside(outside).with_idle(idle).with_policy(PolicyName::Sptf).with_seed(seed);
     let scan = Background::Scan { block: Sectors::new(16) };
     let mut run = Outside::new(drive, known, config, drawn(), scan).unwrap();
     run.advance(requests, &mut Nothing).unwrap();
@@ -199,7 +199,7 @@ pub fn pair_of_load<S: Source>(
             RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
         let load = load(Random::new(drawn, seed).unwrap());
         let outside = place(overheads);
-        let config = Config { outside, idle, policy, seed, ..Config::default() };
+        let config = Config::outside(outside).with_idle(idle).with_policy(policy).with_seed(seed);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run
@@ -361,7 +361,7 @@ fn an_unpredicted_write_delays_no_command() {
         let load =
             Issuer::new(Random::new(load, 1).unwrap(), Arrival::outstanding(4), Instant::ZERO, 1).unwrap();
         let outside = OutsideConfig::beyond(overheads);
-        let (device, config) = (Box::new(Flash::new(config, 1)), Config { outside, ..Config::default() });
+        let (device, config) = (Box::new(Flash::new(config, 1)), Config::outside(outside));
         let mut run = Outside::over(device, Arc::clone(&known), config, load, Background::None).unwrap();
         run.advance(8_000, &mut Nothing).unwrap();
         run.report().foreground.mean_response_ms

@@ -371,5 +371,5 @@ impl Rig {
 }
 
 pub fn outside(config: OutsideConfig) -> Config {
-    Config { outside: config, ..Config::default() }
+    Config::outside(config)
 }

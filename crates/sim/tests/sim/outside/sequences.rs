@@ -47,7 +47,11 @@ fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, 
         let load = Streams { drawn, capacity: capacity.get(), at: vec![None; readers] };
         let load = Issuer::new(load, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
         let outside = OutsideConfig::beyond(overheads);
-        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let config = Config::default()
+            .with_outside(outside)
+            .with_idle(idle)
+            .with_seed(seed)
+            .with_policy(PolicyName::Fcfs);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

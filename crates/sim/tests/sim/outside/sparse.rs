@@ -43,7 +43,7 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
         let oltp = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), seed).unwrap();
         let load = Issuer::new(oltp, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
         let outside = config(OutsideConfig::beyond(overheads));
-        let config = Config { policy: PolicyName::Sptf, outside, ..Config::default() };
+        let config = Config::default().with_policy(PolicyName::Sptf).with_outside(outside);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, Background::None).unwrap();
         let core = run.core_mut();
         let session = core.open(Priority::default()).unwrap();
@@ -88,8 +88,8 @@ fn pairs_of(
 
 #[test]
 fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
-    let [(with, pairs), (without, _)] = [true, false]
-        .map(|plan_rest| pairs_of(SPARSE, 42..45, |beyond| OutsideConfig { plan_rest, ..beyond }));
+    let [(with, pairs), (without, _)] =
+        [true, false].map(|plan_rest| pairs_of(SPARSE, 42..45, |beyond| beyond.with_plan_rest(plan_rest)));
     assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
     assert_eq!((with.bought, without.bought), (0, 0));
     pairs.assert_bounded("the rest of each gap is used");
@@ -97,7 +97,7 @@ fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
 
 /// Returns a configuration that spends revolutions on purpose, or not.
 fn spends(bought_turns: bool) -> impl Fn(OutsideConfig) -> OutsideConfig + Copy {
-    move |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond }
+    move |beyond| beyond.with_plan_rest(true).with_bought_turns(bought_turns)
 }
 
 #[test]
@@ -120,11 +120,7 @@ fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
 
 #[test]
 fn without_a_bound_no_revolution_is_spent() {
-    let (had, _) = pair(FAR, 42, |beyond| OutsideConfig {
-        plan_rest: true,
-        bought_turns: true,
-        harm_ppm: None,
-        ..beyond
-    });
+    let (had, _) =
+        pair(FAR, 42, |beyond| beyond.with_plan_rest(true).with_bought_turns(true).with_harm_ppm(None));
     assert!(had.blocks > 1_000 && had.bought == 0, "{had:?}");
 }

@@ -48,7 +48,7 @@ impl Twins {
             let capacity = known.layout().capacity().min(device.capacity());
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
-            let config = Config { outside: config, ..Config::default() };
+            let config = Config::outside(config);
             Outside::over(device, Arc::clone(known), config, load, background).unwrap()
         };
         let mut plain = begin(Background::None);
@@ -112,10 +112,7 @@ fn a_drive_that_matches_its_profile_is_trusted() {
 fn no_gap_is_used_before_the_core_knows_the_drive() {
     let (profile, model) = atlas();
     let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
-    let core = scheduler::OutsideDrive::new(
-        model,
-        Config { outside: OutsideConfig::beyond(overheads), ..Config::default() },
-    );
+    let core = scheduler::OutsideDrive::new(model, Config::outside(OutsideConfig::beyond(overheads)));
     assert_eq!(core.caution(), Some(Caution::Unsynchronised));
 }
 
@@ -144,7 +141,7 @@ fn a_device_without_a_head_gets_no_detours() {
         let config = FlashConfig { capacity: model.layout().capacity(), ..FlashConfig::default() };
         Box::new(Flash::new(config, 1)) as Box<dyn BlackBox>
     };
-    let overheads = Overheads { overlap: true, ..Overheads::default() };
+    let overheads = Overheads::default().with_overlap(true);
     let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();
     assert!(twins.detours < REQUESTS / 100, "{} detours", twins.detours);
@@ -173,7 +170,7 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
     let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
     // With more than two commands the drive can reorder them.
-    let config = OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
+    let config = OutsideConfig::beyond(overheads).with_at_drive(6);
     let twins = Twins::run(device, &model, config);
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());

@@ -81,7 +81,11 @@ impl Case {
                 let load = Issuer::new(load, self.arrival, Instant::ZERO, seed).unwrap();
                 let outside = self.outside;
                 let idle = idle.then(IdleTime::default);
-                let config = Config { outside, idle, policy, seed, ..Config::default() };
+                let config = Config::default()
+                    .with_outside(outside)
+                    .with_idle(idle)
+                    .with_policy(policy)
+                    .with_seed(seed);
                 let mut run =
                     Outside::over(device, Arc::clone(&self.known), config, load, Background::None).unwrap();
                 if !with_scan {
@@ -115,7 +119,7 @@ fn surprises() -> Vec<Case> {
         Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(60), Duration::from_millis(8)))
     };
     let reorders = Case::atlas("a queue that reorders", OFTEN, there(queue(QueueOrder::Sptf)));
-    let six = OutsideConfig { at_drive: 6, ..reorders.outside };
+    let six = reorders.outside.with_at_drive(6);
     vec![
         Case::atlas("as in the profile", NOW_AND_THEN, there(noisy)),
         Case::atlas("slower arms", NOW_AND_THEN, there(Behaviour { seek_ageing_ppm: 400_000, ..noisy })),
@@ -157,9 +161,9 @@ fn troubles() -> Vec<(bool, Rc<Case>)> {
         ..Case::atlas("another's profile, then its own", RATE, there(noisy))
     };
     let uncorrected = Case::atlas("slower arms, not corrected", RATE, slow());
-    let as_told = OutsideConfig { correct_moves: false, ..uncorrected.outside };
+    let as_told = uncorrected.outside.with_correct_moves(false);
     let reorders = Case::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
-    let six = OutsideConfig { at_drive: 6, ..reorders.outside };
+    let six = reorders.outside.with_at_drive(6);
     let troubles = [
         (true, atlas_after("shingled, then not", SELDOM, shingled(truth, &known))),
         (true, until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs)))),

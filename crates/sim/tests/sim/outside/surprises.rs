@@ -249,6 +249,6 @@ impl Surprise {
             }
         }
         let told = OutsideConfig::beyond(overheads);
-        if self == Reorders { OutsideConfig { at_drive: 6, ..told } } else { told }
+        if self == Reorders { told.with_at_drive(6) } else { told }
     }
 }

@@ -47,7 +47,11 @@ fn pair(
             RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
         let load = Issuer::new(Random::new(drawn, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
         let outside = OutsideConfig::beyond(overheads);
-        let config = Config { outside, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
+        let config = Config::default()
+            .with_outside(outside)
+            .with_idle(idle)
+            .with_seed(seed)
+            .with_policy(PolicyName::Fcfs);
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run

@@ -28,8 +28,8 @@ fn retries_for_a_detour_are_in_the_estimate_and_bounded() {
                 let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
                 let source = Oltp::new(load, seed).unwrap();
                 let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
-                let outside = OutsideConfig { harm_ppm, ..OutsideConfig::beyond(overheads) };
-                let config = Config { outside, policy: PolicyName::Sptf, ..Config::default() };
+                let outside = OutsideConfig::beyond(overheads).with_harm_ppm(harm_ppm);
+                let config = Config::outside(outside).with_policy(PolicyName::Sptf);
                 let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
                 run.advance(REQUESTS, &mut Nothing).unwrap();
                 run
@@ -60,7 +60,7 @@ fn in_order(bad_sectors: BadSectors, rate: f64, requests: u64, idle: Option<Idle
             let source = Random::new(load, seed).unwrap();
             let load = Issuer::new(source, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
             let outside = OutsideConfig::beyond(overheads);
-            let config = Config { outside, idle, policy: PolicyName::Fcfs, ..Config::default() };
+            let config = Config::outside(outside).with_idle(idle).with_policy(PolicyName::Fcfs);
             let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
             run.advance(requests, &mut Nothing).unwrap();
             run

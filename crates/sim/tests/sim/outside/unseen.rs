@@ -53,7 +53,7 @@ fn twins(told: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) 
             let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
             let source = Oltp::new(load, seed).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
-            let config = Config { outside: place(overheads), policy, ..Config::default() };
+            let config = Config::outside(place(overheads)).with_policy(policy);
             let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
             run.advance(REQUESTS, &mut Nothing).unwrap();
             run.report()
@@ -72,7 +72,7 @@ const WRONG: [Told; 3] = [Told::LongerBy(100_000), Told::LongerBy(250_000), Told
 
 /// Returns a configuration that never corrects the profile.
 fn as_told(overheads: Overheads) -> OutsideConfig {
-    OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) }
+    OutsideConfig::beyond(overheads).with_correct_moves(false)
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn hidden_costs_are_bounded_as_well() {
 #[test]
 fn without_control_gaps_hidden_costs_are_higher() {
     for told in testing::some(1, WRONG) {
-        let blind = |overheads| OutsideConfig { control_gaps: false, ..OutsideConfig::beyond(overheads) };
+        let blind = |overheads| OutsideConfig::beyond(overheads).with_control_gaps(false);
         let of = |place| twins(told, PolicyName::Sstf, place);
         let (blind, seeing) = (of(blind), of(OutsideConfig::beyond));
         assert!(blind.slower > seeing.slower + 1.2, "{told:?}: {blind:?}, {seeing:?}");

@@ -67,7 +67,11 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
     let begin = || {
         let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let outside = place(overheads);
-        let config = Config { policy: PolicyName::Sptf, idle, seed, outside, ..Config::default() };
+        let config = Config::default()
+            .with_policy(PolicyName::Sptf)
+            .with_idle(idle)
+            .with_seed(seed)
+            .with_outside(outside);
         let arrival = match percent {
             100 => Arrival::outstanding(2),
             _ => Arrival::Poisson { rate: ALONE_REQUESTS_PER_SECOND * percent as f64 / 100.0 },
@@ -97,12 +101,12 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
 }
 
 fn paper(overheads: Overheads) -> OutsideConfig {
-    OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, Duration::from_micros(300)) }
+    OutsideConfig::paper(overheads, Duration::from_micros(300)).with_harm_ppm(Some(10_000))
 }
 
 /// Returns a configuration without gaps: no detour has such a margin.
 fn idle_time_only(overheads: Overheads) -> OutsideConfig {
-    OutsideConfig { conservatism: Conservatism::Constant(Duration::from_secs(1)), ..paper(overheads) }
+    paper(overheads).with_conservatism(Conservatism::Constant(Duration::from_secs(1)))
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn all_costs_of_detours_are_in_their_estimate() {
 
 #[test]
 fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
-    let never_long = IdleTime { threshold: Duration::from_secs(3_600), ..IdleTime::default() };
+    let never_long = IdleTime::default().with_threshold(Duration::from_secs(3_600));
     let used = twins(40, 42, Some(never_long), idle_time_only);
     let head = used.scan.head();
     assert!(head.idle_transfer > Duration::from_millis(500), "{head:?}");
@@ -143,7 +147,7 @@ fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
     let share = used.scan.harm().share();
     assert!(share > 0.001 && share < 0.0115, "{share}");
     assert!(used.response < 2.0, "{:.2}% slower", used.response);
-    let unused = twins(40, 42, Some(IdleTime { short: false, ..never_long }), idle_time_only);
+    let unused = twins(40, 42, Some(never_long.with_short(false)), idle_time_only);
     assert_eq!(unused.scan.head().idle_transfer, Duration::ZERO);
 }
 
@@ -153,7 +157,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (device, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
-    let config = Config { idle: Some(IdleTime::default()), outside: paper(overheads), ..Config::default() };
+    let config = Config::default().with_idle(Some(IdleTime::default())).with_outside(paper(overheads));
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
     let issuer = Issuer::new(Random::new(load, 1).unwrap(), Arrival::Silent, Instant::ZERO, 1).unwrap();
     let mut run = Outside::new(device, Arc::clone(&known), config, issuer, Background::None).unwrap();

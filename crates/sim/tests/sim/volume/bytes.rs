@@ -21,7 +21,7 @@ fn drive(seed: u64) -> Arc<DriveModel> {
 }
 
 fn volume(drive: &Arc<DriveModel>) -> Volume {
-    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_idle(Some(IdleTime::default()));
     Volume::new(Arc::clone(drive), config, Platters::blank(drive)).unwrap()
 }
 
@@ -204,7 +204,7 @@ fn a_repeated_command_has_the_instant_of_the_first_order() {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
-    let config = Config { outside: OutsideConfig::beyond(overheads), ..Config::default() };
+    let config = Config::outside(OutsideConfig::beyond(overheads));
     let platters = Platters::blank(&known);
     let drive = TrueDrive { profile: &profile, behaviour, seed: 1 };
     let mut volume = Volume::outside(Instant::ZERO, drive, known, config, platters).unwrap();

@@ -35,7 +35,7 @@ impl Application for Halves {
 fn given_bytes_are_written_although_the_rest_of_the_block_is_refused() {
     let toml = include_str!("../../../../model/tests/data/tiny.toml");
     let drive = Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap());
-    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let config = Config::default().with_idle(Some(IdleTime::default()));
     let mut volume = Volume::new(Arc::clone(&drive), config, Platters::blank(&drive)).unwrap();
     let block = LbnRange::new(Lbn::ZERO, Sectors::new(12));
     let layout = drive.layout();

@@ -223,14 +223,12 @@ impl World {
         ledger: &Shared,
         life: u64,
     ) -> (Volume, Place<Scribe>) {
-        let config = Config {
-            policy: plan.policy,
-            sharing: plan.sharing,
-            idle: plan.idle.then(IdleTime::default),
-            most_partials: plan.partials,
-            seed: plan.seed,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .with_policy(plan.policy)
+            .with_sharing(plan.sharing)
+            .with_idle(plan.idle.then(IdleTime::default))
+            .with_most_partials(plan.partials)
+            .with_seed(plan.seed);
         let mut volume = Volume::starting_at(now, Arc::clone(drive), config, platters).unwrap();
         volume.set_faults(Faults {
             seed: plan.seed + life,

@@ -36,7 +36,7 @@ fn without_time_beside<A: DiskHooks>(floor: Option<Floor>) -> Disk<Emulated, A> 
     let profile = Profile::from_toml(super::PROFILE, "small.toml").unwrap();
     let (model, config) = core("sptf", 1);
     let drive = Emulated::new(&profile, Default::default(), 1, nameless()).unwrap();
-    let mut disk = Disk::new(drive, model, Config { idle: None, ..config }).unwrap();
+    let mut disk = Disk::new(drive, model, config.with_idle(None)).unwrap();
     disk.take_background_requests(BackgroundTerms { floor, ..BackgroundTerms::default() });
     disk
 }

@@ -35,8 +35,8 @@ impl Nvram for Paper {
 /// at the ticks of its clock, every 4 ms on many machines: a step is no longer than what is printed, and often much
 /// shorter.
 fn on_cpu_ms() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    told.split_whitespace().next().unwrap().parse::<u64>().unwrap() as f64 / 1e6
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    reported.split_whitespace().next().unwrap().parse::<u64>().unwrap() as f64 / 1e6
 }
 
 /// The daemon's limit of calls a step.

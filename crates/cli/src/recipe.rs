@@ -34,7 +34,7 @@ pub(crate) struct Recipe {
     pub(crate) conservatism_ns: Option<u64>,
     /// Whether unspent harm is spent on revolutions, and the rest of a gap behind a detour is planned for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) bought_turns: bool,
+    pub(crate) extra_revolutions: bool,
     /// Whether the cost of background work is measured, by windows without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) audit: bool,
@@ -184,8 +184,8 @@ impl Recipe {
             .with_outside(
                 outside
                     .with_harm_ppm(Some(self.harm_ppm))
-                    .with_plan_rest(self.bought_turns)
-                    .with_bought_turns(self.bought_turns)
+                    .with_plan_rest(self.extra_revolutions)
+                    .with_extra_revolutions(self.extra_revolutions)
                     .with_audit(self.audit.then(|| AuditConfig::new(self.audit_seed()))),
             )
             .with_most_partials(self.partial_blocks);
@@ -283,7 +283,7 @@ mod tests {
             policy: "smtf".into(),
             harm_ppm: 5,
             conservatism_ns: None,
-            bought_turns: false,
+            extra_revolutions: false,
             audit: false,
             idle_after_ns: None,
             partial_blocks: 7,
@@ -303,7 +303,7 @@ mod tests {
         assert!(
             by_size("sptf-sw:60").is_some_and(|remark| remark.contains("sptf-sw:60 goes by LBN distance"))
         );
-        let papers = Recipe { conservatism_ns: Some(300_000), bought_turns: true, ..recipe.clone() };
+        let papers = Recipe { conservatism_ns: Some(300_000), extra_revolutions: true, ..recipe.clone() };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();
         let outside = again.make().unwrap().config.outside;
         let margin = Duration::from_micros(300);
@@ -312,7 +312,7 @@ mod tests {
             OutsideConfig::paper(overheads, margin)
                 .with_harm_ppm(Some(5))
                 .with_plan_rest(true)
-                .with_bought_turns(true)
+                .with_extra_revolutions(true)
         );
         let wrong = Recipe { policy: "best".into(), ..recipe.clone() };
         assert!(wrong.core().is_err_and(|why| why.contains("best")));

@@ -118,7 +118,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         drop(progress);
         let mut text =
             format!("seed {seed}: history {} of it breaks a promise\n{}\n", found.history, found.failure);
-        told(&mut text, &torture.counts());
+        reported(&mut text, &torture.counts());
         let _ = writeln!(text, "the shortest history found that breaks it:");
         return broken(text, &shortest, &failure, args);
     }
@@ -128,7 +128,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         return interrupted(&torture, seed, &chosen, args);
     }
     let mut text = format!("seed {seed}: {} histories, every promise held\n", grouped(torture.histories()));
-    told(&mut text, &torture.counts());
+    reported(&mut text, &torture.counts());
     Ok(text.into())
 }
 
@@ -136,7 +136,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
 fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> Result<Outcome, Problem> {
     let next = torture.histories();
     let mut text = format!("seed {seed}: ended before history {}, every promise held so far\n", next + 1);
-    told(&mut text, &torture.counts());
+    reported(&mut text, &torture.counts());
     let _ = writeln!(text, "go on with: freeblock torture {rest}");
     if let Some(path) = &args.output {
         files::replace(path, format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
@@ -162,7 +162,7 @@ fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {
     match torture::run(&scenario) {
         Ok(outcome) => {
             let mut text = format!("{name}: every promise held, actions {:016x}\n", outcome.hash);
-            told(&mut text, &outcome.counts);
+            reported(&mut text, &outcome.counts);
             Ok(text.into())
         }
         Err(failure) => {
@@ -189,7 +189,7 @@ fn broken(
     Ok(Outcome { text, code: 1 })
 }
 
-fn told(text: &mut String, counts: &Counts) {
+fn reported(text: &mut String, counts: &Counts) {
     let hours = counts.time.as_secs_f64() / 3_600.0;
     let _ = writeln!(
         text,

@@ -87,7 +87,7 @@ pub struct Token {
 
 impl Token {
     /// Returns the token of operations carried out without a ring.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn none() -> Self {
         Self { place: u32::MAX, uses: u32::MAX }
     }
 

@@ -249,13 +249,13 @@ impl Behaviour {
     }
 
     /// Returns the profile's firmware with the overheads of this drive.
-    pub fn firmware(&self, told: &Firmware) -> Firmware {
+    pub fn firmware(&self, reported: &Firmware) -> Firmware {
         let percent = self.command_percent.map_or(100.0, f64::from);
-        let command = told.overhead_scale * percent / 100.0;
+        let command = reported.overhead_scale * percent / 100.0;
         let completion =
-            |ms| self.completion_overhead.map_or(ms * told.overhead_scale, Duration::as_millis_f64);
+            |ms| self.completion_overhead.map_or(ms * reported.overhead_scale, Duration::as_millis_f64);
         let pair = |(after_read, after_write)| (after_read * command, after_write * command);
-        let o = &told.overheads;
+        let o = &reported.overheads;
         let overheads = Overheads {
             read_hit: pair(o.read_hit),
             read_miss: pair(o.read_miss),
@@ -277,15 +277,15 @@ impl Behaviour {
                 seek_delta_ms: x.seek_delta_ms * command,
             }),
         };
-        let per_request_overhead_ms = told.per_request_overhead_ms * command;
-        Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..told.clone() }
+        let per_request_overhead_ms = reported.per_request_overhead_ms * command;
+        Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..reported.clone() }
     }
 
     /// Returns whether a drive whose profile has this buffer reports writes from the buffer; never if the buffer is
     /// off. If the profile has no value, it does not.
-    pub fn writes_back(&self, told: &Cache) -> bool {
-        let told_to = told.write_back.known().unwrap_or(false);
-        self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told_to)
+    pub fn writes_back(&self, reported: &Cache) -> bool {
+        let reported_to = reported.write_back.known().unwrap_or(false);
+        self.buffer.unwrap_or(reported.enabled) && self.write_back.unwrap_or(reported_to)
     }
 
     /// Returns the time of one sector of this size between buffer and host, if it is not the profile's.
@@ -295,26 +295,26 @@ impl Behaviour {
 
     /// Describes queue, buffer and bus in a few words, for a drive whose profile has this firmware and sectors of this
     /// size.
-    pub fn described(&self, told: &Firmware, sector: Bytes) -> String {
+    pub fn described(&self, reported: &Firmware, sector: Bytes) -> String {
         let queue = match self.queue {
-            Queue::Serial => format!("one command at a time, {} may wait", told.queue_depth),
+            Queue::Serial => format!("one command at a time, {} may wait", reported.queue_depth),
             Queue::Tagged { order, depth } => format!("a queue of {depth} {order}"),
         };
-        let buffer = match self.buffer.unwrap_or(told.cache.enabled) {
+        let buffer = match self.buffer.unwrap_or(reported.cache.enabled) {
             false => "no buffer",
-            true if self.held_writes(&told.cache) > 0 => "a write cache",
-            true if self.writes_back(&told.cache) => "a buffer that writes back",
+            true if self.held_writes(&reported.cache) > 0 => "a write cache",
+            true if self.writes_back(&reported.cache) => "a buffer that writes back",
             true => "a buffer that writes through",
         };
-        let own = told.bulk_sector_ms.max(told.bus_read_sector_ms);
+        let own = reported.bulk_sector_ms.max(reported.bus_read_sector_ms);
         let own = Duration::from_millis_f64(own).unwrap_or(Duration::ZERO);
         let bus = self.bus_time(sector).unwrap_or(own);
         format!("{queue}, {buffer}, {} ns a sector on the bus", bus.as_nanos())
     }
 
     /// Returns the number of writes that a drive with this buffer in its profile holds.
-    pub(crate) fn held_writes(&self, told: &Cache) -> u32 {
-        let holds = self.queue != Queue::Serial && self.writes_back(told);
+    pub(crate) fn held_writes(&self, reported: &Cache) -> u32 {
+        let holds = self.queue != Queue::Serial && self.writes_back(reported);
         if holds { self.write_cache } else { 0 }
     }
 

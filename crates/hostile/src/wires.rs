@@ -58,9 +58,9 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
                             "{request:?} is outside"
                         );
                         let data = vec![0; request.length as usize];
-                        let told = connection.reply(&request, &Reply::Data(&data));
+                        let reported = connection.reply(&request, &Reply::Data(&data));
                         asked.requests.push(request);
-                        asked.broken |= told.is_err();
+                        asked.broken |= reported.is_err();
                     }
                     nbd::Event::StartTls => connection.tls_started(),
                     nbd::Event::Opened(_) | nbd::Event::Ended | nbd::Event::Unfinished { .. } => {}

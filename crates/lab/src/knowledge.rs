@@ -88,18 +88,18 @@ pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<KnownDrive>, LabErr
     ways.sort_unstable();
     ways.dedup();
     let pairs = DRIVES.iter().flat_map(|&drive| ways.iter().map(move |&way| (drive, way)));
-    let told = lab.map(pairs, |(drive, way)| match way {
+    let reported = lab.map(pairs, |(drive, way)| match way {
         None => KnownDrive::truth(drive),
         Some(writes) => KnownDrive::probed(drive, noise, writes, lab.seed()),
     })?;
-    let of_drive = |told: &[KnownDrive]| {
+    let of_drive = |reported: &[KnownDrive]| {
         let with = |&knowledge: &Knowledge| {
-            let found = ways.iter().zip(told).find(|(way, _)| **way == knowledge.probe());
-            found.map(|(_, told)| KnownDrive { knowledge, ..told.clone() })
+            let found = ways.iter().zip(reported).find(|(way, _)| **way == knowledge.probe());
+            found.map(|(_, reported)| KnownDrive { knowledge, ..reported.clone() })
         };
         knowledge.iter().filter_map(with).collect::<Vec<_>>()
     };
-    Ok(told.chunks(ways.len().max(1)).flat_map(of_drive).collect())
+    Ok(reported.chunks(ways.len().max(1)).flat_map(of_drive).collect())
 }
 
 impl KnownDrive {
@@ -123,8 +123,8 @@ impl KnownDrive {
     pub fn probed(named: Named, behaviour: Behaviour, writes: bool, seed: u64) -> Result<Self, LabError> {
         let failed =
             |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
-        let told = Self::truth(named)?;
-        let drive = Drive::with_behaviour(&told.profile, Rules::HARDWARE, behaviour, seed);
+        let reported = Self::truth(named)?;
+        let drive = Drive::with_behaviour(&reported.profile, Rules::HARDWARE, behaviour, seed);
         let mut device = Handle { host: Waiting::new(drive.map_err(|e| failed(e.into()))?) };
         let all = LbnRange::new(Lbn::new(0), BlackBox::capacity(device.host.drive()));
         let options = probe::Options { seed, name: "probed".into(), writes: writes.then_some(all) };
@@ -135,11 +135,11 @@ impl KnownDrive {
         let firmware = found.profile.firmware.as_ref();
         // A probe that only reads cannot find out whether the drive writes back; the host has set it.
         let writes_back =
-            told.profile.firmware.as_ref().is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
+            reported.profile.firmware.as_ref().is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
         let overheads = firmware
             .map(|firmware| Overheads::of(firmware, &known, true).writing_back(firmware, writes_back));
         let knowledge = if writes { Knowledge::Written } else { Knowledge::Probed };
-        Ok(Self { knowledge, known: Arc::new(known), overheads, ..told })
+        Ok(Self { knowledge, known: Arc::new(known), overheads, ..reported })
     }
 
     /// Returns the drive's name in figures, with the kind of knowledge unless that is the true profile.
@@ -193,19 +193,20 @@ impl KnownDrive {
 }
 
 /// Describes by how much moves are longer by the true profiles than by the probed ones, and why.
-pub fn differences<'t>(told: impl Iterator<Item = &'t KnownDrive>) -> String {
-    let of = |told: &KnownDrive| {
-        let longer = |op| move_ms(&told.truth, op) - move_ms(&told.known, op);
-        let [switch, found] = [&told.truth, &told.known].map(|drive| switch_ms(drive));
+pub fn differences<'t>(reported: impl Iterator<Item = &'t KnownDrive>) -> String {
+    let of = |reported: &KnownDrive| {
+        let longer = |op| move_ms(&reported.truth, op) - move_ms(&reported.known, op);
+        let [switch, found] = [&reported.truth, &reported.known].map(|drive| switch_ms(drive));
         format!(
             "{} {:.2} ms and {:.2} ms, and a change of head alone takes {switch:.2} ms, not {found:.2} ms",
-            told.label(),
+            reported.label(),
             longer(Op::Read),
             longer(Op::Write)
         )
     };
     // A profile is not described twice.
-    let probed = told.filter(|told| matches!(told.knowledge, Knowledge::Probed | Knowledge::Written));
+    let probed =
+        reported.filter(|reported| matches!(reported.knowledge, Knowledge::Probed | Knowledge::Written));
     format!(
         "By the true profile a move over a third of the drive takes longer, to read and to write: {}.",
         probed.map(of).collect::<Vec<_>>().join("; ")

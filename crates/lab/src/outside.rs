@@ -56,7 +56,7 @@ pub struct Measured {
     /// The report.
     pub report: Report,
     /// The percentage of commands that ended within 50 us of the prediction.
-    pub foreseen: f64,
+    pub predicted: f64,
     /// The percentage of commands that took whole revolutions longer than predicted.
     pub late: f64,
     /// The most that detours that ended too late cost the foreground, in percent of its time.
@@ -120,50 +120,50 @@ impl Trial {
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
-    pub fn run_told(&self, told: &KnownDrive, seed: u64) -> Result<Measured, LabError> {
+    pub fn run_told(&self, reported: &KnownDrive, seed: u64) -> Result<Measured, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let arrival =
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
-        let foreground = load(told, self.followed, arrival, seed)?;
+        let foreground = load(reported, self.followed, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
         let config = Config::default().with_policy(self.policy).with_budget(self.budget);
         let Some(outside) = self.outside else {
-            let truth = Arc::clone(&told.truth);
+            let truth = Arc::clone(&reported.truth);
             let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;
             run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
             let planner = run.planner_stats();
-            return Ok(Measured { report: run.report(), foreseen: 100.0, late: 0.0, harm: 0.0, planner });
+            return Ok(Measured { report: run.report(), predicted: 100.0, late: 0.0, harm: 0.0, planner });
         };
-        let (drive, overheads) = told.black_box(self.behaviour, seed)?;
-        let outside = told.believed(outside(overheads, self.conservatism));
+        let (drive, overheads) = reported.black_box(self.behaviour, seed)?;
+        let outside = reported.believed(outside(overheads, self.conservatism));
         let config = config.with_outside(outside);
-        let known = Arc::clone(&told.known);
+        let known = Arc::clone(&reported.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-        let foreseen = run.prediction_errors().within(ACCURATE_ERROR_MAX) * 100.0;
+        let predicted = run.prediction_errors().within(ACCURATE_ERROR_MAX) * 100.0;
         let errors = run.prediction_errors();
         let late = 100.0 * errors.late() as f64 / errors.count().max(1) as f64;
         let harm = run.core().detour_harm().share() * 100.0;
-        Ok(Measured { report: run.report(), foreseen, late, harm, planner: run.planner_stats() })
+        Ok(Measured { report: run.report(), predicted, late, harm, planner: run.planner_stats() })
     }
 }
 
 /// The error at which a prediction counts as accurate, for requests of 4 KB (FAST'02, figure 7).
 pub const ACCURATE_ERROR_MAX: Duration = Duration::from_micros(50);
 
-fn oltp(told: &KnownDrive, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
-    load(told, Share::NONE, arrival, seed)
+fn oltp(reported: &KnownDrive, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
+    load(reported, Share::NONE, arrival, seed)
 }
 
 fn load(
-    told: &KnownDrive,
+    reported: &KnownDrive,
     followed: Share,
     arrival: Arrival,
     seed: u64,
 ) -> Result<Issuer<Followed<Oltp>>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
-    let capacity = told.truth.layout().capacity();
-    let load = OltpConfig::new(capacity, told.truth.sector_bytes());
+    let capacity = reported.truth.layout().capacity();
+    let load = OltpConfig::new(capacity, reported.truth.sector_bytes());
     let load = Oltp::new(load, seed).map_err(|e| failed(e.into()))?;
     let load = Followed::new(load, followed, capacity, seed);
     Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))
@@ -174,17 +174,17 @@ fn load(
 ///
 /// # Errors
 /// The drive cannot have this load.
-pub fn foreseen(told: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
+pub fn predicted(reported: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let load = RandomConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
+    let load = RandomConfig::new(reported.truth.layout().capacity(), reported.truth.sector_bytes());
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
+    let (drive, overheads) = reported.black_box(Behaviour::fast02(), seed)?;
     // Without detours no caution is needed.
-    let outside = told.believed(OutsideConfig::paper(overheads, Duration::ZERO));
+    let outside = reported.believed(OutsideConfig::paper(overheads, Duration::ZERO));
     let config = Config::outside(outside);
-    let known = Arc::clone(&told.known);
+    let known = Arc::clone(&reported.known);
     let mut run = Outside::new(drive, known, config, load, Background::None).map_err(|e| failed(e.into()))?;
     run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
     Ok(run.prediction_errors().clone())
@@ -196,13 +196,13 @@ pub fn foreseen(told: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorReco
 /// # Errors
 /// The drive cannot have this load.
 pub fn by_the_firmware(
-    told: &KnownDrive,
+    reported: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,
 ) -> Result<ForegroundReport, LabError> {
-    let (drive, _) = told.black_box(Behaviour::fast02(), seed)?;
-    let load = oltp(told, Arrival::outstanding(outstanding), seed)?;
+    let (drive, _) = reported.black_box(Behaviour::fast02(), seed)?;
+    let load = oltp(reported, Arrival::outstanding(outstanding), seed)?;
     let mut run = Direct::new(drive, outstanding as usize, load);
     run.advance(requests, |_| {}).map_err(|e| LabError::new("an OLTP load", e))?;
     Ok(run.report())
@@ -214,14 +214,14 @@ pub fn by_the_firmware(
 /// The drive cannot have this load.
 pub fn in_front(
     policy: PolicyName,
-    told: &KnownDrive,
+    reported: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,
 ) -> Result<ForegroundReport, LabError> {
     let paper = Trial::paper(policy, Duration::ZERO, requests);
     let trial = Trial { tasks: outstanding, restless: true, scan: false, ..paper };
-    Ok(trial.run_told(told, seed)?.report.foreground)
+    Ok(trial.run_told(reported, seed)?.report.foreground)
 }
 
 /// Returns by how many percent the foreground's responses are longer than without a scan, seed by seed.

@@ -121,6 +121,6 @@ fn print(wanted: &Wanted, way: &str, mut said: Vec<(String, Judged)>) {
     said.sort_by(|a, b| b.1.confidence.total_cmp(&a.1.confidence));
     for (of, j) in said.iter().filter(|(_, j)| wanted.each || wanted.wrong && !j.right) {
         let right = if j.right { "right" } else { "wrong" };
-        println!("{right} {:3.0}%  {of}: {}, {}", 100.0 * j.confidence, j.what, j.told);
+        println!("{right} {:3.0}%  {of}: {}, {}", 100.0 * j.confidence, j.what, j.reported);
     }
 }

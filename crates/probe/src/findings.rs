@@ -187,11 +187,11 @@ fn between(least: u64, most: u64) -> String {
     if least < most { format!("{least} to {most}") } else { most.to_string() }
 }
 
-/// Reports the cylinders without LBNs; moves showed them at `told` of the boundaries between zones. The confidence is that
+/// Reports the cylinders without LBNs; moves showed them at `reported` of the boundaries between zones. The confidence is that
 /// all boundaries are as measured, or as assumed without a measurement.
-pub(crate) fn of_gaps(report: &mut Report, left_out: u32, told: u64, boundaries: u64) {
-    let sure = sure::next(told, boundaries).powf(boundaries.max(1) as f64);
-    let note = format!("between zones, as moves over them show at {told} of {boundaries}");
+pub(crate) fn of_gaps(report: &mut Report, left_out: u32, reported: u64, boundaries: u64) {
+    let sure = sure::next(reported, boundaries).powf(boundaries.max(1) as f64);
+    let note = format!("between zones, as moves over them show at {reported} of {boundaries}");
     report.add("cylinders without LBNs", left_out.to_string(), sure, note);
 }
 
@@ -212,11 +212,11 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
             "",
         );
     }
-    let told = |&(distance, ms): &(u32, f64)| match ms {
+    let reported = |&(distance, ms): &(u32, f64)| match ms {
         0.0 => format!("below {:.3} ms over {distance}", spread::DEVIATION_NS_MIN / 1e6),
         ms => format!("{ms:.3} ms over {distance}"),
     };
-    let spread: Vec<String> = seeks.spread.value.iter().map(told).collect();
+    let spread: Vec<String> = seeks.spread.value.iter().map(reported).collect();
     let note = "standard deviation, most to a quarter or 5 us; what the command overhead varies by is in it";
     let (value, sure, note) = if spread.is_empty() {
         ("not measured".to_owned(), 0.0, "no time was left, or no seek was caught")
@@ -388,9 +388,9 @@ mod tests {
 
     #[test]
     fn the_more_boundaries_are_unmeasured_the_less_sure_are_cylinders_without_lbns() {
-        let sure = |told, boundaries| {
+        let sure = |reported, boundaries| {
             let mut report = Report::new();
-            of_gaps(&mut report, 3, told, boundaries);
+            of_gaps(&mut report, 3, reported, boundaries);
             report.findings.first().map(|f| f.confidence).unwrap_or_default()
         };
         assert_eq!([sure(0, 0), sure(0, 1), sure(1, 1), sure(2, 2)], [0.5, 0.33, 0.67, 0.56]);

@@ -28,7 +28,7 @@ pub(crate) trait Target {
     ///
     /// # Errors
     /// Those of any command.
-    fn told_later(&self, _: &mut Meter<'_>, _end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
+    fn reported_later(&self, _: &mut Meter<'_>, _end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
         None
     }
 }
@@ -192,8 +192,8 @@ pub(crate) fn trial<T: Target>(
             continue;
         }
         let end = reading.submitted + Duration::from_nanos((response - bus_ns).max(0.0) as u64);
-        if let Some(told) = target.told_later(meter, end) {
-            match told? {
+        if let Some(reported) = target.reported_later(meter, end) {
+            match reported? {
                 Some(caught) => return Ok(Some(caught)),
                 None => continue,
             }

@@ -177,14 +177,14 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         let known_moves = Known { curve: &known, switch, bus_ns: buffer.bus_sector_ns };
         let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves);
         let gaps = report.kept("cylinders without LBNs", gaps)?.unwrap_or_default();
-        let (told, boundaries) = (gaps.iter().flatten().count(), gaps.len());
+        let (reported, boundaries) = (gaps.iter().flatten().count(), gaps.len());
         let gaps: Vec<u32> = gaps.into_iter().map(Option::unwrap_or_default).collect();
         let left_out: u32 = gaps.iter().sum();
         if left_out > 0 {
             cylinders = layout::spread(&mut spec, &gaps);
             placed = place(&spec, cylinders, heads)?;
         }
-        findings::of_gaps(&mut report, left_out, told as u64, boundaries as u64);
+        findings::of_gaps(&mut report, left_out, reported as u64, boundaries as u64);
         points = known;
     }
     let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points);

@@ -371,8 +371,9 @@ impl SeekMeter<'_, '_> {
             let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, false);
             let mut moved = |meter: &mut Meter<'_>, left: f64| trial(meter, left, bus, &mut leg);
             if let Some(spread) = spread::find(self.meter, time, &mut moved)? {
-                let told = if spread.deviation > spread::DEVIATION_NS_MIN { spread.deviation } else { 0.0 };
-                found.push((distance, (told / 1e3).round() / 1e3));
+                let reported =
+                    if spread.deviation > spread::DEVIATION_NS_MIN { spread.deviation } else { 0.0 };
+                found.push((distance, (reported / 1e3).round() / 1e3));
                 sure.push(spread.sure);
             }
         }

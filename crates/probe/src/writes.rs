@@ -205,7 +205,11 @@ impl Target for Behind<'_> {
         Op::Write
     }
 
-    fn told_later(&self, meter: &mut Meter<'_>, end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
+    fn reported_later(
+        &self,
+        meter: &mut Meter<'_>,
+        end: Instant,
+    ) -> Option<Result<Option<bool>, ProbeError>> {
         let revolution = meter.revolution();
         // The platter's angle at the end of a read of a sector that passes that long after the write.
         let passed = end

@@ -116,7 +116,7 @@ impl Background {
         self.next_session += 1;
         self.shares.push(Share::new(layout, id, priority, by_writes));
         self.share_room();
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(id)
     }
 
@@ -173,7 +173,7 @@ impl Background {
         self.owners.insert(id, session);
         let cylinders = self.shares[at].add(layout, id, op, (range, block), parameter);
         self.walks.wanted_anew(cylinders);
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(id)
     }
 
@@ -184,7 +184,7 @@ impl Background {
         let share = self.share(session)?;
         let left = share.abort(task).ok_or(SessionError::NoTask(task))?;
         self.owners.remove(&task);
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(left)
     }
 
@@ -215,7 +215,7 @@ impl Background {
             owners.remove(&task);
         });
         share.undelivered -= withdrawn;
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(withdrawn)
     }
 
@@ -230,7 +230,7 @@ impl Background {
             self.owners.remove(&task.id);
             left += task.undelivered;
         }
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(left)
     }
 
@@ -247,7 +247,7 @@ impl Background {
     pub fn suspend(&mut self, session: SessionId, suspended: bool) -> Result<(), SessionError> {
         self.share(session)?.suspended = suspended;
         self.walks.begin();
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         Ok(())
     }
 

@@ -50,8 +50,8 @@ pub struct PlannerStats {
     pub gaps: u64,
     /// Gaps with a detour.
     pub detours: u64,
-    /// The detours for which a request has waited one more revolution ([`OutsideConfig::bought_turns`]).
-    pub bought: u64,
+    /// The detours for which a request has waited one more revolution ([`OutsideConfig::extra_revolutions`]).
+    pub extra_revolutions: u64,
     /// Tracks examined in all.
     pub tracks: u64,
     /// The most tracks examined for one gap.

@@ -142,10 +142,10 @@ impl Harm {
         self.late.saturating_sub(self.early)
     }
 
-    /// Returns the worse of this harm at the head and the harm `felt` in response times, as time at the head: the share in
+    /// Returns the worse of this harm at the head and that in response times, as time at the head: the share in
     /// response times applied to it, or its own delay. Otherwise the long response times of a long queue would offset the
     /// revolutions lost with a short queue, and the other way round.
-    pub(crate) fn or_felt(&self, client_harm: &Self) -> Self {
+    pub(crate) fn or_client_harm(&self, client_harm: &Self) -> Self {
         if client_harm.foreground == Duration::ZERO {
             return *self;
         }
@@ -240,7 +240,7 @@ impl Idle {
 
     /// Returns the harm.
     pub fn harm(&self) -> Harm {
-        self.head.or_felt(&self.client_harm)
+        self.head.or_client_harm(&self.client_harm)
     }
 
     /// Records a foreground request at `cylinder`.
@@ -294,7 +294,7 @@ impl Idle {
             return Level::High;
         }
         let soon = |harm: &Harm| Harm { late: harm.late + self.owed, ..*harm };
-        let harm = soon(&self.head).or_felt(&soon(&self.client_harm));
+        let harm = soon(&self.head).or_client_harm(&soon(&self.client_harm));
         let net = harm.net().as_nanos();
         let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
         let plain = harm.foreground.saturating_sub(harm.net());

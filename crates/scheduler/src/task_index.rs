@@ -74,7 +74,7 @@ impl TaskIndex {
         // A new range raises the depth by at most one, and only if enough others overlap it. With very many it is assumed
         // to: counting them for each would take quadratic time.
         let (mut over, mut looked) = (1, 0);
-        let all = self.look(start, end, |overlaps| {
+        let all = self.scan_near(start, end, |overlaps| {
             over += u64::from(overlaps);
             looked += 1;
             looked < EXAMINED_ENTRIES_MAX
@@ -98,7 +98,7 @@ impl TaskIndex {
 
     /// Calls `each` for ranges near `start..end`, including all that overlap it, with whether they do, until it returns
     /// false. Returns whether it never did.
-    fn look(&self, start: u64, end: u64, mut each: impl FnMut(bool) -> bool) -> bool {
+    fn scan_near(&self, start: u64, end: u64, mut each: impl FnMut(bool) -> bool) -> bool {
         let mut occupied = self.occupied;
         while occupied != 0 {
             let class = occupied.trailing_zeros();

@@ -59,8 +59,8 @@ impl TrustWatch {
     /// Records a finished command and the core's caution. Returns whether the drive is mistrusted, if that changes.
     pub fn note(&mut self, now: Instant, caution: Option<Caution>) -> Option<bool> {
         self.commands += 1;
-        let foreseen = !caution.is_some_and(Caution::is_of_the_drive);
-        if foreseen != self.mistrusted {
+        let predicted = !caution.is_some_and(Caution::is_of_the_drive);
+        if predicted != self.mistrusted {
             self.otherwise = None;
             return None;
         }
@@ -87,8 +87,8 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn told(foreseen: bool) -> Option<Caution> {
-        if foreseen { Some(Caution::Harm) } else { Some(Caution::Unsynchronised) }
+    fn caution_if(predicted: bool) -> Option<Caution> {
+        if predicted { Some(Caution::Harm) } else { Some(Caution::Unsynchronised) }
     }
 
     #[test]
@@ -96,8 +96,9 @@ mod tests {
         let mut watch = TrustWatch::default();
         let mut changes = Vec::new();
         for second in 0..3_000 {
-            let foreseen = !(1_000..2_000).contains(&second);
-            changes.extend(watch.note(at(second), told(foreseen)).map(|mistrusted| (second, mistrusted)));
+            let predicted = !(1_000..2_000).contains(&second);
+            changes
+                .extend(watch.note(at(second), caution_if(predicted)).map(|mistrusted| (second, mistrusted)));
         }
         assert_eq!(changes, [(1_200, true), (2_200, false)]);
     }
@@ -105,11 +106,11 @@ mod tests {
     #[test]
     fn start_short_doubts_and_few_commands_are_not_reported() {
         let mut watch = TrustWatch::default();
-        assert!((0..1_000).all(|i| watch.note(at(i / 50), told(false)).is_none()), "20 seconds");
-        assert_eq!(watch.note(at(21), told(true)), None);
-        assert!((0..190).all(|i| watch.note(at(100 + i * 60), told(false)).is_none()), "190 commands");
+        assert!((0..1_000).all(|i| watch.note(at(i / 50), caution_if(false)).is_none()), "20 seconds");
+        assert_eq!(watch.note(at(21), caution_if(true)), None);
+        assert!((0..190).all(|i| watch.note(at(100 + i * 60), caution_if(false)).is_none()), "190 commands");
         // An alternating caution is never reported.
-        assert!((0..9_000).all(|i| watch.note(at(20_000 + i), told(i % 100 == 0)).is_none()));
+        assert!((0..9_000).all(|i| watch.note(at(20_000 + i), caution_if(i % 100 == 0)).is_none()));
         assert!(!watch.is_mistrusted());
     }
 

@@ -56,7 +56,7 @@ pub(crate) trait Calls {
     /// Returns the longest silence, in seconds, for which wanted work may rest.
     fn longest_rest_s(&self) -> u64;
     /// Returns whether gaps are not used now, and the core reports a reason.
-    fn leaves_gaps_alone(&self) -> bool {
+    fn leaves_gaps_unused(&self) -> bool {
         false
     }
     /// Returns whether each block fits into some gap.
@@ -147,17 +147,17 @@ pub(crate) trait Calls {
         let (now, sequence) = self.clock();
         let (core, clients) = self.both();
         let mut seen = Ok(());
-        let told = call(&mut Watched::new(core, |call, answer| {
+        let reported = call(&mut Watched::new(core, |call, answer| {
             if seen.is_ok() {
                 seen = see(clients, (number, serve), (now, sequence), call, answer);
             }
         }));
-        seen.map(|()| told)
+        seen.map(|()| reported)
     }
 
     /// Checks that no session starves: with a steady foreground, each that is not suspended gets its blocks; after a resume,
     /// all do.
-    fn everybody_gets_everything(&mut self, hog: bool) -> Result<(), Broken> {
+    fn all_sessions_finish(&mut self, hog: bool) -> Result<(), Broken> {
         if hog && self.setup().sharing == Sharing::Lottery {
             self.beside_hog()?;
         }
@@ -235,7 +235,7 @@ pub(crate) trait Calls {
             }
             // Then a silence must suffice.
             let no_gap_will_do = without >= STARVATION_REQUESTS && !self.gaps_hold_every_block();
-            if no_gap_will_do || self.leaves_gaps_alone() && without > CAREFUL_REQUESTS {
+            if no_gap_will_do || self.leaves_gaps_unused() && without > CAREFUL_REQUESTS {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
             }
             hold(without < STARVATION_REQUESTS, Check::Starved, || {
@@ -381,12 +381,12 @@ fn see(
 
 /// Returns whether a foreground request was accepted; it may be refused only if the pool is full.
 pub(crate) fn taken(
-    told: Result<u64, Refused>,
+    reported: Result<u64, Refused>,
     request: Request,
     core: &impl Door,
     room: usize,
 ) -> Result<bool, Broken> {
-    match told {
+    match reported {
         Ok(_) => Ok(true),
         Err(Refused::Submit(SubmitError::Full { most, .. })) => {
             let full = most == room && core.pending() - core.promoted_pending() >= most;

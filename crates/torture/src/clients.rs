@@ -286,9 +286,9 @@ impl Clients {
     /// Compares the core's counts with these. With `drained`, no record waits to be polled.
     pub fn check_counts(&self, core: &Core, drained: bool) -> Result<(), Broken> {
         for (&id, session) in &self.sessions {
-            let told = core.undelivered(id);
-            hold(told == Some(session.wanted), Check::Count, || {
-                format!("{id} has {} blocks to get, and the core says {told:?}", session.wanted)
+            let reported = core.undelivered(id);
+            hold(reported == Some(session.wanted), Check::Count, || {
+                format!("{id} has {} blocks to get, and the core says {reported:?}", session.wanted)
             })?;
             hold(core.priority(id) == Some(session.priority), Check::Count, || {
                 format!("the priority of {id} has changed")
@@ -296,9 +296,9 @@ impl Clients {
         }
         if drained {
             for (&id, task) in &self.tasks {
-                let told = core.task_undelivered(id);
-                hold(told == task.wanted, Check::Count, || {
-                    format!("{id} has {} blocks to get, and the core says {told}", task.wanted)
+                let reported = core.task_undelivered(id);
+                hold(reported == task.wanted, Check::Count, || {
+                    format!("{id} has {} blocks to get, and the core says {reported}", task.wanted)
                 })?;
             }
         }

@@ -107,7 +107,7 @@ fn outer(dice: &mut Dice) -> Outer {
             1 => Knowledge::Wrong,
             _ => Knowledge::Exact,
         },
-        manner: [Manner::Paper, Manner::Serving, Manner::Beyond, Manner::Buys][dice.below(4) as usize],
+        manner: [Manner::Paper, Manner::Serving, Manner::Beyond, Manner::Spends][dice.below(4) as usize],
         at_drive: if dice.one_in(3) { dice.range(1, 5) as u8 } else { 2 },
         tells: [Tells::All, Tells::First, Tells::Nothing][dice.below(3) as usize],
     }

@@ -52,10 +52,10 @@ fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure
             let held = stage.step(step).and_then(|()| stage.check());
             at.set(stage.now());
             held?;
-            let told = other.step(step).and_then(|()| other.check());
+            let reported = other.step(step).and_then(|()| other.check());
             let (here, there) = (stage.seen(), other.seen());
-            hold(told.is_ok() && here == there, Check::Replay, || {
-                format!("the same steps give {here:?}, and beside it {there:?} {told:?}")
+            hold(reported.is_ok() && here == there, Check::Replay, || {
+                format!("the same steps give {here:?}, and beside it {there:?} {reported:?}")
             })?;
             let kind = mix(scenario.setup.seed ^ number as u64) % u64::from(ANY_TIME);
             stage.bad_call(bad_calls.then_some(kind as u32))?;

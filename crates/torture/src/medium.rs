@@ -22,7 +22,7 @@ pub(crate) enum Author {
     /// A background block, by its task's place in the order of events.
     Background { registered: u64 },
     /// A lost command, whose effect is unknown: waiting writes may overwrite it.
-    Nobody,
+    Unknown,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Medium {
                 sector.background = None;
                 sector.others = Some(at);
             }
-            Author::Nobody => {
+            Author::Unknown => {
                 sector.background = None;
                 sector.others = Some(at);
             }

@@ -169,10 +169,10 @@ pub(crate) trait Mining: Scrubbing {
             judge(&mine, &answers)?;
             mine.came.clear();
         } else {
-            let told = mine.app.progress();
+            let reported = mine.app.progress();
             let damaged = mine.came.values().filter(|sales| sales.is_none()).count();
-            let right = (told.pages, told.damaged) == (mine.came.len() as u64, damaged as u64);
-            hold(right, Check::Mined, || format!("{} pages came, and {told:?}", mine.came.len()))?;
+            let right = (reported.pages, reported.damaged) == (mine.came.len() as u64, damaged as u64);
+            hold(right, Check::Mined, || format!("{} pages came, and {reported:?}", mine.came.len()))?;
         }
         let over = mine.over == mine.order.scans;
         hold(mine.app.task().is_none() == over, Check::Mined, || {
@@ -201,7 +201,7 @@ pub(crate) trait Mining: Scrubbing {
     /// Checks that it has ended.
     fn check_mining_over(&mut self) -> Result<(), Broken> {
         hold(self.mine().is_none(), Check::Mined, || {
-            "everybody has everything, and a miner is not over".into()
+            "all sessions have all blocks, and a miner is not over".into()
         })
     }
 }
@@ -215,8 +215,10 @@ fn judge(mine: &Mine, answers: &Answers) -> Result<(), Broken> {
     hold((answers.mined, answers.damaged) == (pages as u64, damaged.len() as u64), Check::Mined, || {
         format!("{pages} pages are good and {} damaged, and the answers are {answers:?}", damaged.len())
     })?;
-    let told: Vec<PageNumber> = answers.damages.iter().map(|damage| damage.page).collect();
-    hold(told == damaged, Check::Mined, || format!("{damaged:?} are damaged, and the miner says {told:?}"))?;
+    let reported: Vec<PageNumber> = answers.damages.iter().map(|damage| damage.page).collect();
+    hold(reported == damaged, Check::Mined, || {
+        format!("{damaged:?} are damaged, and the miner says {reported:?}")
+    })?;
     let revenue: i128 = good.iter().map(|sale| i128::from(sale.revenue_cents())).sum();
     let mut regions: BTreeMap<i64, (u64, i128)> = BTreeMap::new();
     for sale in &good {

@@ -30,7 +30,7 @@ pub enum Manner {
     /// Beyond FAST'02.
     Beyond,
     /// The same, and revolutions are spent on purpose.
-    Buys,
+    Spends,
     /// As in a daemon: beyond FAST'02, and requests are passed through.
     Serving,
 }
@@ -163,8 +163,8 @@ impl Outer {
             (Knowledge::Size, _) => OutsideConfig::blind(),
             (_, Manner::Serving) => OutsideConfig::beyond(overheads).serving(),
             (_, Manner::Beyond) => OutsideConfig::beyond(overheads),
-            (_, Manner::Buys) => {
-                OutsideConfig::beyond(overheads).with_plan_rest(true).with_bought_turns(true)
+            (_, Manner::Spends) => {
+                OutsideConfig::beyond(overheads).with_plan_rest(true).with_extra_revolutions(true)
             }
             (_, Manner::Paper) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
         };
@@ -197,9 +197,9 @@ impl Outer {
             manner: match *manner {
                 "paper" => Manner::Paper,
                 "beyond" => Manner::Beyond,
-                "buys" => Manner::Buys,
+                "spends" => Manner::Spends,
                 "serving" => Manner::Serving,
-                other => return none(other, "paper, beyond, buys, serving"),
+                other => return none(other, "paper, beyond, spends, serving"),
             },
             at_drive: match at_drive.parse() {
                 Ok(n @ 1..=64) => n,
@@ -231,7 +231,7 @@ impl fmt::Display for Outer {
         let manner = match self.manner {
             Manner::Paper => "paper",
             Manner::Beyond => "beyond",
-            Manner::Buys => "buys",
+            Manner::Spends => "spends",
             Manner::Serving => "serving",
         };
         write!(f, "{conduct} {knowledge} {manner} {} {tells}", self.at_drive)

@@ -140,9 +140,11 @@ impl Scenario {
                 in_steps = true;
             } else if let ["drawn", word] = words[..] {
                 let number = u64::from_str_radix(word, 16);
-                let told = "give the 16 digits that were written, or leave the line out";
-                drawn =
-                    Some((line, number.map_err(|_| wrong(line, format!("{word:?} is no number; {told}")))?));
+                let reported = "give the 16 digits that were written, or leave the line out";
+                drawn = Some((
+                    line,
+                    number.map_err(|_| wrong(line, format!("{word:?} is no number; {reported}")))?,
+                ));
             } else {
                 if words.first() == Some(&"drive") {
                     drive_line = line;

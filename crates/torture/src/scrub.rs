@@ -257,7 +257,7 @@ pub(crate) trait Scrubbing: Calls {
     /// Checks that it has ended.
     fn check_scrub_over(&self) -> Result<(), Broken> {
         hold(self.scrubs().under_way.is_none(), Check::Scrub, || {
-            "everybody has everything, and a scrub is not over".into()
+            "all sessions have all blocks, and a scrub is not over".into()
         })
     }
 }

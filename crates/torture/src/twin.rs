@@ -112,21 +112,21 @@ impl Twin {
         }
     }
 
-    /// Takes an input of the other; `told` is the other's answer.
-    pub fn input(&mut self, input: Input<HeadEnd<'_>>, told: Result<u64, Refused>) -> Result<(), Broken> {
+    /// Takes an input of the other; `reported` is the other's answer.
+    pub fn input(&mut self, input: Input<HeadEnd<'_>>, reported: Result<u64, Refused>) -> Result<(), Broken> {
         match input {
             // It has no background.
             Input::Call(_) => {}
             _ if self.away => {}
             _ if self.is_lockstep() => {
                 let here = self.core.input(input);
-                hold(here == told, Check::Twin, || {
-                    format!("{input:?} is answered {told:?}, and without background {here:?}")
+                hold(here == reported, Check::Twin, || {
+                    format!("{input:?} is answered {reported:?}, and without background {here:?}")
                 })?;
             }
             Input::Submit { at, request } if self.on => {
                 // On its own clock it may have fewer waiting requests.
-                self.on = told.is_ok() && self.core.submit(at, request).is_ok();
+                self.on = reported.is_ok() && self.core.submit(at, request).is_ok();
                 if self.on {
                     self.waiting.push(request);
                     self.go_on(at, true);

@@ -138,9 +138,9 @@ impl World {
 
     /// Gives the core an input, and the twin the same.
     fn input(&mut self, input: Input<HeadEnd<'_>>) -> Result<Result<u64, Refused>, Broken> {
-        let told = self.core.input(input);
-        self.twin.input(input, told)?;
-        Ok(told)
+        let reported = self.core.input(input);
+        self.twin.input(input, reported)?;
+        Ok(reported)
     }
 
     /// Polls as often as the host does.
@@ -342,8 +342,8 @@ impl Calls for World {
         let request = Request { id, op, range };
         let was_idle = self.exec.as_ref().is_some_and(Exec::is_idle);
         self.twin.advance(self.now);
-        let told = self.input(Input::Submit { at: self.now, request })?;
-        let taken = taken(told, request, &self.core, self.setup.most_pending)?;
+        let reported = self.input(Input::Submit { at: self.now, request })?;
+        let taken = taken(reported, request, &self.core, self.setup.most_pending)?;
         if taken {
             self.next_request += 1;
             self.since = self.now;

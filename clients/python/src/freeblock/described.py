@@ -102,7 +102,7 @@ _RESULTS = (
     ("outside.foresight.within_100us", "1", "share of the commands that ended within 100 us of the prediction", f"{_FAST02}, section 5.2"),
     ("outside.gaps.seen", "count", "gaps that were planned", f"{_OSDI}, section 4"),
     ("outside.gaps.used", "count", "gaps in which background blocks were read", f"{_OSDI}, section 4"),
-    ("outside.gaps.bought", "count", "gaps for which a request waited one more revolution", ""),
+    ("outside.gaps.extra_revolutions", "count", "gaps for which a request waited one more revolution", ""),
     ("outside.detours.foreground_us", "us", "time of the requests against which the harm of gaps is held", ""),
     ("outside.detours.lost_us", "us", "time that requests lost by gaps, estimated", ""),
     ("outside.detours.share", "1", "lost_us by foreground_us", ""),

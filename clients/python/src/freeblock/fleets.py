@@ -34,7 +34,7 @@ _DISKS_MOST = RUNS_MOST // 3
 """The most disks of a fleet, each of which takes three simulations."""
 
 _ONLY_WITH_BACKGROUND = frozenset(
-    ("background", "block_size", "idle_time", "harm", "conservatism", "pass_through", "audit", "plan_rest", "bought_turns", "budget")
+    ("background", "block_size", "idle_time", "harm", "conservatism", "pass_through", "audit", "plan_rest", "extra_revolutions", "budget")
 )
 
 

@@ -31,11 +31,11 @@ impl<N: Nvram> Reorganizer<N> {
         sessions: &mut dyn Sessions,
         most: usize,
     ) -> Result<bool, ReorganizeStartError> {
-        let told = self.register_some(sessions, most);
-        if told.is_err() {
+        let reported = self.register_some(sessions, most);
+        if reported.is_err() {
             self.close(sessions);
         }
-        told
+        reported
     }
 
     /// Returns whether [`begin_some`](Self::begin_some) must be called again.

@@ -184,9 +184,9 @@ impl<C: Checksums> Scrubber<C> {
     }
 
     /// Settles a block that was to be judged [later](Judgement::Later). Until then it counts as unread.
-    pub fn settle(&mut self, sessions: &mut dyn Sessions, block: u64, told: Judgement) {
+    pub fn settle(&mut self, sessions: &mut dyn Sessions, block: u64, reported: Judgement) {
         if self.left.contains(block) {
-            self.judged(block, told);
+            self.judged(block, reported);
             self.proceed(sessions);
         }
     }
@@ -243,8 +243,8 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
-    fn judged(&mut self, block: u64, told: Judgement) {
-        match told {
+    fn judged(&mut self, block: u64, reported: Judgement) {
+        match reported {
             Judgement::Later => return,
             Judgement::Again if self.again(block) => return,
             Judgement::Again => self.find(Finding::Unsettled(block)),
@@ -293,8 +293,8 @@ impl<C: Checksums> Application for Scrubber<C> {
             if done.bad.is_some() || bytes.len() != whole {
                 self.sieve.add(block);
             } else {
-                let told = self.checksums.judge(block, mark, bytes);
-                self.judged(block, told);
+                let reported = self.checksums.judge(block, mark, bytes);
+                self.judged(block, reported);
             }
         } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes) {
             self.sifted(&sifted);

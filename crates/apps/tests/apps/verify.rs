@@ -203,9 +203,9 @@ proptest! {
         let comparison = Comparison::start(plan(array, count, sectors), seed).unwrap();
         let mut host = Host::new(comparison, count, seed);
         host.finish(&members);
-        let told = host.comparison.figures();
-        prop_assert_eq!(told.differing, Vec::from_iter(expected));
-        prop_assert_eq!((told.done, told.blocks), (sectors.div_ceil(BLOCK), sectors.div_ceil(BLOCK)));
+        let reported = host.comparison.figures();
+        prop_assert_eq!(reported.differing, Vec::from_iter(expected));
+        prop_assert_eq!((reported.done, reported.blocks), (sectors.div_ceil(BLOCK), sectors.div_ceil(BLOCK)));
         prop_assert!(host.reads.values().all(|reads| *reads == 1));
     }
 
@@ -259,8 +259,8 @@ fn a_write_that_has_reached_one_member_only_is_not_named() {
         }
         members.disks = whole;
         host.finish(&members);
-        let told = host.comparison.figures();
-        assert_eq!((told.differing, told.unsettled, told.done), (vec![], 0, 16));
+        let reported = host.comparison.figures();
+        assert_eq!((reported.differing, reported.unsettled, reported.done), (vec![], 0, 16));
     }
 }
 
@@ -277,8 +277,8 @@ fn a_block_that_changes_at_every_reading_is_counted_and_not_named() {
         // One member is always a write behind.
         members.flip(1, OFFSET + 1, bit % 4096);
     }
-    let told = host.comparison.figures();
-    assert_eq!((told.differing, told.unsettled), (vec![], 1));
+    let reported = host.comparison.figures();
+    assert_eq!((reported.differing, reported.unsettled), (vec![], 1));
 }
 
 #[test]
@@ -292,11 +292,11 @@ fn every_sector_that_cannot_be_read_is_named_with_its_member_and_hides_no_sector
         }
         let mut host = Host::new(Comparison::start(plan(array, 4, 160), 9).unwrap(), 4, 4);
         host.finish(&members);
-        let told = host.comparison.figures();
-        let bad: Vec<_> = told.bad.iter().map(|bad| (bad.member, bad.lbn)).collect();
+        let reported = host.comparison.figures();
+        let bad: Vec<_> = reported.bad.iter().map(|bad| (bad.member, bad.lbn)).collect();
         assert_eq!(bad, [(2, OFFSET + 17), (2, OFFSET + 18), (3, OFFSET + 100)]);
         // The other members of a mirror are compared where one cannot be read.
-        assert_eq!(told.differing, [beside, vec![OFFSET + 19, OFFSET + 20]].concat());
+        assert_eq!(reported.differing, [beside, vec![OFFSET + 19, OFFSET + 20]].concat());
     }
 }
 
@@ -361,9 +361,9 @@ fn members_of_other_arrays_are_recognised() {
             comparison.read(member, range, again, Ok(&bytes), now);
         }
     }
-    let told = comparison.figures();
-    assert_eq!(told.differing.len() as u64, 1_000);
-    assert_eq!(told.differing_more, sectors - 1_000);
+    let reported = comparison.figures();
+    assert_eq!(reported.differing.len() as u64, 1_000);
+    assert_eq!(reported.differing_more, sectors - 1_000);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn a_plan_that_cannot_be_names_its_field() {
         (ComparisonPlan { range: range(OFFSET, 0), ..good }, "sectors: 0;"),
         (ComparisonPlan { memory: Bytes::new(1), ..good }, "memory_bytes: 1;"),
     ] {
-        let told = plan.check().unwrap_err().to_string();
-        assert!(told.starts_with(field), "{told}");
+        let reported = plan.check().unwrap_err().to_string();
+        assert!(reported.starts_with(field), "{reported}");
     }
 }

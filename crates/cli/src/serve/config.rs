@@ -139,7 +139,7 @@ impl Config {
                         mimic_table: args.mimic_table.clone(),
                         harm_ppm: HARM_PPM,
                         conservatism: None,
-                        bought_turns: false,
+                        extra_revolutions: false,
                         audit: true,
                         probe: None,
                         idle_after: Some(IDLE_AFTER),
@@ -430,7 +430,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote audit background background_floor background_memory background_ublk background_write bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy probe profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote audit background background_floor background_memory background_ublk background_write buffered conservatism_ms device export extra_revolutions harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy probe profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -492,7 +492,7 @@ mod tests {
             (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
             (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
             (&format!("{disk}conservatism_ms = 0.3\n"), "without a profile there are no detours"),
-            (&format!("{disk}bought_turns = true\n"), "could wait one more revolution"),
+            (&format!("{disk}extra_revolutions = true\n"), "could wait one more revolution"),
             (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),

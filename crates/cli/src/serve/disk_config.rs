@@ -30,7 +30,7 @@ pub(crate) struct DiskConfig {
     /// The margin of FAST 2002's scheduler, if that replaces ours.
     pub(crate) conservatism: Option<Duration>,
     /// Whether unspent harm is spent on revolutions.
-    pub(crate) bought_turns: bool,
+    pub(crate) extra_revolutions: bool,
     /// Whether the cost of background work is measured, by windows without it.
     pub(crate) audit: bool,
     /// Whether the disk is probed while it serves, if it has no profile; `None`: if it rotates.
@@ -95,7 +95,7 @@ impl DiskConfig {
             mimic_table,
             harm_ppm,
             conservatism,
-            bought_turns,
+            extra_revolutions,
             audit,
             probe,
             idle_after,
@@ -125,7 +125,7 @@ impl DiskConfig {
             ("mimic_table", mimic_table),
             ("harm_percent", harm_ppm),
             ("conservatism_ms", conservatism),
-            ("bought_turns", bought_turns),
+            ("extra_revolutions", extra_revolutions),
             ("audit", audit),
             ("probe", probe),
             ("idle_after_ms", idle_after),

@@ -41,7 +41,7 @@ pub(super) struct DiskText {
     mimic_table: Option<Spanned<PathBuf>>,
     harm_percent: Option<Spanned<f64>>,
     conservatism_ms: Option<Spanned<f64>>,
-    bought_turns: Option<Spanned<bool>>,
+    extra_revolutions: Option<Spanned<bool>>,
     audit: Option<bool>,
     probe: Option<bool>,
     idle_after_ms: Option<Spanned<f64>>,
@@ -118,10 +118,12 @@ impl DiskText {
         };
         let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
         let no_profile = self.profile.as_ref().is_none_or(|of| of.get_ref() == "none");
-        let bought_turns = self.bought_turns.as_ref();
-        if let Some(bought) = bought_turns.filter(|bought| no_profile && *bought.get_ref()) {
+        let extra_revolutions = self.extra_revolutions.as_ref();
+        if let Some(extra_revolutions) =
+            extra_revolutions.filter(|extra_revolutions| no_profile && *extra_revolutions.get_ref())
+        {
             let message = "without a profile there are no detours for which a request could wait one more revolution; give the profile, or leave this out";
-            return Err(place.problem(bought.span(), message));
+            return Err(place.problem(extra_revolutions.span(), message));
         }
         let conservatism = self.conservatism_ms.as_ref();
         if let Some(margin) = conservatism.filter(|_| no_profile) {
@@ -169,7 +171,8 @@ impl DiskText {
             mimic_table: self.mimic_table.map(Spanned::into_inner),
             harm_ppm: (harm * 1e4).round() as u32,
             conservatism: conservatism.and_then(Duration::from_millis_f64),
-            bought_turns: bought_turns.is_some_and(|bought| *bought.get_ref()),
+            extra_revolutions: extra_revolutions
+                .is_some_and(|extra_revolutions| *extra_revolutions.get_ref()),
             audit: self.audit.unwrap_or(true),
             probe: self.probe,
             idle_after,

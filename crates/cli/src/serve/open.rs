@@ -47,7 +47,7 @@ pub(crate) fn open(
         drive,
         harm_ppm: config.harm_ppm,
         conservatism_ns: config.conservatism.map(units::Duration::as_nanos),
-        bought_turns: config.bought_turns,
+        extra_revolutions: config.extra_revolutions,
         audit: config.audit,
         idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
         partial_blocks,

@@ -339,7 +339,7 @@ impl<'a> Live<'a> {
         if op.is_write() {
             return Err(failed("a disk that serves others is only read".to_owned(), None));
         }
-        let (tell, told) = sync_channel(1);
+        let (tell, reported) = sync_channel(1);
         let gone = || failed("the disk is not served any more".to_owned(), None);
         let read = self.served.send(move |disk, now| {
             disk.read(now, reading, move |result| {
@@ -348,7 +348,7 @@ impl<'a> Live<'a> {
             });
         });
         read.map_err(|Gone| gone())?;
-        match told.recv() {
+        match reported.recv() {
             Ok(Ok(times)) => {
                 Ok(times.map(|times| Timed { submitted: times.submitted, completed: times.completed }))
             }

@@ -129,13 +129,13 @@ pub(crate) struct SimulateArgs {
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) audit: Option<Switch>,
     /// Outside the drive: whether the rest of a gap behind a detour is planned as another gap [default: off; on with
-    /// `--bought-revolutions`]
+    /// `--extra-revolutions`]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) plan_rest: Option<Switch>,
     /// Outside the drive: whether unspent harm is spent: a request waits one more revolution if the detour that fits into it is
     /// worth it [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
-    pub(crate) bought_turns: Option<Switch>,
+    pub(crate) extra_revolutions: Option<Switch>,
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
@@ -155,7 +155,7 @@ pub(crate) struct SimulateArgs {
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "drives", "array", "independent", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "audit", "plan_rest", "bought_turns", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "drives", "array", "independent", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "audit", "plan_rest", "extra_revolutions", "seed", "seeds", "warmup", "every", "log", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -103,7 +103,7 @@ struct Simulated {
 struct Kit {
     profile: Profile,
     model: Arc<DriveModel>,
-    told: Option<GivenProfile>,
+    reported: Option<GivenProfile>,
     behaviour: Behaviour,
     name: String,
 }
@@ -118,11 +118,11 @@ impl Kit {
             drive.profile.mechanics.zero_latency_write = on;
             drive.model = drive.model.with_zero_latency(on);
         }
-        let told = GivenProfile::of(args, name, &drive.model)?;
+        let reported = GivenProfile::of(args, name, &drive.model)?;
         let capacity = drive.model.layout().capacity().bytes(drive.model.sector_bytes());
         let behaviour = args.behaviour.unwrap_or_else(|| usual_behaviour(args.place(), capacity));
         let (profile, model) = (drive.profile, Arc::new(drive.model));
-        Ok(Self { profile, model, told, behaviour, name: name.to_owned() })
+        Ok(Self { profile, model, reported, behaviour, name: name.to_owned() })
     }
 
     /// Returns the drive behind its bus, and the costs of its commands.
@@ -142,16 +142,20 @@ impl Kit {
         args: &SimulateArgs,
         overheads: Overheads,
     ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
-        let (known, place) = known::believed(args, Arc::clone(&self.model), overheads, self.told.as_ref())?;
+        let (known, place) =
+            known::believed(args, Arc::clone(&self.model), overheads, self.reported.as_ref())?;
         let audit = (args.audit == Some(Switch::On)).then(|| AuditConfig::new(args.seed));
         let place = place.with_audit(audit);
         if args.blind || args.conservatism.is_some() {
             return Ok((known, place));
         }
         let harm_ppm = args.harm.or(place.harm_ppm);
-        let bought_turns = args.bought_turns == Some(Switch::On);
-        let plan_rest = args.plan_rest.map_or(bought_turns, |switch| switch == Switch::On);
-        Ok((known, place.with_harm_ppm(harm_ppm).with_plan_rest(plan_rest).with_bought_turns(bought_turns)))
+        let extra_revolutions = args.extra_revolutions == Some(Switch::On);
+        let plan_rest = args.plan_rest.map_or(extra_revolutions, |switch| switch == Switch::On);
+        Ok((
+            known,
+            place.with_harm_ppm(harm_ppm).with_plan_rest(plan_rest).with_extra_revolutions(extra_revolutions),
+        ))
     }
 
     fn background(&self, args: &SimulateArgs) -> Result<Background, Problem> {
@@ -369,7 +373,7 @@ fn simulate_once(
         series,
         replayed,
         mimic: run.learner().map(Learner::stats),
-        outside: run.told(harm_ppm),
+        outside: run.reported(harm_ppm),
         seed: args.seed,
         interrupted: !ended,
         wall: started.elapsed(),
@@ -457,10 +461,10 @@ fn served(args: &SimulateArgs, policy: &str, kits: &[Rc<Kit>]) -> String {
 
 /// Refuses flags that have no effect at the scheduler's place.
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
-    let buys = args.bought_turns == Some(Switch::On);
+    let spends = args.extra_revolutions == Some(Switch::On);
     let rests = args.plan_rest == Some(Switch::On);
     match args.place() {
-        Where::Outside => return check_outside(args, buys, rests),
+        Where::Outside => return check_outside(args, spends, rests),
         Where::Device => check_device(args)?,
         Where::Inside => {}
     }
@@ -470,7 +474,7 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         ("--harm", args.harm.is_some(), "in the drive detours cost the foreground nothing"),
         ("--pass-through", args.pass_through.is_some(), "there is no queue between the core and the drive"),
         ("--audit", args.audit == Some(Switch::On), "in the drive the harm is exact"),
-        ("--bought-turns", buys, "in the drive the papers' planner buys none"),
+        ("--extra-revolutions", spends, "in the drive the papers' planner spends none"),
         ("--plan-rest", rests, "in the drive the papers' planner plans once for a gap"),
     ];
     for (flag, given, why) in outside_only {
@@ -496,13 +500,15 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     Ok(())
 }
 
-fn check_outside(args: &SimulateArgs, buys: bool, rests: bool) -> Result<(), Problem> {
-    if args.conservatism.is_some() && (buys || rests || args.harm.is_some()) {
-        return Err(Problem::usage("--harm, --plan-rest and --bought-turns do not go with --conservatism")
-            .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
+fn check_outside(args: &SimulateArgs, spends: bool, rests: bool) -> Result<(), Problem> {
+    if args.conservatism.is_some() && (spends || rests || args.harm.is_some()) {
+        return Err(Problem::usage(
+            "--harm, --plan-rest and --extra-revolutions do not go with --conservatism",
+        )
+        .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
     }
-    if args.blind && (buys || rests) {
-        return Err(Problem::usage("--bought-turns and --plan-rest do not go with --blind")
+    if args.blind && (spends || rests) {
+        return Err(Problem::usage("--extra-revolutions and --plan-rest do not go with --blind")
             .help("leave it out: without a profile there are no detours"));
     }
     if args.blind && args.conservatism.is_some() {

@@ -52,7 +52,7 @@ struct PredictionStatus {
 struct Gaps {
     seen: u64,
     used: u64,
-    bought: u64,
+    extra_revolutions: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -103,7 +103,7 @@ impl SchedulerState {
                 unexplained: foresight.unexplained(),
                 within_100us: foresight.within(ACCURATE_ERROR_MAX),
             },
-            gaps: Gaps { seen: gaps.gaps, used: gaps.detours, bought: gaps.bought },
+            gaps: Gaps { seen: gaps.gaps, used: gaps.detours, extra_revolutions: gaps.extra_revolutions },
             detours: HarmStatus::of(*detours),
             idle: HarmStatus::of(*idle),
             measured: self.measured,
@@ -121,13 +121,13 @@ impl SchedulerState {
             lines.push(("predicted", format!("{within} of {commands} commands within 0.1 ms")));
         }
         if background {
-            let (used, bought) = (grouped(gaps.detours), grouped(gaps.bought));
-            let bought = if gaps.bought > 0 {
-                format!(", {bought} of them with one more revolution")
+            let (used, extra_revolutions) = (grouped(gaps.detours), grouped(gaps.extra_revolutions));
+            let extra_revolutions = if gaps.extra_revolutions > 0 {
+                format!(", {extra_revolutions} of them with one more revolution")
             } else {
                 String::new()
             };
-            lines.push(("gaps", format!("{used} of {} used{bought}", grouped(gaps.gaps))));
+            lines.push(("gaps", format!("{used} of {} used{extra_revolutions}", grouped(gaps.gaps))));
         }
         let lasted = Caution::ALL.map(|caution| (caution, trust.lasted(caution)));
         let lasted: Vec<String> = lasted
@@ -152,8 +152,8 @@ impl SchedulerState {
             };
             let (detours, idle) = (share(detours), share(idle));
             lines.push(("harm", format!("detours {detours:.2}%, idle time {idle:.2}%; {most}")));
-            let told = self.measured.and_then(|told| serde_json::to_value(told).ok());
-            lines.extend(told.and_then(|told| measured(&told)).map(|line| ("measured", line)));
+            let reported = self.measured.and_then(|reported| serde_json::to_value(reported).ok());
+            lines.extend(reported.and_then(|reported| measured(&reported)).map(|line| ("measured", line)));
         }
         lines
     }

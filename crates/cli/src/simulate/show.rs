@@ -277,7 +277,7 @@ impl Result {
             );
         }
         for (what, value) in
-            self.outside.iter().flat_map(|told| told.lines(background == BackgroundTask::Scan))
+            self.outside.iter().flat_map(|reported| reported.lines(background == BackgroundTask::Scan))
         {
             line(what, value);
         }

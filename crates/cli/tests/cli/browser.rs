@@ -92,9 +92,9 @@ impl Browser {
     /// Returns the value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true });
-        let mut told = self.call("Runtime.evaluate", &asked);
-        assert!(told.get("exceptionDetails").is_none(), "{expression}: {told}");
-        told["result"]["value"].take()
+        let mut reported = self.call("Runtime.evaluate", &asked);
+        assert!(reported.get("exceptionDetails").is_none(), "{expression}: {reported}");
+        reported["result"]["value"].take()
     }
 
     /// Waits until an expression is true; while it fails, because an element is not there yet, it is not.
@@ -162,9 +162,9 @@ impl Browser {
 
     /// Keeps a picture of the whole page below the target directory.
     pub fn picture(&mut self, name: &str) {
-        let told =
+        let reported =
             self.call("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
-        let bytes = base64(told["data"].as_str().unwrap());
+        let bytes = base64(reported["data"].as_str().unwrap());
         assert!(bytes.starts_with(b"\x89PNG"));
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
         std::fs::create_dir_all(&directory).unwrap();

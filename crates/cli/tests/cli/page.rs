@@ -27,8 +27,8 @@ impl Shown {
             if lines.read_line(&mut log).unwrap() == 0 {
                 break;
             }
-            let told = log[before..].strip_prefix("page at ");
-            url = told.and_then(|url| url.split([';', '\n']).next()).map(str::to_owned);
+            let reported = log[before..].strip_prefix("page at ");
+            url = reported.and_then(|url| url.split([';', '\n']).next()).map(str::to_owned);
         }
         let started = url.is_some();
         let shown = Self { child, url: url.unwrap_or_default(), log: lines.into_inner() };

@@ -247,10 +247,13 @@ const LONGER_THAN_PATIENCE: &str = "emulated:nearline-4tb";
 #[test]
 fn a_terminal_shows_a_growing_bar() {
     let Some(seen) = on_a_terminal(4, &["probe", LONG]) else { return };
-    let told = seen["told"].as_str().unwrap();
-    assert!(told.contains("probing") && told.contains('█') && told.contains("to go"), "{told:?}");
+    let reported = seen["told"].as_str().unwrap();
+    assert!(
+        reported.contains("probing") && reported.contains('█') && reported.contains("to go"),
+        "{reported:?}"
+    );
     let percents: Vec<u32> =
-        told.split('%').filter_map(|before| before.rsplit(' ').next()?.parse().ok()).collect();
+        reported.split('%').filter_map(|before| before.rsplit(' ').next()?.parse().ok()).collect();
     assert!(percents.len() > 1 && percents.is_sorted() && percents.first() < percents.last(), "{percents:?}");
     assert_eq!(seen["out"], "");
 }
@@ -267,10 +270,10 @@ fn piped_output_and_json_contain_no_bar() {
     let out: serde_json::Value = serde_json::from_str(seen["out"].as_str().unwrap()).unwrap();
     assert_eq!(out, json);
     // On a fast computer the bar may not be drawn; if it is, its line is cleared at the end.
-    let told = seen["told"].as_str().unwrap();
-    let after = told.rsplit('\r').next().unwrap();
-    assert!(!after.contains('%'), "{told:?}");
-    assert!(told.is_empty() || told.contains("probing"), "{told:?}");
+    let reported = seen["told"].as_str().unwrap();
+    let after = reported.rsplit('\r').next().unwrap();
+    assert!(!after.contains('%'), "{reported:?}");
+    assert!(reported.is_empty() || reported.contains("probing"), "{reported:?}");
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn recorded(more: &[&str]) -> Option<Recorded> {
     while !std::path::Path::new(&control).exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let told = command().args(["scrub", "--block-sectors", "8", "--control", &control]).output().unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let reported = command().args(["scrub", "--block-sectors", "8", "--control", &control]).output().unwrap();
+    assert!(reported.status.success(), "{}", String::from_utf8_lossy(&reported.stderr));
     Some(Recorded { dir, daemon, file })
 }
 
@@ -57,10 +57,16 @@ fn a_recorded_live_run_replays_with_identical_decisions() {
         let Some(Recorded { dir, daemon, file }) = recorded(more) else { return };
         load(&dir.path("nbd"), 250);
         daemon.end();
-        let told = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
-        assert!(number(&told, "/requests") > 150.0 && number(&told, "/commands") > 150.0, "{told}");
-        assert!(number(&told, "/blocks") > 0.0 && number(&told, "/inputs") > 500.0, "{told}");
-        assert_eq!((&told["cut_off"], &told["difference"]), (&false.into(), &serde_json::Value::Null));
+        let reported = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
+        assert!(
+            number(&reported, "/requests") > 150.0 && number(&reported, "/commands") > 150.0,
+            "{reported}"
+        );
+        assert!(number(&reported, "/blocks") > 0.0 && number(&reported, "/inputs") > 500.0, "{reported}");
+        assert_eq!(
+            (&reported["cut_off"], &reported["difference"]),
+            (&false.into(), &serde_json::Value::Null)
+        );
         let page = run_with(&["simulate", "--replay-live", &file]).worked();
         assert!(page.ends_with("every decision was the same\n"), "{page}");
         let mut bytes = std::fs::read(&file).unwrap();
@@ -78,9 +84,9 @@ fn a_recording_that_ends_with_a_kill_replays_as_far_as_it_goes() {
     load(&dir.path("nbd"), 200);
     daemon.kill();
     daemon.child.wait().unwrap();
-    let told = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
-    assert_eq!((&told["cut_off"], &told["difference"]), (&true.into(), &serde_json::Value::Null));
-    assert!(number(&told, "/inputs") > 0.0, "{told}");
+    let reported = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
+    assert_eq!((&reported["cut_off"], &reported["difference"]), (&true.into(), &serde_json::Value::Null));
+    assert!(number(&reported, "/inputs") > 0.0, "{reported}");
     // The next recording does not overwrite it.
     let before = std::fs::read(&file).unwrap();
     let again = Recorded { file: file.clone(), daemon, dir };

@@ -28,9 +28,9 @@ impl Daemon {
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let mut daemon = Self { child, log };
-        let told = daemon.until(&["control at", "io_uring"]);
-        if !told.contains("control at") {
-            testing::missing(&format!("a daemon, which says {told}"));
+        let reported = daemon.until(&["control at", "io_uring"]);
+        if !reported.contains("control at") {
+            testing::missing(&format!("a daemon, which says {reported}"));
             return None;
         }
         Some(daemon)

@@ -294,8 +294,8 @@ fn a_profile_gives_sptf_and_predictions_and_none_gives_smtf_and_idle_time_only()
             _ => assert_eq!((in_gaps, status["caution"].as_str()), (0, Some("unknown"))),
         }
         assert!(in_gaps + in_idle_time > 0 || !done, "{said}");
-        let told = run_with(&["simulate", "--replay-live", &recording]).worked();
-        assert!(told.contains(&format!("d, {policy}, recorded by")), "{told}");
+        let reported = run_with(&["simulate", "--replay-live", &recording]).worked();
+        assert!(reported.contains(&format!("d, {policy}, recorded by")), "{reported}");
     }
 }
 
@@ -326,8 +326,8 @@ fn smtf_starts_only_from_a_table_of_this_drive() {
     // The recording replays from the same table.
     let file = dir.path("recording");
     if serve("recorded", &["--mimic-table", &table, "--record", &file]).is_some() {
-        let told = run_with(&["simulate", "--replay-live", &file]).worked();
-        assert!(told.ends_with("every decision was the same\n"), "{told}");
+        let reported = run_with(&["simulate", "--replay-live", &file]).worked();
+        assert!(reported.ends_with("every decision was the same\n"), "{reported}");
     }
 
     let (disk, listen) =
@@ -378,10 +378,10 @@ fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
     let more =
         ["--profile", "none", "--record", &file, "--mimic-memory", "1M", "--mimic-minimum-samples", "2"];
     if serve("recorded", &more, 300).is_some() {
-        let told = run_with(&["simulate", "--replay-live", &file]).worked();
+        let reported = run_with(&["simulate", "--replay-live", &file]).worked();
         assert!(
-            told.contains("d, smtf, recorded by") && told.ends_with("every decision was the same\n"),
-            "{told}"
+            reported.contains("d, smtf, recorded by") && reported.ends_with("every decision was the same\n"),
+            "{reported}"
         );
         let setup = std::fs::read(&file).unwrap();
         let setup = String::from_utf8_lossy(&setup);

@@ -217,10 +217,10 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
     assert!(complained.contains("d1: ") && complained.contains("scrub 1 of LBNs 0 to"), "{complained}");
     let output = daemon.run(&["scrub", "--disk", "all", "--json"]);
     assert_eq!(output.status.code(), Some(1));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["tasks"].as_array().unwrap().len(), 0, "{told}");
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["tasks"].as_array().unwrap().len(), 0, "{reported}");
     let refused: Vec<&str> =
-        told["errors"].as_array().unwrap().iter().map(|error| error["disk"].as_str().unwrap()).collect();
+        reported["errors"].as_array().unwrap().iter().map(|error| error["disk"].as_str().unwrap()).collect();
     assert_eq!(refused, ["d0", "d1", "d2"]);
     for disk in ["d0", "d1", "d2"] {
         daemon.says(&["cancel", "1", "--disk", disk]);

@@ -401,22 +401,29 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
         run(&format!("simulate --where outside --workload oltp --background scan --requests 4000 {more}"))
     };
     let json = simulate("--json").json();
-    let told = &json["outside"];
+    let reported = &json["outside"];
     // The names are those in a daemon's status.
     assert_eq!(
-        keys(told),
+        keys(reported),
         ["caution", "caution_s", "detours", "foresight", "gaps", "harm_percent", "idle", "mistrusted"]
     );
-    assert_eq!(keys(&told["caution_s"]), ["buffered", "harm", "mistrust", "unknown", "unsynchronised"]);
-    assert_eq!(keys(&told["foresight"]), ["commands", "early", "late", "unexplained", "within_100us"]);
-    assert_eq!(keys(&told["detours"]), ["foreground_us", "lost_us", "share"]);
-    assert_eq!(keys(&told["idle"]), keys(&told["detours"]));
-    assert_eq!((&told["caution"], &told["mistrusted"]), (&Value::Null, &Value::Bool(false)), "{told}");
-    assert!(number(told, "/foresight/within_100us") > 0.8, "{told}");
+    assert_eq!(keys(&reported["caution_s"]), ["buffered", "harm", "mistrust", "unknown", "unsynchronised"]);
+    assert_eq!(keys(&reported["foresight"]), ["commands", "early", "late", "unexplained", "within_100us"]);
+    assert_eq!(keys(&reported["detours"]), ["foreground_us", "lost_us", "share"]);
+    assert_eq!(keys(&reported["idle"]), keys(&reported["detours"]));
+    assert_eq!(
+        (&reported["caution"], &reported["mistrusted"]),
+        (&Value::Null, &Value::Bool(false)),
+        "{reported}"
+    );
+    assert!(number(reported, "/foresight/within_100us") > 0.8, "{reported}");
     // At the beginning the drive is not trusted yet.
-    let doubted = number(told, "/caution_s/mistrust") + number(told, "/caution_s/unsynchronised");
-    assert!(doubted > 0.0 && doubted < number(&json, "/simulated_s") / 4.0, "{told}");
-    assert!(number(told, "/detours/share") < 0.01 && number(told, "/harm_percent") == 1.0, "{told}");
+    let doubted = number(reported, "/caution_s/mistrust") + number(reported, "/caution_s/unsynchronised");
+    assert!(doubted > 0.0 && doubted < number(&json, "/simulated_s") / 4.0, "{reported}");
+    assert!(
+        number(reported, "/detours/share") < 0.01 && number(reported, "/harm_percent") == 1.0,
+        "{reported}"
+    );
     let page = simulate("").worked();
     for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
@@ -444,13 +451,13 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
 fn a_drive_that_differs_from_its_profile_is_reported_as_mistrusted() {
     let args = "simulate --where outside --workload oltp --background scan --requests 6000 --behaviour noise,seek_ageing_ppm=400000";
     let json = run(&format!("{args} --json")).json();
-    let told = &json["outside"];
+    let reported = &json["outside"];
     assert_eq!(
-        (told["caution"].as_str(), told["mistrusted"].as_bool()),
+        (reported["caution"].as_str(), reported["mistrusted"].as_bool()),
         (Some("mistrust"), Some(true)),
-        "{told}"
+        "{reported}"
     );
-    assert!(number(told, "/caution_s/mistrust") > number(&json, "/simulated_s") / 2.0, "{told}");
+    assert!(number(reported, "/caution_s/mistrust") > number(&json, "/simulated_s") / 2.0, "{reported}");
     let page = run(args).worked();
     let rows: Vec<(&str, &str)> =
         page.lines().filter_map(|row| row.split_once("  ")).map(|(name, of)| (name, of.trim())).collect();

@@ -22,7 +22,7 @@ const AS_IT_IS: [(&str, &str); 2] = [
 const UNKNOWN: (&str, &str) = ("write_back = \"always\"", "write_back = \"unknown\"");
 
 /// Runs a scan beside this number of requests, with a profile.
-fn told(profile: &str, requests: u32, more: &str) -> Run {
+fn reported(profile: &str, requests: u32, more: &str) -> Run {
     let requests = requests.to_string();
     let mut args = vec!["simulate", "--where", "outside", "--workload", "oltp", "--background", "scan"];
     args.extend(["--requests", &requests, "--profile", profile]);
@@ -43,9 +43,9 @@ fn a_profile_that_is_right_is_as_knowing_all() {
     let exact = "--behaviour queue=sptf:64 --json";
     let all =
         run(&format!("simulate --where outside --workload oltp --background scan --requests 3000 {exact}"));
-    let by_profile = told("quantum-atlas-10k", 3_000, exact).json();
+    let by_profile = reported("quantum-atlas-10k", 3_000, exact).json();
     assert_eq!(but_for_the_clock(by_profile), but_for_the_clock(all.json()));
-    let page = told("quantum-atlas-10k", 500, "--behaviour queue=sptf:64").worked();
+    let page = reported("quantum-atlas-10k", 500, "--behaviour queue=sptf:64").worked();
     assert!(
         page.lines().next().is_some_and(|title| title.contains(", fcfs outside the drive")
             && title.ends_with(", with the profile quantum-atlas-10k")),
@@ -58,7 +58,7 @@ fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
     let dir = Dir::new();
     // A scheduler without knowledge of the write cache finds out.
     for (name, changes) in [("right.toml", AS_IT_IS), ("unknown.toml", [AS_IT_IS[0], UNKNOWN])] {
-        let json = told(&profile(&dir, name, &changes), 4_000, "--pass-through off --json").json();
+        let json = reported(&profile(&dir, name, &changes), 4_000, "--pass-through off --json").json();
         let outside = &json["outside"];
         assert_eq!(
             keys(outside),
@@ -77,12 +77,12 @@ fn a_drive_that_is_not_as_its_profile_says_is_mistrusted_and_no_gap_used() {
     let slower = profile(&dir, "slower.toml", &[AS_IT_IS[0], AS_IT_IS[1], ("rpm = 10025", "rpm = 9600")]);
     // The other profile has the bus and cache of its file, not those of the noise.
     for wrong in [slower.as_str(), "quantum-atlas-10k"] {
-        let outside = &told(wrong, 5_000, "--json").json()["outside"];
+        let outside = &reported(wrong, 5_000, "--json").json()["outside"];
         assert_eq!(outside["mistrusted"], Value::Bool(true), "{wrong}: {outside}");
         assert!(outside["caution"].is_string(), "{wrong}: {outside}");
         assert_eq!(number(outside, "/gaps/used"), 0.0, "{wrong}: {outside}");
     }
-    let page = told(&slower, 5_000, "").worked();
+    let page = reported(&slower, 5_000, "").worked();
     assert!(page.contains("\nMISTRUSTED      the drive has not behaved"), "{page}");
 }
 
@@ -106,10 +106,10 @@ fn a_profile_that_cannot_be_believed_is_refused() {
     run("simulate --where outside --profile nowhere.toml")
         .complained(1, &["--profile: cannot read nowhere.toml"]);
     let sectors = profile(&dir, "sectors.toml", &[("sector_bytes = 512", "sector_bytes = 4096")]);
-    told(&sectors, 100, "").complained(2, &["17966953 sectors of 4096 bytes", whole]);
+    reported(&sectors, 100, "").complained(2, &["17966953 sectors of 4096 bytes", whole]);
     let text = run("drive show quantum-atlas-10k --toml").worked();
     let mute = dir.file("mute.toml", text.split("[firmware]").next().unwrap());
-    told(&mute, 100, "").complained(1, &["--profile", "the overhead of commands", "[firmware]"]);
+    reported(&mute, 100, "").complained(1, &["--profile", "the overhead of commands", "[firmware]"]);
 }
 
 #[test]

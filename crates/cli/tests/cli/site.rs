@@ -67,11 +67,15 @@ fn in_webassembly_the_same_seed_gives_the_numbers_of_the_command_to_the_last_dig
         let numbers: Value =
             serde_json::from_str(&node(&site, &["numbers", &set.to_string(), "1000"])).unwrap();
         let command = numbers["command"].as_str().unwrap();
-        let told = run(command.strip_prefix("freeblock ").unwrap()).json();
+        let reported = run(command.strip_prefix("freeblock ").unwrap()).json();
         for part in ["foreground", "head_time", "background", "simulated_s"] {
-            assert_eq!(fractions(&numbers["results"][part]), fractions(&told[part]), "{part} of {command}");
+            assert_eq!(
+                fractions(&numbers["results"][part]),
+                fractions(&reported[part]),
+                "{part} of {command}"
+            );
         }
-        assert!(told["background"]["blocks"].as_u64().unwrap() > 0);
+        assert!(reported["background"]["blocks"].as_u64().unwrap() > 0);
     }
     let other = json!({ "seed": "43" }).to_string();
     assert_ne!(node(&site, &["numbers", &other, "1000"]), node(&site, &["numbers", "{}", "1000"]));
@@ -112,7 +116,7 @@ fn in_a_browser_the_site_simulates_by_itself_what_is_chosen() {
     }
     browser.until("document.querySelector('#numbers-command').textContent.includes('--workload random --mpl 10 --policy sptf')");
     let command = browser.value("document.querySelector('#numbers-command').textContent");
-    let told = run(command.as_str().unwrap().strip_prefix("freeblock ").unwrap()).json();
+    let reported = run(command.as_str().unwrap().strip_prefix("freeblock ").unwrap()).json();
     let shown = "Object.fromEntries([...document.querySelectorAll('#numbers tbody tr')].map(r => [r.cells[0].textContent, JSON.parse(r.cells[1].textContent)]))";
     let shown = browser.value(shown);
     for name in [
@@ -121,8 +125,8 @@ fn in_a_browser_the_site_simulates_by_itself_what_is_chosen() {
         "head_time.rotation",
         "background.mb_per_s",
     ] {
-        let told = told.pointer(&format!("/{}", name.replace('.', "/"))).unwrap();
-        assert_eq!(shown[name].as_f64(), told.as_f64(), "{name} after {command}");
+        let reported = reported.pointer(&format!("/{}", name.replace('.', "/"))).unwrap();
+        assert_eq!(shown[name].as_f64(), reported.as_f64(), "{name} after {command}");
     }
     assert_eq!(browser.complaints, [""; 0]);
     drop(browser);

@@ -37,13 +37,13 @@ impl Daemon {
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut log = String::new();
-        let told = lines.find(|line| {
+        let reported = lines.find(|line| {
             log.push_str(line);
             log.push('\n');
             line.starts_with("control at") || line.contains("io_uring")
         });
         let log = std::thread::spawn(move || lines.fold(log, |log, line| log + &line + "\n"));
-        if told.as_ref().is_none_or(|line| !line.starts_with("control at")) {
+        if reported.as_ref().is_none_or(|line| !line.starts_with("control at")) {
             let _ = child.wait();
             let said = log.join().unwrap();
             assert!(said.contains("io_uring"), "the daemon does not start: {said}");

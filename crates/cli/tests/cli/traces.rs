@@ -126,17 +126,17 @@ fn a_guess_is_said_and_can_be_overruled() {
     let guessed = replay(&dir.file("whole.trace", &whole), &[]);
     assert_eq!(guessed["trace"]["format"], "mqsim");
     assert!(guessed["trace"]["notes"][0].as_str().unwrap().contains("--time-unit ms"), "{guessed}");
-    let told = replay(&dir.path("whole.trace"), &["--time-unit", "us"]);
-    assert!(told["trace"]["notes"].as_array().unwrap().is_empty(), "{told}");
-    let ratio = number(&told, "/simulated_s") / number(&guessed, "/simulated_s");
+    let reported = replay(&dir.path("whole.trace"), &["--time-unit", "us"]);
+    assert!(reported["trace"]["notes"].as_array().unwrap().is_empty(), "{reported}");
+    let ratio = number(&reported, "/simulated_s") / number(&guessed, "/simulated_s");
     assert!((900.0..1_010.0).contains(&ratio), "{ratio}");
     // Between the two, the note names the other unit.
     let between: String = (0..100).map(|n| format!("{} 0 {} 8 1\n", n * 3_000u64, n * 64_000)).collect();
     let guessed = replay(&dir.file("between.trace", &between), &[]);
     assert_eq!(guessed["trace"]["format"], "disksim");
     assert!(guessed["trace"]["notes"][0].as_str().unwrap().contains("--format mqsim"), "{guessed}");
-    let told = replay(&dir.path("between.trace"), &["--format", "mqsim"]);
-    assert!(told["trace"]["notes"].as_array().unwrap().is_empty(), "{told}");
+    let reported = replay(&dir.path("between.trace"), &["--format", "mqsim"]);
+    assert!(reported["trace"]["notes"].as_array().unwrap().is_empty(), "{reported}");
     let slow: String = (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect();
     let idle = replay(&dir.file("slow.trace", &slow), &[]);
     assert!(idle["trace"]["notes"][0].as_str().unwrap().contains("idle for more than 99.9%"), "{idle}");

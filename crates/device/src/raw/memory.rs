@@ -29,5 +29,5 @@ pub(super) fn carry_out(mut work: Work) -> Ended {
         | Work::HangUp(_)
         | Work::Close(_) => Err(rustix::io::Errno::NOTSUP),
     };
-    Ended { token: Token::nobody(), work, result: result.map_err(io::Error::from), client: None }
+    Ended { token: Token::none(), work, result: result.map_err(io::Error::from), client: None }
 }

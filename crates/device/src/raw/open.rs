@@ -315,9 +315,9 @@ fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
 /// Returns the alignment that the kernel reports (Linux 6.1 and later), or one that satisfies all devices.
 fn memory_alignment(file: &File, sector: Bytes) -> usize {
     use rustix::fs::{AtFlags, StatxFlags, statx};
-    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-    match told.map(|told| told.stx_dio_mem_align as usize) {
+    let reported = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let reported = reported.ok().filter(|reported| reported.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    match reported.map(|reported| reported.stx_dio_mem_align as usize) {
         Some(alignment) if alignment > 0 => alignment,
         _ => sector.get().max(4096) as usize,
     }

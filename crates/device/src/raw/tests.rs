@@ -90,7 +90,7 @@ impl Kernel {
             }
             other => panic!("{other:?}"),
         };
-        Ended { token: Token::nobody(), work, result, client: None }
+        Ended { token: Token::none(), work, result, client: None }
     }
 }
 

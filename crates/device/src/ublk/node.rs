@@ -58,13 +58,13 @@ impl Ublk {
     /// The driver is missing, the number is taken, the sector size is not supported, or the driver failed.
     pub fn open(plan: UblkPlan) -> Result<Self, UblkError> {
         let number = plan.number;
-        let (made, told) = mpsc::sync_channel(1);
+        let (made, reported) = mpsc::sync_channel(1);
         let (orders, ordered) = mpsc::channel();
         let thread = Builder::new()
             .name(format!("ublk {number}"))
             .spawn(move || look_after(&plan, &made, ordered))
             .map_err(|source| UblkError::Driver { number, what: "no thread for it", source })?;
-        let dev = match told.recv() {
+        let dev = match reported.recv() {
             Ok(dev) => dev,
             // The thread's result has the reason.
             Err(_) => {

@@ -213,12 +213,12 @@ impl CacheHost {
         }
         let next = [self.head.next_at(), self.cache.wake()].into_iter().flatten().min();
         self.now = next.ok_or(HostError::Stuck(self.now))?.max(self.now);
-        let mut told = false;
+        let mut reported = false;
         while self.tell()? {
-            told = true;
+            reported = true;
             self.settle()?;
         }
-        if told { Ok(()) } else { self.settle() }
+        if reported { Ok(()) } else { self.settle() }
     }
 
     /// Reports a completion to the core; returns whether there was one.

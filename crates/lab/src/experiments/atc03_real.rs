@@ -102,7 +102,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     )
     .note(format!(
         "{} {} {} Under a table of the Atlas, probed, and learning from it on: {}",
-        told(&rows),
+        reported(&rows),
         learning_told(&rows),
         swap_told(noticing, blind),
         swap_told(tabled, blind_tabled)
@@ -243,8 +243,8 @@ impl Row {
     }
 }
 
-fn told(rows: &[Row]) -> String {
-    let told: Vec<String> = rows
+fn reported(rows: &[Row]) -> String {
+    let reported: Vec<String> = rows
         .iter()
         .map(|r| {
             format!(
@@ -256,7 +256,7 @@ fn told(rows: &[Row]) -> String {
                 slower(r.offline, r.sptf),
                 r.unconfirmed,
                 r.probing_s / 3_600.0,
-                Step::told(&r.steps),
+                Step::reported(&r.steps),
                 slower(r.all_kinds, r.sptf),
                 r.every,
                 slower(r.online, r.sptf),
@@ -267,7 +267,7 @@ fn told(rows: &[Row]) -> String {
         .collect();
     format!(
         "Slower than SPTF by the true profile: {}. {}",
-        told.join("; "),
+        reported.join("; "),
         [true, false].map(|local| lag_told(rows, local)).join(" ")
     )
 }
@@ -330,7 +330,7 @@ impl Learning {
         Ok(Self { after, from_table: place.run(learns(Some(table))?, quarter, seed)? })
     }
 
-    fn told(&self, offline: f64) -> String {
+    fn reported(&self, offline: f64) -> String {
         let [(quarter, early, few), (all, late, more)] = self.after;
         format!(
             "after {quarter} requests it knows {few:.0}% of the distances to what waits and is {:+.1}% from off-line, after {all} {more:.0}% and \
@@ -449,9 +449,11 @@ impl Swap {
 }
 
 fn learning_told(rows: &[Row]) -> String {
-    let told: Vec<String> =
-        rows.iter().map(|r| format!("{}, {}: {}", r.drive, r.area(), r.learning.told(r.offline))).collect();
-    format!("On-line is behind off-line for distances that it has not seen yet: {}.", told.join("; "))
+    let reported: Vec<String> = rows
+        .iter()
+        .map(|r| format!("{}, {}: {}", r.drive, r.area(), r.learning.reported(r.offline)))
+        .collect();
+    format!("On-line is behind off-line for distances that it has not seen yet: {}.", reported.join("; "))
 }
 
 fn swap_told(noticing: &Swap, blind: &Swap) -> String {

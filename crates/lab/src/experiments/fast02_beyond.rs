@@ -40,7 +40,9 @@ const IDEAS: [Idea; 14] = [
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM_PPM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
-    ("harm below 2%, the rest of gaps behind detours planned for", |o, _| bounded(o, HARM_PPM).with_plan_rest(true)),
+    ("harm below 2%, the rest of gaps behind detours planned for", |o, _| {
+        bounded(o, HARM_PPM).with_plan_rest(true)
+    }),
     ("harm below 2.5%, that and revolutions paid by harm", spent),
 ];
 
@@ -66,8 +68,13 @@ const BUT_ONE: [Idea; 10] = [
     ("a late bus", |o, _| bounded(o, HARM_PPM).with_late_bus(false)),
     ("merging behind detours", |o, _| bounded(o, HARM_PPM).with_merge_after(false)),
     ("requests in order", |o, _| bounded(o, HARM_PPM).with_in_order(false)),
-    ("learned margins (a constant 0.3 ms)", |o, _| bounded(o, HARM_PPM).with_conservatism(Conservatism::Constant(hundredths(30)))),
-    ("margins by distance", |o, _| bounded(o, HARM_PPM).with_conservatism(Conservatism::Learned { start: hundredths(30), by_distance: false })),
+    ("learned margins (a constant 0.3 ms)", |o, _| {
+        bounded(o, HARM_PPM).with_conservatism(Conservatism::Constant(hundredths(30)))
+    }),
+    ("margins by distance", |o, _| {
+        bounded(o, HARM_PPM)
+            .with_conservatism(Conservatism::Learned { start: hundredths(30), by_distance: false })
+    }),
     ("moves corrected", |o, _| bounded(o, HARM_PPM).with_correct_moves(false)),
     ("control gaps", |o, _| bounded(o, HARM_PPM).with_control_gaps(false)),
 ];
@@ -86,7 +93,7 @@ fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
 }
 
 fn spent(overheads: Overheads, _: Duration) -> OutsideConfig {
-    bounded(overheads, HARM_SPENT_PPM).with_plan_rest(true).with_bought_turns(true)
+    bounded(overheads, HARM_SPENT_PPM).with_plan_rest(true).with_extra_revolutions(true)
 }
 
 fn in_order(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
@@ -294,9 +301,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         for (runs, (idea, _)) in ideas.iter().zip(IDEAS) {
             let share = percent_of(runs, inside, Measured::mb_per_s);
             let harm = spread(runs, |r| r.harm).mean;
-            let foreseen = spread(runs, |r| r.foreseen).mean;
+            let predicted = spread(runs, |r| r.predicted).mean;
             said.push(format!(
-                "{idea} {share}% with the foreground {}% slower (by the account {harm:.2}%; {foreseen:.1}% of the \
+                "{idea} {share}% with the foreground {}% slower (by the account {harm:.2}%; {predicted:.1}% of the \
                  commands within 50 us)",
                 slower(runs, without)
             ));

@@ -1,7 +1,7 @@
 //! FAST'02, figure 7: the accuracy of head times predicted from outside a drive.
 
 use crate::knowledge::{self, Knowledge, KnownDrive};
-use crate::outside::{ACCURATE_ERROR_MAX, foreseen};
+use crate::outside::{ACCURATE_ERROR_MAX, predicted};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Spread, spread,
 };
@@ -107,17 +107,17 @@ impl Forecast {
 }
 
 /// Returns observed less predicted head time of each request, ns.
-fn errors(told: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
+fn errors(reported: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let model = &told.truth;
+    let model = &reported.truth;
     let size = Sectors::new(kilobytes * 1024 / model.sector_bytes().get().max(1));
     let load = RandomConfig { size, ..RandomConfig::new(model.layout().capacity(), model.sector_bytes()) };
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
+    let (drive, overheads) = reported.black_box(Behaviour::fast02(), seed)?;
     let mut run = Direct::new(drive, 2, load);
-    let mut forecast = Forecast::new(Arc::clone(&told.known), overheads.bus_sector);
+    let mut forecast = Forecast::new(Arc::clone(&reported.known), overheads.bus_sector);
     let noise = near_of(kilobytes);
     let mut errors = Vec::new();
     let mut last: Option<Instant> = None;
@@ -162,12 +162,12 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(told: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
-        let revolution = told.truth.rpm().revolution().as_nanos() as i64;
+    fn of(reported: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
+        let revolution = reported.truth.rpm().revolution().as_nanos() as i64;
         let reach = near_of(kilobytes);
         // A zero-latency drive that arrives among the sectors loses less than a revolution, by up to their transfer
         // time.
-        let off = reach + transfer(&told.truth, kilobytes);
+        let off = reach + transfer(&reported.truth, kilobytes);
         let (near_0, long, short) = (
             |e: &Vec<i64>| near(e, 0, reach),
             |e: &Vec<i64>| near(e, revolution, off),
@@ -184,7 +184,7 @@ impl Shares {
 
 /// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
 struct DriveErrors<'t> {
-    told: &'t KnownDrive,
+    reported: &'t KnownDrive,
     alone: Vec<&'t [Vec<i64>]>,
     own: &'t [ErrorRecord],
 }
@@ -201,18 +201,19 @@ impl DriveErrors<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = knowledge::all(lab, &Knowledge::ALL)?;
+    let reported = knowledge::all(lab, &Knowledge::ALL)?;
     let requests = lab.pick(10_000, 20_000);
     let seeds = lab.pick(3, 10);
     let pairs: Vec<(&KnownDrive, u64)> =
-        told.iter().flat_map(|told| SIZES.map(|size| (told, size))).collect();
-    let alone = lab.map_seeds(pairs, seeds, |(told, size), seed| errors(told, *size, requests, seed))?;
-    let own = lab.map_seeds(&told, seeds, |told, seed| foreseen(told, requests, seed))?;
-    let cases: Vec<DriveErrors<'_>> = told
+        reported.iter().flat_map(|reported| SIZES.map(|size| (reported, size))).collect();
+    let alone =
+        lab.map_seeds(pairs, seeds, |(reported, size), seed| errors(reported, *size, requests, seed))?;
+    let own = lab.map_seeds(&reported, seeds, |reported, seed| predicted(reported, requests, seed))?;
+    let cases: Vec<DriveErrors<'_>> = reported
         .iter()
         .zip(alone.chunks(SIZES.len()).zip(&own))
-        .map(|(told, (alone, own))| DriveErrors {
-            told,
+        .map(|(reported, (alone, own))| DriveErrors {
+            reported,
             alone: alone.iter().map(Vec::as_slice).collect(),
             own,
         })
@@ -227,14 +228,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let by_profile = |id: &str, at: usize| {
         let title = format!("Prediction error of head times, random {} KB", SIZES[at]);
-        figure(id, title, lines(&|case| line(&case.told.label(), case.alone[at])))
+        figure(id, title, lines(&|case| line(&case.reported.label(), case.alone[at])))
     };
     let core = "Prediction error of the core's own forecasts, random 4 KB".to_owned();
     Ok(Outcome {
         figures: vec![
             by_profile("fast02-fig7a", 0),
             by_profile("fast02-fig7b", 1),
-            figure("fast02-fig7-core", core, lines(&|case| distribution(&case.told.label(), case.own))),
+            figure("fast02-fig7-core", core, lines(&|case| distribution(&case.reported.label(), case.own))),
             shares(&cases),
         ],
         claims: claims(&cases),
@@ -246,11 +247,11 @@ fn shares(cases: &[DriveErrors<'_>]) -> Figure {
     let mut rows = Vec::new();
     for case in cases {
         let mut row = |how: String, us: u64, shares: [Spread; 4]| {
-            let cells = [case.told.label(), how, format!("{us} us")].into_iter();
+            let cells = [case.reported.label(), how, format!("{us} us")].into_iter();
             rows.push(cells.chain(shares.map(|share| share.to_string())).collect());
         };
         for (size, runs) in SIZES.iter().zip(&case.alone) {
-            let Shares { within, long, short, neither } = Shares::of(case.told, *size, runs);
+            let Shares { within, long, short, neither } = Shares::of(case.reported, *size, runs);
             let us = near_of(*size).as_nanos() / 1_000;
             row(format!("{size} KB"), us, [within, long, short, neither]);
         }
@@ -295,11 +296,11 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     );
     let (mut revolutions, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
     let by_truth: Vec<&DriveErrors<'_>> =
-        cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
+        cases.iter().filter(|c| c.reported.knowledge == Knowledge::True).collect();
     for case in &by_truth {
-        let title = case.told.drive;
+        let title = case.reported.drive;
         for (size, runs) in SIZES.iter().zip(&case.alone) {
-            let Shares { within, long, short, neither } = Shares::of(case.told, *size, runs);
+            let Shares { within, long, short, neither } = Shares::of(case.reported, *size, runs);
             if *size == SIZES[0] {
                 revolutions.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
                 let what = format!("{title}: neither that nor one rotation off");
@@ -312,7 +313,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         }
     }
     for case in &by_truth {
-        let title = case.told.drive;
+        let title = case.reported.drive;
         let what = format!("{title}: the core's own forecasts within 50 us");
         small = small.measure(&what, case.own_within(), "%", Band::AtLeast(97.0));
         own.push(format!(
@@ -326,9 +327,9 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         revolutions.join(" "),
         own.join(" "),
     ));
-    for case in cases.iter().filter(|c| c.told.knowledge != Knowledge::True) {
-        let label = case.told.label();
-        if case.told.knowledge == Knowledge::AsItIs {
+    for case in cases.iter().filter(|c| c.reported.knowledge != Knowledge::True) {
+        let label = case.reported.label();
+        if case.reported.knowledge == Knowledge::AsItIs {
             as_it_is.push(format!("{label} {}%", case.own_within()));
             continue;
         }
@@ -342,7 +343,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     }
     probed = probed.note(format!(
         "{} Of the core's own forecasts: {}.",
-        knowledge::differences(cases.iter().map(|case| case.told)),
+        knowledge::differences(cases.iter().map(|case| case.reported)),
         as_it_is.join("; ")
     ));
     vec![small, large, probed]

@@ -37,7 +37,7 @@ const FIRMWARE: usize = 3;
 
 /// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
 struct QueueDepths<'t> {
-    told: &'t KnownDrive,
+    reported: &'t KnownDrive,
     depths: &'t [u32],
     by_scheduler: Vec<&'t [Vec<ForegroundReport>]>,
 }
@@ -83,17 +83,17 @@ impl QueueDepths<'_> {
             .iter()
             .zip(self.differences())
             .map(|(depth, d)| vec![depth.to_string(), d.to_string()]);
-        let of = self.told.label();
+        let of = self.reported.label();
         [
             Figure {
-                id: self.told.figure("fast02-fig8"),
+                id: self.reported.figure("fast02-fig8"),
                 title: format!("Mean response time by queue depth, {of}"),
                 x: Axis::new("requests outstanding"),
                 y: Axis::new("mean response time (ms)"),
                 kind: Kind::Lines(lines.collect()),
             },
             Figure {
-                id: self.told.figure("fast02-fig8-difference"),
+                id: self.reported.figure("fast02-fig8-difference"),
                 title: format!("How much slower SPTF is outside than the drive's own, {of}"),
                 x: Axis::default(),
                 y: Axis::default(),
@@ -107,24 +107,24 @@ impl QueueDepths<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = knowledge::all(lab, &Knowledge::FIGURES)?;
+    let reported = knowledge::all(lab, &Knowledge::FIGURES)?;
     let depths: Vec<u32> = lab.pick(vec![2, 4, 6, 10, 14, 20], (2..=20).collect());
     let requests = lab.pick(5_000, 20_000);
-    let runs = told
+    let runs = reported
         .iter()
-        .map(|told| {
+        .map(|reported| {
             let cases = SCHEDULERS.iter().flat_map(|(_, by)| depths.iter().map(|depth| (*by, *depth)));
-            lab.map_seeds(cases, told.seeds(lab.pick((3, 1), (5, 5))), |&(by, depth), seed| match by {
-                Some(policy) => in_front(policy, told, depth, requests, seed),
-                None => by_the_firmware(told, depth, requests, seed),
+            lab.map_seeds(cases, reported.seeds(lab.pick((3, 1), (5, 5))), |&(by, depth), seed| match by {
+                Some(policy) => in_front(policy, reported, depth, requests, seed),
+                None => by_the_firmware(reported, depth, requests, seed),
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let cases: Vec<QueueDepths<'_>> = told
+    let cases: Vec<QueueDepths<'_>> = reported
         .iter()
         .zip(&runs)
-        .map(|(told, runs)| QueueDepths {
-            told,
+        .map(|(reported, runs)| QueueDepths {
+            reported,
             depths: &depths,
             by_scheduler: runs.chunks(depths.len()).collect(),
         })
@@ -138,18 +138,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut said = Vec::new();
     for case in &cases {
         let within = Band::AtMost(3.0);
-        if case.told.is_the_papers() {
+        if case.reported.is_the_papers() {
             let means = case.means();
             paper = paper
                 .measure("largest difference", case.largest(), "%", within)
                 .note(format!("A{}.", means.trim_start_matches('a')));
         } else {
-            let what = format!("{}, largest difference", case.told.label());
+            let what = format!("{}, largest difference", case.reported.label());
             others = others.measure(&what, case.largest(), "%", within);
-            said.push(format!("{}, {}", case.told.label(), case.means()));
+            said.push(format!("{}, {}", case.reported.label(), case.means()));
         }
     }
-    let differences = knowledge::differences(told.iter());
+    let differences = knowledge::differences(reported.iter());
     Ok(Outcome {
         figures: cases.iter().flat_map(QueueDepths::figures).collect(),
         claims: vec![paper, others.note(format!("{differences} {}.", said.join("; ")))],

@@ -2,8 +2,8 @@
 
 use crate::knowledge::{self, DRIVES, Knowledge, KnownDrive};
 use crate::outside::{
-    ACCURATE_ERROR_MAX, Measured, POLICIES, Trial, by_the_firmware, foreseen, hundredths, in_front,
-    percent_of, slower,
+    ACCURATE_ERROR_MAX, Measured, POLICIES, Trial, by_the_firmware, hundredths, in_front, percent_of,
+    predicted, slower,
 };
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread};
 use scheduler::{ErrorRecord, OutsideConfig};
@@ -30,8 +30,8 @@ const DEPTH: u32 = 10;
 
 /// All measurements of one drive with one kind of knowledge, seed by seed.
 struct ProbedDrive<'t> {
-    told: &'t KnownDrive,
-    foreseen: Vec<ErrorRecord>,
+    reported: &'t KnownDrive,
+    predicted: Vec<ErrorRecord>,
     /// By how many percent responses are longer with SPTF outside than with the drive's own.
     against: Vec<f64>,
     without: Vec<Measured>,
@@ -40,7 +40,7 @@ struct ProbedDrive<'t> {
 }
 
 impl<'t> ProbedDrive<'t> {
-    fn measure(lab: &Lab, told: &'t KnownDrive) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, reported: &'t KnownDrive) -> Result<Self, LabError> {
         let seeds = lab.pick(1, 3);
         let scan = Trial::paper(POLICIES[1].0, hundredths(30), lab.pick(15_000, 1_000_000));
         let trials = [
@@ -48,17 +48,19 @@ impl<'t> ProbedDrive<'t> {
             scan,
             Trial { outside: Some(|o, _| OutsideConfig::beyond(o)), ..scan },
         ];
-        let mut runs = lab.map_seeds(trials, seeds, |trial, seed| trial.run_told(told, seed))?.into_iter();
+        let mut runs =
+            lab.map_seeds(trials, seeds, |trial, seed| trial.run_told(reported, seed))?.into_iter();
         let mut next = || runs.next().unwrap_or_default();
         let requests = lab.pick(5_000, 20_000);
         let against = |seed| {
-            let ours = in_front(POLICIES[0].0, told, DEPTH, requests, seed)?.mean_response_ms;
-            let its = by_the_firmware(told, DEPTH, requests, seed)?.mean_response_ms;
+            let ours = in_front(POLICIES[0].0, reported, DEPTH, requests, seed)?.mean_response_ms;
+            let its = by_the_firmware(reported, DEPTH, requests, seed)?.mean_response_ms;
             Ok((ours / its - 1.0) * 100.0)
         };
         Ok(Self {
-            told,
-            foreseen: lab.map(lab.seeds(seeds), |seed| foreseen(told, lab.pick(8_000, 40_000), seed))?,
+            reported,
+            predicted: lab
+                .map(lab.seeds(seeds), |seed| predicted(reported, lab.pick(8_000, 40_000), seed))?,
             against: lab.map(lab.seeds(seeds), against)?,
             without: next(),
             paper: next(),
@@ -67,16 +69,16 @@ impl<'t> ProbedDrive<'t> {
     }
 
     fn within(&self) -> Spread {
-        spread(&self.foreseen, |record| record.within(ACCURATE_ERROR_MAX) * 100.0)
+        spread(&self.predicted, |record| record.within(ACCURATE_ERROR_MAX) * 100.0)
     }
 
     fn row(&self, inside: &[Measured]) -> Vec<String> {
         let part = |of: fn(&ErrorRecord) -> u64| {
-            spread(&self.foreseen, |record| 100.0 * of(record) as f64 / record.count().max(1) as f64)
+            spread(&self.predicted, |record| 100.0 * of(record) as f64 / record.count().max(1) as f64)
         };
         let share = |runs: &[Measured]| percent_of(runs, inside, Measured::mb_per_s);
         vec![
-            format!("{}, {}", self.told.drive, self.told.knowledge.name()),
+            format!("{}, {}", self.reported.drive, self.reported.knowledge.name()),
             format!("{}; {} / {}", self.within(), part(ErrorRecord::late), part(ErrorRecord::early)),
             Spread::of(&self.against).to_string(),
             slower(&self.paper, &self.without).to_string(),
@@ -87,28 +89,31 @@ impl<'t> ProbedDrive<'t> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let told = knowledge::all(lab, &Knowledge::ALL)?;
+    let reported = knowledge::all(lab, &Knowledge::ALL)?;
     let mut rows = Vec::new();
     let mut claim = Claim::new(
         "fast02-probed",
         "no claim of the paper's, whose profiles were all measured: a probed one is to do as well as the true",
     );
     let mut as_it_is = Vec::new();
-    for told in told.chunks(told.len() / DRIVES.len()) {
-        let Some(truth) = told.first() else { continue };
+    for reported in reported.chunks(reported.len() / DRIVES.len()) {
+        let Some(truth) = reported.first() else { continue };
         let inside = Trial {
             outside: None,
             ..Trial::paper(POLICIES[1].0, hundredths(0), lab.pick(15_000, 1_000_000))
         };
         let inside = lab.map(lab.seeds(lab.pick(1, 3)), |seed| inside.run_told(truth, seed))?;
-        let cases = told.iter().map(|told| ProbedDrive::measure(lab, told)).collect::<Result<Vec<_>, _>>()?;
+        let cases = reported
+            .iter()
+            .map(|reported| ProbedDrive::measure(lab, reported))
+            .collect::<Result<Vec<_>, _>>()?;
         let Some(by_truth) = cases.first() else { continue };
         for case in &cases {
             rows.push(case.row(&inside));
             let harm = slower(&case.paper, &case.without);
             let as_true = percent_of(&case.paper, &by_truth.paper, Measured::mb_per_s);
-            let drive = case.told.drive;
-            let what = match case.told.knowledge {
+            let drive = case.reported.drive;
+            let what = match case.reported.knowledge {
                 Knowledge::True => continue,
                 Knowledge::AsItIs => {
                     as_it_is.push(format!(
@@ -139,7 +144,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     claim = claim.note(format!(
         "{} Taken as it is the probed profile gets: {}.",
-        knowledge::differences(told.iter()),
+        knowledge::differences(reported.iter()),
         as_it_is.join("; ")
     ));
     let columns = [

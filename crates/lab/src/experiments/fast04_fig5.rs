@@ -132,7 +132,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let seldom = lab.map_seeds(&counted, seeds, |&&(seconds, requests, _), seed| {
         pair(&drive, ForegroundLoad::Apart(Duration::from_secs(seconds)), CorePlace::Inside, requests, seed)
     })?;
-    let told: Vec<String> = counted
+    let reported: Vec<String> = counted
         .iter()
         .zip(&seldom)
         .map(|((_, requests, name), pairs)| {
@@ -175,7 +175,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             outside_at,
             highest(&slower_outside),
             highest(&slower_in_order),
-            told.join("; "),
+            reported.join("; "),
         ));
     for ((_, _, name), pairs) in few {
         claim = claim.measure(&format!("with a request in {name}"), slower_of(pairs), "%", Band::AtMost(2.0));
@@ -312,8 +312,7 @@ impl Running {
         }
         let profile = builtin::find(ATLAS_10K).map_err(failed)?;
         let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).map_err(failed)?;
-        let outside =
-            OutsideConfig::paper(overheads, CONSERVATISM).with_harm_ppm(Some(10_000));
+        let outside = OutsideConfig::paper(overheads, CONSERVATISM).with_harm_ppm(Some(10_000));
         let config = config.with_outside(outside);
         let run = Outside::new(device, drive, config, foreground, Background::None).map_err(failed)?;
         Ok(Self::Outside(Box::new(run)))

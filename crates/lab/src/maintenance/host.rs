@@ -214,12 +214,12 @@ impl MaintenanceHost {
         let Some(at) = next else { return Ok(false) };
         self.now = self.now.max(at);
         // At one instant completions are handled first: a successor may be due at the same time.
-        let mut told = false;
+        let mut reported = false;
         while self.tell()? {
-            told = true;
+            reported = true;
             self.drain()?;
         }
-        if !told {
+        if !reported {
             self.issue()?;
             self.drain()?;
         }
@@ -237,15 +237,16 @@ impl MaintenanceHost {
     /// Reports a completion to the core; returns whether there was one.
     fn tell(&mut self) -> Result<bool, LabError> {
         let accessed = &mut self.accessed;
-        let told = self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
-            For::Foreground => {}
-            For::Gap => accessed.gaps += sectors,
-            For::Idle => {
-                accessed.idle += sectors;
-                accessed.idle_accesses += 1;
-            }
-        });
-        told.map_err(failed)
+        let reported =
+            self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
+                For::Foreground => {}
+                For::Gap => accessed.gaps += sectors,
+                For::Idle => {
+                    accessed.idle += sectors;
+                    accessed.idle_accesses += 1;
+                }
+            });
+        reported.map_err(failed)
     }
 
     fn issue(&mut self) -> Result<(), LabError> {

@@ -112,10 +112,10 @@ fn clients_get_the_list_and_the_properties_of_an_export() {
         [(2, string("disk")), (2, [string("plain"), b"for reading".to_vec()].concat()), (1, vec![])]
     );
     connection.receive(&option(6, &[string("plain"), vec![0, 2, 0, 1, 0, 2]].concat())).unwrap();
-    let told: Vec<_> = replies(&taken(&mut connection)).into_iter().map(|(_, _, data)| data).collect();
-    assert_eq!(told[0], [&[0, 0][..], &1000u64.to_be_bytes(), &[0, 3]].concat());
-    assert_eq!(told[1], [0, 3, 0, 0, 0, 1, 0, 0, 0x10, 0, 2, 0, 0, 0]);
-    assert_eq!((&told[2][2..], &told[3][2..]), (&b"plain"[..], &b"for reading"[..]));
+    let reported: Vec<_> = replies(&taken(&mut connection)).into_iter().map(|(_, _, data)| data).collect();
+    assert_eq!(reported[0], [&[0, 0][..], &1000u64.to_be_bytes(), &[0, 3]].concat());
+    assert_eq!(reported[1], [0, 3, 0, 0, 0, 1, 0, 0, 0x10, 0, 2, 0, 0, 0]);
+    assert_eq!((&reported[2][2..], &reported[3][2..]), (&b"plain"[..], &b"for reading"[..]));
     assert_eq!(connection.export(), None, "INFO opens nothing");
 }
 

@@ -38,11 +38,11 @@ pub(crate) fn find(
     let mut strays = Strays::default();
     let mut looks = 0;
     for &lbn in strange {
-        let told = |lbn: u64, named: &[Unsure]| {
+        let reported = |lbn: u64, named: &[Unsure]| {
             named.iter().any(|region| (region.first.get()..region.end.get()).contains(&lbn))
         };
         let sectors = lbn..(lbn + SECTORS).min(capacity);
-        if sectors.clone().any(|lbn| told(lbn, unsure) || told(lbn, &strays.stretches)) {
+        if sectors.clone().any(|lbn| reported(lbn, unsure) || reported(lbn, &strays.stretches)) {
             continue;
         }
         if looks == REPEATED_READS_MAX || strays.stretches.len() == STRETCHES_MAX || !meter.is_within(until) {

@@ -170,14 +170,16 @@ impl Mapper<'_, '_> {
         let near = [before / 16, before / 3, before * 3 / 4];
         let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
         // Sectors shorter than the variation of readings cannot be distinguished from their neighbours.
-        let told = self.tells_sectors(if sectors == 0 { before } else { before.min(sectors) });
-        if sectors == 0 || told && !self.is_density(first, start, sectors)? {
+        let reported = self.tells_sectors(if sectors == 0 { before } else { before.min(sectors) });
+        if sectors == 0 || reported && !self.is_density(first, start, sectors)? {
             sectors = self.density_over(first, start, &DENSITY_STEPS)?;
         }
-        let told = self.tells_sectors(before.min(sectors));
+        let reported = self.tells_sectors(before.min(sectors));
         if self.meter.is_noisy()
             && !(before / 2..=before * 2).contains(&sectors)
-            && (!told || self.is_density(first, start, before)? || !self.is_density(first, start, sectors)?)
+            && (!reported
+                || self.is_density(first, start, before)?
+                || !self.is_density(first, start, sectors)?)
         {
             // Wrong readings are likelier than another density.
             sectors = before;

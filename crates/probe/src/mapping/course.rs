@@ -40,7 +40,7 @@ impl Mapper<'_, '_> {
         zone.end = end;
         let n = zone.sectors;
         let Some(&base) = zone.levels.last() else { return Ok(()) };
-        let told = self.tells_sectors(n);
+        let reported = self.tells_sectors(n);
         let tolerance = self.tolerance(n);
         // The middle of a track that is right.
         let mut good = zone.first + n / 2;
@@ -66,7 +66,7 @@ impl Mapper<'_, '_> {
             }
             if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
                 fit.take(zone, target, look.error, look.readings);
-                fit.pin(zone, told && self.meter.is_noisy());
+                fit.pin(zone, reported && self.meter.is_noisy());
                 good = target;
                 self.meter.knows(zone, good, unsure / 3.0);
                 // Every track at first, so that no repetition is missed.
@@ -77,7 +77,7 @@ impl Mapper<'_, '_> {
             step = (step / REACH_DIVISOR).max(1);
             let few =
                 (look.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX || look.error.abs() < 2.5 * tolerance;
-            if !told && few {
+            if !reported && few {
                 if self.grows(zone, good, target, look.error)? {
                     fit.take(zone, target, look.error, look.readings);
                     good = target;
@@ -98,7 +98,7 @@ impl Mapper<'_, '_> {
             let threshold = self.threshold(zone, look.error);
             if self.meter.is_noisy() {
                 (good, bad) = self.off_tracks(zone, good, bad, threshold)?;
-                if told && let Some(shift) = self.slip_on_track(zone, good, bad)? {
+                if reported && let Some(shift) = self.slip_on_track(zone, good, bad)? {
                     zone.shifts.push(shift);
                     good = bad;
                     continue;
@@ -123,7 +123,7 @@ impl Mapper<'_, '_> {
             if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
                 continue;
             }
-            if told
+            if reported
                 && self.meter.is_noisy()
                 && let Some(first) = self.density_changes(zone, off, wrap(angle - zone.predict(off)))?
             {
@@ -137,7 +137,7 @@ impl Mapper<'_, '_> {
                     zone.levels.push(level);
                     // It was read twice.
                     fit.take(zone, off, 0.0, 2.0);
-                    fit.pin(zone, told && self.meter.is_noisy());
+                    fit.pin(zone, reported && self.meter.is_noisy());
                 }
                 Event::Alone => zone.odd.push(off),
                 Event::End => {

@@ -34,7 +34,7 @@ fn enough(of: &[&(u64, Judged)]) -> Result<(), String> {
     }
     let wrong = of.iter().filter(|(_, j)| !j.right);
     let wrong: Vec<String> = wrong
-        .map(|(seed, j)| format!("{seed}: {} {:.0}%, {}", j.what, 100.0 * j.confidence, j.told))
+        .map(|(seed, j)| format!("{seed}: {} {:.0}%, {}", j.what, 100.0 * j.confidence, j.reported))
         .collect();
     Err(format!("{right} right of {}, {expected:.1} said to be; wrong: {wrong:#?}", of.len()))
 }

@@ -21,7 +21,7 @@ fn bad(count: u32, base: Behaviour) -> Behaviour {
     Behaviour { bad_sectors: Some(BadSectors { count, retries: 8 }), ..base }
 }
 
-fn told(found: &Outcome) -> BTreeSet<u64> {
+fn reported(found: &Outcome) -> BTreeSet<u64> {
     let lbns = |run: &Unreadable| run.first.get()..run.end.get();
     found.report.unreadable.iter().flat_map(lbns).collect()
 }
@@ -32,8 +32,8 @@ fn unreadable_sectors_are_avoided_and_reported() {
         let mut device = Emulated::with(&truth(), bad(8_000, behaviour), 1);
         let unreadable: BTreeSet<u64> = device.unreadable().map(Lbn::get).collect();
         let found = run(&mut device).unwrap();
-        let told = told(&found);
-        assert!(!told.is_empty() && told.is_subset(&unreadable), "{told:?}");
+        let reported = reported(&found);
+        assert!(!reported.is_empty() && reported.is_subset(&unreadable), "{reported:?}");
         assert!(found.report.unsure.is_empty(), "{:?}", found.report.unsure);
         assert_eq!(found.profile.heads, truth().heads);
         assert_eq!(found.profile.layout.zones.len(), 1);
@@ -53,7 +53,7 @@ fn a_scratch_and_a_bad_first_sector_are_avoided() {
         let mut device = Emulated::new(&truth);
         device.damage(LbnRange::new(Lbn::new(scratch.start), Sectors::new(scratch.end - scratch.start)));
         let found = run(&mut device).unwrap();
-        assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
+        assert!(reported(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
         common::holds(device, &truth, &found, 300.0);
         assert_eq!(found.profile.heads, truth.heads, "{scratch:?}");
     }
@@ -82,7 +82,7 @@ fn a_scratch_of_many_tracks_is_no_other_zone() {
             let len = Sectors::new(scratch.end - scratch.start);
             device.damage(LbnRange::new(Lbn::new(scratch.start), len));
             let found = run(&mut device).unwrap_or_else(|error| panic!("{scratch:?}: {error}"));
-            assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
+            assert!(reported(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
             // A scratch that begins with the first sector of a cylinder may hide that the cylinder continues as the others.
             let zones = found.profile.layout.zones.len();
             assert!(zones == 1 || scratch.start == 681 && zones == 2, "{scratch:?}: {zones} zones");

@@ -219,8 +219,8 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
             let mut device = Emulated::with(&truth, behaviour, 1);
             let found = probed_as(&mut device, Options::default());
             let said = finding(&found, "bus");
-            let told: f64 = said.value.split(' ').next().unwrap().parse().unwrap();
-            let off_us = 1e3 * (told - truth.firmware.as_ref().unwrap().bulk_sector_ms);
+            let reported: f64 = said.value.split(' ').next().unwrap().parse().unwrap();
+            let off_us = 1e3 * (reported - truth.firmware.as_ref().unwrap().bulk_sector_ms);
             // The error over a whole request is within the limit of a predicted read.
             assert!(
                 32.0 * off_us.abs() < 50.0 && said.confidence > 0.9,

@@ -170,9 +170,9 @@ fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call
     for calls in [0_u64, 1, 3, 30, 10, 40] {
         let mut probe = Probe::resume(Options::default(), saved).unwrap();
         let mut device = Emulated::new(&truth);
-        let (mut left, mut told) = (calls, None);
+        let (mut left, mut reported) = (calls, None);
         let hook = &mut |at: &probe::Progress<'_>| {
-            told.get_or_insert(at.journal.commands());
+            reported.get_or_insert(at.journal.commands());
             if left == 0 {
                 return ControlFlow::Break(());
             }
@@ -182,7 +182,7 @@ fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call
         assert!(matches!(probe.run(&mut device, hook), Err(ProbeError::Interrupted)), "{calls}");
         // A state that is too young is measured anew; an older one loses nothing.
         let usable = if longest < 200 { 0 } else { longest };
-        assert_eq!(told, Some(usable), "{calls}");
+        assert_eq!(reported, Some(usable), "{calls}");
         longest = usable.max(probe.journal().commands());
         assert!(longest >= 64 * calls.saturating_sub(1), "{calls}: {longest}");
         saved = Journal::from_bytes(&probe.journal().to_bytes(), "state").unwrap();
@@ -222,8 +222,8 @@ fn few_tracks_are_measured_and_their_number_is_reported() {
         }
         let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
         let found = probed(&truth);
-        let told = finding(&found, "tracks measured");
-        let measured: u64 = told.value.parse().unwrap();
+        let reported = finding(&found, "tracks measured");
+        let measured: u64 = reported.value.parse().unwrap();
         let zones = truth.layout.zones.len();
         let slips: usize = truth.layout.zones.iter().map(|z| z.slips.len()).sum();
         // A repetition is seen on a few tracks; an irregularity is looked for ever farther ahead, found by a binary search,

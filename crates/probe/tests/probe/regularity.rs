@@ -171,15 +171,15 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             }
             met += 1;
             assert!(!named.is_empty(), "{what}");
-            let told: u64 = named.iter().map(|region| common_to(region, &broken)).sum();
-            assert_eq!(told, broken.end - broken.start, "{what}");
+            let reported: u64 = named.iter().map(|region| common_to(region, &broken)).sum();
+            assert_eq!(reported, broken.end - broken.start, "{what}");
             for region in named {
                 assert!(region.why.contains("stand elsewhere than the map has them"), "{what}");
                 let sure = region.confidence;
                 assert!(sure.reads >= 60 && sure.low < sure.high && sure.within_50us < 0.97, "{what}");
                 assert!(found.profile.sources.contains(&region.to_string()), "{what}");
             }
-            exactly += u32::from(named.len() == 1 && named[0].end.get() - named[0].first.get() == told);
+            exactly += u32::from(named.len() == 1 && named[0].end.get() - named[0].first.get() == reported);
         }
     }
     // One read in 600, 300 or 200 meets a broken track, of 500 reads. If broken tracks are more than a tenth
@@ -195,12 +195,13 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
         let cylinders = first..first + CYLINDERS / 50;
         let truth = broken(cylinders.clone(), 41, SECTORS);
         let (device, found) = probed(&truth, Behaviour::default(), seed);
-        let told: u64 = found.report.unsure.iter().map(|region| common_to(region, &lbns(&cylinders))).sum();
+        let reported: u64 =
+            found.report.unsure.iter().map(|region| common_to(region, &lbns(&cylinders))).sum();
         let broken = lbns(&cylinders);
         // A reading ahead of the map may meet them as well: then they are a zone of their own.
         let modelled = found.profile.layout.zones.len() == 3;
         let of = broken.end - broken.start;
-        assert!(modelled || 10 * told >= 9 * of, "{seed}: {:?}", found.report.unsure);
+        assert!(modelled || 10 * reported >= 9 * of, "{seed}: {:?}", found.report.unsure);
         common::holds(device, &truth, &found, 300.0);
     }
 }
@@ -213,15 +214,15 @@ fn single_sectors_that_moved_are_reported_when_a_read_meets_one() {
     let zone = &mut truth.layout.zones[0];
     zone.sparing.spares = 400;
     zone.defects = (0..400).map(|i| (1_000 * i + 123, all - 400 + i)).collect();
-    let mut told = 0;
+    let mut reported = 0;
     for seed in 1..=12 {
         let (_, found) = probed(&truth, Behaviour::default(), seed);
         let findings = found.report.findings.iter().filter(|f| f.what == "remapped LBNs");
         for lbn in findings.flat_map(|f| f.value.split(", ")) {
             let lbn: u64 = lbn.parse().unwrap();
             assert_eq!(lbn % 1_000, 123, "{seed}");
-            told += 1;
+            reported += 1;
         }
     }
-    assert!(told >= 3, "{told}");
+    assert!(reported >= 3, "{reported}");
 }

@@ -71,9 +71,9 @@ fn unwritable_sectors_are_avoided_and_reported() {
         let truth = truth();
         let mut device = Failing::new(&truth, Writes::FailOneIn(50), noisy);
         let found = run(&mut device).unwrap();
-        let told: BTreeSet<u64> =
+        let reported: BTreeSet<u64> =
             found.report.unwritable.iter().flat_map(|run| run.first.get()..run.end.get()).collect();
-        assert!(!told.is_empty() && told.iter().all(|lbn| lbn % 50 == 0), "{told:?}");
+        assert!(!reported.is_empty() && reported.iter().all(|lbn| lbn % 50 == 0), "{reported:?}");
         assert!(found.report.unreadable.is_empty());
         let settle = common::finding(&found, "write settle");
         assert!(settle.value.ends_with(" ms") && found.report.writes.unwrap().requests >= 400, "{settle:?}");

@@ -30,7 +30,7 @@ impl Background {
         window: Window,
         sure: bool,
     ) -> Option<Taken> {
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         let track = drive.layout().track_ref(track);
         let mut found = core::mem::take(&mut self.scratch);
         found.clear();
@@ -81,7 +81,7 @@ impl Background {
         for at in &self.focus {
             self.shares[*at].bounds.forget(track.index(), track.track().cylinder.get());
         }
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
     }
 
     /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`; the
@@ -107,7 +107,7 @@ impl Background {
                 self.take_again(pick);
             }
         }
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
     }
 
     fn take_again(&mut self, pick: Pick) {
@@ -127,7 +127,7 @@ impl Background {
         }
         picks.retain(|p| p.sure);
         self.picks = picks;
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
     }
 
     fn untake(&mut self, layout: &Layout, pick: &Pick) {
@@ -288,7 +288,7 @@ impl Background {
                 Fate::Rests | Fate::GoesBack => {}
             }
         }
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         undone
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum Focus {
 
 impl Background {
     /// Chooses the sessions that the methods below look at.
-    pub fn look(&mut self, focus: Focus) {
+    pub fn focus_on(&mut self, focus: Focus) {
         self.focus.clear();
         match focus {
             Focus::All => {
@@ -31,13 +31,13 @@ impl Background {
         }
     }
 
-    /// Returns the current choice of sessions, for [`look_at`](Self::look_at).
+    /// Returns the current choice of sessions, for [`restore_focus`](Self::restore_focus).
     pub fn focus(&self) -> Vec<usize> {
         self.focus.clone()
     }
 
     /// Restores a choice that [`focus`](Self::focus) returned.
-    pub fn look_at(&mut self, focus: &[usize]) {
+    pub fn restore_focus(&mut self, focus: &[usize]) {
         self.focus.clear();
         self.focus.extend_from_slice(focus);
     }

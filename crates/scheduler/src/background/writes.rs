@@ -26,7 +26,7 @@ impl Background {
         buffers: &mut dyn Buffers,
         mut each: impl FnMut(u32, u32),
     ) {
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         let track = drive.layout().track_ref(track);
         let on_track = track.track().sectors;
         let mut found = core::mem::take(&mut self.scratch);
@@ -137,7 +137,7 @@ impl Background {
     pub fn overwritten(&mut self, layout: &Layout, range: LbnRange, promoted: bool) {
         let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
         self.superseded(range, None, !promoted);
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
         if !any {
             return;
         }
@@ -164,7 +164,7 @@ impl Background {
             let pick = share.overtaken(task, block, range);
             self.picks.extend(pick.map(|pick| Pick { command, ..pick }));
         }
-        self.look(Focus::All);
+        self.focus_on(Focus::All);
     }
 
     /// Completes other pending writes in `range`, which is about to be written. `sector` is its place on the track if it is

@@ -71,7 +71,7 @@ with! {
         with_reads_on(reads_on: bool);
         with_late_choice(late_choice: bool);
         with_in_order(in_order: bool);
-        with_bought_turns(bought_turns: bool);
+        with_extra_revolutions(extra_revolutions: bool);
         with_resync(resync: u16);
         with_harm_ppm(harm_ppm: Option<u32>);
         with_audit(audit: Option<AuditConfig>);

@@ -223,10 +223,10 @@ impl Core {
         let begun = self.accesses.len();
         let shared = self.config.sharing == Sharing::Lottery && holders.len() > 1;
         for _ in 0..GAP_DRAWS {
-            self.background.look_at(&holders);
+            self.background.restore_focus(&holders);
             let examined = self.stats.tracks;
             let detour = self.plan(&gap, budget, None);
-            self.background.look(Focus::All);
+            self.background.focus_on(Focus::All);
             let Some(detour) = detour else { return };
             self.background.take_refused();
             self.visit_stops(at, &detour, buffers);
@@ -260,7 +260,7 @@ impl Core {
             at = pass(&self.drive, &track, ready.max(access.not_before), access.window()).1;
             (from, source) = (track.into(), Some(access.track));
         }
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let rest = Gap { at, from, source, ..*gap };
         if let Some(detour) = self.search(&rest, Reach::Near, self.config.budget, None) {
             self.visit_stops(at, &detour, buffers);
@@ -276,7 +276,7 @@ impl Core {
                 all.rotate_left(planned);
             }
         }
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
     }
 
     /// Takes the wanted blocks at the stops of a detour.
@@ -306,11 +306,11 @@ impl Core {
         if self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1 {
             let holders = self.background.focus();
             let winner = self.background.draw(&mut self.lottery).unwrap_or(Focus::All);
-            self.background.look(winner);
+            self.background.focus_on(winner);
             if let Some(detour) = self.search(gap, Reach::Drive, budget, terms) {
                 return Some(detour);
             }
-            self.background.look_at(&holders);
+            self.background.restore_focus(&holders);
         }
         self.search(gap, Reach::Drive, budget, terms)
     }
@@ -390,7 +390,7 @@ impl Core {
             Range::Hardest => Some(WalkStart::Edges),
         };
         let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         if self.in_drive && found.is_ok() && self.displaced.is_some() {
             self.idle.left(&idle);
         }

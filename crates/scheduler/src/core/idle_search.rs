@@ -41,17 +41,17 @@ impl Core {
         way: WalkStart,
         buffers: &mut dyn Buffers,
     ) -> Result<Visit, Duration> {
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let mut holders = self.background.focus();
         let mut budget = self.config.budget.lookups();
         let mut pause = Duration::MAX;
         for draw in 0..SESSION_DRAWS_MAX {
             let draws = holders.len().clamp(1, SESSION_DRAWS_MAX - draw) as u32;
             if self.config.sharing == Sharing::Lottery {
-                self.background.look_at(&holders);
+                self.background.restore_focus(&holders);
                 let Some(Focus::One(winner)) = self.background.draw(&mut self.lottery) else { break };
                 holders.retain(|holder| *holder != winner);
-                self.background.look(Focus::One(winner));
+                self.background.focus_on(Focus::One(winner));
             } else {
                 holders.clear();
             }
@@ -109,7 +109,7 @@ impl Core {
             if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
                 return Some(visit);
             }
-            self.background.look_at(&focus);
+            self.background.restore_focus(&focus);
             self.background.walk(way).pass_over(front);
             effort.refused = true;
             effort.asked |= self.background.has(Op::Write);

@@ -301,9 +301,9 @@ impl Outside {
     }
 
     /// Records a command that was done on the medium, as predicted or not.
-    fn foreseen_or_not(&mut self, seen: &Observation, came: Option<Came>) {
+    fn predicted_or_not(&mut self, seen: &Observation, came: Option<Came>) {
         self.record.note(seen, came);
-        if self.guard.note(seen.foreseen) {
+        if self.guard.note(seen.predicted) {
             // The drive may have been replaced.
             self.correction.forget();
             self.control.forget();
@@ -313,7 +313,7 @@ impl Outside {
     }
 
     /// Returns whether the cost of idle time can be predicted: not on an unknown drive, or one that contradicts its profile.
-    fn foresees(&self) -> bool {
+    fn predicts(&self) -> bool {
         let trusted = self.guard.is_trusted() || self.config.harm_ppm.is_none();
         !self.blind && self.known && trusted
     }
@@ -322,7 +322,7 @@ impl Outside {
     /// where writes are reported from the buffer, because the drive's later work is invisible, and where reads repeat. For
     /// an unpredictable drive it is unknown whether writes are cached.
     fn by_account(&self, bound_ppm: u32) -> u32 {
-        let from_buffer = self.config.overheads.write_back || !self.foresees();
+        let from_buffer = self.config.overheads.write_back || !self.predicts();
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
         self.again.by_account(bound_ppm - of_writes)
     }
@@ -371,7 +371,7 @@ impl Outside {
         self.stream_sees_sent(now, command.op);
         self.device.iter_mut().for_each(Order::is_not_alone);
         self.device.push_back(order);
-        self.foresee(drive);
+        self.predict(drive);
         Some(command)
     }
 
@@ -445,7 +445,7 @@ impl Core {
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
-            self.account_idle_unforeseen(outside, &order, begun);
+            self.account_idle_unpredicted(outside, &order, begun);
             if let Work::Foreground { job, .. } = &order.work {
                 self.charge_clients(outside, now, job, now.saturating_since(begun), Late::default());
                 outside.heard_at = now;
@@ -468,7 +468,7 @@ impl Core {
         // A write that is reported from the buffer shows at most the end of the write before it.
         let mut report = None;
         let mut seen = if buffered {
-            Observation { error: 0, revolutions: 0, explained: true, foreseen: true }
+            Observation { error: 0, revolutions: 0, explained: true, predicted: true }
         } else if outside.reports(order.command.op) {
             let Report { seen, before } = outside.reported(&drive, now, &order, is_next);
             report = before;
@@ -476,38 +476,38 @@ impl Core {
         } else {
             outside.resync(&drive, now, &order, is_next)
         };
-        seen.foreseen &= !order.overtaken || order.in_any_order;
-        let foreseen = order.forecast;
+        seen.predicted &= !order.overtaken || order.in_any_order;
+        let predicted = order.forecast;
         // A read from the drive's read-ahead needs no move.
-        let medium = foreseen.source == Source::Medium;
-        let streamed = buffered || followed.on_the_way || !(medium || foreseen.moves);
+        let medium = predicted.source == Source::Medium;
+        let streamed = buffered || followed.on_the_way || !(medium || predicted.moves);
         // Without a move even a wrong speed gives small errors, so they must be a small part of the elapsed time.
         let waited = clock::nanos(now.saturating_since(begun));
-        seen.foreseen &= medium || seen.error.abs() <= waited / ERROR_CHANCE_DIVISOR;
+        seen.predicted &= medium || seen.error.abs() <= waited / ERROR_CHANCE_DIVISOR;
         // A zero-latency drive that arrives late at a long read transfers its tail first and finishes less than one
         // revolution late.
         let in_two = !seen.explained && (1..outside.clock.revolution()).contains(&seen.error);
         let late = seen.explained && seen.revolutions > 0 || in_two;
-        let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
+        let came = medium.then(|| predicted.approach()).map(|(way, slack)| Came { way, slack, late });
         if let Some(before) = report {
-            outside.foreseen_or_not(&seen, before);
+            outside.predicted_or_not(&seen, before);
         } else if !(streamed || outside.reports(order.command.op)) {
-            outside.foreseen_or_not(&seen, came);
+            outside.predicted_or_not(&seen, came);
             outside.learned.note(order.neighbour, seen.revolutions > 0 || !seen.explained && seen.error > 0);
             if let Work::Foreground { plain, .. } = &order.work
                 && plain.is_none_or(|plain| plain.detour == 0)
-                && outside.foresees()
+                && outside.predicts()
                 && outside.agreeing > 1
             {
                 let revolution = super::under_way::revolution(&self.drive);
-                outside.control.note(revolution, order.command.op, &foreseen, &seen);
+                outside.control.note(revolution, order.command.op, &predicted, &seen);
             }
             if outside.config.correct_moves {
                 self.correct_moves(outside, &order, &seen);
             }
         }
         self.believe_corrections(outside);
-        self.account_idle_unforeseen(outside, &order, begun);
+        self.account_idle_unpredicted(outside, &order, begun);
         // The drive would have read ahead this far without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
         self.account_idle_seen(outside, &order, &Observation { error, ..seen });
@@ -515,14 +515,14 @@ impl Core {
         let revolution = super::under_way::revolution(&drive);
         let overlap = outside.config.overheads.overlap;
         // On an unpredictable drive the measured time counts.
-        let time = if seen.explained && outside.foresees() && medium && !streamed {
-            foreseen.end.saturating_since(foreseen.service)
+        let time = if seen.explained && outside.predicts() && medium && !streamed {
+            predicted.end.saturating_since(predicted.service)
                 + revolution * seen.revolutions.clamp(0, 100).unsigned_abs()
         } else {
             now.saturating_since(begun)
         };
         let left = self.left_by_idle(outside);
-        outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
+        outside.shared.note_yield(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
                 let Command { range, foreground, .. } = order.command;
@@ -531,7 +531,7 @@ impl Core {
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
                 let merged = foreground.is_some_and(|asked| range.len() > asked.len());
                 let late = plain.map_or(Late::default(), |plain| {
-                    plain.late(&foreseen, &seen, (revolution, overlap), merged)
+                    plain.late(&predicted, &seen, (revolution, overlap), merged)
                 });
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
@@ -547,14 +547,14 @@ impl Core {
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let client_harm = guard::Lateness { client, head: late.head };
                 let spent = plain.map_or(Duration::ZERO, |plain| plain.spent);
-                outside.guard.had(order.command.useful, spent);
+                outside.guard.note_yield(order.command.useful, spent);
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), client_harm, left);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
-                outside.foresee_plain(&drive);
+                outside.predict_plain(&drive);
             }
             Work::Detour => {
-                outside.guard.had(order.command.useful, Duration::ZERO);
+                outside.guard.note_yield(order.command.useful, Duration::ZERO);
                 outside.guard.account(time, Duration::ZERO, guard::Lateness::default(), left);
                 if outcome != Outcome::Done {
                     outside.detour_failed();
@@ -563,12 +563,12 @@ impl Core {
             Work::Idle | Work::Stream | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
                 outside.idle_heard = now;
-                outside.foresee_plain(&drive);
+                outside.predict_plain(&drive);
             }
         }
         self.share_bound(outside);
         outside.believe_reading_on();
-        outside.foresee(&drive);
+        outside.predict(&drive);
         self.audit(outside, &order, outcome);
         self.hand_out(outside, order, outcome);
     }
@@ -581,7 +581,7 @@ impl Core {
             self.idle.beside_ppm = idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound));
         }
         if let Some(bound) = outside.detour_bound()
-            && let Some(share) = outside.guard.look()
+            && let Some(share) = outside.guard.recent_ppm()
         {
             outside.margins.steer(&outside.config.conservatism, share, bound);
         }
@@ -608,17 +608,17 @@ impl Core {
         let mut waiting = Waiting::of(all, outside.heard_at);
         waiting.to_write = outside.buffered;
         if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
-            outside.client_harm.nobody_waits();
+            outside.client_harm.queue_was_empty();
         }
         let mut time = Some(time);
-        if let Some(idle) = self.config.idle.filter(|_| !outside.foresees()) {
+        if let Some(idle) = self.config.idle.filter(|_| !outside.predicts()) {
             // By then the drive has written everything that it may have cached.
             if waiting.since >= outside.heard_at + idle.threshold {
-                outside.client_harm.nobody_waits();
+                outside.client_harm.queue_was_empty();
             }
             let op = job.pending.request.op;
             waiting.to_write |= op.is_write();
-            time = time.and_then(|time| outside.at_head_unforeseen(op, time));
+            time = time.and_then(|time| outside.at_head_unpredicted(op, time));
         }
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
@@ -635,8 +635,8 @@ impl Core {
         self.watch.lost_sight();
         outside.lost_sight(self.now);
         if !outside.blind {
-            outside.foresee_plain(&self.drive);
-            outside.foresee(&self.drive);
+            outside.predict_plain(&self.drive);
+            outside.predict(&self.drive);
         }
         self.hand_out(outside, order, Outcome::Lost);
     }

@@ -35,12 +35,12 @@ impl Peer {
     }
 
     pub fn unknown() -> Self {
-        Self { uid: None, gid: None, role: Role::Nobody, trusted: false }
+        Self { uid: None, gid: None, role: Role::None, trusted: false }
     }
 
     fn owner(&self, own: u32) -> SlotOwner {
         match (self.role, self.uid) {
-            (Role::Nobody, uid) => SlotOwner::NoRole(uid),
+            (Role::None, uid) => SlotOwner::NoRole(uid),
             (_, Some(0)) => SlotOwner::Root,
             (_, Some(uid)) if uid == own => SlotOwner::Own,
             (_, Some(uid)) => SlotOwner::Member(uid),
@@ -181,7 +181,7 @@ impl Admission {
     pub fn set_roles(&self, roles: Roles) {
         self.with(|inside| {
             for (peer, hang_up) in inside.present.values() {
-                let now = peer.uid.zip(peer.gid).map_or(Role::Nobody, |(u, g)| roles.role(u, g, self.own));
+                let now = peer.uid.zip(peer.gid).map_or(Role::None, |(u, g)| roles.role(u, g, self.own));
                 if now < peer.role {
                     hang_up.notify_one();
                 }

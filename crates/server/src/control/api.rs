@@ -66,7 +66,7 @@ async fn guard(
     request: Request,
     next: axum::middleware::Next,
 ) -> Response {
-    if peer.role == Role::Nobody {
+    if peer.role == Role::None {
         let text = "this user may not use this socket; its uid or gid has to stand in control_roles of the configuration";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
@@ -171,11 +171,11 @@ async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> ApiRe
 async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     let disk = find(&disks, &name)?;
     let (tell, answer) = oneshot::channel();
-    let told_all = move |asked| {
+    let reported_all = move |asked| {
         // The client may be gone by now.
         let _ = tell.send(asked);
     };
-    disk.probe(told_all).map_err(|_| Refusal::gone())?;
+    disk.probe(reported_all).map_err(|_| Refusal::gone())?;
     if !wait(answer).await? {
         let text = "this disk is not probed: it has a profile, is recorded, or its idle time is not used";
         return Err(Refusal::new(StatusCode::CONFLICT, text));

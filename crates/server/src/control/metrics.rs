@@ -70,7 +70,9 @@ impl Collector for MetricsSnapshot {
             }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
-            ("gaps_bought", "Gaps for which a request has waited one more revolution", |s| s.gaps.bought),
+            ("extra_revolutions", "Gaps for which a request has waited one more revolution", |s| {
+                s.gaps.extra_revolutions
+            }),
             ("timed_out_commands", "Commands that the device did not answer in time", |s| s.timed_out),
             ("missed_revolutions", "Commands that took whole revolutions longer than predicted", |s| {
                 s.foresight.late
@@ -86,7 +88,7 @@ impl Collector for MetricsSnapshot {
             ("unanswered_commands", "Timed-out commands that the device still has not answered", |s| {
                 s.unanswered as f64
             }),
-            ("foreseen_ratio", "The part of commands predicted to a tenth of a millisecond", |s| {
+            ("predicted_ratio", "The part of commands predicted to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
             }),
             (

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// No rights.
-    Nobody,
+    None,
     /// May ask.
     Reader,
     /// May ask and change.
@@ -36,7 +36,7 @@ impl Roles {
         } else if self.read_uids.contains(&uid) || self.read_gids.contains(&gid) {
             Role::Reader
         } else {
-            Role::Nobody
+            Role::None
         }
     }
 
@@ -55,7 +55,7 @@ mod tests {
         let roles = Roles::default();
         assert_eq!(roles.role(0, 7, 1000), Role::Writer);
         assert_eq!(roles.role(1000, 7, 1000), Role::Writer);
-        assert_eq!(roles.role(1001, 0, 1000), Role::Nobody, "root's group has no role");
+        assert_eq!(roles.role(1001, 0, 1000), Role::None, "root's group has no role");
     }
 
     #[test]
@@ -65,6 +65,6 @@ mod tests {
         let role = |uid, gid| roles.role(uid, gid, 1000);
         assert_eq!((role(5, 1), role(9, 50)), (Role::Reader, Role::Reader));
         assert_eq!((role(6, 1), role(9, 60), role(5, 60)), (Role::Writer, Role::Writer, Role::Writer));
-        assert_eq!(role(9, 9), Role::Nobody);
+        assert_eq!(role(9, 9), Role::None);
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct TaskFeed(Arc<Mutex<Look>>);
 
 impl TaskFeed {
     /// Returns the present tasks. Those of a disk that does not answer are as they were.
-    async fn look(&self, disks: &Disks) -> Arc<TasksByDisk> {
+    async fn present(&self, disks: &Disks) -> Arc<TasksByDisk> {
         let mut look = self.0.lock().await;
         if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
             let mut tasks = TasksByDisk::new();
@@ -82,7 +82,7 @@ impl Follower {
         if std::mem::replace(&mut self.begun, true) {
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        let now = self.feed.look(&self.disks).await;
+        let now = self.feed.present(&self.disks).await;
         let all = || now.iter().flat_map(|(name, tasks)| tasks.iter().map(move |task| (name, task)));
         let is_new = |(name, task): &(&String, &Arc<TaskStatus>)| {
             self.known.get(&((*name).clone(), task.id)).is_none_or(|known| !Arc::ptr_eq(known, task))

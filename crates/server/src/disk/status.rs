@@ -37,7 +37,7 @@ pub struct Gaps {
     /// Gaps with a detour.
     pub used: u64,
     /// Gaps among those for which the request has waited one more revolution.
-    pub bought: u64,
+    pub extra_revolutions: u64,
     /// The commands for requests that were done while no gap was examined, by the name of the reason
     /// ([`Caution::name`]).
     pub passed_over: BTreeMap<&'static str, u64>,
@@ -384,7 +384,7 @@ impl Counters {
             gaps: Gaps {
                 seen: plans.gaps,
                 used: plans.detours,
-                bought: plans.bought,
+                extra_revolutions: plans.extra_revolutions,
                 passed_over: self.passed_over.clone(),
             },
             foresight,

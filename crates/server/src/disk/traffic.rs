@@ -82,7 +82,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 }
                 self.readings.ended(command.id, answer.at, answer.result.as_ref().err());
                 self.command_done(&command, &parts, seq, answer.result, written);
-                self.look(now);
+                self.log_trust(now);
             }
             CommandOrigin::Request(seq) => {
                 if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(seq)) {
@@ -103,19 +103,19 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Logs when the device has contradicted its profile for some time, and when that ends.
-    fn look(&mut self, now: Instant) {
+    fn log_trust(&mut self, now: Instant) {
         let core = &self.core.core;
         let caution = core.caution();
         let within = || core.prediction_errors().within(Duration::from_micros(100));
         match self.watch.note(now, caution) {
             Some(true) => warn!(
                 ?caution,
-                foreseen = within(),
+                predicted = within(),
                 "the disk does not do what its profile says: gaps are unused, and tasks have idle time only; usual where the \
                  disk caches writes, else probe it again"
             ),
             Some(false) => {
-                info!(foreseen = within(), "the disk does what its profile says again: gaps are used");
+                info!(predicted = within(), "the disk does what its profile says again: gaps are used");
             }
             None => {}
         }

@@ -228,8 +228,8 @@ mod tests {
         let state = std::env::temp_dir().join(format!("freeblock-workers-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state);
         let (release, held) = channel::<()>();
-        let (held, told) = (Mutex::new(held), Arc::<Mutex<Vec<FileReply>>>::default());
-        let replies = Arc::clone(&told);
+        let (held, reported) = (Mutex::new(held), Arc::<Mutex<Vec<FileReply>>>::default());
+        let replies = Arc::clone(&reported);
         let sink: ReplySink = Arc::new(move |reply: FileReply| {
             if reply.queue == hangs {
                 let _ = held.lock().unwrap().recv();
@@ -237,7 +237,7 @@ mod tests {
             replies.lock().unwrap().push(reply);
         });
         let (workers, _) = FileWorkers::new(&state, sink).unwrap();
-        (workers, release, told)
+        (workers, release, reported)
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
             op: FileOp::Journal { seq, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() },
         };
         for hangs in [FileQueue::Target(1), FileQueue::Sums, FileQueue::Kept(1), FileQueue::Journal] {
-            let (mut workers, release, told) = hanging("hanging", hangs);
+            let (mut workers, release, reported) = hanging("hanging", hangs);
             workers.end_wait = Duration::ZERO;
             let op = match hangs {
                 FileQueue::Sums => FileOp::Forget(Vec::new()),
@@ -260,7 +260,7 @@ mod tests {
             }
             workers.submit(journal(7));
             if hangs != FileQueue::Journal {
-                while told.lock().unwrap().is_empty() {
+                while reported.lock().unwrap().is_empty() {
                     std::thread::yield_now();
                 }
             }
@@ -268,12 +268,14 @@ mod tests {
             assert!(ends(move || drop(workers)), "{hangs:?}");
             let journaled =
                 |reply: &FileReply| matches!(reply.result, FileResult::Journal { seq: 7, failed: None });
-            let told = told.lock().unwrap();
-            assert!(told.iter().all(journaled) && told.len() == usize::from(hangs != FileQueue::Journal));
+            let reported = reported.lock().unwrap();
+            assert!(
+                reported.iter().all(journaled) && reported.len() == usize::from(hangs != FileQueue::Journal)
+            );
             assert!(matches!(lock(&state), Err(OpenError::Busy)), "{hangs:?} may still write");
             // Those that go on afterwards find no directory.
             fs::remove_dir_all(state).unwrap();
-            drop((told, release));
+            drop((reported, release));
         }
     }
 
@@ -299,11 +301,11 @@ mod tests {
     #[test]
     fn an_operation_without_a_thread_is_refused_with_the_reason() {
         let queue = FileQueue::Target(1);
-        let (mut workers, _release, told) = hanging("no-thread", FileQueue::Sums);
+        let (mut workers, _release, reported) = hanging("no-thread", FileQueue::Sums);
         workers.stack_bytes = usize::MAX / 2;
         let op = FileOp::Verify { images: Vec::new(), sector_bytes: 512, capacity: 1 };
         workers.submit(FileRequest { queue, op });
-        match told.lock().unwrap().as_slice() {
+        match reported.lock().unwrap().as_slice() {
             [FileReply { queue: FileQueue::Target(1), result: FileResult::Refused(why) }] => {
                 assert!(why.starts_with("the system gives no thread for its files: "), "{why}");
             }
@@ -337,14 +339,14 @@ mod tests {
     fn the_lock_says_that_there_is_a_journal_before_the_first_entry_is_acknowledged() {
         let state = std::env::temp_dir().join(format!("freeblock-workers-first-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state);
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         let lock = state.join(LOCK);
         let len = move || fs::metadata(&lock).unwrap().len();
         let sink: ReplySink = Arc::new(move |_| tell.send(len()).unwrap());
         let (mut workers, _) = FileWorkers::new(&state, sink).unwrap();
         let op = FileOp::Journal { seq: 1, bytes: Vec::new(), replace: true, number: 1, note: Vec::new() };
         workers.submit(FileRequest { queue: FileQueue::Journal, op });
-        assert_eq!(told.recv().unwrap(), 1);
+        assert_eq!(reported.recv().unwrap(), 1);
         drop(workers);
         fs::remove_dir_all(state).unwrap();
     }
@@ -352,7 +354,7 @@ mod tests {
     #[test]
     fn no_block_is_kept_for_a_write_that_does_not_go_any_more() {
         let queue = FileQueue::Kept(1);
-        let (mut workers, release, told) = hanging("kept", queue);
+        let (mut workers, release, reported) = hanging("kept", queue);
         let shape = Shape { volume: VolumeId(1), first: Lbn::ZERO, block: Sectors::new(8), blocks: 10 };
         let header =
             Header { image: 1, shape, snapshot: SnapshotId(1), base: None, sector_bytes: 512, chunks: OPEN };
@@ -370,7 +372,7 @@ mod tests {
         drop(release);
         end.join().unwrap();
         let opened = |reply: &FileReply| matches!(reply.result, FileResult::Opened { .. });
-        assert!(told.lock().unwrap().iter().all(opened) && told.lock().unwrap().len() == 1);
+        assert!(reported.lock().unwrap().iter().all(opened) && reported.lock().unwrap().len() == 1);
         fs::remove_dir_all(state).unwrap();
     }
 }

@@ -36,7 +36,7 @@ impl DiskSnapshots {
     /// Returns a snapshot of all disks.
     pub async fn snapshot(&mut self) -> Value {
         for (name, disk) in self.disks.iter() {
-            self.asked.entry(name.clone()).or_insert_with(|| tokio::spawn(look(disk.clone())));
+            self.asked.entry(name.clone()).or_insert_with(|| tokio::spawn(ask_disk(disk.clone())));
         }
         let mut all = Vec::new();
         let until = tokio::time::Instant::now() + ANSWER_TIMEOUT;
@@ -60,7 +60,7 @@ impl DiskSnapshots {
 }
 
 /// Asks a disk.
-async fn look(disk: Handle) -> Option<Value> {
+async fn ask_disk(disk: Handle) -> Option<Value> {
     let (tell, status) = oneshot::channel();
     disk.status(move |value| drop(tell.send(value))).ok()?;
     let (tell, tasks) = oneshot::channel();

@@ -38,7 +38,7 @@ impl FeedSubscription {
     }
 
     /// Returns a receiver of the snapshots from the next one on.
-    pub fn look(&self) -> watch::Receiver<Bytes> {
+    pub fn receiver(&self) -> watch::Receiver<Bytes> {
         self.0.latest.subscribe()
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     fn a_slow_browser_finds_the_latest_snapshot_only() {
         let feed = Arc::new(Feed::default());
         let place = FeedSubscription::take(&feed).unwrap();
-        let mut slow = place.look();
+        let mut slow = place.receiver();
         for n in 0..1_000 {
             feed.put(&format!("{{\"n\":\n{n}}}"));
         }

@@ -162,7 +162,7 @@ async fn events(
         return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).into_response());
     };
     let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "control": state.auth.control() });
-    let mut snapshots = place.look();
+    let mut snapshots = place.receiver();
     let (sender, receiver) = mpsc::channel(1);
     browser.lasts();
     tokio::spawn(async move {

@@ -36,7 +36,7 @@ struct Made {
     answers: Sender<(u16, Answer)>,
     over: Arc<AtomicBool>,
     /// Results that go out in the next iteration.
-    told: Vec<(u16, Answer)>,
+    reported: Vec<(u16, Answer)>,
 }
 
 impl KernelQueue for Made {
@@ -46,7 +46,7 @@ impl KernelQueue for Made {
 
     fn exchange(&mut self) -> std::io::Result<bool> {
         while self.waker.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0) {}
-        self.told.drain(..).for_each(|answer| self.answers.send(answer).unwrap());
+        self.reported.drain(..).for_each(|answer| self.answers.send(answer).unwrap());
         Ok(!self.over.load(Ordering::SeqCst))
     }
 
@@ -55,7 +55,7 @@ impl KernelQueue for Made {
     }
 
     fn answer(&mut self, tag: u16, result: Result<&[u8], KernelError>) {
-        self.told.push((tag, result.map(<[u8]>::to_vec)));
+        self.reported.push((tag, result.map(<[u8]>::to_vec)));
     }
 }
 
@@ -173,7 +173,8 @@ impl Both {
             }
             send.send((stop, exporter.mailbox())).unwrap();
             let wire = Arc::new(ours.into());
-            let mut queue = Made { wire, waker: heard, asked, answers, over: kernel_over, told: Vec::new() };
+            let mut queue =
+                Made { wire, waker: heard, asked, answers, over: kernel_over, reported: Vec::new() };
             let stop = || tell.send(()).unwrap();
             let kernel = match &shown {
                 None => Kernel::foreground(&mut queue, &stop),

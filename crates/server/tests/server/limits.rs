@@ -64,9 +64,12 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
         "violation=the client"
     ]));
     // Lines that were suppressed were counted.
-    let told = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
+    let reported = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
     let counted: u64 = log.numbers(&["WARN [thousand]", "more trouble with clients"], "lines").iter().sum();
-    assert!(told + counted > 500 && told + counted <= tally.clients, "{told} and {counted}: {tally:?}");
+    assert!(
+        reported + counted > 500 && reported + counted <= tally.clients,
+        "{reported} and {counted}: {tally:?}"
+    );
 }
 
 /// A client that lists, says goodbye, or only checks for a listener causes no warning.

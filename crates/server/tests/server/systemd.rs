@@ -20,7 +20,7 @@ fn a_socket_that_is_handed_over_is_served_and_stays() {
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("disk"), [7; 1 << 20]).unwrap();
     let manager = UnixDatagram::bind(dir.join("notify")).unwrap();
-    let told = || {
+    let reported = || {
         let mut message = [0; 64];
         let bytes = manager.recv(&mut message).unwrap();
         String::from_utf8_lossy(&message[..bytes]).into_owned()
@@ -44,14 +44,14 @@ fn a_socket_that_is_handed_over_is_served_and_stays() {
         }
     };
     open(&mut client);
-    assert_eq!(told(), "READY=1\n");
+    assert_eq!(reported(), "READY=1\n");
     client.write_all(&request(0, 1, 512, 512)).unwrap();
     let mut reply = [0; 16 + 512];
     client.read_exact(&mut reply).unwrap();
     assert_eq!(reply[16..], [7; 512]);
     drop(client);
     drop(activated.stdin.take());
-    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(reported(), "STOPPING=1\n");
     assert!(activated.wait().unwrap().success());
     assert!(dir.join("s").exists(), "the socket is the service manager's");
     std::fs::remove_dir_all(dir).unwrap();

@@ -36,8 +36,8 @@ impl Certificates {
     }
 
     /// Returns a directory without the client's certificate.
-    fn nobody(&self) -> PathBuf {
-        let dir = self.0.join("nobody");
+    fn uncertified(&self) -> PathBuf {
+        let dir = self.0.join("uncertified");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::copy(self.file("ca-cert.pem"), dir.join("ca-cert.pem")).unwrap();
         dir
@@ -77,8 +77,8 @@ fn encrypted_bytes_are_read_back_unchanged() {
         works("nbdcopy", &["--connections=2", &uri, &server.file("back")]);
         assert!(std::fs::read(server.file("back")).unwrap() == image);
         assert!(!run("nbdinfo", &[&server.uri()]).status.success(), "nothing goes unencrypted");
-        let nobody = run("nbdinfo", &[&encrypted(server.port, &certificates.nobody())]);
-        assert!(!nobody.status.success(), "nor for a client that shows no certificate");
+        let uncertified = run("nbdinfo", &[&encrypted(server.port, &certificates.uncertified())]);
+        assert!(!uncertified.status.success(), "nor for a client that shows no certificate");
     }
     server.end();
 }
@@ -89,7 +89,7 @@ fn qemu_encrypts_too() {
     let Some(server) = Server::raw("tls-qemu", 4 << 20, certificates.export(false, true)) else { return };
     if has("qemu-img") && has("qemu-io") {
         let credentials =
-            format!("tls-creds-x509,id=tls0,endpoint=client,dir={}", certificates.nobody().display());
+            format!("tls-creds-x509,id=tls0,endpoint=client,dir={}", certificates.uncertified().display());
         let image = format!("driver=nbd,host=localhost,port={},tls-creds=tls0", server.port);
         let common = ["--object", credentials.as_str(), "--image-opts"];
         let info = works("qemu-img", &[&["info"], &common[..], &[&image]].concat());
@@ -108,7 +108,7 @@ fn encryption_may_be_optional() {
     assert!(server.serves(), "in the clear");
     if has("nbdinfo") {
         works("nbdinfo", &[&server.uri()]);
-        works("nbdinfo", &[&encrypted(server.port, &certificates.nobody())]);
+        works("nbdinfo", &[&encrypted(server.port, &certificates.uncertified())]);
     }
     server.end();
 }

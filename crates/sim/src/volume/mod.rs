@@ -330,10 +330,10 @@ impl Volume {
         if self.stirred || self.apps.stirred {
             return Some(self.now);
         }
-        let told = self.under_way.as_ref().map(|u| u.told(&self.chance));
-        let told = told.into_iter().chain(self.outside.as_ref().and_then(|o| o.next_at())).min();
+        let reported = self.under_way.as_ref().map(|u| u.reported(&self.chance));
+        let reported = reported.into_iter().chain(self.outside.as_ref().and_then(|o| o.next_at())).min();
         let due = self.load.as_ref().and_then(|load| load.due());
-        [told, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
+        [reported, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     /// Processes the next event. Returns false without one.
@@ -349,9 +349,9 @@ impl Volume {
         }
         // At the same instant the completion comes first: its successor may be due now as well.
         if self.outside.as_ref().and_then(|o| o.next_at()).is_some_and(|next| next <= at) {
-            self.told_outside()?;
-        } else if self.under_way.as_ref().is_some_and(|u| u.told(&self.chance) <= at) {
-            self.told()?;
+            self.report_outside()?;
+        } else if self.under_way.as_ref().is_some_and(|u| u.reported(&self.chance) <= at) {
+            self.reported()?;
         } else {
             self.issue()?;
         }

@@ -89,7 +89,7 @@ impl Lost {
 struct CommandEnd {
     failed: Failed,
     /// The completion at the host; `None` if it is lost.
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Behind {
@@ -108,8 +108,8 @@ impl Behind {
 
     /// Returns the instant of the next event.
     pub fn next_at(&self) -> Option<Instant> {
-        let told = self.sent.values().filter_map(|sent| sent.done.as_ref()?.told);
-        self.drive.next_event().into_iter().chain(told).chain(self.given_up()).min()
+        let reported = self.sent.values().filter_map(|sent| sent.done.as_ref()?.reported);
+        self.drive.next_event().into_iter().chain(reported).chain(self.given_up()).min()
     }
 
     /// Returns the instant at which the first lost command counts as lost.
@@ -270,7 +270,7 @@ impl Volume {
     }
 
     /// Processes the drive's event.
-    pub(super) fn told_outside(&mut self) -> Result<(), VolumeError> {
+    pub(super) fn report_outside(&mut self) -> Result<(), VolumeError> {
         let Some(mut outside) = self.outside.take() else { return Ok(()) };
         outside.drive.advance(self.now);
         while let Some(done) = outside.drive.pop_completion() {
@@ -280,11 +280,11 @@ impl Volume {
             }
         }
         let lost = outside.given_up().is_some_and(|at| at <= self.now);
-        let told = outside.sent.iter().find(|(_, sent)| {
-            sent.done.as_ref().and_then(|done| done.told).is_some_and(|told| told <= self.now)
+        let reported = outside.sent.iter().find(|(_, sent)| {
+            sent.done.as_ref().and_then(|done| done.reported).is_some_and(|reported| reported <= self.now)
         });
-        let told = told.map(|(id, _)| *id).and_then(|id| outside.sent.remove(&id));
-        if lost && told.is_none() {
+        let reported = reported.map(|(id, _)| *id).and_then(|id| outside.sent.remove(&id));
+        if lost && reported.is_none() {
             self.lose_outside(&mut outside)?;
             outside.reset(self.now)?;
             if let Some(core) = self.core.of_the_commands() {
@@ -293,7 +293,9 @@ impl Volume {
         }
         self.outside = Some(outside);
         self.release_held()?;
-        let Some(Sent { command, at, done: Some(done), .. }) = told else { return self.drain_from(self.now) };
+        let Some(Sent { command, at, done: Some(done), .. }) = reported else {
+            return self.drain_from(self.now);
+        };
         let bad = done.failed.bad();
         let bad = if command.op.is_write() { bad.written } else { bad.read };
         let outcome = if bad.is_empty() { Outcome::Done } else { Outcome::Bad(bad) };
@@ -316,12 +318,12 @@ impl Volume {
         for (range, bytes) in &sent.bytes {
             self.platters.put(*range, bytes)?;
         }
-        let told = match sent.fate {
+        let reported = match sent.fate {
             Fate::Told(late) => Some(self.now + late),
             Fate::Lost(_) => None,
         };
-        self.tell(sent, range, told.is_none());
-        sent.done = Some(CommandEnd { failed, told });
+        self.tell(sent, range, reported.is_none());
+        sent.done = Some(CommandEnd { failed, reported });
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub(super) struct UnderWay {
 
 impl UnderWay {
     /// Returns the instant at which the core receives the completion.
-    pub fn told(&self, chance: &Chance) -> Instant {
+    pub fn reported(&self, chance: &Chance) -> Instant {
         match self.fate {
             Fate::Told(late) => self.until + late,
             Fate::Lost(_) => self.until + chance.timeout(),
@@ -91,7 +91,7 @@ impl Volume {
     }
 
     /// Reports the work of the head to the core, or its loss.
-    pub(super) fn told(&mut self) -> Result<(), VolumeError> {
+    pub(super) fn reported(&mut self) -> Result<(), VolumeError> {
         let Some(under_way) = self.under_way.take() else {
             debug_assert!(false, "a completion at {}, and no work is under way", self.now);
             return Ok(());

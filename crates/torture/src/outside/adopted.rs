@@ -13,8 +13,8 @@ impl Front {
         let known = outer.known(self.boxed.profile(), &self.boxed.model()).map_err(|e| (Check::Panic, e))?;
         let config = self.setup.config().with_outside(outer.config(self.boxed.overheads));
         let adoption = Box::new(Adoption { drive: Arc::clone(&known), config });
-        let told = self.core.input(Input::Host(HostCall::Adopt(adoption)));
-        told.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
+        let reported = self.core.input(Input::Host(HostCall::Adopt(adoption)));
+        reported.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))?;
         (self.known, self.config) = (known, config);
         self.counts.adopted += 1;
         self.most_at_drive = self.most_at_drive.max(outer.most_at_drive());

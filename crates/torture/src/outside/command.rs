@@ -318,7 +318,7 @@ impl Front {
                 self.medium.carried_out(lbn, std::iter::once(registered));
             }
             let unknown = untold || lost && matches!(author, Author::Foreground { .. });
-            let author = if unknown { Author::Nobody } else { author };
+            let author = if unknown { Author::Unknown } else { author };
             if self.medium.write(lbn, sent.at, version, author)? {
                 self.scrubs.wrote(lbn, version);
             }
@@ -347,21 +347,22 @@ impl Front {
             }
         };
         // The host has the bytes of every sector that was reported.
-        let told: BTreeSet<Lbn> = match self.setup.outside.tells {
+        let reported: BTreeSet<Lbn> = match self.setup.outside.tells {
             Tells::All => bad.clone(),
             _ => bad.iter().take(1).copied().collect(),
         };
         for part in command.parts.iter() {
             let kept = self.kept.entry((part.task, part.block.start())).or_default();
-            kept.there.extend(lbns(part.part).filter(|lbn| known.contains(*lbn) && !told.contains(lbn)));
-            kept.bad.extend(told.iter().filter(|lbn| part.part.contains(**lbn)));
+            kept.there.extend(lbns(part.part).filter(|lbn| known.contains(*lbn) && !reported.contains(lbn)));
+            kept.bad.extend(reported.iter().filter(|lbn| part.part.contains(**lbn)));
             kept.group = kept.group.max(sent.group);
         }
         if let Some((own, asked)) = foreground.zip(sent.request.and_then(|id| self.requests.get_mut(&id))) {
-            let stopped_before = told.iter().any(|lbn| *lbn < own.start()) && list.len() >= told.len();
+            let stopped_before =
+                reported.iter().any(|lbn| *lbn < own.start()) && list.len() >= reported.len();
             if !(stopped_before && self.setup.outside.tells != Tells::All) {
-                asked.passed.extend(lbns(own).filter(|lbn| known.contains(*lbn) || told.contains(lbn)));
-                asked.bad.extend(told.iter().filter(|lbn| own.contains(**lbn)));
+                asked.passed.extend(lbns(own).filter(|lbn| known.contains(*lbn) || reported.contains(lbn)));
+                asked.bad.extend(reported.iter().filter(|lbn| own.contains(**lbn)));
             }
             self.since = self.now;
         } else if command.purpose == Purpose::Foreground {
@@ -406,9 +407,9 @@ impl Front {
         }
         let lost: Vec<Sent> = self.at_drive.values().cloned().collect();
         self.cut_off()?;
-        let told = std::mem::take(&mut self.replies).into_iter().map(|reply| reply.sent);
+        let reported = std::mem::take(&mut self.replies).into_iter().map(|reply| reply.sent);
         let unsent = std::mem::take(&mut self.waiting);
-        for sent in lost.into_iter().chain(told).chain(unsent) {
+        for sent in lost.into_iter().chain(reported).chain(unsent) {
             if sent.request.is_none() && sent.command.purpose == Purpose::Foreground {
                 self.lost_promoted.push((sent.command.range, sent.group));
             }
@@ -450,7 +451,7 @@ impl Front {
         if outer.manner == Manner::Paper || !known || self.counts.adopted > 0 {
             return Ok(());
         }
-        let told = self.core.detour_harm();
+        let reported = self.core.detour_harm();
         let revolution = self.known.rpm().revolution();
         // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
         // at the drive and one further decision continue.
@@ -459,10 +460,13 @@ impl Front {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack
         };
-        // `Buys` spends the foreground's gains by other detours.
-        let earned = if outer.manner == Manner::Buys { told.early } else { Duration::ZERO };
-        hold(told.late <= bound(told.foreground) + earned, Check::Harm, || {
-            format!("detours have cost {:?} of {:?}, by the core's account", told.late, told.foreground)
+        // `Spends` uses up the foreground's gains by other detours.
+        let earned = if outer.manner == Manner::Spends { reported.early } else { Duration::ZERO };
+        hold(reported.late <= bound(reported.foreground) + earned, Check::Harm, || {
+            format!(
+                "detours have cost {:?} of {:?}, by the core's account",
+                reported.late, reported.foreground
+            )
         })?;
         let own = self.harm;
         hold(own.late <= bound(own.foreground) + slack, Check::Harm, || {

@@ -252,10 +252,10 @@ impl Stage for Front {
 
     fn check(&mut self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
-        let (most, told) = (self.most_at_drive, self.core.at_drive());
+        let (most, reported) = (self.most_at_drive, self.core.at_drive());
         let here = self.at_drive.len() + self.waiting.len() + self.replies.len();
-        hold(told == here && here <= most, Check::Bound, || {
-            format!("{here} commands are at the drive, the core says {told}, and {most} may be")
+        hold(reported == here && here <= most, Check::Bound, || {
+            format!("{here} commands are at the drive, the core says {reported}, and {most} may be")
         })?;
         let (pending, promoted) = (self.core.pending(), self.core.promoted_pending());
         let room = self.setup.most_pending;
@@ -386,7 +386,7 @@ impl Front {
         self.replies.iter_mut().for_each(|reply| reply.at = self.now);
         self.advance(Duration::ZERO)?;
         // A core that does not use gaps delivers nothing beside a steady foreground.
-        self.everybody_gets_everything(hog && self.core.caution().is_none())?;
+        self.all_sessions_finish(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {
             self.check_scrub_over()?;
             self.check_mining_over()?;
@@ -442,7 +442,7 @@ impl Calls for Front {
         REST_S_MAX
     }
 
-    fn leaves_gaps_alone(&self) -> bool {
+    fn leaves_gaps_unused(&self) -> bool {
         self.core.caution().is_some()
     }
 
@@ -455,8 +455,8 @@ impl Calls for Front {
         self.sequence += 1;
         let id = RequestId::new(self.next_request);
         let request = Request { id, op, range };
-        let told = self.core.input(Input::Submit { at: self.now, request });
-        let taken = taken(told, request, &self.core, self.setup.most_pending)?;
+        let reported = self.core.input(Input::Submit { at: self.now, request });
+        let taken = taken(reported, request, &self.core, self.setup.most_pending)?;
         if taken {
             self.next_request += 1;
             self.versions += 1;

@@ -25,8 +25,8 @@ impl Front {
 
     /// Says to the core whether there are readings.
     pub(super) fn tell_readings(&mut self, wanted: bool) -> Result<(), Broken> {
-        let told = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
-        told.map(drop).map_err(|e| (Check::Refusal, format!("readings are refused: {e}")))
+        let reported = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
+        reported.map(drop).map_err(|e| (Check::Refusal, format!("readings are refused: {e}")))
     }
 
     /// Reads a sector for the host, if the core permits that now.

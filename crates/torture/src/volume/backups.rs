@@ -97,7 +97,7 @@ impl Running {
 }
 
 impl Backups {
-    pub fn told(&self, volume: &Volume) -> String {
+    pub fn reported(&self, volume: &Volume) -> String {
         match self.running.as_ref().and_then(|running| running.app(volume)) {
             None => "no backup".into(),
             Some(app) => format!("a backup {:?} {:?}", app.state(), app.counts()),
@@ -112,13 +112,13 @@ impl Backups {
 
     pub fn suspend(&mut self, volume: &mut Volume, on: bool) -> Result<(), Broken> {
         let Some(running) = &self.running else { return Ok(()) };
-        let told = volume.call(running.place, |seat, sessions| match &seat.0 {
+        let reported = volume.call(running.place, |seat, sessions| match &seat.0 {
             Some(app) if on => sessions.suspend(app.session()),
             // While the tape is full it suspends itself.
             Some(app) if *app.state() == BackupState::Running => sessions.resume(app.session()),
             _ => Ok(()),
         });
-        told.unwrap_or(Ok(())).map_err(refused)
+        reported.unwrap_or(Ok(())).map_err(refused)
     }
 }
 
@@ -190,19 +190,19 @@ impl House {
             missing: BTreeSet::new(),
         });
         let image = running.tape.bytes();
-        let told = restore(&mut image.as_slice(), onto, &mut drive)
+        let reported = restore(&mut image.as_slice(), onto, &mut drive)
             .map_err(|e| (Check::Restored, format!("a finished image cannot be restored: {e}")))?;
-        hold(told.point == point, Check::Restored, || {
-            format!("restored is {:?}, not {point:?}", told.point)
+        hold(reported.point == point, Check::Restored, || {
+            format!("restored is {:?}, not {point:?}", reported.point)
         })?;
-        hold(told.missing.is_empty() || self.is_spoilt(Part::Snapshots), Check::Restored, || {
-            format!("sectors {:?} are missing, and nothing was ever bad", told.missing)
+        hold(reported.missing.is_empty() || self.is_spoilt(Part::Snapshots), Check::Restored, || {
+            format!("sectors {:?} are missing, and nothing was ever bad", reported.missing)
         })?;
         hold(running.tape.durable() == image.len(), Check::Restored, || {
             "a backup is finished before its image is durable".into()
         })?;
         drive.point = point;
-        drive.missing.extend(told.missing);
+        drive.missing.extend(reported.missing);
         let Some((floors, last)) = self.snapshots.taken.get(&running.snapshot) else { return Ok(()) };
         let mut floors = floors.clone();
         for (lbn, floor) in lbns(all).zip(&mut floors) {

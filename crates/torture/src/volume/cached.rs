@@ -114,14 +114,14 @@ impl Cached {
         // Waits begin anew.
         let now = volume.now();
         self.calls.values_mut().for_each(|(at, _)| *at = now);
-        let told =
+        let reported =
             volume.call(
                 self.place,
                 |_, sessions| {
                     if on { sessions.suspend(session) } else { sessions.resume(session) }
                 },
             );
-        told.unwrap_or(Ok(())).map_err(refused)
+        reported.unwrap_or(Ok(())).map_err(refused)
     }
 
     fn at(&self, range: LbnRange) -> std::ops::Range<usize> {
@@ -134,24 +134,24 @@ impl House {
     pub(super) fn call(&mut self, op: Op, range: LbnRange) -> Result<(), Broken> {
         let now = self.now();
         let bytes = self.shadow.next_bytes(range);
-        let told = self.cached.with(&mut self.volume, |cache| match op {
+        let reported = self.cached.with(&mut self.volume, |cache| match op {
             Op::Read => cache.read(range, now),
             Op::Write => cache.write(range, bytes, now),
         });
-        let Some(told) = told else { return Ok(()) };
+        let Some(reported) = reported else { return Ok(()) };
         let call = match op {
             Op::Read => CacheCall::Read(range, self.shadow.floors(range)),
             Op::Write => CacheCall::Write(range, self.shadow.issue(range), Vec::new()),
         };
-        self.cached.calls.insert(told.map_err(refused)?, (now, call));
+        self.cached.calls.insert(reported.map_err(refused)?, (now, call));
         Ok(())
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Broken> {
         let floors = self.shadow.floors(self.cached.range);
-        let Some(told) = self.cached.with(&mut self.volume, Cache::flush) else { return Ok(()) };
+        let Some(reported) = self.cached.with(&mut self.volume, Cache::flush) else { return Ok(()) };
         let now = self.now();
-        self.cached.calls.insert(told.map_err(refused)?, (now, CacheCall::Flush(floors)));
+        self.cached.calls.insert(reported.map_err(refused)?, (now, CacheCall::Flush(floors)));
         Ok(())
     }
 
@@ -160,8 +160,10 @@ impl House {
         if part != Part::Cached || range.is_empty() {
             return Ok(());
         }
-        let Some(told) = self.cached.with(&mut self.volume, |cache| cache.trim(range)) else { return Ok(()) };
-        told.map_err(refused)?;
+        let Some(reported) = self.cached.with(&mut self.volume, |cache| cache.trim(range)) else {
+            return Ok(());
+        };
+        reported.map_err(refused)?;
         self.shadow.forget(range);
         let at = self.cached.at(range);
         self.cached.flushed[at.clone()].fill(None);
@@ -189,7 +191,7 @@ impl House {
             did = true;
             match action {
                 Action::Submit(request) => {
-                    let told = if request.op.is_write() {
+                    let reported = if request.op.is_write() {
                         let mut bytes = vec![0; request.range.len().get() as usize * self.sector];
                         let asked = self.cached.with(&mut self.volume, |cache| {
                             cache.bytes(request.id, request.range, &mut bytes)
@@ -199,12 +201,12 @@ impl House {
                     } else {
                         self.volume.submit_read(request.range)
                     };
-                    self.requests.insert(told.map_err(refused)?, Whose::Cache(request.id));
+                    self.requests.insert(reported.map_err(refused)?, Whose::Cache(request.id));
                 }
                 Action::Answer { call, result } => self.answered(call, result)?,
                 Action::WriteFailed { range, .. } => {
-                    let told = self.is_spoilt(Part::Cached);
-                    hold(told, Check::Bad, || format!("{range} cannot be written, and was never bad"))?;
+                    let reported = self.is_spoilt(Part::Cached);
+                    hold(reported, Check::Bad, || format!("{range} cannot be written, and was never bad"))?;
                 }
             }
         }
@@ -213,8 +215,8 @@ impl House {
     pub(super) fn cache_completed(&mut self, id: RequestId, done: &Completion) -> Result<(), Broken> {
         let result = done.bad.map_or(Ok(done.bytes.as_slice()), Err);
         let now = self.now();
-        let told = self.cached.with(&mut self.volume, |cache| cache.completed(id, result, now));
-        told.unwrap_or(Ok(())).map_err(refused)
+        let reported = self.cached.with(&mut self.volume, |cache| cache.completed(id, result, now));
+        reported.unwrap_or(Ok(())).map_err(refused)
     }
 
     fn answered(&mut self, id: CallId, result: Result<Vec<u8>, Failure>) -> Result<(), Broken> {

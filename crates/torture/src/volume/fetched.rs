@@ -133,12 +133,12 @@ impl House {
         }
         if let Some(client) = self.client.take() {
             let left = client.left();
-            let told = self
+            let reported = self
                 .volume
                 .call(client.place, |seat, sessions| seat.0.take().map(|face| face.records.close(sessions)));
-            let told = told.flatten().map(|told| told.ok());
-            return hold(told == Some(Some(left)), Check::Count, || {
-                format!("closing the record face says {told:?}, and {left} blocks were not fetched")
+            let reported = reported.flatten().map(|reported| reported.ok());
+            return hold(reported == Some(Some(left)), Check::Count, || {
+                format!("closing the record face says {reported:?}, and {left} blocks were not fetched")
             });
         }
         let Some(priority) = Priority::new(priority) else { return Ok(()) };
@@ -201,12 +201,12 @@ impl House {
         let bytes = self.shadow.next_bytes(of);
         let floors = self.shadow.floors(of);
         let Some(client) = &mut self.client else { return Ok(()) };
-        let told = client.with(&mut self.volume, |records, sessions| match op {
+        let reported = client.with(&mut self.volume, |records, sessions| match op {
             Op::Read => records.read(sessions, of, Sectors::new(block), parameter),
             Op::Write => records.write(sessions, of, Sectors::new(block), bytes, parameter),
         });
-        let Some(told) = told else { return Ok(()) };
-        let id = told.map_err(refused)?;
+        let Some(reported) = reported else { return Ok(()) };
+        let id = reported.map_err(refused)?;
         let version = if op.is_write() { self.shadow.issue(of) } else { 0 };
         let blocks = vec![FetchedBlock::Wanted; of.len().get().div_ceil(block) as usize];
         let task = FetchTask { number, op, range: of, block, version, floors, blocks };
@@ -219,15 +219,15 @@ impl House {
         let Some(client) = &mut self.client else { return Ok(()) };
         let of = client.tasks.iter().find(|(_, task)| task.number == number).map(|(id, _)| *id);
         let Some(id) = of else { return Ok(()) };
-        let told = client.with(&mut self.volume, |records, sessions| records.abort(sessions, id));
+        let reported = client.with(&mut self.volume, |records, sessions| records.abort(sessions, id));
         let Some(task) = client.tasks.get_mut(&id) else { return Ok(()) };
         let left = task.left();
         withdraw(&mut task.blocks, |_| true);
         client.queue.retain(|(record, _)| record.task != id);
         client.fill(self.volume.now());
-        let told = told.and_then(Result::ok);
-        hold(told == (left > 0).then_some(left), Check::Count, || {
-            format!("aborting over the record face says {told:?}, and {left} blocks were not fetched")
+        let reported = reported.and_then(Result::ok);
+        hold(reported == (left > 0).then_some(left), Check::Count, || {
+            format!("aborting over the record face says {reported:?}, and {left} blocks were not fetched")
         })
     }
 
@@ -237,7 +237,7 @@ impl House {
         let start = start % capacity;
         let of = range(start, len.clamp(1, capacity - start));
         let Some(client) = &mut self.client else { return Ok(()) };
-        let told = client.with(&mut self.volume, |records, sessions| records.abort_range(sessions, of));
+        let reported = client.with(&mut self.volume, |records, sessions| records.abort_range(sessions, of));
         let mut left = 0;
         for task in client.tasks.values_mut() {
             let over: Vec<bool> =
@@ -246,9 +246,9 @@ impl House {
         }
         client.queue.retain(|(record, _)| !record.range.overlaps(of));
         client.fill(self.volume.now());
-        let told = told.and_then(Result::ok);
-        hold(told == Some(left), Check::Count, || {
-            format!("abort-range over the record face says {told:?}, and {left} blocks were not fetched")
+        let reported = reported.and_then(Result::ok);
+        hold(reported == Some(left), Check::Count, || {
+            format!("abort-range over the record face says {reported:?}, and {left} blocks were not fetched")
         })
     }
 
@@ -257,18 +257,18 @@ impl House {
         let start = start % capacity;
         let of = range(start, len.clamp(1, capacity - start));
         let Some(client) = &self.client else { return Ok(()) };
-        let told = client.with(&mut self.volume, |records, sessions| records.promote(sessions, of));
-        told.map_or(Ok(()), |told| told.map(|_| ()).map_err(refused))
+        let reported = client.with(&mut self.volume, |records, sessions| records.promote(sessions, of));
+        reported.map_or(Ok(()), |reported| reported.map(|_| ()).map_err(refused))
     }
 
     pub(super) fn suspend_records(&mut self, on: bool) -> Result<(), Broken> {
         let Some(client) = &mut self.client else { return Ok(()) };
         client.suspended = on;
-        let told = client.with(&mut self.volume, |records, sessions| match on {
+        let reported = client.with(&mut self.volume, |records, sessions| match on {
             true => records.suspend(sessions),
             false => records.resume(sessions),
         });
-        told.map_or(Ok(()), |told| told.map_err(refused))
+        reported.map_or(Ok(()), |reported| reported.map_err(refused))
     }
 
     /// Asks for records.
@@ -349,11 +349,11 @@ impl House {
         let Some(face) = self.volume.app(client.place).and_then(|seat| seat.0.as_ref()) else {
             return Ok(());
         };
-        let told = (face.records.buffered(), face.records.to_come(), face.records.is_full());
+        let reported = (face.records.buffered(), face.records.to_come(), face.records.is_full());
         let plain = (client.queue.len(), client.left(), client.full.is_some());
-        hold(told == plain, Check::Records, || {
+        hold(reported == plain, Check::Records, || {
             format!(
-                "records, blocks to come and fullness are {told:?} at the face, {plain:?} in a plain queue"
+                "records, blocks to come and fullness are {reported:?} at the face, {plain:?} in a plain queue"
             )
         })?;
         let session = face.records.session();
@@ -375,10 +375,10 @@ impl House {
             };
             let left = client.left();
             let deadline = waiting.deadline;
-            let told =
+            let reported =
                 client.with(&mut self.volume, |records, sessions| records.get_by(sessions, deadline, now));
-            let Some(told) = told else { return Ok(()) };
-            let got = told.map_err(refused)?;
+            let Some(reported) = reported else { return Ok(()) };
+            let got = reported.map_err(refused)?;
             let plain = match (client.queue.pop_front(), deadline) {
                 (Some((mut done, bytes)), _) => {
                     done.last = left == 1;

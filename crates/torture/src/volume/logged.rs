@@ -166,18 +166,19 @@ impl Logged {
         volume: &mut Volume,
         call: impl FnOnce(&mut Disk, &mut dyn Sessions) -> R,
     ) -> Result<R, Broken> {
-        let told = volume.call(self.place, |seat, sessions| seat.0.as_mut().map(|disk| call(disk, sessions)));
-        told.flatten().ok_or_else(|| refused("there is no log"))
+        let reported =
+            volume.call(self.place, |seat, sessions| seat.0.as_mut().map(|disk| call(disk, sessions)));
+        reported.flatten().ok_or_else(|| refused("there is no log"))
     }
 
     /// Reports every change to the cleaner in gaps.
     fn look_around(&self, volume: &mut Volume) -> Result<(), Broken> {
         let now = volume.now();
-        let told = self.with(volume, |disk, sessions| {
+        let reported = self.with(volume, |disk, sessions| {
             let stepped = disk.free.step(&mut disk.log, sessions, now);
             disk.failed.take().map_or(stepped, Err)
         })?;
-        told.map_err(refused)
+        reported.map_err(refused)
     }
 
     /// Returns the number of calls without an answer.
@@ -192,12 +193,12 @@ impl Logged {
 
     pub fn suspend(&mut self, volume: &mut Volume, on: bool) -> Result<(), Broken> {
         self.suspended = on;
-        let told = self.with(volume, |disk, sessions| match (disk.free.session(), on) {
+        let reported = self.with(volume, |disk, sessions| match (disk.free.session(), on) {
             (None, _) => Ok(()),
             (Some(session), true) => sessions.suspend(session),
             (Some(session), false) => sessions.resume(session),
         })?;
-        told.map_err(refused)
+        reported.map_err(refused)
     }
 
     fn ask(&mut self, call: LogCall, now: Instant) {
@@ -353,16 +354,16 @@ impl Logged {
         match self.busy.take() {
             None => Err((Check::Once, "the log is answered, and has asked for nothing".into())),
             Some(Busy::Segment(segment)) => {
-                let told = self.with(volume, |disk, _| disk.log.written(segment))?;
-                told.map_err(|_| refused("the log does not know what it had written"))?;
+                let reported = self.with(volume, |disk, _| disk.log.written(segment))?;
+                reported.map_err(|_| refused("the log does not know what it had written"))?;
                 self.look_around(volume)
             }
             Some(Busy::Clean(range)) => {
                 let Self { cleaner, place, .. } = &mut *self;
-                let told = volume.call(*place, |seat, _| {
+                let reported = volume.call(*place, |seat, _| {
                     seat.0.as_ref().map(|disk| cleaner.deliver(&disk.log, range, &done.bytes))
                 });
-                told.flatten().unwrap_or(Ok(())).map_err(refused)
+                reported.flatten().unwrap_or(Ok(())).map_err(refused)
             }
             Some(Busy::Read(block)) => {
                 self.check_read(block, Some(&done.bytes))?;
@@ -455,10 +456,10 @@ impl House {
     /// Lets the log continue. Returns whether it did.
     pub(super) fn poll_log(&mut self) -> Result<bool, Broken> {
         let Self { logged: Some(logged), volume, requests, counts, .. } = self else { return Ok(false) };
-        let told = logged.go_on(volume);
+        let reported = logged.go_on(volume);
         counts.cleaned += std::mem::take(&mut logged.cleaned);
         counts.copied += logged.with(volume, |disk, _| std::mem::take(&mut disk.copied))?;
-        let (wish, did) = told?;
+        let (wish, did) = reported?;
         let request = match wish {
             None => return Ok(did),
             Some(Wish::Read(range)) => volume.submit_read(range),
@@ -489,8 +490,9 @@ impl House {
     pub(super) fn log_restarts(&mut self, known: Option<Known>) -> Result<(), Broken> {
         let Self { logged: Some(logged), volume, .. } = self else { return Ok(()) };
         let config = logged.config;
-        let told = recover(config, |range| raw(volume.platters(), &config, range).map_err(|(_, what)| what));
-        let log = told.map_err(|error| refused(format!("{error:?}")))?.log;
+        let reported =
+            recover(config, |range| raw(volume.platters(), &config, range).map_err(|(_, what)| what));
+        let log = reported.map_err(|error| refused(format!("{error:?}")))?.log;
         let durable = log.durable();
         let right = known.is_none_or(|known| (known.durable..=known.filling).contains(&durable));
         hold(right, Check::Flushed, || {

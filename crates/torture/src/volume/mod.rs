@@ -95,7 +95,7 @@ enum Whose {
     Job(u64, LbnRange),
     Cache(RequestId),
     Log,
-    Nobody,
+    None,
 }
 
 pub(crate) struct House {
@@ -147,17 +147,17 @@ impl Stage for House {
             Some((kind, None)) => (None, Some(kind)),
             Some((kind, Some(range))) => (Some((kind, range)), None),
         };
-        let told = self.volume.call(self.cached.place(), |_, sessions| {
+        let reported = self.volume.call(self.cached.place(), |_, sessions| {
             session.map_or(Ok(()), |kind| refuse_session(sessions, &Clients::default(), capacity, kind))
         });
-        told.unwrap_or(Ok(()))?;
+        reported.unwrap_or(Ok(()))?;
         let Some((kind, range)) = bad else { return Ok(()) };
-        let told = self.volume.submit_read(range);
+        let reported = self.volume.submit_read(range);
         let right = match range.is_empty() {
-            true => matches!(told, Err(VolumeError::Submit(SubmitError::Empty { .. }))),
-            false => matches!(told, Err(VolumeError::Submit(SubmitError::PastEnd { .. }))),
+            true => matches!(reported, Err(VolumeError::Submit(SubmitError::Empty { .. }))),
+            false => matches!(reported, Err(VolumeError::Submit(SubmitError::PastEnd { .. }))),
         };
-        hold(right, Check::Refusal, || format!("misuse {kind} is answered {told:?}"))
+        hold(right, Check::Refusal, || format!("misuse {kind} is answered {reported:?}"))
     }
 
     fn core(&self) -> &Core {
@@ -198,8 +198,8 @@ impl House {
         let shadow = Shadow::new(capacity, sector);
         let mut platters = Platters::blank(&drive);
         for lbn in lbns(range(0, capacity)) {
-            let told = platters.medium_mut().write(range(lbn.get(), 1), &shadow.stamped(lbn, 0));
-            told.map_err(refused)?;
+            let reported = platters.medium_mut().write(range(lbn.get(), 1), &shadow.stamped(lbn, 0));
+            reported.map_err(refused)?;
         }
         let ppm = |dice: &mut Dice| if dice.one_in(2) { 0 } else { dice.below(100_000) as u32 };
         let faults = Faults {
@@ -338,15 +338,15 @@ impl House {
         let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).chain(log).min();
         let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
         hold(waited < FOREGROUND_TIME_MAX, Check::Hang, || {
-            format!("a request or a call has waited for {} s: {}", waited.as_secs_f64(), self.told())
+            format!("a request or a call has waited for {} s: {}", waited.as_secs_f64(), self.reported())
         })?;
         self.check_medium()
     }
 
     /// Returns the work under way in words.
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         let (jobs, calls) = (self.jobs.len(), self.cached.calls());
-        let (backups, moved) = (self.backups.told(&self.volume), self.progress());
+        let (backups, moved) = (self.backups.reported(&self.volume), self.progress());
         let dirty = self.cached.cache(&self.volume).map_or(0, |cache| cache.dirty());
         let log = self.log_calls();
         format!(
@@ -383,7 +383,7 @@ impl House {
             let Some(at) = next.into_iter().chain(wake).min().filter(|at| *at <= until) else { break };
             polled = if at == polled.0 { (at, polled.1 + 1) } else { (at, 0) };
             hold(polled.1 < ACTIONS_PER_INSTANT_MAX, Check::Endless, || {
-                format!("time does not go on: {}", self.told())
+                format!("time does not go on: {}", self.reported())
             })?;
             if next == Some(at) {
                 self.volume.step().map_err(refused)?;
@@ -412,7 +412,7 @@ impl House {
                 return Ok(());
             }
         }
-        Err((Check::Endless, format!("something is done again and again: {}", self.told())))
+        Err((Check::Endless, format!("something is done again and again: {}", self.reported())))
     }
 
     /// Submits a client's call. If another call has work under way there, it waits outside.
@@ -490,14 +490,14 @@ impl House {
         self.counts.requests += 1;
         self.hash.add_answer(done.id, done.at);
         let part = self.part_of(done.range.start());
-        let told =
+        let reported =
             done.bad.is_none() || (self.is_spoilt(part) && done.bad.is_some_and(|b| done.range.contains(b)));
-        hold(told, Check::Bad, || format!("{} fails at {:?}, which is good", done.id, done.bad))?;
+        hold(reported, Check::Bad, || format!("{} fails at {:?}, which is good", done.id, done.bad))?;
         match self.requests.remove(&done.id) {
             Some(Whose::Job(id, part)) => self.job_completed(id, part, done),
             Some(Whose::Cache(id)) => self.cache_completed(id, done),
             Some(Whose::Log) => self.log_completed(done),
-            Some(Whose::Nobody) => Ok(()),
+            Some(Whose::None) => Ok(()),
             None => Err((Check::Once, format!("{} is completed, but is not outstanding", done.id))),
         }
     }

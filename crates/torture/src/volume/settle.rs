@@ -49,7 +49,7 @@ impl House {
                 break;
             }
             hold(without < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
-                format!("no client makes progress: {}", self.told())
+                format!("no client makes progress: {}", self.reported())
             })?;
         }
         // All acknowledged data are flushed, and so on the medium; no more calls arrive.
@@ -59,7 +59,7 @@ impl House {
         while self.cached.calls() + self.jobs.len() + self.log_calls() > 0 {
             waited += 1;
             hold(waited < REQUESTS_WITHOUT_PROGRESS_MAX, Check::Hang, || {
-                format!("a request or a call has no answer: {}", self.told())
+                format!("a request or a call has no answer: {}", self.reported())
             })?;
             self.run(Duration::from_millis(20))?;
         }
@@ -83,7 +83,7 @@ impl House {
         while left != [0; 3] {
             silence += 1;
             hold(silence < REST_S_MAX, Check::Hang, || {
-                format!("no client makes progress in {silence} s of silence: {}", self.told())
+                format!("no client makes progress in {silence} s of silence: {}", self.reported())
             })?;
             self.run(Duration::from_secs(1))?;
             let now = self.left();
@@ -109,7 +109,7 @@ impl House {
         let start = self.dice.below(capacity);
         let range = range(start, self.dice.range(1, 8).min(capacity - start));
         let id = self.volume.submit_read(range).map_err(refused)?;
-        self.requests.insert(id, Whose::Nobody);
+        self.requests.insert(id, Whose::None);
         self.run(Duration::from_millis(20))
     }
 }

@@ -155,7 +155,7 @@ impl House {
         loop {
             let step = self.snapshots.volume.borrow().step(write);
             let Some(job) = self.jobs.get(&id) else { return Ok(()) };
-            let told = match step {
+            let reported = match step {
                 None => break,
                 Some(Step::Record(entry)) => {
                     self.snapshots.record(entry);
@@ -179,7 +179,7 @@ impl House {
                 }
             };
             let range = job.range;
-            self.requests.insert(told.map_err(refused)?, Whose::Job(id, range));
+            self.requests.insert(reported.map_err(refused)?, Whose::Job(id, range));
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.left = 1;
             }
@@ -193,8 +193,8 @@ impl House {
     /// Handles the end of a step of a write.
     pub(super) fn step_done(&mut self, id: u64, write: WriteId, bad: bool) -> Result<(), Broken> {
         if bad {
-            let told = self.snapshots.volume.borrow_mut().failed(write);
-            if let Err(failure) = told {
+            let reported = self.snapshots.volume.borrow_mut().failed(write);
+            if let Err(failure) = reported {
                 hold(self.is_spoilt(Part::Snapshots), Check::Bad, || {
                     format!("a write fails with {failure}, and nothing was ever bad")
                 })?;

@@ -102,7 +102,7 @@ impl World {
         self.troubles = Troubles::NONE;
         self.late_is_now();
         self.advance(Duration::ZERO)?;
-        self.everybody_gets_everything(hog)?;
+        self.all_sessions_finish(hog)?;
         self.check_scrub_over()?;
         self.check_mining_over()?;
         self.clients.check_ledger()

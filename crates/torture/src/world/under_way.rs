@@ -41,9 +41,9 @@ impl World {
             .collect();
         numbers.into_iter().for_each(|n| self.hash.add(n));
         self.hash.add(exec.due.as_nanos());
-        let told = self.core.busy_until();
-        hold(told == Some(exec.due), Check::Prediction, || {
-            format!("the head is done at {:?}, and the core said {told:?}: {:?}", exec.due, exec.accesses)
+        let reported = self.core.busy_until();
+        hold(reported == Some(exec.due), Check::Prediction, || {
+            format!("the head is done at {:?}, and the core said {reported:?}: {:?}", exec.due, exec.accesses)
         })?;
         hold(plain.is_none_or(|plain| plain == exec.due), Check::Twin, || {
             format!("done at {:?}, and without detours at {plain:?}: {:?}", exec.due, exec.accesses)
@@ -202,8 +202,8 @@ impl World {
         // The core's next output shows which request it was.
         let said = self.ask()?;
         let Some(output @ (Output::Completed(id) | Output::Failed { id, .. })) = said.output else {
-            let told = said.output;
-            return Err((Check::Request, format!("a completed foreground request is answered {told:?}")));
+            let reported = said.output;
+            return Err((Check::Request, format!("a completed foreground request is answered {reported:?}")));
         };
         let right = candidates.contains(&id);
         hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;
@@ -212,8 +212,8 @@ impl World {
     }
 
     fn ended(&mut self, end: HeadEnd<'_>) -> Result<(), Broken> {
-        let told = self.input(Input::Ended { at: self.now, end })?;
-        hold(told == Ok(0), Check::Refusal, || format!("the end of work is answered {told:?}"))
+        let reported = self.input(Input::Ended { at: self.now, end })?;
+        hold(reported == Ok(0), Check::Refusal, || format!("the end of work is answered {reported:?}"))
     }
 
     /// Restarts the twin as the core would continue without background work: after promoted work at once; on its own clock,

@@ -24,10 +24,10 @@ pub(super) struct Detected {
 /// # Errors
 /// A file that is empty, compressed, or in no known format.
 pub fn detect(bytes: &[u8]) -> Result<TraceFormat, TraceError> {
-    look(bytes).map(|detected| detected.format)
+    inspect(bytes).map(|detected| detected.format)
 }
 
-pub(super) fn look(bytes: &[u8]) -> Result<Detected, TraceError> {
+pub(super) fn inspect(bytes: &[u8]) -> Result<Detected, TraceError> {
     let sure = |format| Ok(Detected { format, guess: None });
     if bytes.starts_with(b"$$TR_IOREC") {
         return sure(TraceFormat::HpSrt);

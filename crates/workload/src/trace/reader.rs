@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         let sample = input.peek(SAMPLE_BYTES)?;
         let Detected { format, guess } = match options.format {
             Some(format) => Detected { format, guess: None },
-            None => detect::look(sample)?,
+            None => detect::inspect(sample)?,
         };
         let guess = guess.filter(|_| options.time_unit.is_none());
         let parser = Parser::new(format, options, sample)?;

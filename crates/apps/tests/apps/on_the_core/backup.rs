@@ -168,8 +168,8 @@ proptest! {
         run(&mut volume, |volume| *volume.app(app).unwrap().0.as_ref().unwrap().state() == BackupState::Finished)?;
         let mut restored = Restored { bytes: vec![0; at_the_snapshot.len()], sector };
         let image = tape.0.borrow().clone();
-        let told = restore(&mut image.as_slice(), None, &mut restored).unwrap();
-        prop_assert!(told.missing.is_empty());
+        let reported = restore(&mut image.as_slice(), None, &mut restored).unwrap();
+        prop_assert!(reported.missing.is_empty());
         prop_assert!(restored.bytes == at_the_snapshot, "the image is not of the snapshot's instant");
         // The client reads its own writes.
         for number in 0..blocks {

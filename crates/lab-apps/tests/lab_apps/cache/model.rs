@@ -71,8 +71,9 @@ impl Model {
     }
 
     pub fn answer(&mut self, call: CallId, result: &Result<Vec<u8>, Failure>, host: &Host) {
-        let told = self.calls.remove(&call).expect("an answer to a call that was answered, or never made");
-        match (told, result) {
+        let reported =
+            self.calls.remove(&call).expect("an answer to a call that was answered, or never made");
+        match (reported, result) {
             (_, Err(Failure::NoRoom)) => {
                 assert!(!self.ever_bad.is_empty(), "no room though every sector is good");
             }

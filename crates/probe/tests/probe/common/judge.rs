@@ -21,7 +21,7 @@ pub struct Judged {
     /// Whether the finding is right.
     pub right: bool,
     /// The finding and the truth, in words.
-    pub told: String,
+    pub reported: String,
 }
 
 /// Returns all findings that can be compared with the drive's profile; each has its criterion beside it.
@@ -29,8 +29,8 @@ pub fn judged(truth: &Profile, behaviour: &Behaviour, found: &Outcome, shares: S
     let judge = Judge::new(truth, behaviour, found, shares);
     let of = |f: &probe::Finding| {
         let (right, is) = judge.right(&f.what, &f.value)?;
-        let told = format!("{} for {is}", f.value);
-        Some(Judged { what: f.what.clone(), confidence: f.confidence, right, told })
+        let reported = format!("{} for {is}", f.value);
+        Some(Judged { what: f.what.clone(), confidence: f.confidence, right, reported })
     };
     found.report.findings.iter().filter_map(of).collect()
 }

@@ -222,7 +222,7 @@ pub struct OutsideConfig {
     /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour's yield in it is
     /// worth that, compared with other offers. The foreground is slower by at most the bound; without a bound nothing is
     /// spent.
-    pub bought_turns: bool,
+    pub extra_revolutions: bool,
     /// The weight of a completion for the platter's angle, in 256ths: with 256 only the last one counts.
     pub resync: u16,
     /// The bound on harm, as a share of the foreground's time at the head, in ppm; `None` measures the harm without a bound,
@@ -255,7 +255,7 @@ impl OutsideConfig {
             reads_on: false,
             late_choice: false,
             in_order: false,
-            bought_turns: false,
+            extra_revolutions: false,
             resync: 256,
             harm_ppm: None,
             audit: None,

@@ -30,8 +30,8 @@ const SHARE_OF: u32 = 256;
 /// parts of it. The hit rate without other commands is an underestimate there, because those reads suffer from earlier
 /// detours too. For other parts the effect lasts longest: a drive holds a block's track or only its end, depending on the
 /// first request, and keeps that for hundreds of reads.
-const KEPT_BACK: u32 = 65_536 / 2;
-const KEPT_BACK_OF_PARTS: u32 = 65_536 * 2 / 3;
+const RESERVE_65536THS: u32 = 65_536 / 2;
+const RESERVE_OF_PARTS_65536THS: u32 = 65_536 * 2 / 3;
 
 /// The whole reserve applies if one read in this number is a repeat; none if at most one in [`READS_PER_RARE_HIT`] is;
 /// between, a part of it.
@@ -239,12 +239,12 @@ impl Again {
     /// Returns the part of a harm bound that the estimate may use; the rest is a reserve.
     pub fn by_account(&self, bound_ppm: u32) -> u32 {
         let (seldom, often) = (65_536 / READS_PER_RARE_HIT, 65_536 / READS_PER_FREQUENT_HIT);
-        let kept_back = |part: u32, share: u32| {
+        let reserved = |part: u32, share: u32| {
             u64::from(part) * u64::from(share.clamp(seldom, often) - seldom) / u64::from(often - seldom)
         };
-        let kept_back =
-            kept_back(KEPT_BACK, self.came_back).max(kept_back(KEPT_BACK_OF_PARTS, self.for_parts));
-        let left = u64::from(bound_ppm) * (65_536 - kept_back) / 65_536;
+        let reserved = reserved(RESERVE_65536THS, self.came_back)
+            .max(reserved(RESERVE_OF_PARTS_65536THS, self.for_parts));
+        let left = u64::from(bound_ppm) * (65_536 - reserved) / 65_536;
         u32::try_from(left).unwrap_or(bound_ppm)
     }
 
@@ -387,11 +387,16 @@ mod tests {
 
     /// Simulates requests of which a share repeats an earlier one and a share writes; after a share of them there is another
     /// command, of idle time or not. Returns the estimated misses, and the true ones.
-    fn told(places: usize, again: (u64, u64), writes: u64, (others, idle): (u64, bool)) -> ([i64; 2], i64) {
+    fn reported(
+        places: usize,
+        again: (u64, u64),
+        writes: u64,
+        (others, idle): (u64, bool),
+    ) -> ([i64; 2], i64) {
         let (drive, mut dice) = (drive(), Dice(42));
         let [mut with, mut without] = [0; 2].map(|_| Buffer(VecDeque::new(), places));
         let mut kept = Again::default();
-        let (mut read, mut told, mut missed) = (Vec::new(), [0; 2], 0);
+        let (mut read, mut reported, mut missed) = (Vec::new(), [0; 2], 0);
         for n in 0..100_000 {
             let back = (1 + dice.below(again.1)) as usize;
             let comes_back = dice.below(100) < again.0 && read.len() >= back;
@@ -404,7 +409,7 @@ mod tests {
             } else {
                 let late = kept.read(&drive, asked, false, (hit, if hit { 0 } else { MISS_NS }));
                 if n >= 2_000 {
-                    told = [told[0] + late[0], told[1] + late[1]];
+                    reported = [reported[0] + late[0], reported[1] + late[1]];
                     missed += MISS_NS * (i64::from(would) - i64::from(hit));
                 }
             }
@@ -415,7 +420,7 @@ mod tests {
                 left = left.saturating_sub(100);
             }
         }
-        (told, missed)
+        (reported, missed)
     }
 
     #[test]
@@ -428,13 +433,13 @@ mod tests {
             (20, (30, 30), 100),
         ] {
             for (writes, idle) in [(0, false), (0, true), (35, false), (70, true)] {
-                let (told, missed) = told(places, again, writes, (others, idle));
-                let of = told[usize::from(idle)] as f64 / missed as f64;
+                let (reported, missed) = reported(places, again, writes, (others, idle));
+                let of = reported[usize::from(idle)] as f64 / missed as f64;
                 assert!(
                     (0.85..1.15).contains(&of),
                     "{places} places, {again:?}, {writes}% writes, {others}: {of}"
                 );
-                assert_eq!(told[usize::from(!idle)], 0);
+                assert_eq!(reported[usize::from(!idle)], 0);
             }
         }
     }
@@ -442,7 +447,7 @@ mod tests {
     #[test]
     fn without_others_nothing_is_missed() {
         for again in [(30, 10), (30, 30), (90, 4)] {
-            assert_eq!(told(10, again, 30, (0, false)), ([0; 2], 0));
+            assert_eq!(reported(10, again, 30, (0, false)), ([0; 2], 0));
         }
     }
 

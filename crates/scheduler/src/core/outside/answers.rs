@@ -86,7 +86,7 @@ impl ColumnSums {
     }
 
     /// Returns whether arrivals do not depend on the excess service time.
-    fn nobody_answers(&self) -> bool {
+    fn are_open(&self) -> bool {
         if self.of < REQUESTS_MIN {
             return false;
         }
@@ -246,10 +246,10 @@ impl Answers {
     }
 
     /// Returns whether arrivals are known not to depend on completions, if a round of the loop would take `round` seconds.
-    pub fn nobody_answers(&self, round: f64) -> bool {
+    pub fn are_open(&self, round: f64) -> bool {
         let mut long = self.spans.iter().zip(Self::lengths());
         let span = long.find(|(_, length)| length.as_secs_f64() >= round * LOOP_ROUNDS);
-        span.is_some_and(|(span, _)| span.sums[0].and(&span.sums[1]).nobody_answers())
+        span.is_some_and(|(span, _)| span.sums[0].and(&span.sums[1]).are_open())
     }
 }
 

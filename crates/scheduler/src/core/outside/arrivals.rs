@@ -131,7 +131,7 @@ impl Arrivals {
             looks = fewer >= LOOP_STANDARD_ERRORS_MIN * error;
         }
         let round = |clients: usize| clients as f64 * (time + idle) / (came + first).max(1.0);
-        let clients = clients.filter(|clients| !self.answers.nobody_answers(round(*clients)));
+        let clients = clients.filter(|clients| !self.answers.are_open(round(*clients)));
         self.looped = if clients.is_some() && looks { self.looped + 1 } else { 0 };
         self.open = clients.is_none() || self.open && self.looped < ARRIVALS_COUNTED_MAX;
         clients.filter(|_| !self.open)
@@ -157,7 +157,7 @@ impl Arrivals {
     /// Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is
     /// small. On one that is idle for a fiftieth, it is several times the mean for a short queue, and a bound by the mean
     /// alone would be exceeded before the loss is known.
-    pub fn until_nobody_waits(&self, waiting: usize) -> u64 {
+    pub fn completions_until_empty(&self, waiting: usize) -> u64 {
         let QueueSums { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
         // A drive that was never idle gets a million.
         let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);

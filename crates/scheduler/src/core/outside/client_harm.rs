@@ -114,7 +114,7 @@ impl ClientHarm {
         self.clients = clients;
         let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
         self.lost.retain(|(from, _)| last(*from) > self.done && behind > 1);
-        let others = self.arrivals.until_nobody_waits(behind.saturating_sub(1));
+        let others = self.arrivals.completions_until_empty(behind.saturating_sub(1));
         let left = |from: u64| i64::try_from((last(from) - self.done).min(others)).unwrap_or(i64::MAX);
         self.owed = self
             .lost
@@ -137,7 +137,7 @@ impl ClientHarm {
     }
 
     /// Records that the queue was empty before the next request arrived.
-    pub fn nobody_waits(&mut self) {
+    pub fn queue_was_empty(&mut self) {
         self.lost.clear();
     }
 

@@ -119,7 +119,7 @@ pub(super) struct Order {
     pub sent: Option<Instant>,
     pub forecast: Forecast,
     /// Whether its forecast was trusted when it was chosen.
-    pub foreseen: bool,
+    pub predicted: bool,
     /// Whether a command that was sent later finished before it.
     pub overtaken: bool,
     /// Whether it and another command waited at the drive while a cached write went to the medium. The drive chooses between
@@ -141,7 +141,7 @@ impl Order {
             neighbour: None,
             sent: None,
             forecast,
-            foreseen: false,
+            predicted: false,
             overtaken: false,
             in_any_order: false,
             charged: None,

@@ -67,17 +67,17 @@ impl Default for Control {
 
 /// Returns the step of a request: the lead of the head with which it would be a revolution early; `None` if its start does
 /// not depend on the move.
-fn step(revolution: Duration, foreseen: &Forecast) -> Option<usize> {
-    let decides = foreseen.moves && foreseen.set_out.is_some();
-    let sooner = nanos(revolution.saturating_sub(foreseen.wait));
-    let step = usize::try_from(sooner / STEP_NS).ok()?;
+fn step(revolution: Duration, predicted: &Forecast) -> Option<usize> {
+    let decides = predicted.moves && predicted.set_out.is_some();
+    let lead = nanos(revolution.saturating_sub(predicted.wait));
+    let step = usize::try_from(lead / STEP_NS).ok()?;
     (decides && step < STEPS).then_some(step)
 }
 
 impl Control {
     /// Returns whether the gap of a request with this forecast is left unused.
-    pub fn leaves(&mut self, revolution: Duration, op: Op, foreseen: &Forecast) -> bool {
-        let Some(at) = step(revolution, foreseen) else { return false };
+    pub fn leaves(&mut self, revolution: Duration, op: Op, predicted: &Forecast) -> bool {
+        let Some(at) = step(revolution, predicted) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
         // If a head may begin within a request, steps shorter than a request have no gaps.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
@@ -92,8 +92,8 @@ impl Control {
     }
 
     /// Records a request whose gap was left unused.
-    pub fn note(&mut self, revolution: Duration, op: Op, foreseen: &Forecast, seen: &Observation) {
-        let Some(at) = step(revolution, foreseen).filter(|_| seen.explained) else { return };
+    pub fn note(&mut self, revolution: Duration, op: Op, predicted: &Forecast, seen: &Observation) {
+        let Some(at) = step(revolution, predicted).filter(|_| seen.explained) else { return };
         let step = &mut self.steps[usize::from(op.is_write())][at];
         step.alone += 1;
         step.early += u32::from(seen.revolutions < 0);
@@ -103,8 +103,8 @@ impl Control {
     }
 
     /// Returns the mean lead in ns of requests with this forecast in unused gaps.
-    pub fn sooner(&self, revolution: Duration, op: Op, foreseen: &Forecast) -> i64 {
-        let Some(at) = step(revolution, foreseen) else { return 0 };
+    pub fn lead(&self, revolution: Duration, op: Op, predicted: &Forecast) -> i64 {
+        let Some(at) = step(revolution, predicted) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
         // Gaps of a step are used while few heads are early, so a small count is too low by selection: one is
         // added.
@@ -128,12 +128,12 @@ impl Outside {
         if !self.config.control_gaps || self.caution().is_some() {
             return (false, 0);
         }
-        let mut foreseen = None;
-        self.walk(drive, &[asked], |forecast| foreseen = Some(*forecast));
+        let mut predicted = None;
+        self.walk(drive, &[asked], |forecast| predicted = Some(*forecast));
         let revolution = crate::core::under_way::revolution(drive);
-        let Some(foreseen) = foreseen else { return (false, 0) };
-        let sooner = self.control.sooner(revolution, asked.op, &foreseen);
-        (self.control.leaves(revolution, asked.op, &foreseen), sooner)
+        let Some(predicted) = predicted else { return (false, 0) };
+        let lead = self.control.lead(revolution, asked.op, &predicted);
+        (self.control.leaves(revolution, asked.op, &predicted), lead)
     }
 }
 
@@ -170,38 +170,42 @@ mod tests {
     /// Simulates moves that are `us` microseconds too long in the profile, with requests that miss their sectors by up to
     /// 1.6 ms. Returns the number of used gaps that are none, their estimated cost in revolutions, and the number of all
     /// used gaps.
-    fn told_longer_by(us: u64, requests: u64) -> (u64, f64, u64) {
-        told_longer_by_where_misses_begin_at(0, us, requests)
+    fn profile_longer_by(us: u64, requests: u64) -> (u64, f64, u64) {
+        profile_longer_by_where_misses_begin_at(0, us, requests)
     }
 
     /// Simulates the same where a head begins within a request, so that no request misses by less than `least`.
-    fn told_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
+    fn profile_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
         let mut control = Control::default();
-        let (mut lost, mut told, mut used) = (0, 0, 0);
+        let (mut lost, mut reported, mut used) = (0, 0, 0);
         let mut state = 1u64;
         for _ in 0..requests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let miss = least + (state >> 33) % (1_600 - least);
-            let foreseen = missing_by(miss);
+            let predicted = missing_by(miss);
             let early = miss < us;
-            if control.leaves(REVOLUTION, Op::Read, &foreseen) {
-                let seen =
-                    Observation { error: 0, revolutions: -i64::from(early), explained: true, foreseen: true };
-                control.note(REVOLUTION, Op::Read, &foreseen, &seen);
+            if control.leaves(REVOLUTION, Op::Read, &predicted) {
+                let seen = Observation {
+                    error: 0,
+                    revolutions: -i64::from(early),
+                    explained: true,
+                    predicted: true,
+                };
+                control.note(REVOLUTION, Op::Read, &predicted, &seen);
             } else {
                 lost += u64::from(early);
-                told += control.sooner(REVOLUTION, Op::Read, &foreseen);
+                reported += control.lead(REVOLUTION, Op::Read, &predicted);
                 used += 1;
             }
         }
-        (lost, told as f64 / nanos(REVOLUTION) as f64, used)
+        (lost, reported as f64 / nanos(REVOLUTION) as f64, used)
     }
 
     #[test]
     fn control_gaps_show_hidden_costs() {
         for us in [60, 340, 820] {
-            let (lost, told, used) = told_longer_by(us, 100_000);
-            assert!((told - lost as f64).abs() < 0.15 * lost as f64 + 60.0, "{us}: {told} of {lost}");
+            let (lost, reported, used) = profile_longer_by(us, 100_000);
+            assert!((reported - lost as f64).abs() < 0.15 * lost as f64 + 60.0, "{us}: {reported} of {lost}");
             // Hardly any false gap is used.
             assert!(lost < 6_000, "{us}: {lost} of {used}");
         }
@@ -210,18 +214,18 @@ mod tests {
     #[test]
     fn where_the_nearest_gaps_are_none_those_behind_them_are_watched() {
         for least in [144, 340] {
-            let (lost, told, used) = told_longer_by_where_misses_begin_at(least, 820, 100_000);
-            assert!((told - lost as f64).abs() < 0.25 * lost as f64 + 60.0, "{told} of {lost}");
+            let (lost, reported, used) = profile_longer_by_where_misses_begin_at(least, 820, 100_000);
+            assert!((reported - lost as f64).abs() < 0.25 * lost as f64 + 60.0, "{reported} of {lost}");
             assert!(lost < 6_000, "{lost} of {used}");
-            let (lost, told, used) = told_longer_by_where_misses_begin_at(least, 0, 20_000);
-            assert!((lost, told) == (0, 0.0) && used > 19_700, "{used}");
+            let (lost, reported, used) = profile_longer_by_where_misses_begin_at(least, 0, 20_000);
+            assert!((lost, reported) == (0, 0.0) && used > 19_700, "{used}");
         }
     }
 
     #[test]
     fn a_profile_that_is_right_costs_one_gap_in_a_hundred() {
-        let (lost, told, used) = told_longer_by(0, 20_000);
-        assert_eq!((lost, told), (0, 0.0));
+        let (lost, reported, used) = profile_longer_by(0, 20_000);
+        assert_eq!((lost, reported), (0, 0.0));
         assert!(used > 19_700, "{used}");
     }
 
@@ -229,8 +233,8 @@ mod tests {
     fn a_request_without_a_move_is_never_a_control() {
         let mut control = Control::default();
         let written = Forecast { set_out: None, ..missing_by(50) };
-        for foreseen in [written, missing_by(4_100)] {
-            assert!((0..1_000).all(|_| !control.leaves(REVOLUTION, Op::Write, &foreseen)));
+        for predicted in [written, missing_by(4_100)] {
+            assert!((0..1_000).all(|_| !control.leaves(REVOLUTION, Op::Write, &predicted)));
         }
     }
 }

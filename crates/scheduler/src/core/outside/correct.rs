@@ -80,7 +80,7 @@ impl MoveCounts {
         }
         self.fresh = 0;
         let place = |edge: usize| (edge as i64 - BINS) * BIN_NS;
-        let told = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
+        let reported = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.0)).sum();
         // For an arrival before the first edge, each head that was not ready contradicts.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.0 - bin.1)).sum();
@@ -88,14 +88,14 @@ impl MoveCounts {
         let mut against_told = against;
         for (edge, bin) in (1..).zip(&self.bins) {
             against += 2 * i64::from(bin.1) - i64::from(bin.0);
-            if edge == told {
+            if edge == reported {
                 against_told = against;
             }
-            if (against, told.abs_diff(edge)) < (best.0, told.abs_diff(best.1)) {
+            if (against, reported.abs_diff(edge)) < (best.0, reported.abs_diff(best.1)) {
                 best = (against, edge);
             }
         }
-        let between = self.bins.get(told.min(best.1)..told.max(best.1)).unwrap_or_default();
+        let between = self.bins.get(reported.min(best.1)..reported.max(best.1)).unwrap_or_default();
         let chance: i64 = between.iter().map(|bin| i64::from(bin.0)).sum();
         let gained = against_told - best.0;
         let clear = gained >= LEAD_COMPLETIONS_MIN
@@ -116,7 +116,7 @@ pub(super) struct Correction {
     /// The corrections of moves and of commands' overheads, in ns.
     moves: [i64; 2],
     commands: [i64; 2],
-    told: Overheads,
+    reported: Overheads,
     /// The drive of the profile, once there is a correction.
     drive: Option<Arc<DriveModel>>,
     /// The largest correction, in ns.
@@ -133,7 +133,7 @@ impl Correction {
             alone: Default::default(),
             moves: [0; 2],
             commands: [0; 2],
-            told: *overheads,
+            reported: *overheads,
             drive: None,
             most: (nanos(revolution(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
             changed: false,
@@ -142,11 +142,11 @@ impl Correction {
     }
 
     /// Records a completion against its forecast.
-    pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observation) {
+    pub fn note(&mut self, drive: &DriveModel, op: Op, predicted: &Forecast, seen: &Observation) {
         let sure = core::mem::replace(&mut self.sure, seen.explained) && seen.explained;
         // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
-        let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
-        let Some(set_out) = foreseen.set_out.filter(|_| tells) else { return };
+        let tells = sure && predicted.distance > 0 && !predicted.in_two_parts;
+        let Some(set_out) = predicted.set_out.filter(|_| tells) else { return };
         let revolutions = seen.revolutions;
         let of = usize::from(op.is_write());
         let applied = self.moves[of] + if set_out == SetOut::Alone { self.commands[of] } else { 0 };
@@ -155,7 +155,7 @@ impl Correction {
             SetOut::Alone => &mut self.alone[of],
         };
         // Its first sector passed one revolution earlier as well.
-        let (passed, revolution) = (nanos(foreseen.slack()) + applied, nanos(revolution(drive)));
+        let (passed, revolution) = (nanos(predicted.slack()) + applied, nanos(revolution(drive)));
         for (passed, was_ready) in [(passed, revolutions <= 0), (passed - revolution, revolutions < 0)] {
             if passed.abs() < self.most {
                 ready.note(passed, was_ready);
@@ -172,16 +172,16 @@ impl Correction {
                 }
                 SetOut::Queued => self.moves[1] += more,
                 // A command's overhead cannot exceed the sum: the rest belongs to the move.
-                SetOut::Alone if self.told.overlap => {
-                    let least = -nanos(self.told.command[of]);
+                SetOut::Alone if self.reported.overlap => {
+                    let least = -nanos(self.reported.command[of]);
                     let all = self.commands[of] + more;
                     self.commands[of] = all.max(least);
                     self.moves[of] += all.min(least) - least;
                 }
                 SetOut::Alone => self.moves[of] += more,
             }
-            for (ns, told) in self.commands.iter_mut().zip(self.told.command) {
-                *ns = (*ns).max(-nanos(told));
+            for (ns, reported) in self.commands.iter_mut().zip(self.reported.command) {
+                *ns = (*ns).max(-nanos(reported));
             }
             // An overhead of almost zero cannot be reduced.
             self.changed |= (self.moves, self.commands) != before;
@@ -193,15 +193,16 @@ impl Correction {
         if !core::mem::take(&mut self.changed) {
             return None;
         }
-        let told = self.drive.get_or_insert_with(|| Arc::clone(drive));
+        let reported = self.drive.get_or_insert_with(|| Arc::clone(drive));
         let [read, write] = self.moves.map(|ns| i32::try_from(ns).unwrap_or_default());
-        let longer =
-            |(told, ns): (Duration, i64)| Duration::from_nanos(told.as_nanos().saturating_add_signed(ns));
-        let mut command = self.told.command;
+        let longer = |(reported, ns): (Duration, i64)| {
+            Duration::from_nanos(reported.as_nanos().saturating_add_signed(ns))
+        };
+        let mut command = self.reported.command;
         for (time, ns) in command.iter_mut().zip(self.commands) {
             *time = longer((*time, ns));
         }
-        Some((told.with_moves_longer_by(read, write), Overheads { command, ..self.told }))
+        Some((reported.with_moves_longer_by(read, write), Overheads { command, ..self.reported }))
     }
 
     /// Discards all counts, which may belong to another drive; moves are the profile's until completions show otherwise.
@@ -213,7 +214,7 @@ impl Correction {
 
     /// Sets the overheads when they turn out to differ.
     pub fn tell(&mut self, overheads: Overheads) {
-        self.told = overheads;
+        self.reported = overheads;
         self.changed = true;
     }
 
@@ -283,19 +284,19 @@ mod tests {
     fn a_command_that_takes_no_time_takes_no_less() {
         let profile = model::builtin::find("quantum-atlas-10k").unwrap();
         let drive = DriveModel::from_profile(&profile).unwrap();
-        let told =
+        let reported =
             Overheads { command: [Duration::from_micros(10); 2], overlap: true, ..Overheads::default() };
-        let mut correction = Correction::new(&drive, &told);
+        let mut correction = Correction::new(&drive, &reported);
         // Heads arrive half a millisecond early, which only commands to an idle drive show.
         let mut changes = 0;
         for n in 0..20_000u64 {
             let slack = n * 7_919 % nanos(revolution(&drive)).unsigned_abs();
             let wait = Instant::ZERO + Duration::from_nanos(slack);
             let early = slack > nanos(revolution(&drive)).unsigned_abs() - 500_000;
-            let foreseen = Forecast { start: wait, distance: 1_000, ..Forecast::at_once(SetOut::Alone) };
+            let predicted = Forecast { start: wait, distance: 1_000, ..Forecast::at_once(SetOut::Alone) };
             let revolutions = -i64::from(early && correction.moves()[0] == 0);
-            let seen = Observation { error: 0, revolutions, explained: true, foreseen: true };
-            correction.note(&drive, Op::Read, &foreseen, &seen);
+            let seen = Observation { error: 0, revolutions, explained: true, predicted: true };
+            correction.note(&drive, Op::Read, &predicted, &seen);
             changes += u32::from(core::mem::take(&mut correction.changed));
             if changes > 0 {
                 break;

@@ -81,7 +81,7 @@ impl Outside {
     /// is certain. Without trusted forecasts there is no such limit.
     pub(super) fn destaged(&self) -> Option<Instant> {
         let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
-        (beside && self.foresees()).then(|| self.clock.host(self.base.free) + DECISION_LEAD)
+        (beside && self.predicts()).then(|| self.clock.host(self.base.free) + DECISION_LEAD)
     }
 
     /// Returns when a command has left the drive, as far as the host can know.
@@ -115,7 +115,7 @@ impl Outside {
     }
 
     /// Forecasts all commands at the drive again.
-    pub(super) fn foresee(&mut self, drive: &DriveModel) {
+    pub(super) fn predict(&mut self, drive: &DriveModel) {
         let mut at = self.base;
         for i in 0..self.device.len() {
             let (forecast, next) = self.follow(drive, &at, &self.device[i]);
@@ -126,7 +126,7 @@ impl Outside {
 
     /// Forecasts the next foreground request with a detour as if it had none, from the current position of the head, if no
     /// part of either is done yet.
-    pub(super) fn foresee_plain(&mut self, drive: &DriveModel) {
+    pub(super) fn predict_plain(&mut self, drive: &DriveModel) {
         let (overheads, held_back) = (self.config.overheads, self.held_back);
         let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };
         let is_detour = |order: &Order| matches!(order.work, Work::Detour);
@@ -141,7 +141,7 @@ impl Outside {
             return;
         }
         let what = Transfer::new(command.op, command.foreground.unwrap_or(command.range));
-        plain.foresee(drive, &overheads, &base, held_back, what);
+        plain.predict(drive, &overheads, &base, held_back, what);
     }
 
     /// Records that a detour has met unreadable sectors: the request behind it waited for the drive's retries.
@@ -171,15 +171,15 @@ impl Outside {
     ) -> Observation {
         let overheads = self.config.overheads;
         let op = order.command.op;
-        let foreseen = order.forecast;
+        let predicted = order.forecast;
         let (own, after) = self.follow(drive, &self.base, order);
         self.buffered = false;
         let revolution = revolution(drive).as_nanos() as i64;
         // The pass of the last sector, on the host's clock.
-        let tail = foreseen.heard.saturating_since(foreseen.end);
+        let tail = predicted.heard.saturating_since(predicted.end);
         let ended = now.checked_sub(tail).unwrap_or_default();
-        let error = self.clock.error(ended, foreseen.end);
-        let late = clock::difference(self.clock.platter(ended), foreseen.end);
+        let error = self.clock.error(ended, predicted.end);
+        let late = clock::difference(self.clock.platter(ended), predicted.end);
         // `error` is the distance of the platter past its assumed angle, so that the rest is whole revolutions.
         let revolutions = (late + error + revolution / 2).div_euclid(revolution);
         let plausible = error.abs() <= revolution / ERROR_NOISE_DIVISOR && is_next;
@@ -219,7 +219,7 @@ impl Outside {
             self.base.behind = None;
         } else {
             let ended = match (held_up, explained) {
-                (true, _) => foreseen.end,
+                (true, _) => predicted.end,
                 (false, true) => moved(self.clock.platter(ended), left),
                 (false, false) => self.clock.platter(ended),
             };
@@ -241,7 +241,7 @@ impl Outside {
             error: late,
             revolutions,
             explained,
-            foreseen: explained && revolutions == 0 && in_time,
+            predicted: explained && revolutions == 0 && in_time,
         }
     }
 }

@@ -39,15 +39,15 @@ impl Outside {
         let transfer = Transfer::new(op, range);
         let command = self.next_command(transfer, purpose, (request, foreground), useful);
         let mut forecast = None;
-        self.walk(drive, &[transfer], |foreseen| forecast = Some(*foreseen));
+        self.walk(drive, &[transfer], |predicted| forecast = Some(*predicted));
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        let foreseen = self.foresees();
+        let predicted = self.predicts();
         let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
         self.queue.push_back(Order {
             neighbour,
-            foreseen,
+            predicted,
             charged,
             ..Order::new(command, tag, work, forecast)
         });
@@ -208,17 +208,17 @@ impl Core {
         self.narrow_promoted(outside, &mut job, tag);
         let first = job.ranges().first().map(|&asked| Transfer::new(job.pending.request.op, asked));
         let drive = Arc::clone(&self.drive);
-        let (left_alone, sooner) = match first {
+        let (unused, lead) = match first {
             Some(first) if !self.background.is_idle() => outside.control(&drive, first),
             _ => (false, 0),
         };
-        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, GapPart::Whole) };
+        let found = if unused { None } else { self.detour_for(outside, standing, &job, GapPart::Whole) };
         let detour = found.and_then(|detour| self.fit(outside, detour, first?, Duration::ZERO));
         let (detour, spent) = match first {
-            Some(first) if !left_alone => self.buy(outside, standing, &job, first, detour),
+            Some(first) if !unused => self.spend_revolution(outside, standing, &job, first, detour),
             _ => (detour, Duration::ZERO),
         };
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let DetourCommands { own: mut sent, mut merged } = self.take_detour(outside, detour, tag, buffers);
         if let Some(first) = first {
             self.plan_before(outside, standing, &job, (first, merged), &mut sent, buffers);
@@ -243,9 +243,9 @@ impl Core {
                 spent,
             };
             let what = Transfer::new(job.pending.request.op, asked);
-            plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
+            plain.predict(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
             plain.gain = self.gain(outside, standing, &job, room, plain.end);
-            plain.gain -= if detoured { sooner } else { 0 };
+            plain.gain -= if detoured { lead } else { 0 };
             plain
         });
         self.push_detour(outside, &sent, merged, &mut plain);

@@ -71,10 +71,10 @@ impl Outside {
     }
 
     /// Returns the instant from which on the head is certainly ready for a detour's command.
-    pub(super) fn sure_of(&self, foreseen: &Forecast) -> Instant {
-        match foreseen.approach() {
-            (HeadPath::Moved(distance), _) => foreseen.arrive + self.margin(distance),
-            (HeadPath::Stayed, _) => foreseen.arrive.max(foreseen.able + self.margins.staying()),
+    pub(super) fn sure_of(&self, predicted: &Forecast) -> Instant {
+        match predicted.approach() {
+            (HeadPath::Moved(distance), _) => predicted.arrive + self.margin(distance),
+            (HeadPath::Stayed, _) => predicted.arrive.max(predicted.able + self.margins.staying()),
         }
     }
 
@@ -92,10 +92,10 @@ impl Outside {
         let revolution = crate::core::under_way::revolution(drive);
         let bus_sector = self.config.overheads.bus_sector;
         let mut plain = (Instant::ZERO, Instant::ZERO);
-        self.walk(drive, &[first], |foreseen| {
-            let in_order = self.in_order(drive, foreseen.rear);
-            let later = spent + if in_order { foreseen.rear } else { Duration::ZERO };
-            plain = (foreseen.end + later, foreseen.heard + later);
+        self.walk(drive, &[first], |predicted| {
+            let in_order = self.in_order(drive, predicted.rear);
+            let later = spent + if in_order { predicted.rear } else { Duration::ZERO };
+            plain = (predicted.end + later, predicted.heard + later);
         });
         let mut shortened = false;
         for _ in 0..ROUNDS {
@@ -127,15 +127,15 @@ impl Outside {
             // The first command that is too late for its first sectors.
             let mut late = None;
             let (mut at, mut end, mut heard) = (0, Instant::ZERO, Instant::ZERO);
-            self.walk(drive, &commands[..sent], |foreseen| {
-                let on_time = !foreseen.in_two_parts && foreseen.slack() <= revolution / 2;
-                let sure = self.sure_of(foreseen);
-                if late.is_none() && !(on_time && (at == stops || foreseen.start + ROUNDING >= sure)) {
+            self.walk(drive, &commands[..sent], |predicted| {
+                let on_time = !predicted.in_two_parts && predicted.slack() <= revolution / 2;
+                let sure = self.sure_of(predicted);
+                if late.is_none() && !(on_time && (at == stops || predicted.start + ROUNDING >= sure)) {
                     let missed =
-                        if on_time { Duration::ZERO } else { revolution.saturating_sub(foreseen.slack()) };
+                        if on_time { Duration::ZERO } else { revolution.saturating_sub(predicted.slack()) };
                     late = Some((at, sure, missed));
                 }
-                (at, end, heard) = (at + 1, foreseen.end, foreseen.heard);
+                (at, end, heard) = (at + 1, predicted.end, predicted.heard);
             });
             if end <= plain.0 + revolution / 4 && late.is_none_or(|(at, ..)| at == stops) {
                 // Its data may have to wait for others on the bus.
@@ -202,7 +202,7 @@ mod tests {
         let mut gaps = Vec::new();
         for lbn in (2_000_000..9_000_000).step_by(70_008) {
             let mut slack = Duration::ZERO;
-            outside.walk(drive, &[request(lbn)], |foreseen| slack = foreseen.slack());
+            outside.walk(drive, &[request(lbn)], |predicted| slack = predicted.slack());
             let on_the_way = drive.layout().locate(Lbn::new(lbn - 100_000)).map(|at| at.track);
             gaps.extend(on_the_way.filter(|_| slack > Duration::from_millis(4)).map(|on| (request(lbn), on)));
         }
@@ -214,8 +214,8 @@ mod tests {
         let of = drive.layout().track(track);
         let all = Stop { track, op: Op::Read, first: 0, count: 1 };
         let mut arrive = Instant::ZERO;
-        outside.walk(drive, &[Transfer::new(Op::Read, range_of(drive, &all)?)], |foreseen| {
-            arrive = foreseen.arrive
+        outside.walk(drive, &[Transfer::new(Op::Read, range_of(drive, &all)?)], |predicted| {
+            arrive = predicted.arrive
         });
         let Window { first, .. } = of.passing(drive.rpm(), arrive, arrive + Duration::from_millis(1));
         Some(Stop { first, count: 30, ..all })
@@ -241,7 +241,7 @@ mod tests {
             let left = fitted.stops[0].unwrap();
             let mut slack = Vec::new();
             let commands = [Transfer::new(Op::Read, range_of(&drive, &left).unwrap()), asked];
-            outside.walk(&drive, &commands, |foreseen| slack.push(foreseen.slack()));
+            outside.walk(&drive, &commands, |predicted| slack.push(predicted.slack()));
             assert!(left.first > stop.first && left.count < stop.count);
             assert!(slack[0] + ROUNDING >= MOVE_MARGIN && slack[0] < MOVE_MARGIN * 2, "{slack:?}");
             seen += 1;

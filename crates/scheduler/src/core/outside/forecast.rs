@@ -190,7 +190,7 @@ impl Plain {
     /// negative where the platter's angle is known from completions that were late on the bus.
     pub fn late(
         &self,
-        foreseen: &Forecast,
+        predicted: &Forecast,
         seen: &Observation,
         (revolution, overlap): (Duration, bool),
         merged: bool,
@@ -201,7 +201,7 @@ impl Plain {
         // Without a detour, an extra revolution is the drive's own; charge nothing.
         let beyond = if self.detour == 0 { beyond.min(0) } else { beyond };
         let most = nanos(revolution * u64::from(self.detour + 1) + self.bus);
-        let head = difference(foreseen.end, self.end);
+        let head = difference(predicted.end, self.end);
         let head_late = head.saturating_add(beyond);
         // A pause of the drive's own; at most one revolution of it is the detour's.
         let most_late = if self.failed {
@@ -212,7 +212,7 @@ impl Plain {
             most
         };
         let head_late = head_late.clamp(0, most_late);
-        let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
+        let waited = difference(predicted.heard, self.heard).saturating_sub(head).clamp(0, most);
         // The rest is the wait of the merged data on the bus.
         let residue =
             if merged && seen.explained { seen.error.saturating_sub(revolutions).max(0) } else { 0 };

@@ -72,7 +72,7 @@ impl HarmTally {
 
     /// Returns the worse of the two.
     fn worse(&self) -> Harm {
-        self.head.or_felt(&self.client_harm)
+        self.head.or_client_harm(&self.client_harm)
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Lateness {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     /// The share of commands that were as predicted, in 65536ths.
-    foreseen: u32,
+    predicted: u32,
     trusted: bool,
     /// Commands since trust ended, or since that was last returned.
     doubted: u32,
@@ -97,7 +97,7 @@ pub(super) struct Guard {
     /// The time at the head that was spent on purpose.
     spent: Duration,
     /// The wanted sectors of detours.
-    had: u64,
+    sectors: u64,
     /// Commands since the last update.
     accounted: u32,
     /// The totals since the start.
@@ -107,25 +107,25 @@ pub(super) struct Guard {
 impl Guard {
     pub fn new() -> Self {
         Self {
-            foreseen: 65_536 / 2,
+            predicted: 65_536 / 2,
             trusted: false,
             doubted: 0,
             recent: HarmTally::default(),
             spent: Duration::ZERO,
-            had: 0,
+            sectors: 0,
             accounted: 0,
             all: HarmTally::default(),
         }
     }
 
     /// Records whether a command completed as predicted. Returns whether trust ends with it, or has been missing for long.
-    pub fn note(&mut self, foreseen: bool) -> bool {
+    pub fn note(&mut self, predicted: bool) -> bool {
         let trusted = self.trusted;
-        self.foreseen -= self.foreseen / MEAN_COMMANDS;
-        if foreseen {
-            self.foreseen += 65_536 / MEAN_COMMANDS;
+        self.predicted -= self.predicted / MEAN_COMMANDS;
+        if predicted {
+            self.predicted += 65_536 / MEAN_COMMANDS;
         }
-        self.trusted = self.foreseen >= if self.trusted { TRUST_END_65536THS } else { TRUST_BEGIN_65536THS };
+        self.trusted = self.predicted >= if self.trusted { TRUST_END_65536THS } else { TRUST_BEGIN_65536THS };
         let ends = trusted && !self.trusted;
         self.doubted = if self.trusted || ends || self.doubted == MISTRUSTED_COMMANDS_MAX {
             0
@@ -146,7 +146,7 @@ impl Guard {
         if self.recent.head.foreground >= HARM_MEMORY {
             self.recent.halve();
             self.spent = self.spent / 2;
-            self.had /= 2;
+            self.sectors /= 2;
         }
     }
 
@@ -161,20 +161,20 @@ impl Guard {
     }
 
     /// Records wanted sectors of the next request's detour, and the time at the head that was spent on them on purpose.
-    pub fn had(&mut self, sectors: u32, spent: Duration) {
-        self.had += u64::from(sectors);
+    pub fn note_yield(&mut self, sectors: u32, spent: Duration) {
+        self.sectors += u64::from(sectors);
         self.spent += spent;
     }
 
     /// Returns the usual yield in this much of the foreground's time.
-    pub fn had_in(&self, time: Duration) -> u64 {
-        let had = u128::from(self.had) * u128::from(time.as_nanos());
-        u64::try_from(had / u128::from(self.recent.head.foreground.max(HARM_TIME_MIN).as_nanos()))
+    pub fn yield_in(&self, time: Duration) -> u64 {
+        let sectors = u128::from(self.sectors) * u128::from(time.as_nanos());
+        u64::try_from(sectors / u128::from(self.recent.head.foreground.max(HARM_TIME_MIN).as_nanos()))
             .unwrap_or(u64::MAX)
     }
 
     /// Returns, from time to time, the recent harm in ppm of the foreground's time, without time spent on purpose.
-    pub fn look(&mut self) -> Option<u64> {
+    pub fn recent_ppm(&mut self) -> Option<u64> {
         if self.accounted < COMMANDS_PER_UPDATE {
             return None;
         }
@@ -227,11 +227,12 @@ mod tests {
     fn missing_trust_is_returned_repeatedly() {
         let mut guard = Guard::new();
         assert!((0..2_000).all(|_| !guard.note(true)));
-        let told: Vec<u32> = (0..5_000).filter(|_| guard.note(false)).collect();
-        assert!(told[0] < 100, "{told:?}");
+        let reported: Vec<u32> = (0..5_000).filter(|_| guard.note(false)).collect();
+        assert!(reported[0] < 100, "{reported:?}");
         assert!(
-            told.len() == 5 && told.windows(2).all(|pair| pair[1] - pair[0] > MISTRUSTED_COMMANDS_MAX - 2),
-            "{told:?}"
+            reported.len() == 5
+                && reported.windows(2).all(|pair| pair[1] - pair[0] > MISTRUSTED_COMMANDS_MAX - 2),
+            "{reported:?}"
         );
         (0..2_000).for_each(|_| {
             guard.note(true);

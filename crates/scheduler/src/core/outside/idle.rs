@@ -93,7 +93,7 @@ impl Outside {
 
     /// Returns the head's share of a request's unpredicted response time. Cached writes precede a read, which waits for them
     /// as for another request. `None` for a write, after which the position of the head is unknown.
-    pub(super) fn at_head_unforeseen(&self, op: Op, time: Duration) -> Option<Duration> {
+    pub(super) fn at_head_unpredicted(&self, op: Op, time: Duration) -> Option<Duration> {
         let usual = || self.alone[0].usual().unwrap_or(time);
         (!op.is_write()).then(|| time.min(usual()))
     }
@@ -113,7 +113,7 @@ impl Core {
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
-        if !outside.foresees() {
+        if !outside.predicts() {
             // Its completion shows the cost.
             self.idle.visited(job.pending.position().cylinder);
             return;
@@ -173,7 +173,7 @@ impl Core {
     /// may have taken longer, and the drive may have done more behind them.
     pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observation) {
         let Work::Foreground { job, .. } = &order.work else { return };
-        if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
+        if self.config.idle.is_none() || !order.predicted || job.pending.promoted.is_some() {
             return;
         }
         let Some(charged) = order.charged else { return };
@@ -188,7 +188,7 @@ impl Core {
 
     /// Charges idle time with the delay of the foreground's `order`, which the drive started at `begun`, without
     /// predictions.
-    pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
+    pub(super) fn account_idle_unpredicted(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let Some(idle) = self.config.idle else { return };
         let Work::Foreground { job, .. } = &order.work else {
             if matches!(order.work, Work::Idle | Work::Probe) {
@@ -214,7 +214,7 @@ impl Core {
         }
         let steady = alone.steady().filter(|_| order.command.op.is_write());
         let usual = steady.or(alone.usual());
-        if order.foreseen {
+        if order.predicted {
             return;
         }
         self.idle.head.foreground += time;
@@ -249,12 +249,12 @@ impl Core {
             self.idle.not_before = now + idle.threshold;
             return;
         }
-        let left = self.keep_back(outside, &idle, now);
+        let left = self.reserve_harm(outside, &idle, now);
         // On flash, which is never trusted, every read looks like a hit, so the rule must not begin there. On a drive
         // that is mistrusted for a while it stays.
-        let trusted = outside.foresees() || self.idle.untold;
+        let trusted = outside.predicts() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
-        self.idle.unpredicted = !outside.foresees();
+        self.idle.unpredicted = !outside.predicts();
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         if let Some(until) = stays_until {
@@ -306,14 +306,19 @@ impl Core {
     /// arrivals meanwhile, which is large against the bound for the first requests; and, if detours have no bound of their own,
     /// the part that the estimate may not use. Returns the instant from which on a drive that was in use only for a short time
     /// counts as unused.
-    pub(super) fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
-        let (account, left) = self.kept_back(outside, idle, now);
+    pub(super) fn reserve_harm(
+        &mut self,
+        outside: &Outside,
+        idle: &IdleTime,
+        now: Instant,
+    ) -> Option<Instant> {
+        let (account, left) = self.reserved(outside, idle, now);
         self.idle = account;
         left
     }
 
-    /// Returns the account of idle time with that [reserve](Self::keep_back), and that instant.
-    pub(super) fn kept_back(
+    /// Returns the account of idle time with that [reserve](Self::reserve_harm), and that instant.
+    pub(super) fn reserved(
         &self,
         outside: &Outside,
         idle: &IdleTime,
@@ -332,14 +337,14 @@ impl Core {
             );
             let risk = first.saturating_add(meanwhile);
             let all = self.idle.client_harm.foreground.as_nanos() / 1_000_000 * u64::from(idle.harm_ppm);
-            if !outside.foresees() || risk.max(0).unsigned_abs() > all / SMALL_COST_DIVISOR {
+            if !outside.predicts() || risk.max(0).unsigned_abs() > all / SMALL_COST_DIVISOR {
                 owed = owed.saturating_add(risk);
             }
         }
         account.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
         if outside.config.harm_ppm.is_none() {
-            let foreseen = outside.foresees();
-            let may = if foreseen { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
+            let predicted = outside.predicts();
+            let may = if predicted { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
             account.beside_ppm = idle.harm_ppm - may;
         }
         (account, left)
@@ -351,7 +356,7 @@ impl Core {
     /// with its length: harm grows with the square of its duration. If wanted blocks are adjacent, the yield for that harm
     /// is greatest if the command reads for as long as it waited for its first sector.
     fn visit_short(&mut self, outside: &Outside) -> bool {
-        if self.background.is_idle() || !outside.foresees() {
+        if self.background.is_idle() || !outside.predicts() {
             return false;
         }
         let drive = Arc::clone(&self.drive);
@@ -363,7 +368,7 @@ impl Core {
         let (sectors, rpm) = (there.track().sectors, drive.rpm());
         // A short command takes at most half a revolution.
         let window = there.track().passing(rpm, earliest, earliest + revolution(&drive) / 2);
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let mut chosen: Option<Window> = None;
         straight_parts(&there, window, |part| {
             if chosen.is_some() {

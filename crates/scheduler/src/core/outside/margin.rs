@@ -167,7 +167,7 @@ mod tests {
             let late = if draw(50) == 0 { draw(500) } else { draw(spread + 1) };
             let revolutions = i64::from(late > slack || draw(500) == 0);
             let seen =
-                Observation { error: revolutions * 6_000_000, revolutions, explained: true, foreseen: true };
+                Observation { error: revolutions * 6_000_000, revolutions, explained: true, predicted: true };
             let came = Came {
                 way: HeadPath::Moved(1_000),
                 slack: Duration::from_micros(slack),
@@ -201,7 +201,7 @@ mod tests {
             let (slack, late) = (n % 200, n % 7 * 3);
             let revolutions = i64::from(late > slack);
             let seen =
-                Observation { error: revolutions * 6_000_000, revolutions, explained: true, foreseen: true };
+                Observation { error: revolutions * 6_000_000, revolutions, explained: true, predicted: true };
             let slack = Duration::from_micros(u64::try_from(slack).unwrap());
             record.note(&seen, Some(Came { way: HeadPath::Stayed, slack, late: revolutions > 0 }));
         }

@@ -196,11 +196,11 @@ impl Outside {
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let forecast = self.forecast_behind(drive, &self.base, Transfer::new(op, range));
-        let foreseen = alone && self.foresees();
+        let predicted = alone && self.predicts();
         self.device.push_back(Order {
             neighbour: neighbour.filter(|_| alone),
             sent: Some(now),
-            foreseen,
+            predicted,
             passed: Some(if alone { Passed::Alone } else { Passed::BesideOthers }),
             ..Order::new(command.clone(), tag, Work::Foreground { job, plain: None }, forecast)
         });

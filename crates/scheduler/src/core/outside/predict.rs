@@ -13,7 +13,7 @@ pub(super) const BURST_SECTORS: u64 = 8;
 
 impl Plain {
     /// Forecasts the request from the current position of the head.
-    pub fn foresee(
+    pub fn predict(
         &mut self,
         drive: &DriveModel,
         overheads: &Overheads,
@@ -21,8 +21,8 @@ impl Plain {
         held_back: HeldBack,
         what: Transfer,
     ) {
-        let (foreseen, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
-        (self.end, self.heard) = (foreseen.end, foreseen.heard);
+        let (predicted, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
+        (self.end, self.heard) = (predicted.end, predicted.heard);
     }
 }
 
@@ -35,9 +35,9 @@ pub(super) fn forecast(
     Transfer { op, range }: Transfer,
 ) -> (Forecast, Standing) {
     if op == Op::Read
-        && let Some(foreseen) = streamed(drive, overheads, from, (sent, held_back), range)
+        && let Some(predicted) = streamed(drive, overheads, from, (sent, held_back), range)
     {
-        return foreseen;
+        return predicted;
     }
     let service = from.ready.max(sent);
     let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);

@@ -194,7 +194,7 @@ mod tests {
     }
 
     /// Forecasts reads that are sent at once to a resting drive with this read-ahead.
-    fn foreseen(reads_on: ReadsOn, ranges: &[LbnRange]) -> (Vec<Forecast>, Standing) {
+    fn predicted(reads_on: ReadsOn, ranges: &[LbnRange]) -> (Vec<Forecast>, Standing) {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let rest = Standing { reads_on, ..Standing::at_rest(Position::default(), None) };
         let mut at = rest;
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn behind_a_sequence_the_head_is_free_at_the_end_of_the_track() {
         let [one, two] = [lbns(0, 8), lbns(8, 8)];
-        let (seen, reading) = foreseen(ALL, &[one, two]);
-        let (_, plain) = foreseen(ReadsOn::default(), &[one, two]);
+        let (seen, reading) = predicted(ALL, &[one, two]);
+        let (_, plain) = predicted(ReadsOn::default(), &[one, two]);
         assert_eq!(plain.free, seen[1].end);
         // The first track has 334 sectors.
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
@@ -223,24 +223,24 @@ mod tests {
         assert_eq!(reading.free, seen[1].end + rest);
         assert_eq!(reading.not_reading_on().free, plain.free);
         // A single read is no sequence.
-        let (seen, reading) = foreseen(ALL, &[one]);
+        let (seen, reading) = predicted(ALL, &[one]);
         assert_eq!(reading.free, seen[0].end);
     }
 
     #[test]
     fn a_consecutive_read_is_done_as_its_sectors_pass_and_others_wait() {
-        let (seen, _) = foreseen(ALL, &[lbns(0, 8), lbns(8, 8), lbns(16, 8), lbns(324, 20)]);
+        let (seen, _) = predicted(ALL, &[lbns(0, 8), lbns(8, 8), lbns(16, 8), lbns(324, 20)]);
         assert_eq!(seen[1].source, Source::Medium);
         assert!(seen[2..].iter().all(|seen| seen.source == Source::Passing), "{seen:?}");
         assert!(!seen[2].moves && seen[3].moves, "only the last goes on to the next track");
-        let (plain, _) = foreseen(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), lbns(16, 8)]);
+        let (plain, _) = predicted(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), lbns(16, 8)]);
         assert!(
             difference(seen[2].end, plain[2].end).abs() < 10,
             "it has been behind the other all the time"
         );
         let elsewhere = lbns(9_000_000, 8);
-        let (seen, _) = foreseen(ALL, &[lbns(0, 8), lbns(8, 8), elsewhere]);
-        let (plain, _) = foreseen(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), elsewhere]);
+        let (seen, _) = predicted(ALL, &[lbns(0, 8), lbns(8, 8), elsewhere]);
+        let (plain, _) = predicted(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), elsewhere]);
         assert!(seen[2].arrive > plain[2].arrive + Duration::from_millis(5));
         assert_eq!(seen[2].source, Source::Medium);
     }

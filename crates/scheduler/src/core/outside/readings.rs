@@ -68,7 +68,7 @@ impl Readings {
 impl Outside {
     /// Returns whether the usual response time of an idle drive is known, against which a late request is charged.
     fn knows_usual(&self) -> bool {
-        self.foresees() || self.alone.iter().any(|alone| alone.usual().is_some())
+        self.predicts() || self.alone.iter().any(|alone| alone.usual().is_some())
     }
 }
 
@@ -93,8 +93,8 @@ impl OutsideDrive {
         } else if outside.readings.run || core.idle.asked.is_none() {
             Some(now)
         } else {
-            let unused = core.keep_back(outside, &idle, now).filter(|_| !outside.knows_usual());
-            core.idle.unpredicted = !outside.foresees();
+            let unused = core.reserve_harm(outside, &idle, now).filter(|_| !outside.knows_usual());
+            core.idle.unpredicted = !outside.predicts();
             core.idle.settle(&idle);
             match (unused, core.idle.range(&idle, now)) {
                 (Some(unused), _) if now < unused => Some(unused),
@@ -132,7 +132,7 @@ impl OutsideDrive {
         let id = order.command.id;
         outside.readings.command = Some(order.command.clone());
         outside.device.push_back(order);
-        outside.foresee(&drive);
+        outside.predict(&drive);
         Ok(id)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Observation {
     /// Whether whole revolutions and the noise of completions explain it.
     pub explained: bool,
     /// Whether it was done as predicted: in its revolution, and with an error that a plan tolerates.
-    pub foreseen: bool,
+    pub predicted: bool,
 }
 
 /// The head's way to a command.

@@ -42,8 +42,8 @@ impl Outside {
         if is_next {
             self.learn_writing_through(drive, now, order);
         }
-        let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
-        let mut seen = Observation { error: 0, revolutions: 0, explained: true, foreseen: true };
+        let (mut predicted, mut after) = self.follow(drive, &self.base, order);
+        let mut seen = Observation { error: 0, revolutions: 0, explained: true, predicted: true };
         let mut before = None;
         if self.buffered && is_next {
             if let Some(at) = self.waited_until(drive, now, order) {
@@ -51,7 +51,7 @@ impl Outside {
                 let late = seen.explained && seen.revolutions > 0;
                 let came = self.last_reported.map(|last| last.approach());
                 before = Some(came.map(|(way, slack)| Came { way, slack, late }));
-                (foreseen, after) = self.follow(drive, &self.base, order);
+                (predicted, after) = self.follow(drive, &self.base, order);
             } else if self.config.overheads.overlap {
                 let off = |forecast: &Forecast| difference(heard, forecast.heard).abs();
                 for other in [1, -1] {
@@ -61,8 +61,8 @@ impl Outside {
                         ..self.base
                     };
                     let (forecast, standing) = self.follow(drive, &base, order);
-                    if off(&forecast) + revolution / 2 < off(&foreseen) {
-                        (seen.revolutions, foreseen, after) = (other, forecast, standing);
+                    if off(&forecast) + revolution / 2 < off(&predicted) {
+                        (seen.revolutions, predicted, after) = (other, forecast, standing);
                     }
                 }
                 seen.error = seen.revolutions * revolution;
@@ -70,7 +70,7 @@ impl Outside {
         }
         self.base = after;
         self.buffered = true;
-        self.last_reported = is_next.then_some(foreseen);
+        self.last_reported = is_next.then_some(predicted);
         if !self.config.overheads.overlap {
             // The clock was corrected meanwhile, so its completion has another platter time.
             self.base.ready = self.clock.platter(now);
@@ -97,9 +97,9 @@ impl Outside {
     /// the state by it. Errors of the platter's angle beyond chance are ignored, because a write may wait for other reasons.
     fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observation {
         let revolution = revolution(drive).as_nanos() as i64;
-        let foreseen = self.base.free;
-        let error = self.clock.error(at, foreseen);
-        let late = difference(self.clock.platter(at), foreseen);
+        let predicted = self.base.free;
+        let error = self.clock.error(at, predicted);
+        let late = difference(self.clock.platter(at), predicted);
         let revolutions = (late + error + revolution / 2).div_euclid(revolution);
         let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, DRIFT_PPM);
         let explained = error.abs() <= chance.min(revolution / ERROR_NOISE_DIVISOR);
@@ -118,7 +118,7 @@ impl Outside {
         }
         self.base.free = moved(self.clock.platter(at), left);
         self.base.ready = self.base.free;
-        Observation { error: late, revolutions, explained, foreseen: explained && revolutions == 0 }
+        Observation { error: late, revolutions, explained, predicted: explained && revolutions == 0 }
     }
 
     /// Records that a completion fits the platter's angle.

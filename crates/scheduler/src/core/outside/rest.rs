@@ -28,7 +28,7 @@ impl Outside {
     /// the same sectors in the same revolution as without the detour.
     fn leaves_in_time(&self, drive: &DriveModel, detour: &Detour, behind: &[Transfer]) -> bool {
         let mut plain: Vec<Forecast> = Vec::new();
-        self.walk(drive, behind, |foreseen| plain.push(*foreseen));
+        self.walk(drive, behind, |predicted| plain.push(*predicted));
         let stops = detour.stops.iter().flatten();
         let Some(before) = stops.map(|stop| Some(Transfer::new(stop.op, range_of(drive, stop)?))).collect()
         else {
@@ -37,15 +37,15 @@ impl Outside {
         let mut all: Vec<Transfer> = before;
         let first = all.len();
         all.extend_from_slice(behind);
-        let mut foreseen: Vec<Forecast> = Vec::new();
-        self.walk(drive, &all, |one| foreseen.push(*one));
+        let mut predicted: Vec<Forecast> = Vec::new();
+        self.walk(drive, &all, |one| predicted.push(*one));
         let bus_sector = self.config.overheads.bus_sector;
-        plain.iter().zip(foreseen.iter().skip(first)).enumerate().all(|(i, (plain, foreseen))| {
+        plain.iter().zip(predicted.iter().skip(first)).enumerate().all(|(i, (plain, predicted))| {
             let detours = i + 1 < behind.len();
-            let sure = !detours || foreseen.start + ROUNDING >= self.sure_of(foreseen);
-            sure && foreseen.in_two_parts == plain.in_two_parts
-                && foreseen.end <= plain.end + ROUNDING
-                && foreseen.heard <= plain.heard + bus_sector
+            let sure = !detours || predicted.start + ROUNDING >= self.sure_of(predicted);
+            sure && predicted.in_two_parts == plain.in_two_parts
+                && predicted.end <= plain.end + ROUNDING
+                && predicted.heard <= plain.heard + bus_sector
         })
     }
 }
@@ -98,7 +98,7 @@ impl Core {
         let own = Transfer::new(op, LbnRange::new(start, asked.end().since(start)));
         let behind: Vec<Transfer> = behind.chain([own]).collect();
         let found = found.filter(|found| outside.leaves_in_time(&self.drive, found, &behind));
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let before = self.take_detour(outside, found, tag, buffers);
         sent.splice(0..0, before.own);
     }
@@ -121,7 +121,7 @@ impl Core {
             let behind = outside.standing(&self.drive);
             let rest = self.detour_for(outside, &behind, job, part);
             let rest = rest.and_then(|rest| self.fit(outside, rest, first, Duration::ZERO));
-            self.background.look(Focus::All);
+            self.background.focus_on(Focus::All);
             let DetourCommands { own, merged } = self.take_detour(outside, rest, tag, buffers);
             self.push_detour(outside, &own, merged, plain);
             if own.is_empty() || merged.is_some() {

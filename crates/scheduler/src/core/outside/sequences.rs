@@ -88,7 +88,7 @@ impl Outside {
         let reading = Standing { reads_on: on, ..plain }.reading_on(drive);
         let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).0.heard);
         let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
-        let off = |foreseen| difference(heard, foreseen).abs();
+        let off = |predicted| difference(heard, predicted).abs();
         if difference(with, without).abs() > 2 * noise && off(with).min(off(without)) < noise {
             self.sequences.believe(behind.sequence, off(with) < off(without));
         }
@@ -204,14 +204,14 @@ mod tests {
     #[test]
     fn the_assumption_follows_the_majority_of_reports() {
         let mut sequences = Sequences::default();
-        let mut told = |times: u32, reads_on: bool| {
+        let mut reported = |times: u32, reads_on: bool| {
             (0..times).for_each(|_| sequences.believe(true, reads_on));
             sequences.on
         };
-        assert_eq!(told(3, true), ReadsOn::default());
-        assert_eq!(told(1, true), ReadsOn { idle: false, sequence: true });
-        assert_eq!(told(7, false), ReadsOn { idle: false, sequence: true });
-        assert_eq!(told(1, false), ReadsOn::default());
+        assert_eq!(reported(3, true), ReadsOn::default());
+        assert_eq!(reported(1, true), ReadsOn { idle: false, sequence: true });
+        assert_eq!(reported(7, false), ReadsOn { idle: false, sequence: true });
+        assert_eq!(reported(1, false), ReadsOn::default());
     }
 
     #[test]

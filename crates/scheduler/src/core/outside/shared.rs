@@ -55,7 +55,7 @@ impl Default for Shared {
 
 impl Shared {
     /// Records the wanted sectors of a command.
-    pub fn had(&mut self, in_idle_time: bool, sectors: u32) {
+    pub fn note_yield(&mut self, in_idle_time: bool, sectors: u32) {
         self.sectors[usize::from(in_idle_time)] += u64::from(sectors);
     }
 
@@ -141,8 +141,8 @@ mod tests {
 
     fn shared(sectors: (u32, u32), ppm: [(u64, u64); 2]) -> (u32, u32) {
         let mut shared = Shared::default();
-        shared.had(false, sectors.0);
-        shared.had(true, sectors.1);
+        shared.note_yield(false, sectors.0);
+        shared.note_yield(true, sectors.1);
         for (detours, idle) in ppm {
             shared.weigh(&harm(detours), &harm(idle), 10_000);
         }
@@ -169,10 +169,10 @@ mod tests {
     #[test]
     fn a_wait_for_one_that_brings_nothing_ends() {
         let mut shared = Shared::default();
-        shared.had(true, 100_000);
+        shared.note_yield(true, 100_000);
         let waited = |shared: &mut Shared, detours: u32| {
             (0..WAITS_REQUESTS + 2).for_each(|_| {
-                shared.had(false, detours);
+                shared.note_yield(false, detours);
                 shared.weigh(&harm(900), &harm(9_200), 10_000);
             });
             shared.for_idle(10_000) < 9_000

@@ -78,7 +78,7 @@ impl Outside {
 impl Core {
     /// Returns the detour of a request that waits one more revolution, and that time, if it is worth it; otherwise
     /// `plain`, the detour without it.
-    pub(super) fn buy(
+    pub(super) fn spend_revolution(
         &mut self,
         outside: &mut Outside,
         standing: &Standing,
@@ -87,7 +87,7 @@ impl Core {
         plain: Option<Detour>,
     ) -> (Option<Detour>, Duration) {
         let no = (plain, Duration::ZERO);
-        if !outside.config.bought_turns || self.background.is_idle() || outside.caution().is_some() {
+        if !outside.config.extra_revolutions || self.background.is_idle() || outside.caution().is_some() {
             return no;
         }
         // Rounded up, so that the last sector before the request is in the window.
@@ -100,8 +100,8 @@ impl Core {
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
         // The revolution must yield more than this; most do not, and their searches end early.
-        let worth = outside.price.least(outside.guard.had_in(revolution));
-        self.background.look(Focus::All);
+        let worth = outside.price.least(outside.guard.yield_in(revolution));
+        self.background.focus_on(Focus::All);
         let found = self.detour_for(
             outside,
             standing,
@@ -114,7 +114,7 @@ impl Core {
         if self.brings(&longer).saturating_sub(brings) <= worth {
             return no;
         }
-        self.stats.bought += 1;
+        self.stats.extra_revolutions += 1;
         (Some(longer), revolution)
     }
 

@@ -399,14 +399,14 @@ impl Core {
     /// the blocks after its first one as well, so the stream goes on; and a program that reads in order waits
     /// for the first block.
     pub(super) fn move_stream(&mut self, now: Instant) -> bool {
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         if self.config.sharing == Sharing::Lottery
             && let Some(winner) = self.background.draw(&mut self.lottery)
         {
-            self.background.look(winner);
+            self.background.focus_on(winner);
         }
         let place = self.background.oldest_wanted();
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let Some((track, window)) = place.and_then(|at| self.find_stream(at)) else { return false };
         let there = self.drive.layout().track(track);
         let ready = now + self.drive.move_time(self.position, there.into(), Op::Read);
@@ -523,7 +523,7 @@ impl Core {
         tag: u64,
     ) -> Option<(LbnRange, u32)> {
         let drive = Arc::clone(&self.drive);
-        self.background.look(Focus::All);
+        self.background.focus_on(Focus::All);
         let taken = self.background.take_reads(&drive, track, window, false)?;
         let (first, count) = (window.first + taken.begin, taken.end - taken.begin);
         let Some(range) = range_of(&drive, &Stop { track, first, count, op: Op::Read }) else {

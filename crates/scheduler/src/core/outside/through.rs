@@ -18,14 +18,14 @@ const DECIDING_LEAD: i8 = 16;
 /// The evidence from reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Through {
-    told: Overheads,
+    reported: Overheads,
     /// Reports from the medium less those from the buffer.
     score: i8,
 }
 
 impl Through {
-    pub fn of(told: Overheads) -> Self {
-        Self { told, score: 0 }
+    pub fn of(reported: Overheads) -> Self {
+        Self { reported, score: 0 }
     }
 }
 
@@ -37,7 +37,7 @@ impl Outside {
         let [medium, buffer] = [&through, &self.config.overheads]
             .map(|overheads| self.follow_by(drive, overheads, &self.base, order).0.heard);
         let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
-        let off = |foreseen| difference(heard, foreseen).abs();
+        let off = |predicted| difference(heard, predicted).abs();
         if difference(medium, buffer).abs() <= 2 * noise || off(medium).min(off(buffer)) >= noise {
             return;
         }
@@ -45,14 +45,14 @@ impl Outside {
         self.through.score =
             (self.through.score + if from_medium { 1 } else { -1 }).clamp(-DECIDING_LEAD, DECIDING_LEAD);
         if self.through.score == DECIDING_LEAD {
-            self.correction.tell(self.through.told.writing_through().unwrap_or(through));
+            self.correction.tell(self.through.reported.writing_through().unwrap_or(through));
         }
     }
 
     /// Discards the evidence, because the drive may have been replaced.
     pub(super) fn doubt_writing_through(&mut self) {
         if core::mem::take(&mut self.through.score) == DECIDING_LEAD {
-            self.correction.tell(self.through.told);
+            self.correction.tell(self.through.reported);
         }
     }
 }

@@ -70,8 +70,8 @@ impl Core {
         let allowed = |at: Instant| {
             let stays = stays_until.is_some_and(|until| at < until);
             let terms = if stays { Outside::spends(*idle) } else { *idle };
-            let (mut account, left) = self.kept_back(outside, idle, at);
-            account.unpredicted = !outside.foresees();
+            let (mut account, left) = self.reserved(outside, idle, at);
+            account.unpredicted = !outside.predicts();
             account.settle(&terms);
             (account.range(&terms, at) != Range::Track, account.relief(), left)
         };

@@ -251,10 +251,10 @@ fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
             ] {
                 let held = mine.claim(&room.at("target/old"), How::Write, first).unwrap();
                 for how in ALL {
-                    let told = others.claim(&room.at(name), how, second);
-                    assert_eq!(told.is_err(), refused, "{first:?}, then {second:?} of {name}");
+                    let reported = others.claim(&room.at(name), how, second);
+                    assert_eq!(reported.is_err(), refused, "{first:?}, then {second:?} of {name}");
                     let busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-                    assert!(told.err().as_ref().is_none_or(busy));
+                    assert!(reported.err().as_ref().is_none_or(busy));
                 }
                 drop(held);
                 assert!(others.claim(&room.at(name), How::Write, Lock::Alone).is_ok());

@@ -95,14 +95,14 @@ fn a_cancel_is_over_when_the_file_is_gone() {
     rig.run_for(Duration::from_millis(400));
     rig.hangs = vec![FileQueue::Target(id)];
     rig.call(|manager, s| manager.cancel(s, id)).unwrap();
-    let told = std::sync::Arc::new(std::sync::Mutex::new(false));
-    let heard = told.clone();
+    let reported = std::sync::Arc::new(std::sync::Mutex::new(false));
+    let heard = reported.clone();
     rig.call(|manager, _| manager.when_discarded(id, Box::new(move |_| *heard.lock().unwrap() = true)));
     rig.run_for(Duration::from_secs(1));
-    assert!(!*told.lock().unwrap() && rig.files.get(IMAGE).is_some());
+    assert!(!*reported.lock().unwrap() && rig.files.get(IMAGE).is_some());
     rig.hangs.clear();
     rig.run_for(Duration::from_secs(1));
-    assert!(*told.lock().unwrap() && rig.files.get(IMAGE).is_none());
+    assert!(*reported.lock().unwrap() && rig.files.get(IMAGE).is_none());
 }
 
 #[test]

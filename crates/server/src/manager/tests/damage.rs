@@ -132,8 +132,11 @@ fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
         assert!(shown.is_damaged() && marker.is_some_and(|file| !file.standing.is_empty()), "{one:?}");
         if !matches!(one, FileFault::Flip { .. } | FileFault::Cut(1..)) {
             let choice = Choice { give_up: true, ..Choice::default() };
-            let told = mend_with(&damaged, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
-            assert!(!told.is_damaged() && told.closed == Some(Closed::Writes), "{one:?}: {told:?}");
+            let reported = mend_with(&damaged, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
+            assert!(
+                !reported.is_damaged() && reported.closed == Some(Closed::Writes),
+                "{one:?}: {reported:?}"
+            );
             assert!(read(&damaged).damage.is_none(), "{one:?}");
         }
     }
@@ -299,8 +302,8 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
 
     // The operator gives up what is damaged.
     let choice = Choice { give_up: true, ..Choice::default() };
-    let told = mend_with(&rig.files, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
-    assert!(!told.is_damaged() && told.closed == Some(Closed::Writes), "{told:?}");
+    let reported = mend_with(&rig.files, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
+    assert!(!reported.is_damaged() && reported.closed == Some(Closed::Writes), "{reported:?}");
     assert_eq!(rig.files.get("/state/tasks.journal.damaged").unwrap(), bytes);
     let mut rig = rig.crash(None);
     let taken = rig.call(|manager, _| manager.is_taken()).unwrap();

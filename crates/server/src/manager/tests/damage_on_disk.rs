@@ -213,8 +213,8 @@ fn a_marker_that_is_any_kind_of_file_stops_the_tasks() {
         assert!(found.damage.is_some_and(|damage| damage.closed.is_some()), "{kind}");
         assert!(room.report().is_damaged(), "{kind}");
         let choice = repair::Choice { give_up: true, ..repair::Choice::default() };
-        let told = repair::mend_with(&Machine::default(), &room.0, &choice, 1_700_000_000, 9).unwrap();
-        assert!(!told.is_damaged(), "{kind}: {told:?}");
+        let reported = repair::mend_with(&Machine::default(), &room.0, &choice, 1_700_000_000, 9).unwrap();
+        assert!(!reported.is_damaged(), "{kind}: {reported:?}");
         assert!(journal::read(&Machine::default(), &room.0).unwrap().damage.is_none(), "{kind}");
         // A marker that could not be removed is put aside, and no longer counts.
         let left: Vec<_> = fs::read_dir(&room.0).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -164,7 +164,7 @@ impl History {
             let step = step.map_or(Step::Time, |(step, _)| *step);
             self.steps.push(format!("{step:?}"));
             self.take(step);
-            self.look();
+            self.check_tasks();
         }
         self.end();
     }
@@ -184,7 +184,7 @@ impl History {
             Step::Time => {
                 for _ in 0..=self.below(40) {
                     self.rig.step();
-                    self.look();
+                    self.check_tasks();
                 }
             }
             Step::Read => self.ask(),
@@ -257,7 +257,7 @@ impl History {
     }
 
     /// Looks at all tasks and takes all answers.
-    fn look(&mut self) {
+    fn check_tasks(&mut self) {
         for id in self.known.keys().copied().collect::<Vec<_>>() {
             let Some(task) = self.find(id) else { panic!("task {id} is forgotten") };
             let known = self.known.get_mut(&id).unwrap();
@@ -346,7 +346,7 @@ impl History {
     fn finish(&mut self, id: u64) {
         let snapshot = self.known[&id].kind == TaskKind::Snapshot;
         for _ in 0..100_000 {
-            self.look();
+            self.check_tasks();
             let state = self.known[&id].state;
             if state.is_over() {
                 return;
@@ -376,7 +376,7 @@ impl History {
             self.reads.insert(self.asked, (id, range));
         }
         for _ in 0..100_000 {
-            self.look();
+            self.check_tasks();
             if self.reads.is_empty() {
                 return;
             }

@@ -117,27 +117,27 @@ fn repair_applies_only_the_choices_given() {
     let fail = |id| Choice { fail: vec![id], ..Choice::default() };
     assert!(refused(&sound, fail(99)).contains("there is no task 99"));
     assert!(refused(&sound, fail(1)).contains("task 1 is done"));
-    let told = mend(&sound, fail(id)).unwrap();
-    assert_eq!(told.closed, Some(Closed::Writes), "writes stay closed, as the restore had them");
-    assert!(told.tasks.iter().any(|task| task.id == id && task.state == TaskState::Failed));
-    let told = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
-    assert_eq!(told.closed, None);
+    let reported = mend(&sound, fail(id)).unwrap();
+    assert_eq!(reported.closed, Some(Closed::Writes), "writes stay closed, as the restore had them");
+    assert!(reported.tasks.iter().any(|task| task.id == id && task.state == TaskState::Failed));
+    let reported = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
+    assert_eq!(reported.closed, None);
 
     // Only one file of a task is left: the numbers that were used are unknown.
     let lost = rig.files.copy();
     lost.put("/state/task-1.kept", b"something");
     lost.delete(JOURNAL);
     lost.delete(END);
-    let told = mend(&lost, give_up).unwrap();
-    assert_eq!((told.used, told.closed), (1_700_000_000, Some(Closed::All)));
+    let reported = mend(&lost, give_up).unwrap();
+    assert_eq!((reported.used, reported.closed), (1_700_000_000, Some(Closed::All)));
     assert_eq!(read(&lost).table.next_id(), 1_700_000_001);
     // The clock is at its beginning.
     lost.put("/state/task-77.map", b"something");
     lost.delete(JOURNAL);
     lost.delete(END);
-    let told =
+    let reported =
         mend_with(&lost, Path::new(STATE), &Choice { give_up: true, ..Choice::default() }, 3, 9).unwrap();
-    assert_eq!(told.used, 77);
+    assert_eq!(reported.used, 77);
 
     // A repair that is killed at any point leaves a directory that still counts as damaged, or is mended.
     let mut calls = 0;
@@ -145,13 +145,16 @@ fn repair_applies_only_the_choices_given() {
         let killed = rig.files.copy();
         inject(&killed, JOURNAL, &FileFault::Cut(100));
         killed.stop_after(Some(calls));
-        let told = mend(&killed, Choice { give_up: true, ..Choice::default() });
+        let reported = mend(&killed, Choice { give_up: true, ..Choice::default() });
         killed.stop_after(None);
         let found = journal::read(&killed, Path::new(STATE)).unwrap();
-        assert!(told.is_err() == found.damage.is_some() || calls > 0 && found.damage.is_none(), "{calls}");
+        assert!(
+            reported.is_err() == found.damage.is_some() || calls > 0 && found.damage.is_none(),
+            "{calls}"
+        );
         let closed = found.damage.map_or(found.table.closed(), |damage| damage.closed);
         assert!(closed >= Some(Closed::Writes), "killed after {calls} calls it is open");
-        if told.is_ok() {
+        if reported.is_ok() {
             break;
         }
         assert!(mend(&killed, Choice { give_up: true, ..Choice::default() }).is_ok() || closed.is_some());

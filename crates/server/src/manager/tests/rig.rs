@@ -151,9 +151,9 @@ impl Rig {
     }
 
     pub fn call<R>(&mut self, call: impl FnOnce(&mut TaskManager, &mut dyn scheduler::Sessions) -> R) -> R {
-        let told = self.volume.call(self.manager, call).unwrap();
+        let reported = self.volume.call(self.manager, call).unwrap();
         self.serve();
-        told
+        reported
     }
 
     pub fn start(&mut self, spec: TaskSpec) -> u64 {

@@ -201,8 +201,8 @@ fn a_file_that_was_made_anew_is_another_target() {
         let mut worker =
             FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
         let mut target = target(&rig, &path, replica);
-        let told = worker.execute(FileOp::Open(Box::new(target.clone())));
-        let Some(FileResult::Opened { saved, .. }) = told else { panic!("{told:?}") };
+        let reported = worker.execute(FileOp::Open(Box::new(target.clone())));
+        let Some(FileResult::Opened { saved, .. }) = reported else { panic!("{reported:?}") };
         (target.fresh, target.saved) = (false, saved);
         let again = worker.execute(FileOp::Open(Box::new(target.clone())));
         assert!(matches!(again, Some(FileResult::Opened { .. })), "{again:?}");
@@ -212,8 +212,8 @@ fn a_file_that_was_made_anew_is_another_target() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let mut worker =
             FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
-        let told = worker.execute(FileOp::Open(Box::new(target)));
-        let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+        let reported = worker.execute(FileOp::Open(Box::new(target)));
+        let Some(FileResult::Refused(why)) = reported else { panic!("{reported:?}") };
         assert!(why.contains("another file or device has this name now"), "{why}");
         fs::remove_file(&path).unwrap();
     }
@@ -265,15 +265,15 @@ fn a_replica_is_not_known_by_blocks_of_zeros() {
         let bytes = vec![u8::from(block == 3); header.block_bytes()];
         let bytes = if block == 3 { [vec![0], bytes[1..].to_vec()].concat() } else { bytes };
         assert!(worker.execute(FileOp::Put { block, bytes, bad: Vec::new() }).is_none());
-        let told = worker.execute(FileOp::Sync { mark: block });
-        let Some(FileResult::Synced { saved, .. }) = told else { panic!("{told:?}") };
+        let reported = worker.execute(FileOp::Sync { mark: block });
+        let Some(FileResult::Synced { saved, .. }) = reported else { panic!("{reported:?}") };
         (target.fresh, target.saved) = (false, saved);
     }
     let again = worker.execute(FileOp::Open(Box::new(target.clone())));
     assert!(matches!(again, Some(FileResult::Opened { .. })), "{again:?}");
     rig.files.put(IMAGE, &vec![0; rig.now.len()]);
-    let told = worker.execute(FileOp::Open(Box::new(target)));
-    let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+    let reported = worker.execute(FileOp::Open(Box::new(target)));
+    let Some(FileResult::Refused(why)) = reported else { panic!("{reported:?}") };
     assert!(why.contains("the block written at byte"), "{why}");
 }
 
@@ -482,8 +482,8 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     let mut worker = FileWorker::new(FileQueue::Target(9), Arc::new(rig.files.clone()), "/other".into());
     let header = header_of(&rig, "/backups/b");
     let target = ImageTarget { header, force: true, ..target(&rig, Path::new(LINK), false) };
-    let told = worker.execute(FileOp::Open(Box::new(target)));
-    let Some(FileResult::Refused(why)) = told else { panic!("{told:?}") };
+    let reported = worker.execute(FileOp::Open(Box::new(target)));
+    let Some(FileResult::Refused(why)) = reported else { panic!("{reported:?}") };
     assert!(why.starts_with("/backups/link: another task or program has it open"), "{why}");
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
     assert_eq!(rig.run(id), TaskState::Done);
@@ -512,11 +512,11 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
             let target = ImageTarget { force, fresh, ..target(&rig, &path, replica) };
             let mut worker =
                 FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
-            let told = worker.execute(FileOp::Open(Box::new(target)));
-            match told {
+            let reported = worker.execute(FileOp::Open(Box::new(target)));
+            match reported {
                 Some(FileResult::Opened { .. }) => assert!(opens, "{path:?}"),
                 Some(FileResult::Refused(why)) => assert!(!opens && why.contains("other users"), "{why}"),
-                told => panic!("{told:?}"),
+                reported => panic!("{reported:?}"),
             }
             let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o077;
             assert_eq!(mode == 0, opens, "{path:?}");
@@ -526,8 +526,8 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
         let target = ImageTarget { fresh: false, saved: vec![0], ..target(&rig, &path, replica) };
         let mut worker =
             FileWorker::new(FileQueue::Target(9), Arc::new(Machine::default()), directory.clone());
-        let told = format!("{:?}", worker.execute(FileOp::Open(Box::new(target))));
-        assert!(!told.contains("other users"), "{told}");
+        let reported = format!("{:?}", worker.execute(FileOp::Open(Box::new(target))));
+        assert!(!reported.contains("other users"), "{reported}");
     }
     fs::remove_dir_all(&directory).unwrap();
 }
@@ -554,7 +554,7 @@ fn an_image_goes_to_no_file_of_another_user() {
             Some(FileResult::Refused(why)) => {
                 assert!(!opens && why.contains("it belongs to another user; name a new file"), "{why}");
             }
-            told => panic!("{told:?}"),
+            reported => panic!("{reported:?}"),
         }
     }
     fs::remove_dir_all(&directory).unwrap();

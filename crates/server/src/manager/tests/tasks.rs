@@ -230,14 +230,14 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     assert_eq!(log.numbers(&said, "disk").len(), 1);
     // The second time the journal is closed, and the reason is still the first one.
     for _ in 0..2 {
-        let told = std::sync::Arc::new(std::sync::Mutex::new(None));
-        let heard = told.clone();
+        let reported = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let heard = reported.clone();
         let id = rig.call(|manager, _| {
             let (id, seq) = manager.start(TaskSpec { sectors: Some(8), ..scrub() }).unwrap();
-            manager.when_durable(seq, Box::new(move |told| *heard.lock().unwrap() = Some(told)));
+            manager.when_durable(seq, Box::new(move |reported| *heard.lock().unwrap() = Some(reported)));
             id
         });
-        let said = told.lock().unwrap().clone().unwrap().unwrap_err();
+        let said = reported.lock().unwrap().clone().unwrap().unwrap_err();
         assert!(
             said.starts_with("the journal of tasks cannot be written: /state/tasks.journal: ")
                 && said.ends_with("no storage space; make room there"),

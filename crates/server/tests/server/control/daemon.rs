@@ -84,7 +84,7 @@ fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Resul
     let runtime = RuntimeBuilder::new(&mut disk, config, &directory.join("state")).unwrap();
     let runtime = runtime.confined(places);
     let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
-    let (tell, told) = channel();
+    let (tell, reported) = channel();
     let thread = std::thread::spawn(move || {
         let export = ExportConfig { limits: Limits::default(), ..ExportConfig::default() };
         let (exporter, stop) = Exporter::new(disk, export, vec![nbd]).map_err(|e| e.to_string())?;
@@ -92,7 +92,7 @@ fn within(directory: PathBuf, disk: &str, roles: Roles, places: Places) -> Resul
         let (_, disk) = exporter.run().map_err(|e| e.to_string())?;
         Ok::<_, String>(disk)
     });
-    let Ok((mailbox, stop)) = told.recv() else {
+    let Ok((mailbox, stop)) = reported.recv() else {
         return Err(thread.join().unwrap().unwrap_err());
     };
     let runtime = runtime.start(mailbox).unwrap();

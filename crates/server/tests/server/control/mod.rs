@@ -40,8 +40,8 @@ fn until(control: &Control, id: u64, state: &str) -> Value {
     panic!("task {id} never was {state}: {}", control.get(&format!("{TASKS}/{id}")).unwrap());
 }
 
-fn refused(told: Result<Value, ControlError>) -> (u16, Option<String>, String) {
-    match told.unwrap_err() {
+fn refused(reported: Result<Value, ControlError>) -> (u16, Option<String>, String) {
+    match reported.unwrap_err() {
         ControlError::Refused { code, field, message } => (code, field, message),
         other => panic!("{other}"),
     }
@@ -69,7 +69,7 @@ fn a_scrub_and_a_backup_run_to_their_end_and_are_remembered() {
         "missed_revolutions_total{disk=\"data\"} ",
         "gaps_seen_total{disk=\"data\"} ",
         "gaps_used_total{disk=\"data\"} ",
-        "gaps_bought_total{disk=\"data\"} ",
+        "extra_revolutions_total{disk=\"data\"} ",
         "timed_out_commands_total{disk=\"data\"} 0",
         "unanswered_commands{disk=\"data\"} 0",
     ] {

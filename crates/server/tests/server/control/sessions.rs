@@ -69,7 +69,7 @@ fn a_session_asks_for_the_bytes_of_a_write_and_reads_them_again() {
 #[test]
 fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
     let Some(daemon) = daemon("session-calls") else { return };
-    let refused = |told: Result<Session, SessionError>| told.unwrap_err().to_string();
+    let refused = |reported: Result<Session, SessionError>| reported.unwrap_err().to_string();
     assert_eq!(refused(Session::open(&daemon.socket, "data", 0)), "priority: 0; give 1 to 100");
     assert_eq!(
         refused(Session::open(&daemon.socket, "date", 1)),

@@ -104,8 +104,8 @@ fn read_beside(program: Program, door: Door, (requests_per_s, requests, seed): (
     let profile = builtin::find("nearline-20tb").unwrap();
     let known = DriveModel::from_profile(&profile).unwrap();
     let behaviour = Behaviour::modern();
-    let told = behaviour.firmware(profile.firmware.as_ref().unwrap());
-    let overheads = Overheads::of(&told, &known, true);
+    let reported = behaviour.firmware(profile.firmware.as_ref().unwrap());
+    let overheads = Overheads::of(&reported, &known, true);
     let place = OutsideConfig::beyond(overheads).serving();
     let config = Config::outside(place)
         .with_idle(Some(IdleTime::default()))

@@ -42,7 +42,7 @@ fn served(profile: &str) -> (DiskStatus, Log) {
     (status, log)
 }
 
-const MISTRUSTED: [&str; 4] = ["WARN", "does not do what its profile says", "caution=", "foreseen="];
+const MISTRUSTED: [&str; 4] = ["WARN", "does not do what its profile says", "caution=", "predicted="];
 const TRUSTED: [&str; 2] = ["INFO", "does what its profile says again"];
 
 #[test]

@@ -289,8 +289,8 @@ impl World {
         assert_eq!(status.outstanding, 0);
         let blocks = app.blocks;
         self.disk.end_recording().unwrap();
-        let told = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!((told.blocks, told.cut_off), (blocks, false));
+        let reported = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((reported.blocks, reported.cut_off), (blocks, false));
     }
 }
 

@@ -63,11 +63,11 @@ fn a_recording_with_readings_of_a_probe_replays() {
 
 impl Serving {
     fn read(&mut self, reading: Reading) -> Result<Option<Timed>, DeviceError> {
-        let told: Arc<Mutex<Option<ReadingResult>>> = Arc::default();
-        let tell = Arc::clone(&told);
+        let reported: Arc<Mutex<Option<ReadingResult>>> = Arc::default();
+        let tell = Arc::clone(&reported);
         self.disk.read(self.now, reading, move |result| *tell.lock().unwrap() = Some(result));
         loop {
-            let result = told.lock().unwrap().take();
+            let result = reported.lock().unwrap().take();
             if let Some(result) = result {
                 return Ok(result
                     .unwrap()

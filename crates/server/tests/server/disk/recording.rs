@@ -122,8 +122,8 @@ fn a_recording_that_reaches_its_limit_ends_whole_and_the_disk_goes_on() {
     }
     let bytes = memory.bytes();
     assert!((20_000..22_000).contains(&bytes.len()), "{}", bytes.len());
-    let told = again(&bytes).unwrap();
-    assert!(!told.cut_off && told.requests > 20 && told.requests < 200, "{told:?}");
+    let reported = again(&bytes).unwrap();
+    assert!(!reported.cut_off && reported.requests > 20 && reported.requests < 200, "{reported:?}");
     (0..20).for_each(|i| world.step(super::Step::Read(super::range(i * 8, 8))));
     assert_eq!(memory.bytes().len(), bytes.len());
 }

@@ -115,8 +115,8 @@ impl World {
     /// Checks that a replay makes the same decisions.
     fn replays(mut self) {
         self.disk.end_recording().unwrap();
-        let told = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
-        assert!(!told.cut_off && told.commands > 0);
+        let reported = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!reported.cut_off && reported.commands > 0);
     }
 }
 

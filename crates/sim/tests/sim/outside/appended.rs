@@ -38,14 +38,14 @@ impl Source for Log {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     there: &'static str,
-    told: &'static str,
+    reported: &'static str,
     /// Whether the drive, without a queue of its own, receives a write that continues the one in progress.
     combines: bool,
     behaviour: Behaviour,
 }
 
 const ATLAS: Case =
-    Case { there: "quantum-atlas-10k", told: "quantum-atlas-10k", combines: true, behaviour: noisy() };
+    Case { there: "quantum-atlas-10k", reported: "quantum-atlas-10k", combines: true, behaviour: noisy() };
 
 const fn noisy() -> Behaviour {
     Behaviour { write_back: Some(true), ..Behaviour::fast02() }
@@ -66,7 +66,7 @@ type How = (PolicyName, Option<IdleTime>, Arrival);
 fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> Pair {
     let mut there = builtin::find(case.there).unwrap();
     there.firmware.as_mut().unwrap().cache.combine_sequential_writes = case.combines;
-    let known = Arc::new(DriveModel::from_profile(&builtin::find(case.told).unwrap()).unwrap());
+    let known = Arc::new(DriveModel::from_profile(&builtin::find(case.reported).unwrap()).unwrap());
     let run = |background, idle| {
         let (drive, overheads) = black_box(&there, case.behaviour, seed).unwrap();
         // The smaller capacity of both drives.
@@ -100,8 +100,8 @@ fn appends_to_a_log_leave_a_drive_that_caches_writes_trusted() {
     let cases = [
         ATLAS,
         Case { behaviour: exact(TAGGED), ..ATLAS },
-        Case { there: "seagate-cheetah-18lp", told: "seagate-cheetah-18lp", ..ATLAS },
-        Case { there: "nearline-4tb", told: "nearline-4tb", ..ATLAS },
+        Case { there: "seagate-cheetah-18lp", reported: "seagate-cheetah-18lp", ..ATLAS },
+        Case { there: "nearline-4tb", reported: "nearline-4tb", ..ATLAS },
         // A drive that writes both together, and one that does not.
         Case { behaviour: serial, ..ATLAS },
         Case { behaviour: serial, combines: false, ..ATLAS },
@@ -133,9 +133,9 @@ fn the_harm_to_appends_to_a_log_is_bounded() {
 #[test]
 fn another_drive_is_not_trusted_because_of_appends_to_a_log() {
     // Whatever the reports of writes show, the times of reads show another drive.
-    for told in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
+    for reported in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
         for queue in [TAGGED, Queue::Serial] {
-            let case = Case { told, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };
+            let case = Case { reported, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };
             for arrival in [Arrival::outstanding(1), Arrival::outstanding(4), Arrival::Poisson { rate: 40.0 }]
             {
                 let seen = pair(&case, (PolicyName::Fcfs, None, arrival), 3_000, 42);

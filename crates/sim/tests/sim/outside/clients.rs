@@ -164,8 +164,11 @@ fn all_harm_to_clients_is_in_the_estimate() {
             let Twins { response, account, .. } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
             // As a share of the clients' waits with detours, as the estimate is; gains are no harm.
-            let told = (account / (1.0 - account / 100.0)).max(0.0);
-            assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% estimated");
+            let reported = (account / (1.0 - account / 100.0)).max(0.0);
+            assert!(
+                response < reported + 0.5,
+                "{drive}, {load}: {response:.2}% longer, {account:.2}% estimated"
+            );
         }
     }
 }

@@ -64,15 +64,15 @@ fn moves_that_a_probe_cannot_know_are_learned_from_completions() {
     let slower = |run: &Outside<Oltp>| (response(run) / plain - 1.0) * 100.0;
     assert!(slower(&learned) < 2.0, "{:.2}%", slower(&learned));
     // By the uncorrected profile a scan would cost much more.
-    let as_told = run(true, SCAN, corrected(false));
-    assert!(slower(&as_told) > 8.0, "{:.2}%", slower(&as_told));
+    let by_profile = run(true, SCAN, corrected(false));
+    assert!(slower(&by_profile) > 8.0, "{:.2}%", slower(&by_profile));
 }
 
 #[test]
 fn a_profile_that_is_right_is_left_as_it_is() {
-    let [learned, as_told] = [true, false].map(|on| run(false, SCAN, corrected(on)));
+    let [learned, by_profile] = [true, false].map(|on| run(false, SCAN, corrected(on)));
     assert_eq!(learned.core().moves_longer_by(), [0, 0]);
-    assert_eq!(response(&learned).to_bits(), response(&as_told).to_bits());
+    assert_eq!(response(&learned).to_bits(), response(&by_profile).to_bits());
 }
 
 #[test]

@@ -217,16 +217,16 @@ fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
 fn with_another_drives_profile_idle_time_alone_is_used() {
     let (profile, known) = profile("seagate-cheetah-18lp");
     let other = drive(atlas().0, Behaviour::fast02());
-    let told = (&profile, &known, Behaviour::fast02());
-    Twins::run(other, told, REQUESTS_PER_SECOND, OutsideConfig::beyond).assert_falls_back(20);
+    let reported = (&profile, &known, Behaviour::fast02());
+    Twins::run(other, reported, REQUESTS_PER_SECOND, OutsideConfig::beyond).assert_falls_back(20);
 }
 
 #[test]
 fn arms_that_no_correction_fits_get_idle_time_only() {
     let (profile, known) = atlas();
     let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
-    let as_told = |overheads| OutsideConfig::beyond(overheads).with_correct_moves(false);
-    Twins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, as_told)
+    let by_profile = |overheads| OutsideConfig::beyond(overheads).with_correct_moves(false);
+    Twins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, by_profile)
         .assert_falls_back(20);
 }
 

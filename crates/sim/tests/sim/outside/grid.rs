@@ -147,7 +147,7 @@ pub struct Seen {
     /// The increase of the mean response time by the scan, in percent.
     pub slower: f64,
     /// The core's estimate of it, in percent.
-    pub told: f64,
+    pub reported: f64,
     /// The share of the time with trusted predictions, and the share of the commands then that were right.
     pub trusted: f64,
     pub right: f64,
@@ -198,10 +198,10 @@ impl Cell {
             }
         }
         let response = |run: &Outside<Load>| run.report().foreground.mean_response_ms;
-        let told = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
+        let reported = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
         Seen {
             slower: (response(&scan) / response(&plain) - 1.0) * 100.0,
-            told: told * 100.0,
+            reported: reported * 100.0,
             trusted: trusted as f64 / parts as f64,
             right: if commands > 0.0 { right / commands } else { 1.0 },
             detours: scan.planner_stats().detours,
@@ -229,9 +229,9 @@ pub fn wrong(cell: &Cell, requests: u64, seeds: u64) -> Option<String> {
     let (trusted, right) = (mean(|seen| seen.trusted), mean(|seen| seen.right));
     let harmed = upper_end(&slower) > INCREASE_PERCENT_MAX[usize::from(cell.idle)];
     let fooled = trusted > 0.1 && right < 0.75;
-    let told = mean(|seen| seen.told);
+    let reported = mean(|seen| seen.reported);
     let seen = format!(
-        "{cell:?}: {:.2}% slower, at most {:.2}%; {told:.2}% estimated; trusted {trusted:.2} of the time, {right:.2} right; {:.0} \
+        "{cell:?}: {:.2}% slower, at most {:.2}%; {reported:.2}% estimated; trusted {trusted:.2} of the time, {right:.2} right; {:.0} \
          detours, {:.0} blocks",
         interval::mean(&slower),
         upper_end(&slower),
@@ -357,10 +357,10 @@ fn a_drive_that_matches_its_profile_is_trusted_at_any_rate() {
 #[test]
 fn under_mistrust_waits_behind_a_delayed_request_are_in_the_estimate() {
     // Its head times differ from those of a profile with slower arms.
-    let surprise = Surprise::Other { told: "mimic-base", there: "mimic-fast-seek" };
+    let surprise = Surprise::Other { reported: "mimic-base", there: "mimic-fast-seek" };
     let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };
     let seen = [42, 43].map(|seed| cell.run(40_000, seed));
     let mean = |of: fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
-    let (slower, told) = (mean(|seen| seen.slower), mean(|seen| seen.told));
-    assert!(slower < told + 0.15, "{slower:.2}% slower, {told:.2}% estimated");
+    let (slower, reported) = (mean(|seen| seen.slower), mean(|seen| seen.reported));
+    assert!(slower < reported + 0.15, "{slower:.2}% slower, {reported:.2}% estimated");
 }

@@ -26,7 +26,7 @@ struct Got {
     /// The increase of the mean response time in percent.
     slower: f64,
     /// The estimate of it in percent.
-    told: f64,
+    reported: f64,
 }
 
 fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfig) -> Got {
@@ -54,12 +54,12 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
     SEEDS.fold(Got::default(), |sum, seed| {
         let plain = run(seed, Background::None).report();
         let with = run(seed, Background::Scan { block: Sectors::new(8) });
-        let (told, with) = (with.core().detour_harm().share(), with.report());
+        let (reported, with) = (with.core().detour_harm().share(), with.report());
         let slower = with.foreground.mean_response_ms / plain.foreground.mean_response_ms - 1.0;
         Got {
             mb_per_s: sum.mb_per_s + with.background.mb_per_s / n,
             slower: sum.slower + slower * 100.0 / n,
-            told: sum.told + told * 100.0 / n,
+            reported: sum.reported + reported * 100.0 / n,
         }
     })
 }
@@ -78,7 +78,7 @@ fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
         let learned = got(load, policy, OutsideConfig::beyond);
         let constant = got(load, policy, paper);
         assert!(learned.mb_per_s > constant.mb_per_s, "{load:?}, {policy}: {learned:?}, {constant:?}");
-        assert!(learned.slower < 1.0 && learned.told < 1.0, "{load:?}, {policy}: {learned:?}");
+        assert!(learned.slower < 1.0 && learned.reported < 1.0, "{load:?}, {policy}: {learned:?}");
     }
 }
 

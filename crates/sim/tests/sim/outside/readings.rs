@@ -142,8 +142,8 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
         let (before, blocks) = run.scan_progress().unwrap();
         // Half of the commands at the drive end before the model changes, and requests that wait go on after it.
-        let told = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
-        run.core_mut().adopt(Arc::clone(&all), told).unwrap();
+        let reported = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
+        run.core_mut().adopt(Arc::clone(&all), reported).unwrap();
         while !run.is_scanned() && run.requests() < 100_000 {
             run.advance_scan(100, &mut Nothing).unwrap();
         }

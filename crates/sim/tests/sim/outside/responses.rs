@@ -22,7 +22,7 @@ pub struct Pair {
     /// The increase of the mean response time in percent.
     pub slower: f64,
     /// The core's estimates for detours and for idle time, in percent.
-    pub told: [f64; 2],
+    pub reported: [f64; 2],
     /// The number of detours.
     pub detours: u64,
     /// The share of the time with trusted predictions.
@@ -44,7 +44,7 @@ impl Pair {
         let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised) + lasted(Caution::Unknown);
         Self {
             slower: (mean_response_ms(scan) / plain_ms - 1.0) * 100.0,
-            told: [scan.core().detour_harm().share(), scan.harm().share()].map(|part| part * 100.0),
+            reported: [scan.core().detour_harm().share(), scan.harm().share()].map(|part| part * 100.0),
             detours: scan.planner_stats().detours,
             trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
         }
@@ -110,14 +110,14 @@ pub fn assert_all_bounded(cases: impl IntoIterator<Item = (String, Pairs)>) {
 impl fmt::Display for Pairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (slower, upper) = (self.slower(), upper_end(&self.each()));
-        let told = [0, 1].map(|of| self.mean(|pair| pair.told[of]));
+        let reported = [0, 1].map(|of| self.mean(|pair| pair.reported[of]));
         let detours = self.detours();
         write!(
             f,
             "{slower:.2}% slower, at most {upper:.2}%; estimated {:.2}% for detours, {:.2}% for idle time; {detours:.0} detours, \
              trusted {:.2} of the time",
-            told[0],
-            told[1],
+            reported[0],
+            reported[1],
             self.trusted()
         )
     }

@@ -126,8 +126,8 @@ fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks()
 #[test]
 fn another_drive_is_not_trusted_because_of_cache_hits() {
     use Surprise::*;
-    let told = Other { told: "seagate-cheetah-18lp", there: "quantum-atlas-10k" };
-    for surprise in [told, Rpm(894), Rpm(1_119), Sectors(-4), TrackSkew(60), Flash] {
+    let reported = Other { reported: "seagate-cheetah-18lp", there: "quantum-atlas-10k" };
+    for surprise in [reported, Rpm(894), Rpm(1_119), Sectors(-4), TrackSkew(60), Flash] {
         for cell in testing::some(4, cells(surprise, &[Kind::Half, Kind::Runs], false)) {
             let seen = cell.run(3_000, 42);
             assert!(seen.trusted < 0.1, "{cell:?}: {seen:?}");

@@ -30,7 +30,7 @@ enum Wanted {
 #[derive(Clone, Copy, Debug, Default)]
 struct Had {
     blocks: u64,
-    bought: u64,
+    extra_revolutions: u64,
 }
 
 /// Runs ten tasks with think times on a drive with the default noise, without background work and with wanted blocks.
@@ -68,7 +68,7 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
         (run, had)
     };
     let ((plain, _), (with, blocks)) = (run(None), run(Some(wanted)));
-    (Had { blocks, bought: with.planner_stats().bought }, Pair::of(&plain, &with))
+    (Had { blocks, extra_revolutions: with.planner_stats().extra_revolutions }, Pair::of(&plain, &with))
 }
 
 /// Runs several seeds.
@@ -80,7 +80,8 @@ fn pairs_of(
     let mut had = Had::default();
     let pairs = Pairs::of(seeds, |seed| {
         let (one, pair) = pair(wanted, seed, config);
-        (had.blocks, had.bought) = (had.blocks + one.blocks, had.bought + one.bought);
+        (had.blocks, had.extra_revolutions) =
+            (had.blocks + one.blocks, had.extra_revolutions + one.extra_revolutions);
         pair
     });
     (had, pairs)
@@ -91,19 +92,19 @@ fn the_rest_of_a_gap_behind_a_detour_is_used_as_well() {
     let [(with, pairs), (without, _)] =
         [true, false].map(|plan_rest| pairs_of(SPARSE, 42..45, |beyond| beyond.with_plan_rest(plan_rest)));
     assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
-    assert_eq!((with.bought, without.bought), (0, 0));
+    assert_eq!((with.extra_revolutions, without.extra_revolutions), (0, 0));
     pairs.assert_bounded("the rest of each gap is used");
 }
 
 /// Returns a configuration that spends revolutions on purpose, or not.
-fn spends(bought_turns: bool) -> impl Fn(OutsideConfig) -> OutsideConfig + Copy {
-    move |beyond| beyond.with_plan_rest(true).with_bought_turns(bought_turns)
+fn spends(extra_revolutions: bool) -> impl Fn(OutsideConfig) -> OutsideConfig + Copy {
+    move |beyond| beyond.with_plan_rest(true).with_extra_revolutions(extra_revolutions)
 }
 
 #[test]
 fn revolutions_are_spent_where_worth_it() {
     let [(with, _), (without, _)] = [true, false].map(|spent| pair(FAR, 42, spends(spent)));
-    assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
+    assert!(with.blocks * 100 > without.blocks * 120 && with.extra_revolutions > 0, "{with:?} {without:?}");
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
     let seeds = 42..106;
     let [(with, pairs), (without, _)] =
         [true, false].map(|spent| pairs_of(FAR, seeds.clone(), spends(spent)));
-    assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
+    assert!(with.blocks * 100 > without.blocks * 120 && with.extra_revolutions > 0, "{with:?} {without:?}");
     pairs.assert_bounded("revolutions are spent");
     // If all blocks are wanted, a revolution yields little more than the usual amount.
     let (_, pairs_dense) = pairs_of(ALL, seeds, spends(true));
@@ -121,6 +122,6 @@ fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
 #[test]
 fn without_a_bound_no_revolution_is_spent() {
     let (had, _) =
-        pair(FAR, 42, |beyond| beyond.with_plan_rest(true).with_bought_turns(true).with_harm_ppm(None));
-    assert!(had.blocks > 1_000 && had.bought == 0, "{had:?}");
+        pair(FAR, 42, |beyond| beyond.with_plan_rest(true).with_extra_revolutions(true).with_harm_ppm(None));
+    assert!(had.blocks > 1_000 && had.extra_revolutions == 0, "{had:?}");
 }

@@ -161,7 +161,7 @@ fn troubles() -> Vec<(bool, Rc<Case>)> {
         ..Case::atlas("another's profile, then its own", RATE, there(noisy))
     };
     let uncorrected = Case::atlas("slower arms, not corrected", RATE, slow());
-    let as_told = uncorrected.outside.with_correct_moves(false);
+    let by_profile = uncorrected.outside.with_correct_moves(false);
     let reorders = Case::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
     let six = reorders.outside.with_at_drive(6);
     let troubles = [
@@ -169,7 +169,7 @@ fn troubles() -> Vec<(bool, Rc<Case>)> {
         (true, until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs)))),
         (true, atlas_after("flash, then a disk", RATE, flash(&known))),
         (true, until_half(cheetah_told, drive(cheetah, noisy))),
-        (true, until_half(Case { outside: as_told, ..uncorrected }, there(noisy))),
+        (true, until_half(Case { outside: by_profile, ..uncorrected }, there(noisy))),
         (false, atlas_after("slower arms, then as in the profile", RATE, slow())),
     ];
     troubles.map(|(kept, case)| (kept, Rc::new(case))).into()

@@ -19,7 +19,7 @@ pub enum Surprise {
     /// The same on a drive whose platter is slow compared with its seeks.
     SlowRpm(u32),
     /// Another drive's profile.
-    Other { told: &'static str, there: &'static str },
+    Other { reported: &'static str, there: &'static str },
     /// Zones end this many cylinders further in, or out.
     ZonesShifted(i32),
     /// Tracks have this many sectors more, or fewer.
@@ -62,8 +62,8 @@ pub enum Surprise {
 
 use Surprise::*;
 
-const fn other(told: &'static str, there: &'static str) -> Surprise {
-    Other { told, there }
+const fn other(reported: &'static str, there: &'static str) -> Surprise {
+    Other { reported, there }
 }
 
 const ATLAS: &str = "quantum-atlas-10k";
@@ -151,8 +151,8 @@ impl Surprise {
 
     /// Returns the core's profile.
     pub fn known(self) -> Arc<DriveModel> {
-        let mut told = self.there();
-        let layout = &mut told.layout;
+        let mut reported = self.there();
+        let layout = &mut reported.layout;
         if matches!(self, ZonesShifted(_) | Sectors(_)) {
             // Slips are counted from the start of a zone.
             layout.zones.iter_mut().for_each(|zone| zone.slips.clear());
@@ -163,9 +163,9 @@ impl Surprise {
         };
         match self {
             Rpm(thousandths) | SlowRpm(thousandths) => {
-                told.rpm = (u64::from(told.rpm) * u64::from(thousandths) / 1_000) as u32
+                reported.rpm = (u64::from(reported.rpm) * u64::from(thousandths) / 1_000) as u32
             }
-            Other { told: name, .. } => told = builtin::find(name).unwrap(),
+            Other { reported: name, .. } => reported = builtin::find(name).unwrap(),
             ZonesShifted(by) => {
                 for at in 1..layout.zones.len() {
                     let end = layout.zones[at].first_cylinder.saturating_add_signed(by);
@@ -190,10 +190,10 @@ impl Surprise {
                     }
                 }
             }
-            WriteSettle(us) => told.mechanics.write_settle_ms += f64::from(us) / 1e3,
+            WriteSettle(us) => reported.mechanics.write_settle_ms += f64::from(us) / 1e3,
             _ => {}
         }
-        Arc::new(DriveModel::from_profile(&told).unwrap())
+        Arc::new(DriveModel::from_profile(&reported).unwrap())
     }
 
     /// Returns the behaviour of the drive.
@@ -248,7 +248,7 @@ impl Surprise {
                 *command = command.saturating_sub(Duration::from_micros(us));
             }
         }
-        let told = OutsideConfig::beyond(overheads);
-        if self == Reorders { told.with_at_drive(6) } else { told }
+        let reported = OutsideConfig::beyond(overheads);
+        if self == Reorders { reported.with_at_drive(6) } else { reported }
     }
 }

@@ -25,7 +25,7 @@ type How = (Option<IdleTime>, Arrival, (u64, u64));
 fn pair(
     name: &str,
     write_back: bool,
-    told: Told,
+    reported: Told,
     (idle, arrival, reads): How,
     (requests, seed): (u64, u64),
 ) -> Pair {
@@ -34,7 +34,7 @@ fn pair(
     let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::fast02() };
     let run = |background, idle| {
         let (drive, mut overheads) = black_box(&profile, behaviour, seed).unwrap();
-        if told == Told::Nothing {
+        if reported == Told::Nothing {
             let mut firmware = profile.firmware.clone().unwrap();
             firmware.cache.write_back = WriteBack::Unknown;
             let of = Overheads::of(&firmware, &known, overheads.overlap);
@@ -70,7 +70,7 @@ fn a_drive_with_unknown_write_back_is_trusted_either_way() {
     for ((name, write_back), tasks) in testing::some(3, cases) {
         let how = (None, Arrival::outstanding(tasks), (2, 3));
         let [nothing, truth] =
-            [Told::Nothing, Told::Truth].map(|told| pair(name, write_back, told, how, (8_000, 42)));
+            [Told::Nothing, Told::Truth].map(|reported| pair(name, write_back, reported, how, (8_000, 42)));
         let what = format!("{name}, {write_back}, {tasks}: {nothing:?}, by the truth {truth:?}");
         assert!(nothing.trusted > 0.95, "{what}");
         assert!(nothing.detours * 10 > truth.detours * 9, "{what}");

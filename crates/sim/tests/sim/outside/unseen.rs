@@ -44,8 +44,8 @@ struct Twins {
     mb_per_s: f64,
 }
 
-fn twins(told: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
-    let known = Arc::new(told.known());
+fn twins(reported: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
+    let known = Arc::new(reported.known());
     let each = SEEDS.map(|seed| {
         let run = |background| {
             let profile = builtin::find("seagate-cheetah-18lp").unwrap();
@@ -71,29 +71,29 @@ const POLICIES: [PolicyName; 2] = [PolicyName::SptfSw(SeekWeight::percent(60)), 
 const WRONG: [Told; 3] = [Told::LongerBy(100_000), Told::LongerBy(250_000), Told::LongerByPercent(6)];
 
 /// Returns a configuration that never corrects the profile.
-fn as_told(overheads: Overheads) -> OutsideConfig {
+fn by_profile(overheads: Overheads) -> OutsideConfig {
     OutsideConfig::beyond(overheads).with_correct_moves(false)
 }
 
 #[test]
 fn hidden_costs_are_bounded_as_well() {
-    let cases = WRONG.into_iter().flat_map(|told| POLICIES.map(|policy| (told, policy)));
-    for (told, policy) in testing::some(1, cases) {
-        for place in testing::some(1, [OutsideConfig::beyond as fn(Overheads) -> OutsideConfig, as_told]) {
-            let twins = twins(told, policy, place);
+    let cases = WRONG.into_iter().flat_map(|reported| POLICIES.map(|policy| (reported, policy)));
+    for (reported, policy) in testing::some(1, cases) {
+        for place in testing::some(1, [OutsideConfig::beyond as fn(Overheads) -> OutsideConfig, by_profile]) {
+            let twins = twins(reported, policy, place);
             let corrects = place(Overheads::default()).correct_moves;
-            assert!(twins.slower < 1.0, "{told:?}, {policy}, corrected {corrects}: {twins:?}");
-            assert!(twins.mb_per_s > 5.0, "{told:?}, {policy}, corrected {corrects}: {twins:?}");
+            assert!(twins.slower < 1.0, "{reported:?}, {policy}, corrected {corrects}: {twins:?}");
+            assert!(twins.mb_per_s > 5.0, "{reported:?}, {policy}, corrected {corrects}: {twins:?}");
         }
     }
 }
 
 #[test]
 fn without_control_gaps_hidden_costs_are_higher() {
-    for told in testing::some(1, WRONG) {
+    for reported in testing::some(1, WRONG) {
         let blind = |overheads| OutsideConfig::beyond(overheads).with_control_gaps(false);
-        let of = |place| twins(told, PolicyName::Sstf, place);
+        let of = |place| twins(reported, PolicyName::Sstf, place);
         let (blind, seeing) = (of(blind), of(OutsideConfig::beyond));
-        assert!(blind.slower > seeing.slower + 1.2, "{told:?}: {blind:?}, {seeing:?}");
+        assert!(blind.slower > seeing.slower + 1.2, "{reported:?}: {blind:?}, {seeing:?}");
     }
 }

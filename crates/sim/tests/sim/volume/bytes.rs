@@ -243,8 +243,8 @@ fn a_refused_call_of_a_session_sets_no_wake_up() {
     let mut volume = volume(&drive);
     let app = volume.host(Once::default());
     let never = SessionId::new(u64::MAX);
-    let told = volume.call(app, |_, sessions| (sessions.close(never), sessions.resume(never))).unwrap();
-    assert_eq!(told, (Err(SessionError::NoSession(never)), Err(SessionError::NoSession(never))));
+    let reported = volume.call(app, |_, sessions| (sessions.close(never), sessions.resume(never))).unwrap();
+    assert_eq!(reported, (Err(SessionError::NoSession(never)), Err(SessionError::NoSession(never))));
     assert_eq!(volume.next_at(), None);
 }
 

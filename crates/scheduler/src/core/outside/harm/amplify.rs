@@ -51,10 +51,10 @@ impl Queue {
             return prior;
         }
         // The error of the head's change reduces its weight.
-        let told = head.mean * head.mean / (1.0 + head.error * head.error * measured) * measured;
+        let reported = head.mean * head.mean / (1.0 + head.error * head.error * measured) * measured;
         let slope = if head.mean == 0.0 { 0.0 } else { response.mean / head.mean };
         let precision = 1.0 / (deviation * deviation);
-        ((prior * precision + slope * told) / (precision + told)).clamp(1.0, AMPLIFICATION_RATIO_MAX)
+        ((prior * precision + slope * reported) / (precision + reported)).clamp(1.0, AMPLIFICATION_RATIO_MAX)
     }
 }
 

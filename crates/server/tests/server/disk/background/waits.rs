@@ -10,8 +10,8 @@ fn serving(audit: Option<AuditConfig>) -> Disk<Emulated> {
     let profile = Profile::from_toml(super::super::PROFILE, "small.toml").unwrap();
     let (model, config) = core("sptf", 1);
     let drive = Emulated::new(&profile, Default::default(), 1, nameless()).unwrap();
-    let outside = OutsideConfig { audit, ..config.outside.serving() };
-    let mut disk = Disk::new(drive, model, Config { outside, ..config }).unwrap();
+    let outside = config.outside.serving().with_audit(audit);
+    let mut disk = Disk::new(drive, model, config.with_outside(outside)).unwrap();
     disk.take_background_requests(BackgroundTerms::default());
     disk
 }
@@ -43,13 +43,16 @@ fn the_status_says_for_how_long_a_read_waits_without_requests_and_it_is_answered
         };
         assert!(["silence", "harm"].contains(&reason), "{reason}");
         let begun = Instant::ZERO + Duration::from_millis(100 * (requests - 1));
-        let told = now + Duration::from_millis_f64(to_go * 1e3).unwrap();
+        let reported = now + Duration::from_millis_f64(to_go * 1e3).unwrap();
         // The silence begins with the last request, or with its end.
         let end = begun + Duration::from_millis_f64(silence * 1e3).unwrap();
-        assert!(end.as_nanos().abs_diff(told.as_nanos()) < 100_000_000, "{requests}: {silence} s, {to_go} s");
-        let early = told.checked_sub(Duration::from_millis(1)).unwrap();
+        assert!(
+            end.as_nanos().abs_diff(reported.as_nanos()) < 100_000_000,
+            "{requests}: {silence} s, {to_go} s"
+        );
+        let early = reported.checked_sub(Duration::from_millis(1)).unwrap();
         assert_eq!(run(&mut disk, early), [], "{requests} requests: before the time that the status says");
-        let answers = run(&mut disk, told + Duration::from_millis(200));
+        let answers = run(&mut disk, reported + Duration::from_millis(200));
         assert_eq!(ids(&answers), [1_000], "{requests} requests: {reason}, {to_go} s to go");
         assert_eq!(wait(&disk), None);
     }
@@ -63,7 +66,7 @@ fn a_read_of_a_quiet_large_drive_waits_for_no_search_of_all_its_cylinders() {
     let behaviour = Behaviour::modern();
     let overheads = Overheads::of(&behaviour.firmware(profile.firmware.as_ref().unwrap()), &model, true);
     let place = OutsideConfig::beyond(overheads).serving();
-    let config = Config { idle: Some(IdleTime::default()), ..Config::outside(place) };
+    let config = Config::outside(place).with_idle(Some(IdleTime::default()));
     let (all, drive) =
         (model.layout().capacity().get(), Emulated::new(&profile, behaviour, 1, nameless()).unwrap());
     let mut disk: Disk<Emulated> = Disk::new(drive, model.into(), config).unwrap();

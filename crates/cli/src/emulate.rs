@@ -94,7 +94,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
     // Two drives over one file would corrupt each other's data.
     file.try_lock().map_err(|e| {
-        Problem::failed(format!("{}: it cannot be had alone: {e}", args.file.display()))
+        Problem::failed(format!("{}: the file cannot be opened for exclusive use: {e}", args.file.display()))
             .help("give each emulated drive a file of its own")
     })?;
     let noise = if args.noise { Behaviour::noisy() } else { Behaviour::default() };

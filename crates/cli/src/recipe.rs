@@ -195,7 +195,8 @@ impl Recipe {
                 let learner = match &self.learnt {
                     None => Learner::new(learns, None).map_err(|e| e.to_string())?,
                     Some(digits) => {
-                        let bytes = unhex(digits).ok_or("learnt: these are no hexadecimal digits")?;
+                        let bytes = unhex(digits)
+                            .ok_or("learnt: the value has characters that are no hexadecimal digits")?;
                         Learner::load(learns, &self.disk, &bytes).map_err(|e| e.to_string())?
                     }
                 };

@@ -44,7 +44,7 @@ fn tried(path: &Path) -> (bool, Option<String>) {
     let journal = SwitchJournal::new(RECORDS.as_ref());
     let mut place = OFF.lock().unwrap_or_else(PoisonError::into_inner);
     if place.is_some() {
-        return failed("this process probes another disk".to_owned());
+        return failed("the process probes another disk".to_owned());
     }
     match switch_off(Box::new(opened), Box::new(journal), &identity) {
         Ok(quiet) => {

@@ -91,7 +91,7 @@ fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> 
         }
         searched = bytes.len().saturating_sub(3);
         match stream.read(&mut some)? {
-            0 => return Err(strange("it hung up")),
+            0 => return Err(strange("the server closed the connection")),
             n => bytes.extend_from_slice(some.get(..n).unwrap_or_default()),
         }
     };

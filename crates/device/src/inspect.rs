@@ -96,8 +96,8 @@ impl Log {
         match self {
             Self::NotAsked => "the disk was not asked".to_owned(),
             Self::None => "the disk has no log about it".to_owned(),
-            Self::Failed(why) => format!("its log cannot be read: {why}"),
-            Self::Read(_) => "its log does not tell".to_owned(),
+            Self::Failed(why) => format!("the disk's log cannot be read: {why}"),
+            Self::Read(_) => "the disk's log does not say".to_owned(),
         }
     }
 }
@@ -402,7 +402,7 @@ impl Inspection {
                     "shingling",
                     "unknown",
                     Verdict::Note,
-                    "it takes TRIM, which means shingling on a disk that reports its speed; this one reports none, and a virtual disk hides the drive; look at that",
+                    "the disk takes TRIM, which means shingling on a disk that reports its speed; this disk reports none, and a virtual disk hides the drive; look at the drive behind it",
                 ),
                 None => {
                     let why = self.log.silence();
@@ -450,7 +450,7 @@ impl Inspection {
                 property,
                 "some",
                 Verdict::Note,
-                "its layout is not that of its model; probe this disk, and take no other disk's profile",
+                "the disk's layout is not that of its model; probe this disk, and take no other disk's profile",
             ),
             None => {
                 let reason = format!("{}; a probe finds the layout as it is", self.log.silence());

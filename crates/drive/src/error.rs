@@ -65,7 +65,7 @@ pub enum CommandError {
         most: Sectors,
     },
     /// It comes with a flush or a discard, and the device has no cache of writes.
-    #[error("{id}: this device takes no flush and no discard; send the command without")]
+    #[error("{id}: the device takes no flush and no discard; send the command without")]
     CacheOps {
         /// The command.
         id: RequestId,

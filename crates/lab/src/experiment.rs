@@ -63,7 +63,10 @@ impl Experiment {
         let outcome = (self.run)(lab).map_err(failed)?;
         let yielded: Vec<&str> = outcome.claims.iter().map(|claim| claim.id.as_str()).collect();
         if yielded != self.claims {
-            let problem = format!("it declares the claims [{}]; list them in order", self.claims.join(", "));
+            let problem = format!(
+                "the experiment declares the claims [{}]; list them in order",
+                self.claims.join(", ")
+            );
             return Err(LabError::new(
                 format!("{} yields the claims [{}]", self.id, yielded.join(", ")),
                 problem,

@@ -47,7 +47,7 @@ pub struct Saved {
 pub enum FileError {
     /// The bytes are something else.
     #[error(
-        "this is no table of the Disk Mimic: it does not begin with \"FBMIMIC\"; name a file that `mimic probe` wrote"
+        "the file is no table of the Disk Mimic: the file does not begin with \"FBMIMIC\"; name a file that `mimic probe` wrote"
     )]
     NotATable,
     /// The version is a later or an invalid one.

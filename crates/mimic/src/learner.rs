@@ -127,7 +127,7 @@ pub enum LearnerError {
         capacity: Sectors,
     },
     /// The machine does not give this memory.
-    #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
+    #[error("the machine does not give {} bytes of memory; set less", bytes.get())]
     NotThere {
         /// The memory in bytes.
         bytes: Bytes,

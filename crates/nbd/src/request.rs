@@ -183,7 +183,7 @@ impl Header {
         let end = self.offset.checked_add(u64::from(self.length));
         if end.is_none_or(|end| end > export.size()) {
             let errno = if changes { Errno::NoSpace } else { Errno::Invalid };
-            return Err((errno, "it goes beyond the export's end"));
+            return Err((errno, "the range goes beyond the export's end"));
         }
         if matches!(asked, Command::Read | Command::Write) && self.length > blocks.maximum {
             return Err((Errno::Invalid, "more bytes than the maximum block size"));

@@ -177,10 +177,10 @@ impl Journal {
             return Err(StateError::Format { file: file.to_owned() });
         }
         let Some((body, sum)) = bytes.split_last_chunk::<4>() else {
-            return Err(damaged("it ends early"));
+            return Err(damaged("the file ends early"));
         };
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
-            return Err(damaged("its checksum does not match"));
+            return Err(damaged("the file's checksum does not match"));
         }
         let mut left = body.get(MAGIC.len()..).unwrap_or_default();
         let mut number = || take::<8>(&mut left).map(u64::from_le_bytes);
@@ -196,9 +196,9 @@ impl Journal {
             journal.buffer_off = number()?.checked_sub(1).map(|off| off != 0);
             Some(count)
         })();
-        let count = count.ok_or_else(|| damaged("it ends early"))?;
+        let count = count.ok_or_else(|| damaged("the file ends early"))?;
         if count.checked_mul(ENTRY_BYTES as u64) != Some(left.len() as u64) {
-            return Err(damaged("its length is not that of its entries"));
+            return Err(damaged("the file's length is not that of its entries"));
         }
         let mut now = Instant::ZERO;
         while !left.is_empty() {
@@ -214,7 +214,7 @@ impl Journal {
                 let done = Done { timed, fault: Entry::fault_of(code, range) };
                 Some(Entry { op, range, done, returned: lbn & RETURNED_FLAG != 0 })
             })()
-            .ok_or_else(|| damaged("it ends early"))?;
+            .ok_or_else(|| damaged("the file ends early"))?;
             let Timed { submitted, completed } = entry.done.timed;
             let fits = match entry.done.fault {
                 Some(Fault::Sector(lbn)) => entry.range.contains(lbn),

@@ -78,7 +78,7 @@ impl Probe {
     pub fn resume(options: Options, mut journal: Journal) -> Result<Self, StateError> {
         if journal.seed() != options.seed {
             return Err(StateError::Other {
-                problem: format!("its seed is {}, not {}", journal.seed(), options.seed),
+                problem: format!("the state's seed is {}, not {}", journal.seed(), options.seed),
             });
         }
         journal.begin_again_if_partial();

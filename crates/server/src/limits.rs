@@ -152,8 +152,8 @@ impl Shares {
             let due = |at: &Instant| *at <= now;
             let verdict = match (handshake_ends(client, limits).filter(due), slow(client, limits).filter(due))
             {
-                (Some(_), _) => Verdict::Late("it took too long to choose an export"),
-                (None, Some(_)) => Verdict::Slow("it does not take its answers"),
+                (Some(_), _) => Verdict::Late("the client took too long to choose an export"),
+                (None, Some(_)) => Verdict::Slow("the client does not take its answers"),
                 (None, None) => return None,
             };
             Some((*id, verdict))
@@ -288,7 +288,7 @@ mod tests {
         client.received(&[b"\0\0\0\x03", LIST, ABORT].concat()).unwrap();
         while client.connection.poll().is_some() {}
         client.ending = true;
-        assert!(!client.is_over(), "it has not taken its answers");
+        assert!(!client.is_over(), "the client has not taken its answers");
         let clients = BTreeMap::from([(0, client)]);
         assert!(Shares::late(&clients, &limits, NOW).is_empty());
         let late = Shares::late(&clients, &limits, NOW + limits.handshake);

@@ -211,7 +211,7 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     let Ok(there) = path.symlink_metadata() else { return Ok(()) };
     let taken = |what| Err(ListenError::Taken { path: path.to_owned(), what });
     if !there.file_type().is_socket() {
-        return taken("it is no socket");
+        return taken("the path is no socket");
     }
     if answers(path) {
         return taken("a server answers there");

@@ -160,7 +160,8 @@ pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
                 match (live.collect::<Vec<_>>().as_slice(), table.closed()) {
                     ([], None) if table.sums().is_none() => continue,
                     ([], None) => {
-                        "it has checksums, and writes under another name are not noted in them".to_owned()
+                        "the disk has checksums, and writes under another name are not noted in them"
+                            .to_owned()
                     }
                     ([], Some(_)) => "the disk is closed to clients".to_owned(),
                     (ids, _) => format!("tasks {ids:?} are not over"),
@@ -208,7 +209,7 @@ pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> O
         _ if !live.is_empty() => {
             let why = format!("the disk of tasks {live:?} was served under the name {now}");
             let noted = journal::mark(files, place, &why);
-            (format!("{why}: they are stopped"), noted.map(|()| true))
+            (format!("{why}: the tasks are stopped"), noted.map(|()| true))
         }
         Some(store) => {
             let why =
@@ -293,18 +294,24 @@ fn missing(table: &Table) -> impl Iterator<Item = (String, String)> {
                 }
                 _ => "bytes that clients have overwritten since are lost, and the task fails",
             };
-            (format!("task-{id}.{end}"), format!("it is gone, and {kind} {id} needs it; {why}"))
+            (format!("task-{id}.{end}"), format!("the file is gone, and {kind} {id} needs it; {why}"))
         })
     });
     let of_map = table.iter().filter_map(|(id, entry)| {
         let name = format!("task-{id}.map");
         let is_named = entry.reason.as_ref().is_some_and(|reason| reason.contains(&name));
         is_named.then(|| {
-            (name, format!("it is gone, and only it says where the blocks of {} {id} are", entry.spec.kind))
+            (
+                name,
+                format!(
+                    "the file is gone, and nothing else says where the blocks of {} {id} are",
+                    entry.spec.kind
+                ),
+            )
         })
     });
     let of_sums = table.sums().map(|_| {
-        let why = "it is gone; the sums of this disk are not believed, and a scrub with checksums is refused until --force \
+        let why = "the file is gone; the sums of this disk are not believed, and a scrub with checksums is refused until --force \
                    records all anew";
         (SUMS_END.to_owned(), why.to_owned())
     });
@@ -329,7 +336,7 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
     let listed = path.clone();
     let opened = |text: &str| match files.open(&listed, How::Read) {
         Ok(_) => (None, text.to_owned()),
-        Err(error) => (Some(false), format!("it cannot be read: {error}")),
+        Err(error) => (Some(false), format!("the file cannot be read: {error}")),
     };
     if name.ends_with(".new") {
         // Half of a file that was to replace another; the next one is written over it.
@@ -375,13 +382,13 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
         log(LogKind::Moves, None)
     } else if name.ends_with(".plan") {
         checked(files, &path, PLAN_BYTES_MAX, |bytes| {
-            let id = task(".plan").ok_or("it is not named after a task")?;
+            let id = task(".plan").ok_or("the file is not named after a task")?;
             OwnPlan::of(bytes, id, table.get(id).map(|entry| entry.image)).map(drop)
         })
     } else if name.ends_with(".map") {
         checked(files, &path, MAP_BYTES_MAX, |bytes| match map_is_sound(bytes) {
             true => Ok(()),
-            false => Err("its last line is not the checksum of those before".into()),
+            false => Err("the file's last line is not the checksum of those before".into()),
         })
     } else if name.starts_with("learnt") {
         opened("predictions only; the daemon checks it when it starts")
@@ -407,8 +414,9 @@ fn checked(
     bytes_max: u64,
     check: impl FnOnce(&[u8]) -> Result<(), String>,
 ) -> (Option<bool>, String) {
-    let read = read_whole(files, path, bytes_max).map_err(|error| format!("it cannot be read: {error}"));
-    match read.and_then(|bytes| check(&bytes.ok_or("it is gone")?)) {
+    let read =
+        read_whole(files, path, bytes_max).map_err(|error| format!("the file cannot be read: {error}"));
+    match read.and_then(|bytes| check(&bytes.ok_or("the file is gone")?)) {
         Ok(()) => (Some(true), "sound".into()),
         Err(why) => (Some(false), why),
     }
@@ -434,7 +442,7 @@ pub(crate) fn mend_with(
     let written = |error| RepairError::Write { place: state.into(), error };
     let journal = match journal::read(files, state) {
         Err(JournalError::Version { place, found }) if choice.begin_anew => {
-            let why = format!("{place}: it is of {found}");
+            let why = format!("{place}: the journal is of {found}");
             let damage = Damaged { why, closed: Some(Closed::All), numbered: false };
             Journal { damage: Some(damage), ..Journal::default() }
         }

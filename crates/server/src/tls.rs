@@ -130,7 +130,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let file = std::fs::File::open(path).map_err(wrong)?;
     file.take(PEM_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() as u64 > PEM_BYTES_MAX {
-        return Err(wrong(io::Error::other(format!("it has more than {PEM_BYTES_MAX} bytes"))));
+        return Err(wrong(io::Error::other(format!("the file has more than {PEM_BYTES_MAX} bytes"))));
     }
     Ok(bytes)
 }

@@ -79,7 +79,7 @@ pub enum What {
     #[error("the footer is cut off, damaged, or followed by more bytes")]
     Footer,
     /// The source cannot be read.
-    #[error("it cannot be read: {0}")]
+    #[error("the source cannot be read: {0}")]
     Source(String),
 }
 

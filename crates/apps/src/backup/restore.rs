@@ -230,7 +230,7 @@ fn put_part<D: Destination>(
 fn write<D: Destination>(destination: &mut D, at: Lbn, bytes: &[u8]) -> Result<(), RestoreError> {
     let why = match destination.write_at(at, bytes) {
         Ok(true) => return Ok(()),
-        Ok(false) => "it takes no more".into(),
+        Ok(false) => "the target takes no more".into(),
         Err(why) => why,
     };
     Err(RestoreError::Destination { at, why })

@@ -87,7 +87,7 @@ impl Nvram for Memory {
 pub enum ReorganizeStateError {
     /// The bytes are something else, or missing.
     #[error(
-        "this is no reorganiser's state: its first {HEADER_BYTES} bytes are not a header; give the staging area's memory"
+        "the staging area has no reorganiser's state: the first {HEADER_BYTES} bytes are not a header; give the staging area's memory"
     )]
     NotState,
     /// The state is of another version.

@@ -115,7 +115,7 @@ pub enum RelocationPlanError {
         places: u64,
     },
     /// The bytes are not an encoded plan of this version, or damaged.
-    #[error("this is no plan of this version, or it is damaged at byte {0}; make it anew")]
+    #[error("the file is no plan of this version, or is damaged at byte {0}; make the plan anew")]
     Encoding(usize),
 }
 

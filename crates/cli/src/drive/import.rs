@@ -41,10 +41,10 @@ pub(crate) fn execute(
         Ok(again) if again == imported.profile => {}
         _ => {
             return Err(Problem::failed(format!(
-                "{}: its profile does not survive being written",
+                "{}: the imported profile changes when it is written and read again",
                 file.display()
             ))
-            .help("this is a defect of freeblock; please report it with the file"));
+            .help("report this defect of freeblock with the file"));
         }
     }
     if let Some(output) = output {

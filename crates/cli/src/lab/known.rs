@@ -77,7 +77,9 @@ impl Known {
                 Some(_) => {}
                 None => {
                     let all: Vec<&str> = claim.measures.iter().map(|m| m.what.as_str()).collect();
-                    unlike.push(format!("{id}: it has no measure \"{what}\"; it has {all:?}"));
+                    unlike.push(format!(
+                        "{id}: the experiment has no measure \"{what}\"; the measures are {all:?}"
+                    ));
                 }
             }
         }

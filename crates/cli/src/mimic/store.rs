@@ -28,7 +28,7 @@ pub(crate) fn check_capacity(saved: &Saved, path: &Path, capacity: Sectors) -> R
         return Ok(());
     }
     Err(Problem::failed(format!(
-        "{}: it is of {:?} with {} sectors, the drive has {capacity}",
+        "{}: the table is of {:?} with {} sectors, the drive has {capacity}",
         path.display(),
         saved.drive,
         saved.capacity

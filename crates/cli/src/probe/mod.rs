@@ -103,7 +103,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
         let failed = Problem::failed(&error);
         match error {
             ProbeError::Region { region, capacity, least } => Problem::failed(format!(
-                "--allow-writes {}: these are not at least {least} sectors, all of them among the drive's {capacity}",
+                "--allow-writes {}: the range is not at least {least} sectors within the drive's {capacity}",
                 values::first_last(region)
             ))
             .help(format!("name the first sector and the last, as 0-{}", least.saturating_sub(1))),

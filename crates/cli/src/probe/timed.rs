@@ -156,7 +156,7 @@ impl TimedRaw {
                 None => {
                     return Err(failed(
                         of,
-                        "it may not be written".to_owned(),
+                        "the range may not be written".to_owned(),
                         "name it with --allow-writes",
                     ));
                 }

@@ -238,7 +238,7 @@ impl Config {
                     disks.iter().flat_map(|other| &other.listen).chain(disk.listen.iter().take(at));
                 if !any && before.any(|other| other == address) {
                     return Err(
-                        place.problem(text.span(), "this address is given twice; give each address once")
+                        place.problem(text.span(), "the address is given twice; give each address once")
                     );
                 }
             }
@@ -306,9 +306,8 @@ fn targets(
             return Err(place.problem(span, "a relative path; give one that begins with /"));
         }
         if state.is_some_and(|state| target.starts_with(state.get_ref())) {
-            return Err(
-                place.problem(span, "it is in the state directory, which no task touches; give another")
-            );
+            return Err(place
+                .problem(span, "the file is in the state directory, which no task touches; give another"));
         }
         Ok(target)
     };
@@ -528,10 +527,10 @@ mod tests {
             ),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
-            (&disk.replace("unix:/s\"", "unix:/s\", \"unix:/s\""), "this address is given twice"),
+            (&disk.replace("unix:/s\"", "unix:/s\", \"unix:/s\""), "the address is given twice"),
             (
                 &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("/null", "/zero")),
-                "this address is given twice",
+                "the address is given twice",
             ),
             (
                 &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("unix:/s", "unix:/t")),

@@ -37,7 +37,7 @@ pub(super) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(std::io::Error::other("it is larger than a probe writes it")),
+        true => Err(std::io::Error::other("the file is larger than a probe writes it")),
         false => Ok(bytes),
     }
 }

@@ -107,7 +107,7 @@ fn from_table(
     crate::mimic::check_capacity(&saved, path, model.layout().capacity())?;
     if saved.sector != model.sector_bytes() {
         let (table, drive) = (saved.sector, model.sector_bytes());
-        let why = format!("{}: it is of sectors of {table}, the drive has {drive}", path.display());
+        let why = format!("{}: the table is of sectors of {table}, the drive has {drive}", path.display());
         return Err(Problem::failed(why).help("probe this drive, or name its own table"));
     }
     Learner::new(*learner.config(), Some(saved.table))
@@ -223,7 +223,7 @@ fn alone(path: &Path) -> Result<File, Problem> {
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
     // Two drives over one file would corrupt each other's data.
     file.try_lock().map_err(|e| {
-        Problem::failed(format!("{}: it cannot be had alone: {e}", path.display()))
+        Problem::failed(format!("{}: the file cannot be opened for exclusive use: {e}", path.display()))
             .help("give each emulated drive a file of its own")
     })?;
     Ok(file)

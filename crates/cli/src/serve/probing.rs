@@ -274,7 +274,7 @@ impl ToProbe {
                     commands = found.report.commands,
                     drive_s = found.report.drive_time_s.round(),
                     within_50us = format!("{within:.1}%"),
-                    "its profile is found: gaps are used from now on"
+                    "the probe has found a profile: gaps are used from now on"
                 );
                 Ok(Ok(()))
             }

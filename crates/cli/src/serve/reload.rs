@@ -44,10 +44,7 @@ impl Reload {
             error!("the daemon would not start with this configuration; mend it before a restart: {why}");
         }
         for option in fixed(&self.config, &new) {
-            warn!(
-                option,
-                "this option has changed, and is read at the start only; restart the daemon for it"
-            );
+            warn!(option, "the option has changed, and is read at the start only; restart the daemon for it");
         }
         if let Some(control) = self.control.upgrade() {
             control.set_roles(new.control_roles.clone());
@@ -113,11 +110,11 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     for disk in &old.disks {
         match new.disks.iter().find(|other| other.name == disk.name) {
             Some(other) => changed.extend(of_disk(disk, other)),
-            None => changed.push(format!("disk {}: it is gone", disk.name)),
+            None => changed.push(format!("disk {}: the disk is gone", disk.name)),
         }
     }
     let added = new.disks.iter().filter(|disk| old.disks.iter().all(|other| other.name != disk.name));
-    changed.extend(added.map(|disk| format!("disk {}: it is new", disk.name)));
+    changed.extend(added.map(|disk| format!("disk {}: the disk is new", disk.name)));
     changed
 }
 
@@ -162,8 +159,8 @@ mod tests {
         );
         let other = "[[disk]]\nname = \"b\"\ndevice = \"y\"\nlisten = [\"unix:/t\"]\n";
         let both = config("", other);
-        assert_eq!(fixed(&old, &both), ["disk b: it is new"]);
-        assert_eq!(fixed(&both, &old), ["disk b: it is gone"]);
+        assert_eq!(fixed(&old, &both), ["disk b: the disk is new"]);
+        assert_eq!(fixed(&both, &old), ["disk b: the disk is gone"]);
     }
 
     /// A token that others know is exchanged under its name.

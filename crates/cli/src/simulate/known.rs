@@ -50,7 +50,7 @@ fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> 
         return Ok(());
     }
     Err(Problem::usage(format!(
-        "--profile {name}: it is of {reported} sectors of {reported_sector} bytes, and the drive {drive} has {has} of {sector}"
+        "--profile {name}: the profile is of {reported} sectors of {reported_sector} bytes, and the drive {drive} has {has} of {sector}"
     ))
     .help(format!(
         "give a profile of a drive of this size, such as `freeblock probe emulated:{drive}` finds, or another --drive"

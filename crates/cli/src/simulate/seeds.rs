@@ -47,7 +47,10 @@ pub(super) fn execute(
                 "interrupted before two seeds were simulated: there is no interval yet",
             ));
         }
-        console.note(&format!("note: interrupted: these are the first {} of {count} seeds", runs.len()));
+        console.note(&format!(
+            "note: interrupted: the results are of the first {} of {count} seeds",
+            runs.len()
+        ));
     }
     let same = runs.windows(2).all(|pair| pair[0]["foreground"] == pair[1]["foreground"]);
     if same {

@@ -205,7 +205,7 @@ fn choose(
                     "{}: the trace has no requests to device {device}",
                     path.display()
                 ))
-                .help(format!("its devices are {}{more}", numbers.join(", "))))
+                .help(format!("the trace's devices are {}{more}", numbers.join(", "))))
             }
         },
         Some(TraceDevices::Each) => on_drives(survey, members, factor, path),
@@ -290,7 +290,7 @@ fn refuse_past_end(
     if device.is_none() && chosen.end.get().div_ceil(factor) > capacity.get() {
         let all = chosen.end.get().div_ceil(factor);
         return Err(Problem::failed(format!(
-            "{}: its devices need {all} sectors one behind the other, and the drive has {capacity}",
+            "{}: the trace's devices need {all} sectors one behind the other, and the drive has {capacity}",
             path.display()
         ))
         .help("choose a larger drive, or give --wrap to let addresses wrap around"));

@@ -552,7 +552,7 @@ mod tests {
                 "snapshot_requests": if n == 9 { vec![waits] } else { vec![] },
                 "reads": { "count": 1_200, "p50_us": 4_500, "p99_us": 21_000 }, "writes": { "count": 34 },
                 "background": { "gap_bytes": 1.5e9, "idle_bytes": 2e8 }, "detours": { "share": 0.002 }, "idle": { "share": 0.001 },
-                "failing": if n == 7 { "it does not answer".into() } else { Value::Null }
+                "failing": if n == 7 { "the disk does not answer".into() } else { Value::Null }
             });
             let task =
                 |kind: &str, state: &str| json!({ "kind": kind, "state": state, "done": 1, "blocks": 8 });

@@ -41,7 +41,7 @@ fn an_emulated_drive_is_served_until_ctrl_c() {
     drop(client);
     let (file, socket) = (dir.path("disk"), dir.path("s2"));
     run_with(&["emulate", "quantum-atlas-10k", "--file", &file, "--socket", &socket])
-        .complained(1, &["cannot be had alone", "a file of its own"]);
+        .complained(1, &["cannot be opened for exclusive use", "a file of its own"]);
     assert!(Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap().success());
     let mut out = String::new();
     server.stdout.take().unwrap().read_to_string(&mut out).unwrap();

@@ -59,7 +59,7 @@ fn a_served_disk_is_probed_to_the_end_uses_gaps_and_begins_with_its_profile_afte
     let status = |control: &str| run_with(&["status", "--control", control, "--json"]).json();
     assert_ne!(status(&control)["disks"][0]["status"]["caution"], "unknown");
     let said = daemon.end_with_log().1;
-    assert!(said.contains("its profile is found"), "{said}");
+    assert!(said.contains("the probe has found a profile"), "{said}");
     std::fs::remove_file(&control).unwrap();
     let (daemon, control) = blind(&dir, "").unwrap();
     assert_eq!(status(&control)["disks"][0]["status"]["probe"], Value::Null);
@@ -97,6 +97,6 @@ fn a_disk_with_a_profile_is_not_probed() {
     while !std::path::Path::new(&control).exists() {
         std::thread::yield_now();
     }
-    run_with(&["probe", "--control", &control, "d0"]).complained(1, &["it has a profile"]);
+    run_with(&["probe", "--control", &control, "d0"]).complained(1, &["the disk has a profile"]);
     daemon.end();
 }

@@ -74,7 +74,7 @@ fn a_recorded_live_run_replays_with_identical_decisions() {
         bytes[middle] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
         run_with(&["simulate", "--replay-live", &file])
-            .complained(1, &[&file, "the recording is damaged: frame", "its checksum does not fit"]);
+            .complained(1, &[&file, "the recording is damaged: frame", "the frame's checksum does not fit"]);
     }
 }
 
@@ -108,7 +108,7 @@ fn a_recording_that_ends_with_a_kill_replays_as_far_as_it_goes() {
 fn a_file_that_is_no_recording_is_refused_by_name() {
     let dir = Dir::new();
     let file = dir.file("f", "# a trace\n");
-    run_with(&["simulate", "--replay-live", &file]).complained(1, &[&file, "this is no recording"]);
+    run_with(&["simulate", "--replay-live", &file]).complained(1, &[&file, "the file is no recording"]);
     run_with(&["simulate", "--replay-live", "none"]).complained(1, &["none: "]);
     run_with(&["simulate", "--replay-live", &file, "--mpl", "3"]).complained(2, &["--mpl"]);
 }

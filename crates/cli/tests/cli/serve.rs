@@ -217,8 +217,10 @@ fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
     std::fs::write(&file, "").unwrap();
     std::fs::hard_link(&file, dir.path("same.img")).unwrap();
     let same = format!("emulated:{profile},file={}", dir.path("same.img"));
-    for (device, words) in [(same, "it cannot be had alone"), (dir.path("none"), "No such file or directory")]
-    {
+    for (device, words) in [
+        (same, "the file cannot be opened for exclusive use"),
+        (dir.path("none"), "No such file or directory"),
+    ] {
         let config = dir.file("f.toml", &format!("{}{}", disk("a", &emulated), disk("b", &device)));
         let run = run_with(&["serve", "--config", &config]);
         if run.err.contains("io_uring") {
@@ -345,7 +347,11 @@ fn smtf_starts_only_from_a_table_of_this_drive() {
     let others = dir.path("other.mimic");
     let probe = ["mimic", "probe", "emulated:mimic-less-capacity", "-o", &others, "--requests", "2000"];
     run_with(&probe).worked();
-    refused(&others, &[], &["other.mimic: it is of", "sectors, the drive has 3590", "probe this drive"]);
+    refused(
+        &others,
+        &[],
+        &["other.mimic: the table is of", "sectors, the drive has 3590", "probe this drive"],
+    );
     refused(&table, &["--policy", "sptf"], &["d: only smtf asks a table", "say policy smtf"]);
     refused(&dir.path("none"), &[], &["none"]);
 }

@@ -315,7 +315,7 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     assert!(std::fs::read(at("disk")).unwrap() == after);
     let wrong = daemon.run(&["reorganize", &path("full"), "--wait"]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(wrong.status.code() == Some(1) && said.contains("it is no text; give a plan"), "{said}");
+    assert!(wrong.status.code() == Some(1) && said.contains("the file is no text; give a plan"), "{said}");
     drop(daemon);
     let _ = std::fs::remove_dir_all(&directory);
 }

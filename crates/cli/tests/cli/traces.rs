@@ -109,7 +109,7 @@ fn devices_are_chosen_and_said() {
     assert_eq!(number(&replay(&trace, &["--device", "3"]), "/foreground/requests"), 1.0);
     let workload = format!("replay:{trace}");
     run_with(&["simulate", "--workload", &workload, "--device", "9"])
-        .complained(1, &["no requests to device 9", "its devices are 1, 2, 3"]);
+        .complained(1, &["no requests to device 9", "the trace's devices are 1, 2, 3"]);
     let run = run_with(&["simulate", "--workload", &workload]);
     assert!(run.out.contains("device 2 with 2 of the 4 requests to 3 devices"), "{}", run.out);
     // Requests that are left out have a note, in JSON too.

@@ -159,7 +159,7 @@ impl Raw {
             }
             Ask::Read => return None,
             _ if self.options.read_only => {
-                return Some(Failure::Unsupported("write: it was opened to be read"));
+                return Some(Failure::Unsupported("write: the device was opened to be read"));
             }
             Ask::Discard if !self.opened.abilities.discard => return Some(Failure::Unsupported("discard")),
             _ => {}

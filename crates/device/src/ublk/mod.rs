@@ -45,7 +45,7 @@ pub struct UblkPlan {
 pub enum UblkError {
     /// The feature is off.
     #[error(
-        "this freeblock was built without ublk; build it with `make ublk` (cargo's --features ublk, which needs libclang), or serve without ublk"
+        "freeblock was built without ublk; build it with `make ublk` (cargo's --features ublk, which needs libclang), or serve without ublk"
     )]
     NotBuilt,
     /// The driver is missing.

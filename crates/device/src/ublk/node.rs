@@ -137,7 +137,7 @@ fn look_after(
         dev.tgt.params = params;
         Ok(())
     };
-    let dev = UblkDev::new("freeblock".into(), set_up, &ctrl).map_err(failed("it cannot be opened"))?;
+    let dev = UblkDev::new("freeblock".into(), set_up, &ctrl).map_err(failed("the node cannot be opened"))?;
     let dev = Arc::new(dev);
     // If the receiver has gone, so has the need for the device.
     let _ = made.send(Arc::clone(&dev));
@@ -147,7 +147,7 @@ fn look_after(
                 let shown = ctrl.configure_queue(&dev, 0, tid).and_then(|_| ctrl.start_dev(&dev));
                 started(done(shown).map_err(|source| UblkError::Driver {
                     number,
-                    what: "it cannot be shown",
+                    what: "the node cannot be shown",
                     source,
                 }));
             }
@@ -161,7 +161,7 @@ fn look_after(
     drop(dev);
     take_away(&ctrl).map_err(|source| UblkError::Driver {
         number,
-        what: "it cannot be taken away",
+        what: "the node cannot be taken away",
         source,
     })?;
     Ok(())
@@ -211,7 +211,7 @@ fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkE
     }
     build(plan, UblkFlags::UBLK_DEV_F_ADD_DEV).map_err(|source| UblkError::Driver {
         number,
-        what: "it cannot be made",
+        what: "the node cannot be made",
         source,
     })
 }
@@ -249,7 +249,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
     let ctrl = match build(plan, UblkFlags::UBLK_DEV_F_RECOVER_DEV) {
         Ok(ctrl) => ctrl,
         Err(_) if !node => return Ok(None),
-        Err(source) => return Err(driver("it cannot be looked at")(source)),
+        Err(source) => return Err(driver("the node cannot be looked at")(source)),
     };
     for _ in 0..DEATH_POLLS_MAX {
         let info = ctrl.dev_info();
@@ -266,14 +266,14 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
             Takeover::Taken(whose) => return Err(UblkError::Taken { number, whose }),
             Takeover::Wait => {
                 std::thread::sleep(POLL_INTERVAL);
-                ctrl.read_dev_info().map_err(io_error).map_err(driver("it cannot be looked at"))?;
+                ctrl.read_dev_info().map_err(io_error).map_err(driver("the node cannot be looked at"))?;
             }
             Takeover::TakeOver => {
-                done(ctrl.start_user_recover()).map_err(driver("it cannot be taken over"))?;
+                done(ctrl.start_user_recover()).map_err(driver("the node cannot be taken over"))?;
                 return Ok(Some(ctrl));
             }
             Takeover::TakeAway => {
-                let free = take_away(&ctrl).map_err(driver("its rest cannot be removed"))?;
+                let free = take_away(&ctrl).map_err(driver("the node's rest cannot be removed"))?;
                 let whose = HELD.to_owned();
                 return if free { Ok(None) } else { Err(UblkError::Taken { number, whose }) };
             }

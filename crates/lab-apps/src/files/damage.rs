@@ -7,7 +7,7 @@ use super::store::LogicalBlock;
 #[non_exhaustive]
 pub enum BlockDamage {
     /// The bytes have another checksum.
-    #[error("its checksum is {found:#010x}, not {expected:#010x}")]
+    #[error("the block's checksum is {found:#010x}, not {expected:#010x}")]
     Checksum {
         /// The checksum on record.
         expected: u32,
@@ -18,10 +18,10 @@ pub enum BlockDamage {
     #[error("another block's bytes stand in its place")]
     Misplaced,
     /// It points outside the file system or at a block with another owner, or its size is impossible.
-    #[error("it points at {0}, which it cannot own")]
+    #[error("the block points at {0}, which it cannot own")]
     Pointer(LogicalBlock),
     /// The superblock's numbers contradict one another.
-    #[error("its numbers contradict one another")]
+    #[error("the block's numbers contradict one another")]
     Numbers,
     /// An inode or directory entry has an impossible kind or size.
     #[error("inode {0} makes no sense")]

@@ -182,7 +182,7 @@ impl Accumulator {
 
 /// The two parts belong to different scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("these are of other questions or another table; merge parts of one scan only")]
+#[error("the parts are of other questions or another table; merge parts of one scan only")]
 pub struct MergeError;
 
 /// The accumulators of a scan. Pages go in, in any order, each once. Parts of a scan with disjoint pages merge into

@@ -126,16 +126,16 @@ impl fmt::Display for Sale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageError {
     /// The host could not read the page.
-    #[error("it could not be read; see the device's error")]
+    #[error("the page could not be read; see the device's error")]
     Unreadable,
     /// The length is not that of a page.
     #[error("{0} bytes came, a page has {PAGE_BYTES}; hand over the whole block")]
     Length(usize),
     /// The block is not a page: it was never written, or was overwritten.
-    #[error("it does not begin with FBT1; nothing wrote a page of a table there")]
+    #[error("the page does not begin with FBT1; nothing wrote a page of a table there")]
     Magic,
     /// Bits have changed.
-    #[error("its CRC-32 is {found:08x}, its header says {stated:08x}; restore it from a copy")]
+    #[error("the page's CRC-32 is {found:08x}, the header says {stated:08x}; restore it from a copy")]
     Checksum {
         /// The checksum of the bytes.
         found: u32,
@@ -143,7 +143,7 @@ pub enum PageError {
         stated: u32,
     },
     /// The page belongs to another table.
-    #[error("it is of table {found}, not {expected}; check where the table begins")]
+    #[error("the page is of table {found}, not {expected}; check where the table begins")]
     Table {
         /// The table in the header.
         found: TableId,
@@ -151,7 +151,9 @@ pub enum PageError {
         expected: TableId,
     },
     /// The page belongs to another place.
-    #[error("it is page {found}, and page {expected} should be there; a write went astray, restore it")]
+    #[error(
+        "the page is number {found}, and page {expected} should be there; a write went astray, restore it"
+    )]
     Misplaced {
         /// The page number in the header.
         found: PageNumber,
@@ -159,7 +161,7 @@ pub enum PageError {
         expected: PageNumber,
     },
     /// The page has records of another size.
-    #[error("its records have {0} bytes, not {RECORD_BYTES}; another version wrote the table")]
+    #[error("the page's records have {0} bytes, not {RECORD_BYTES}; another version wrote the table")]
     RecordBytes(u16),
     /// The page claims more records than fit.
     #[error("{0} records on a page; at most {RECORDS_PER_PAGE} fit")]

@@ -222,7 +222,7 @@ impl FromProfile {
     /// # Errors
     /// The profile describes no drive, or has no electronics.
     pub(crate) fn by(profile: &Profile) -> Result<Self, LabError> {
-        let none = || LabError::new(format!("drive {}", profile.name), "its profile has no firmware section");
+        let none = || LabError::new(format!("drive {}", profile.name), "the profile has no firmware section");
         let firmware = profile.firmware.as_ref().ok_or_else(none)?;
         Self::with(profile, true, |model| {
             // A probe that only reads cannot find out whether a drive writes back; the host has switched it off here.

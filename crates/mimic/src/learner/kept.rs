@@ -31,7 +31,7 @@ pub enum LearntError {
     Config(#[from] LearnerError),
     /// The bytes are something else.
     #[error(
-        "this is nothing that a mimic has learnt: it does not begin with \"FBLEARN\"; begin anew without it"
+        "the file is nothing that a mimic has learnt: the file does not begin with \"FBLEARN\"; begin anew without it"
     )]
     NotLearnt,
     /// The version is a later or an invalid one.
@@ -80,7 +80,7 @@ pub enum LearntError {
     },
     /// The times are those of another drive.
     #[error(
-        "it was learnt of {found:?} with {found_sectors} sectors, this is {drive:?} with {sectors}; begin anew without it"
+        "the knowledge is of {found:?} with {found_sectors} sectors, the drive is {drive:?} with {sectors}; begin anew without the file"
     )]
     OtherDrive {
         /// The drive that the times are from.

@@ -121,7 +121,7 @@ pub enum ProbeError {
         bytes: Bytes,
     },
     /// The machine does not give this memory.
-    #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
+    #[error("the machine does not give {} bytes of memory; set less", bytes.get())]
     NotThere {
         /// The memory in bytes.
         bytes: Bytes,

@@ -60,7 +60,7 @@ pub(super) fn read(block: &Block, heads: u16, notes: &mut Vec<String>) -> Result
             return Err(refuse(
                 at,
                 format!(
-                    "this zone begins at cylinder {} and the zone before ends at {}",
+                    "the zone begins at cylinder {} and the zone before ends at {}",
                     zone.first_cylinder,
                     mapped.cylinders - 1
                 ),

@@ -130,7 +130,7 @@ impl<'a> Sources<'a> {
         let too_much = if self.bytes > IMPORT_BYTES_MAX {
             Some(format!("the files of this import exceed {} MiB", IMPORT_BYTES_MAX >> 20))
         } else if self.files.len() >= IMPORT_FILES_MAX {
-            Some(format!("this import reads more than {IMPORT_FILES_MAX} files"))
+            Some(format!("the import reads more than {IMPORT_FILES_MAX} files"))
         } else {
             None
         };

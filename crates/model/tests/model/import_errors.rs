@@ -205,7 +205,7 @@ fn trees_that_make_no_sense() {
         ("0, 7, 8", "", &["IDX is empty"]),
         ("0, 7, 8", "[ ]", &["the root of IDX is empty"]),
         ("0, 7", "[ ]", &["TP ends within a row"]),
-        ("0, 7, 8", "[ 0, 0, 0.0 ]", &["this row of IDX is incomplete"]),
+        ("0, 7, 8", "[ 0, 0, 0.0 ]", &["the row of IDX is incomplete"]),
         ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, 10, TRACK, 1, 0 ]", &["there is no row 1 in TP"]),
         ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, 10, TRACK, 0 ]", &["a track without its head"]),
         ("0, 7, 8", "[ 0, 0, 0.0, 9, 1, 0.1, 90, 10, TRACK, 0, 0 ]", &["9 LBNs do not fit on a track of 8"]),
@@ -215,7 +215,7 @@ fn trees_that_make_no_sense() {
             "[ 4, 0, 0.0, 8, 1, 0.1, 80, 10, TRACK, 0, 0 ]",
             &["begins at LBN 4", "without gap or overlap"],
         ),
-        ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, -10, TRACK, 0, 0 ]", &["this run leaves the drive"]),
+        ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, -10, TRACK, 0, 0 ]", &["the run leaves the drive"]),
         ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, 10, IDX, 0 ]", &["levels deep", "must not contain itself"]),
         ("0, 7, 8", "[ 0, 0, 0.0, 8, 1, 0.1, 80, 10, IDX, 3 ]", &["there is no node 3"]),
     ];

@@ -93,7 +93,7 @@ impl Connection {
         }
         let plain = matches!(option, option::LIST | option::STARTTLS | option::STRUCTURED_REPLY);
         if plain && !data.is_empty() {
-            return Answer::Refused(reply::ERR_INVALID, "this option has no data");
+            return Answer::Refused(reply::ERR_INVALID, "the option has no data");
         }
         match option {
             option::ABORT => {
@@ -110,9 +110,11 @@ impl Connection {
                 }
                 Answer::Done
             }
-            option::STARTTLS if self.encrypted => Answer::Refused(reply::ERR_INVALID, "this is TLS already"),
+            option::STARTTLS if self.encrypted => {
+                Answer::Refused(reply::ERR_INVALID, "the connection has TLS already")
+            }
             option::STARTTLS if self.tls == Tls::Off => {
-                Answer::Refused(reply::ERR_POLICY, "this server has no certificate")
+                Answer::Refused(reply::ERR_POLICY, "the server has no certificate")
             }
             option::STARTTLS => {
                 // Agreements made without encryption are void.
@@ -134,7 +136,7 @@ impl Connection {
                 }
                 self.contexts(option, &mut data).unwrap_or(MALFORMED)
             }
-            _ => Answer::Refused(reply::ERR_UNSUPPORTED, "this server does not know the option"),
+            _ => Answer::Refused(reply::ERR_UNSUPPORTED, "the server does not know the option"),
         }
     }
 
@@ -227,7 +229,7 @@ impl Connection {
             Violation::ExportName { name, why }
         };
         if self.tls == Tls::Required && !self.encrypted {
-            return Err(refused("it must ask for TLS first"));
+            return Err(refused("the client must ask for TLS first"));
         }
         let Some(at) = name(bytes).and_then(|name| self.find(name)) else {
             return Err(refused("there is none of this name"));

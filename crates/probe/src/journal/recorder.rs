@@ -59,7 +59,7 @@ impl<'a> Recorder<'a> {
         if (journal.capacity, journal.sector_bytes) != (capacity, sector_bytes) {
             return Err(StateError::Other {
                 problem: format!(
-                    "it has {} sectors of {} bytes, the drive {capacity} of {sector_bytes}",
+                    "the state is of {} sectors of {} bytes, the drive has {capacity} of {sector_bytes}",
                     journal.capacity, journal.sector_bytes
                 ),
             });
@@ -90,7 +90,7 @@ impl<'a> Recorder<'a> {
             Some(true) if self.device.switch_buffer_off() => true,
             Some(true) => {
                 return Err(StateError::Other {
-                    problem: "its drive had look-ahead or read cache switched off, and this one does not"
+                    problem: "the state is of a drive with look-ahead or read cache switched off, and the drive has both on"
                         .to_owned(),
                 });
             }

@@ -229,15 +229,15 @@ impl FromStr for PolicyName {
             "sptf" => Ok(Self::Sptf),
             "look" => Ok(Self::Look),
             "scan" => Ok(Self::Scan),
-            "vscan" => Err(unknown("it needs its R")),
-            "asptf" => Err(unknown("it needs its W")),
+            "vscan" => Err(unknown("vscan needs its R")),
+            "asptf" => Err(unknown("asptf needs its W")),
             _ if name.starts_with("vscan:") => number(&name["vscan:".len()..], 1.0)
                 .map(|r| Self::VScan(SweepWeight::from_millionths((r * 1e6).round() as u32)))
                 .ok_or_else(|| unknown("R must be a number from 0 to 1")),
             _ if name.starts_with("asptf:") => number(&name["asptf:".len()..], 1_000_000.0)
                 .map(|w| Self::Asptf(AgeWeight::from_millionths((w * 1e3).round() as u32)))
                 .ok_or_else(|| unknown("W must be a number from 0 to 1000000")),
-            "sptf-sw" => Err(unknown("it needs its percentage")),
+            "sptf-sw" => Err(unknown("sptf-sw needs its percentage")),
             "smtf" => Ok(Self::Smtf(SmtfRule::default())),
             _ if name.starts_with("smtf:") => SmtfRule::parse(&name["smtf:".len()..])
                 .map(Self::Smtf)

@@ -67,11 +67,11 @@ async fn guard(
     next: axum::middleware::Next,
 ) -> Response {
     if peer.role == Role::None {
-        let text = "this user may not use this socket; its uid or gid has to stand in control_roles of the configuration";
+        let text = "the user may not use this socket; the user's uid or gid has to stand in control_roles of the configuration";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
     if !request.method().is_safe() && peer.role != Role::Writer {
-        let text = "this user may only ask; its uid or gid has to stand in write_uids or write_gids of control_roles";
+        let text = "the user may only ask; the user's uid or gid has to stand in write_uids or write_gids of control_roles";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
     let (parts, body) = request.into_parts();
@@ -108,7 +108,7 @@ async fn nothing() -> Refusal {
 }
 
 async fn no_method() -> Refusal {
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; docs/CONTROL.md has them")
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "the path has other methods; docs/CONTROL.md has them")
 }
 
 /// Makes a call that changes a task, and answers with the task when the change is durable.
@@ -177,7 +177,8 @@ async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResul
     };
     disk.probe(reported_all).map_err(|_| Refusal::gone())?;
     if !wait(answer).await? {
-        let text = "this disk is not probed: it has a profile, is recorded, or its idle time is not used";
+        let text =
+            "the disk is not probed: the disk has a profile, is recorded, or its idle time is not used";
         return Err(Refusal::new(StatusCode::CONFLICT, text));
     }
     Ok(Json(serde_json::to_value(disk_status(&disk).await?.probe)?))

@@ -264,7 +264,7 @@ async fn read_calls(
     let mut bytes = vec![0; 64 << 10];
     loop {
         match reading.read(&mut bytes).await {
-            Ok(0) => return Ended::Gone { why: "it closed the connection".into() },
+            Ok(0) => return Ended::Gone { why: "the client closed the connection".into() },
             Err(error) => return Ended::Gone { why: error.to_string() },
             Ok(n) => decoder.push(bytes.get(..n).unwrap_or_default()),
         }

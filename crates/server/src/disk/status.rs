@@ -379,7 +379,7 @@ impl Counters {
             outstanding,
             timed_out: self.timed_out,
             unanswered,
-            failing: (unanswered > 0).then_some("it does not answer"),
+            failing: (unanswered > 0).then_some("the disk does not answer"),
             background: BackgroundBytes { parts_kept, ..self.space },
             gaps: Gaps {
                 seen: plans.gaps,

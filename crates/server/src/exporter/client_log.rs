@@ -65,7 +65,7 @@ impl<D: Device> Exporter<D> {
         let Client { asked, ref from, .. } = *client;
         let middle = asked > 0 || client.memory() > 0;
         let why = match how {
-            Lost::Closed => "it closed the connection".to_owned(),
+            Lost::Closed => "the client closed the connection".to_owned(),
             Lost::Socket(error) => error.to_string(),
         };
         // A client that only checks for a listener connects and sends nothing.

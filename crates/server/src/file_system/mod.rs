@@ -114,7 +114,7 @@ pub(crate) fn read_whole(files: &dyn Files, path: &Path, bytes_max: u64) -> io::
 pub(crate) fn read_opened(file: &mut dyn File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let len = file.len()?;
     if len > bytes_max {
-        return Err(io::Error::other(format!("it has {len} bytes, and at most {bytes_max} are read")));
+        return Err(io::Error::other(format!("the file has {len} bytes, and at most {bytes_max} are read")));
     }
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     let n = file.read_at(0, &mut bytes)?;
@@ -220,7 +220,7 @@ impl File for Real {
         match kind.is_block_device() {
             true => Ok(true),
             false if kind.is_file() => Ok(false),
-            false => Err(io::Error::other("it is neither a file nor a block device")),
+            false => Err(io::Error::other("the path is neither a file nor a block device")),
         }
     }
 
@@ -249,15 +249,19 @@ impl File for Real {
             return Ok(());
         }
         if found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(denied("it belongs to another user; name a new file"));
+            return Err(denied("the file belongs to another user; name a new file"));
         }
         match found.permissions().mode() & 0o077 {
             0 => Ok(()),
             _ if force => {
                 let closed = self.file.set_permissions(fs::Permissions::from_mode(0o600));
-                closed.map_err(|error| denied(format!("its rights are not taken from other users: {error}")))
+                closed.map_err(|error| {
+                    denied(format!("the file's rights are not taken from other users: {error}"))
+                })
             }
-            _ => Err(denied("it is there, and other users have rights to it; name a new file, or say force")),
+            _ => Err(denied(
+                "the file is there, and other users have rights to it; name a new file, or say force",
+            )),
         }
     }
 
@@ -356,7 +360,7 @@ pub fn private() -> fs::OpenOptions {
 pub fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
     let is_regular = |found: &fs::Metadata| match found.is_file() {
         true => Ok(()),
-        false => Err(io::Error::other("it is not a regular file")),
+        false => Err(io::Error::other("the file is not a regular file")),
     };
     // For other kinds opening alone can have effects.
     match fs::metadata(path) {

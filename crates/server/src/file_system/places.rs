@@ -161,7 +161,7 @@ impl Places {
             rules.is_not_own(&identity(&stat))?;
             return Ok(Box::new(Real { file: file.into(), created }));
         }
-        Err(denied("it is put there and taken away again and again"))
+        Err(denied("the file is put there and taken away again and again"))
     }
 
     /// Opens a file that a user has named and locks it, until it is closed. File systems without locks have none.
@@ -178,7 +178,7 @@ impl Places {
             }
         }
         Err(denied(
-            "it is put there and taken away again and again, or its file system gives it another number each time; name a file \
+            "the file is put there and taken away again and again, or its file system gives it another number each time; name a file \
              on another",
         ))
     }
@@ -216,7 +216,7 @@ fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)
 /// Splits a path into its directory and its last part.
 fn parted(path: &Path) -> io::Result<(&Path, OsString)> {
     let (parent, name) = (path.parent(), path.file_name());
-    parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("it is no file; name one"))
+    parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("the path is no file; name one"))
 }
 
 /// The way to find a directory beneath another.
@@ -296,7 +296,7 @@ impl Rules {
             return Ok(Leaf { parent: open(parent)?, name, links: Links::Followed });
         };
         let Some((target, rest)) = within(targets, path) else {
-            return Err(denied("it is in none of the directories of `targets` in the configuration"));
+            return Err(denied("the path is in none of the directories of `targets` in the configuration"));
         };
         if rest.as_os_str().is_empty() {
             // The operator has named this very file or device, so its path may have links.
@@ -315,7 +315,7 @@ impl Rules {
         loop {
             let here = identity(&fstat(&at)?);
             if states.contains(&here) {
-                return Err(denied("it is in the state directory; name another place"));
+                return Err(denied("the path is in the state directory; name another place"));
             }
             let above = openat(&at, "..", DIRECTORY, Mode::empty())?;
             if identity(&fstat(&above)?) == here {
@@ -328,12 +328,14 @@ impl Rules {
     fn is_not_own(&self, file: &Identity) -> io::Result<()> {
         let one = |path: &PathBuf| rustix::fs::stat(path).ok().map(|stat| identity(&stat));
         if self.own.iter().filter_map(one).any(|own| own == *file) {
-            return Err(denied("it is a served disk, or another file of the daemon's own; name another"));
+            return Err(denied(
+                "the path is a served disk, or another file of the daemon's own; name another",
+            ));
         }
         let mut kept = BTreeSet::new();
         self.state.iter().for_each(|state| files_of(state, STATE_DEPTH, &mut kept));
         match kept.contains(file) {
-            true => Err(denied("it is a file of the state directory under another name; name another")),
+            true => Err(denied("the path is a file of the state directory under another name; name another")),
             false => Ok(()),
         }
     }
@@ -361,9 +363,9 @@ fn plain(stat: &Stat, how: How) -> io::Result<()> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::BlockDevice if how != How::Read => Ok(()),
-        FileType::BlockDevice => Err(denied("it is a device; name a file")),
-        FileType::Directory => Err(denied("it is a directory; name a file in it")),
-        _ => Err(denied("it is neither a file nor a block device; name one")),
+        FileType::BlockDevice => Err(denied("the path is a device; name a file")),
+        FileType::Directory => Err(denied("the path is a directory; name a file in it")),
+        _ => Err(denied("the path is neither a file nor a block device; name one")),
     }
 }
 
@@ -384,7 +386,7 @@ impl Leaf {
             Err(error) => return Err(error.into()),
         };
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
-            return Err(denied("it is a link; name the place itself"));
+            return Err(denied("the path is a link; name the place itself"));
         }
         // Check before opening: for other kinds opening alone can have effects.
         plain(&found, how)?;
@@ -401,8 +403,7 @@ impl Leaf {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
             Err(Errno::BUSY) => {
-                let why =
-                    "it is in use: mounted, or open in another program; free it, or name another device";
+                let why = "the device is in use: mounted, or open in another program; free the device, or name another";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
             }
             Err(error) => return Err(error.into()),
@@ -420,7 +421,7 @@ impl Leaf {
                 Ok(Some(file))
             }
             Err(Errno::EXIST) if is_link(&self.parent, &self.name) => {
-                Err(denied("it is a link to nothing; name the place itself"))
+                Err(denied("the path is a link to nothing; name the place itself"))
             }
             Err(Errno::EXIST) => Ok(None),
             Err(error) => Err(error.into()),

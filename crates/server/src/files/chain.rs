@@ -36,21 +36,21 @@ impl Chain {
             let found = index.header();
             let volume = found.shape.volume;
             if volume != header.shape.volume {
-                return Err(refused("it is of another disk; name an image of this one".into()));
+                return Err(refused("the image is of another disk; name an image of this one".into()));
             }
             if (found.shape, found.sector_bytes) != (header.shape, header.sector_bytes) {
                 let block = found.shape.block.get();
                 return Err(refused(format!(
-                    "it is in blocks of {block} sectors; say block_sectors {block}, or make a new full backup"
+                    "the image is in blocks of {block} sectors; say block_sectors {block}, or make a new full backup"
                 )));
             }
             if let Some(base) = found.base.filter(|base| onto != Some(Point { volume, snapshot: *base })) {
                 return Err(refused(format!(
-                    "it is a difference from {base}; name that before it, and the full image first"
+                    "the image is a difference from {base}; name that before it, and the full image first"
                 )));
             }
             if found.snapshot >= header.snapshot {
-                return Err(refused("it is younger than the backup; name those before it".into()));
+                return Err(refused("the image is younger than the backup; name those before it".into()));
             }
             onto = Some(Point { volume, snapshot: found.snapshot });
             images.push((source, index));

@@ -52,7 +52,7 @@ impl Images {
             let volume = header.shape.volume;
             if let Some(base) = header.base.filter(|base| onto != Some(Point { volume, snapshot: *base })) {
                 return Err(refused(format!(
-                    "it is a difference from {base} of {volume}; name that before it, and the full image first"
+                    "the image is a difference from {base} of {volume}; name that before it, and the full image first"
                 )));
             }
             onto = Some(Point { volume, snapshot: header.snapshot });

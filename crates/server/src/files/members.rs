@@ -85,7 +85,7 @@ impl Members {
     /// Opens sessions on all members.
     pub fn open(peers: &Peers, asked: &OpenMembers) -> Result<Self, FileResult> {
         let OpenMembers { members: names, plan, saved, seed } = asked;
-        let damaged = || FileResult::Refused("its progress is damaged; begin anew".into());
+        let damaged = || FileResult::Refused("the task's progress is damaged; begin anew".into());
         let (known, progress) = identified::split(saved).ok_or_else(damaged)?;
         let disks = peers.disks().ok_or(FileResult::Starting)?;
         let mut found = Vec::new();

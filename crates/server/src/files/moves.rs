@@ -62,7 +62,7 @@ impl OwnPlan {
             let sound = crc32fast::hash(body) == u32::from_le_bytes(*check);
             sound.then_some((u64::from_le_bytes(*id), u64::from_le_bytes(*number), plan))
         });
-        let (id, number, bytes) = parts.ok_or("its checksum does not match")?;
+        let (id, number, bytes) = parts.ok_or("the file's checksum does not match")?;
         Ok(Self { plan: plan(bytes)?, task: Some((id, number)) })
     }
 
@@ -70,9 +70,9 @@ impl OwnPlan {
     pub fn of(bytes: &[u8], id: u64, number: Option<u64>) -> Result<Self, String> {
         let own = Self::decode(bytes)?;
         match own.task {
-            Some((other, _)) if other != id => Err(format!("it is the plan of task {other}")),
+            Some((other, _)) if other != id => Err(format!("the file is the plan of task {other}")),
             Some((_, other)) if number.is_some_and(|number| number != other) => {
-                Err(format!("it is the plan of task {id} of another disk or state directory"))
+                Err(format!("the file is the plan of task {id} of another disk or state directory"))
             }
             _ => Ok(own),
         }
@@ -145,7 +145,7 @@ impl Moves {
                     ))
                 })?,
             },
-            None if begun => return Err(damaged(format!("{}: it is gone", own.display()), None)),
+            None if begun => return Err(damaged(format!("{}: the file is gone", own.display()), None)),
             None => {
                 let refused = |why: String| FileResult::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
@@ -198,7 +198,7 @@ impl Moves {
         });
         match read {
             Ok(Some(_)) => Ok(bytes),
-            Ok(None) => Err(format!("{}: it is gone", path.display())),
+            Ok(None) => Err(format!("{}: the file is gone", path.display())),
             Err(broken) => Err(broken.to_string()),
         }
     }
@@ -212,7 +212,7 @@ impl Moves {
             return Err(io::Error::other(why));
         }
         let bytes = read_opened(&mut *file, TEXT_BYTES_MAX)?;
-        String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text; give a plan"))
+        String::from_utf8(bytes).map_err(|_| io::Error::other("the file is no text; give a plan"))
     }
 
     /// Replaces the file durably, all or nothing.

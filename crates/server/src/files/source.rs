@@ -63,7 +63,9 @@ impl Sink for FileSink {
         let len = self.file.len().map_err(|e| e.to_string())?;
         if len != self.at {
             let at = self.at;
-            return Err(format!("it has {len} bytes, and {at} were written: another program has changed it"));
+            return Err(format!(
+                "the file has {len} bytes, and {at} were written: another program has changed it"
+            ));
         }
         match self.file.write_at(self.at, bytes) {
             Ok(n) => {
@@ -111,7 +113,7 @@ impl FileDestination {
     pub fn check_len(&mut self) -> Result<(), String> {
         let len = self.file.len().map_err(|e| e.to_string())?;
         match self.sized && len < self.end {
-            true => Err(format!("it has {len} bytes of {}: another program has changed it", self.end)),
+            true => Err(format!("the file has {len} bytes of {}: another program has changed it", self.end)),
             false => Ok(()),
         }
     }

@@ -111,13 +111,13 @@ impl OpenStore {
             End::go_on(files, path, LogKind::Sums, store.id()).map_err(|e| named(&e))?;
         if acknowledged == LEFT {
             return Err(
-                "it was given up, and clients may have written since; say force and all is recorded anew"
+                "the store was given up, and clients may have written since; say force and all is recorded anew"
                     .into(),
             );
         }
         if store.sequence() < acknowledged {
             return Err(format!(
-                "it has forgotten sums {} times, and {acknowledged} were acknowledged: it is an older copy, or damaged; say \
+                "the store has forgotten sums {} times, and {acknowledged} were acknowledged: the store is an older copy, or damaged; say \
                  force and all is recorded anew",
                 store.sequence()
             ));
@@ -132,7 +132,7 @@ impl OpenStore {
         held: Option<&Self>,
     ) -> Result<(StoredChecksums<Pages>, bool, StoreFile), String> {
         if asked.disk.own.iter().any(|own| files.is_same(own, &path)) {
-            return Err("that is the disk itself; name another file".into());
+            return Err("the path is the disk itself; name another file".into());
         }
         if let Some((known, _)) = asked.known.as_ref().filter(|(known, _)| *known != path) {
             return Err(format!(
@@ -150,7 +150,7 @@ impl OpenStore {
         let file = Self::lock(files, &path, how, held).map_err(|e| e.to_string())?;
         let len = locked(&file).len().map_err(|e| e.to_string())?;
         if locked(&file).is_device().map_err(|e| e.to_string())? {
-            return Err("that is a device; name a file".into());
+            return Err("the path is a device; name a file".into());
         }
         let known = asked.known.as_ref().map(|(_, id)| *id);
         let text = |error: StoreError| error.to_string();
@@ -198,7 +198,8 @@ impl OpenStore {
         let sequence = self.store.sequence();
         if sequence > self.acknowledged {
             if let Err(error) = self.end.commit(sequence, 0, &[]) {
-                return self.trouble(&format!("its end in the state directory cannot be written: {error}"));
+                return self
+                    .trouble(&format!("the store's end in the state directory cannot be written: {error}"));
             }
             self.acknowledged = sequence;
         }

@@ -89,7 +89,7 @@ impl OpenImage {
         let place = target.path.display().to_string();
         let refused = |why: &str| FileResult::Refused(format!("{place}: {why}"));
         if target.own.iter().any(|own| files.is_same(own, &target.path)) {
-            return Err(refused("that is the disk itself; name another file"));
+            return Err(refused("the path is the disk itself; name another file"));
         }
         let blocks = target.header.shape.blocks;
         let (mut has, mut same) = (BlockSet::empty(blocks), BlockSet::empty(blocks));
@@ -98,7 +98,7 @@ impl OpenImage {
             let capacity = Sectors::new(target.capacity);
             chain = Some(Chain::open(&**files, &target.since, &target.header, capacity)?);
         }
-        let damaged = || refused("its progress is damaged; begin anew");
+        let damaged = || refused("the task's progress is damaged; begin anew");
         let (known, progress) = identified::split(&target.saved).ok_or_else(damaged)?;
         let mut acknowledged = 0;
         if !progress.is_empty() && !target.replica {
@@ -358,7 +358,7 @@ impl OpenImage {
         match self.output.file().len() {
             Ok(len) if written.is_some_and(|written| len != written) => {
                 return FileResult::Refused(format!(
-                    "{}: it has {len} bytes, and {} were written: another program has changed it; make a new backup",
+                    "{}: the file has {len} bytes, and {} were written: another program has changed it; make a new backup",
                     self.place,
                     written.unwrap_or_default()
                 ));

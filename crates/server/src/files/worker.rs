@@ -54,7 +54,7 @@ impl FileWorker {
             state,
             peers,
             opened: OpenFiles::Nothing,
-            journal: Err("it is not open yet".into()),
+            journal: Err("the file is not open yet".into()),
         }
     }
 
@@ -242,7 +242,7 @@ impl FileWorker {
     fn sums(&mut self, call: impl FnOnce(&mut OpenStore) -> FileResult) -> FileResult {
         match &mut self.opened {
             OpenFiles::Sums(sums) => call(sums),
-            _ => FileResult::Trouble("it is not open".into()),
+            _ => FileResult::Trouble("the file is not open".into()),
         }
     }
 

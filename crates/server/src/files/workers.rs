@@ -331,7 +331,11 @@ mod tests {
         fs::remove_file(state.join("tasks.journal")).unwrap();
         fs::remove_file(state.join("tasks.journal.end")).unwrap();
         let damage = open().1.damage.unwrap();
-        assert!(damage.why.contains("it is gone, and a lock that says so is there"), "{}", damage.why);
+        assert!(
+            damage.why.contains("the journal is gone, and a lock that says so is there"),
+            "{}",
+            damage.why
+        );
         fs::remove_dir_all(&state).unwrap();
     }
 

@@ -302,7 +302,7 @@ impl Job for View {
 
     fn close(&mut self, cx: &mut Context<'_>) {
         let name = &self.terms.name;
-        let why = self.failed.as_deref().unwrap_or("it was removed, or its time is over");
+        let why = self.failed.as_deref().unwrap_or("the snapshot was removed, or its time is over");
         let failure = || Failure::Ended(format!("the snapshot {name} has ended: {why}"));
         for id in std::mem::take(&mut self.waiting).into_keys() {
             self.reads.release(id);

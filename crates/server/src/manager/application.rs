@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Instant, LbnRange, Op, SessionId};
 
 /// The reason why a client may not access a place.
 pub(super) const FENCED: &str =
-    "these blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
+    "the blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
 
 impl crate::DiskHooks for TaskManager {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {

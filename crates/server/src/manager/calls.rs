@@ -18,7 +18,7 @@ impl TaskManager {
         self.sound()?;
         let what = spec.check(&self.config.disk)?;
         if self.config.disk.read_only && what.writes() {
-            let mend = "it writes to the disk, which is read_only; take that out of the configuration first";
+            let mend = "the task writes to the disk, which is read_only; take read_only out of the configuration first";
             return Err(SpecError::new("kind", spec.kind.to_string(), mend).into());
         }
         let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
@@ -98,7 +98,7 @@ impl TaskManager {
         for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
             if let Err(error) = entry.spec.check_places(places) {
                 let (disk, kind) = (&self.config.disk.name, entry.spec.kind);
-                warn!(disk, task = id, %kind, %error, "this task goes on outside of `targets`; cancel it to end it");
+                warn!(disk, task = id, %kind, %error, "the task goes on outside of `targets`; cancel the task to end it");
             }
         }
     }

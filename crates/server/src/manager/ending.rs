@@ -40,7 +40,7 @@ enum Holds {
 }
 
 /// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.
-const MAY_GO_ON: &str = "this task is over, and neither the journal says so nor are the blocks that it kept removed: it may \
+const MAY_GO_ON: &str = "the task is over, and neither the journal says so nor are the blocks that it kept removed: the task may \
     go on after a restart, with newer bytes; cancel it then";
 
 impl TaskManager {

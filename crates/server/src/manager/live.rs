@@ -101,7 +101,7 @@ impl TaskManager {
         let what = match entry.spec.check(&self.config.disk) {
             Ok(what) => what,
             Err(error) => {
-                let why = format!("it does not fit the disk any more: {error}");
+                let why = format!("the task does not fit the disk any more: {error}");
                 self.end(sessions, id, TaskState::Failed, Some(why));
                 return;
             }

@@ -29,7 +29,7 @@ pub enum FrameError {
     Read(#[from] io::Error),
     /// The file is no recording.
     #[error(
-        "this is no recording: it does not begin with {LETTERS:?}; give a file that `freeblock serve --record` has written"
+        "the file is no recording: the file does not begin with {LETTERS:?}; give a file that `freeblock serve --record` has written"
     )]
     NoRecording,
     /// The recording has another version.
@@ -210,7 +210,7 @@ impl<R: Read> FrameLines<R> {
         let chain = chained(self.chain, &[head.as_slice(), &lines].concat());
         if chain != u32::from_le_bytes(*sum) {
             let torn = self.ends_in_zeroes(&tail)?;
-            return if torn { Ok(false) } else { damaged("its checksum does not fit") };
+            return if torn { Ok(false) } else { damaged("the frame's checksum does not fit") };
         }
         (self.chain, self.frame, self.frames) = (chain, lines, frame);
         Ok(true)
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn other_files_and_other_versions_are_refused_by_name() {
         for (bytes, answers) in [
-            (&b""[..], "this is no recording"),
-            (&[b'x'; 200], "this is no recording"),
+            (&b""[..], "the file is no recording"),
+            (&[b'x'; 200], "the file is no recording"),
             (b"freeblock recording 1\n", "of version 1"),
             (b"freeblock recording \x1b[1m\n", "of version \\u{1b}[1m"),
         ] {

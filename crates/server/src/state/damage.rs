@@ -19,24 +19,24 @@ pub(crate) struct Broken {
 /// The damage of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Damage {
-    #[error("it is gone, and {acknowledged} records of it were acknowledged")]
+    #[error("the file is gone, and {acknowledged} records of it were acknowledged")]
     Gone { acknowledged: u64 },
-    #[error("it is gone, and without it the end of the file beside it is not known")]
+    #[error("the file is gone, and without it the end of the file beside it is not known")]
     EndGone,
-    #[error("it cannot be read: {0}")]
+    #[error("the file cannot be read: {0}")]
     Unreadable(String),
-    #[error("its first bytes are not those of such a file")]
+    #[error("the file's first bytes are not those of such a file")]
     Foreign,
-    #[error("it has version {0}, and this program reads version 1")]
+    #[error("the file has version {0}, and this program reads version 1")]
     Version(u32),
-    #[error("its header is damaged")]
+    #[error("the file's header is damaged")]
     Header,
-    #[error("it belongs to another disk or task")]
+    #[error("the file belongs to another disk or task")]
     Other,
     #[error("record {sequence} at byte {at} is damaged; {acknowledged} were acknowledged")]
     Record { sequence: u64, at: u64, acknowledged: u64 },
     #[error(
-        "it ends after record {last}, and {acknowledged} were acknowledged: it was cut, or is an older copy"
+        "the file ends after record {last}, and {acknowledged} were acknowledged: the file was cut, or is an older copy"
     )]
     Cut { last: u64, acknowledged: u64 },
     #[error("record {sequence} is not the one that was acknowledged: it is another copy")]
@@ -48,7 +48,7 @@ pub(crate) enum Damage {
     #[error("neither of its two slots is sound")]
     End,
     #[error(
-        "it says that {acknowledged} records were acknowledged, and the log says {committed}: it is an older copy"
+        "the file says that {acknowledged} records were acknowledged, and the log says {committed}: the file is an older copy"
     )]
     EndOlder { acknowledged: u64, committed: u64 },
 }

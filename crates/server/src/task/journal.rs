@@ -79,12 +79,12 @@ pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
     match read_whole(files, &path, MARKER_BYTES_MAX) {
         Ok(Some(bytes)) => {
             let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned();
-            if text.is_empty() { unknown("this file does not say why") } else { Some(text) }
+            if text.is_empty() { unknown("the file does not say why") } else { Some(text) }
         }
         // A dangling link cannot be opened, but exists.
         Ok(None) if !is_listed(files, &path) => None,
-        Ok(None) => unknown("this file cannot be opened"),
-        Err(error) => unknown(&format!("this file cannot be read: {error}")),
+        Ok(None) => unknown("the file cannot be opened"),
+        Err(error) => unknown(&format!("the file cannot be read: {error}")),
     }
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     let damage = match read {
         Ok(Some(_)) => None,
         Ok(None) => leftover(files, state).or_else(|| had_journal(files, state)).map(|name| Damaged {
-            why: format!("{}: it is gone, and {name} is there", path.display()),
+            why: format!("{}: the journal is gone, and {name} is there", path.display()),
             closed: Some(Closed::All),
             numbered: false,
         }),

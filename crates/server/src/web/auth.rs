@@ -72,11 +72,11 @@ const ELSEWHERE: Rejection = Rejection {
 };
 const ONLY_SHOWS: Rejection = Rejection {
     code: StatusCode::FORBIDDEN,
-    why: "this page only shows; the daemon's --web-control lets it start scrubs and steer tasks",
+    why: "the page only shows; the daemon's --web-control lets it start scrubs and steer tasks",
 };
 const OLD: Rejection = Rejection {
     code: StatusCode::FORBIDDEN,
-    why: "this is of an earlier run of the daemon, or was not sent by its page; load the page again",
+    why: "the request is of an earlier run of the daemon, or was not sent by its page; load the page again",
 };
 
 /// The conditions under which a request is accepted.

@@ -108,7 +108,7 @@ fn a_client_that_does_not_choose_is_hung_up_on() {
         client.read_to_end(&mut all).unwrap();
         assert!(all.starts_with(b"NBDMAGIC"), "greeted, and then not kept");
     }
-    assert!(log.has(&["WARN", "hung up on", "it took too long to choose an export", "client="]));
+    assert!(log.has(&["WARN", "hung up on", "the client took too long to choose an export", "client="]));
     chosen.write_all(&request(0, 1, 0, 512)).unwrap();
     chosen.read_exact(&mut [0; 16 + 512]).unwrap();
     drop(chosen);
@@ -129,7 +129,7 @@ fn a_slow_consumer_holds_its_share_only() {
     slow.write_all(&reads).unwrap();
     assert!(server.serves());
     // The log names it when it has taken nothing for a while.
-    while !log.has(&["WARN", "slow", "it does not take its answers", "client="]) {
+    while !log.has(&["WARN", "slow", "the client does not take its answers", "client="]) {
         assert!(server.serves());
     }
     // When it takes them at last, all of them are there.

@@ -155,6 +155,6 @@ fn files_that_do_not_fit_are_refused_by_name() {
         [refused("endless.pem", "server-key.pem", None), refused("server-cert.pem", "endless.pem", None)]
     {
         assert!(error.to_string().contains("endless.pem: "), "{error}");
-        assert!(error.to_string().contains("it has more than"), "{error}");
+        assert!(error.to_string().contains("the file has more than"), "{error}");
     }
 }

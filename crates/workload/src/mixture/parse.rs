@@ -371,7 +371,7 @@ fn share(reader: &mut Scanner<'_>) -> Parsed<Share> {
     } else {
         scaled(word, 6).map(|ppm| (ppm, WHOLE_PPM))
     };
-    let wrong = || MixtureError::new(span.start..reader.last_end(), "it is no share", SHARE);
+    let wrong = || MixtureError::new(span.start..reader.last_end(), "the weight is no share", SHARE);
     let (part, whole) = ratio.ok_or_else(wrong)?;
     Share::new(part, whole).map_err(|_| wrong())
 }

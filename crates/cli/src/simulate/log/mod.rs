@@ -52,7 +52,7 @@ pub(crate) fn log_file(text: &str) -> Result<LogFile, String> {
         Some("csv") => LogFormat::Csv,
         Some("parquet") if cfg!(feature = "parquet") => LogFormat::Parquet,
         Some("parquet") => {
-            return Err("this program was built without Parquet; give FILE.csv, or build it with \
+            return Err("freeblock was built without Parquet; give FILE.csv, or build it with \
                         `cargo build --release -p freeblock-cli --features parquet`"
                 .to_owned());
         }
@@ -146,7 +146,7 @@ impl Log {
                 #[cfg(feature = "parquet")]
                 LogFormat::Parquet => Ok(Box::new(parquet::Parquet::begin(file)?)),
                 #[cfg(not(feature = "parquet"))]
-                LogFormat::Parquet => Err("this program was built without Parquet".into()),
+                LogFormat::Parquet => Err("freeblock was built without Parquet".into()),
             }
         });
         let writer = writer.map_err(|error| unwritten(path, &error))?;

@@ -41,7 +41,7 @@ pub(super) fn node(items: &[Value], kinds: &[TrackKind]) -> Result<Vec<Entry>, F
         if lbn != next_lbn {
             return Err(refuse(
                 at,
-                format!("this run begins at LBN {lbn}, and the one before ends at {next_lbn}"),
+                format!("the run begins at LBN {lbn}, and the one before ends at {next_lbn}"),
                 "runs of a node follow each other without gap or overlap",
             ));
         }
@@ -63,7 +63,7 @@ fn read_entry<'r, 'v>(
     else {
         return Err(refuse(
             at,
-            "this row of IDX is incomplete",
+            "the row of IDX is incomplete",
             "give lbn, cylinder, offset, length, cylinders, angle, run length, cylinder run length, kind, child, and for tracks the head",
         ));
     };

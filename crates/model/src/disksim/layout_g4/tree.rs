@@ -277,11 +277,7 @@ fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
     let cylinder =
         way.and_then(|way| if entry.outward { base.checked_sub(way) } else { base.checked_add(way) });
     cylinder.filter(|&c| c < u64::from(u32::MAX)).ok_or_else(|| {
-        refuse(
-            entry.at,
-            "this run leaves the drive",
-            "check its first cylinder, its length and its direction",
-        )
+        refuse(entry.at, "the run leaves the drive", "check its first cylinder, its length and its direction")
     })
 }
 
@@ -298,7 +294,7 @@ fn extent(tracks: &[AdjacentTracks], at: At) -> Result<(u64, u64), Fault> {
         let (low, high) = extent.unwrap_or((far, far));
         extent = Some((low.min(far).min(run.cylinder), high.max(far).max(run.cylinder)));
     }
-    extent.ok_or_else(|| refuse(at, "this run has no tracks", "remove it, or give it a length"))
+    extent.ok_or_else(|| refuse(at, "the run has no tracks", "remove it, or give it a length"))
 }
 
 fn single_part(mut tracks: Vec<AdjacentTracks>, at: At) -> Result<Part, Fault> {

@@ -203,7 +203,7 @@ fn a_device_that_is_in_use_is_refused() {
     Command::new("losetup").arg("--detach").arg(&device).status().unwrap();
     assert!(opened.unwrap());
     assert_eq!(busy, Some(io::ErrorKind::ResourceBusy));
-    assert!(read.contains("it is a device") && own.contains("a served disk"), "{read}; {own}");
+    assert!(read.contains("the path is a device") && own.contains("a served disk"), "{read}; {own}");
 }
 
 #[test]

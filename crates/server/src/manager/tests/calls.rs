@@ -218,7 +218,8 @@ fn tasks_outside_of_narrower_targets_go_on_and_are_named() {
         assert_eq!(log.numbers(&["goes on outside of `targets`"], "task"), [0; 0]);
         rig.call(|manager, _| manager.warn_of_tasks_outside(&narrower("/other")));
     });
-    let named = ["WARN", "kind=backup", "to: /backups/image", "goes on outside of `targets`; cancel it"];
+    let named =
+        ["WARN", "kind=backup", "to: /backups/image", "goes on outside of `targets`; cancel the task"];
     assert_eq!(log.numbers(&named, "task"), [id]);
     assert_eq!(rig.run(id), TaskState::Done);
 }

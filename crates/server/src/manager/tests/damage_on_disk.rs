@@ -80,7 +80,7 @@ fn a_directory_with_tasks_of_a_disk_that_has_another_name_now_is_named() {
     let ids = [id - 1, id];
     let why =
         format!("tasks {ids:?} are not over; give the disk its name renamed again, or remove the directory");
-    let sums = "it has checksums, and writes under another name are not noted in them; give the disk its name summed again, or \
+    let sums = "the disk has checksums, and writes under another name are not noted in them; give the disk its name summed again, or \
                 remove the directory";
     assert_eq!(unused, [(directory.0.join("renamed"), why), (directory.0.join("summed"), sums.to_owned())]);
 }

@@ -389,7 +389,7 @@ fn an_existing_file_is_not_overwritten() {
         (replica(), "/backups/image: the file is not empty; name a new one, or say force"),
         (
             TaskSpec { to: Some("/disk".into()), ..backup() },
-            "/disk: that is the disk itself; name another file",
+            "/disk: the path is the disk itself; name another file",
         ),
     ] {
         let id = rig.start(spec);
@@ -612,7 +612,7 @@ fn no_task_that_writes_to_the_disk_begins_on_one_that_is_read_only() {
         [restore_task(IMAGE), TaskSpec { plan: Some("/p".into()), ..TaskSpec::new(TaskKind::Reorganize) }]
     {
         let refused = rig.call(|manager, _| manager.start(spec)).unwrap_err().to_string();
-        assert!(refused.contains("it writes to the disk, which is read_only"), "{refused}");
+        assert!(refused.contains("the task writes to the disk, which is read_only"), "{refused}");
     }
     let id = rig.start(backup());
     assert_eq!(rig.run(id), TaskState::Done);

@@ -552,7 +552,7 @@ fn an_image_goes_to_no_file_of_another_user() {
         match worker.execute(FileOp::Open(Box::new(target))) {
             Some(FileResult::Opened { .. }) => assert!(opens, "the owner is {owner}"),
             Some(FileResult::Refused(why)) => {
-                assert!(!opens && why.contains("it belongs to another user; name a new file"), "{why}");
+                assert!(!opens && why.contains("the file belongs to another user; name a new file"), "{why}");
             }
             reported => panic!("{reported:?}"),
         }

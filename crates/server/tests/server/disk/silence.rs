@@ -160,7 +160,7 @@ fn lose(seed: u64) -> (u64, u64) {
     let lost = world.disk.device().lost();
     assert!(lost < 16, "{lost}: more than a device may lose");
     assert_eq!((status.timed_out, status.unanswered as u64), (lost, lost));
-    assert_eq!(status.failing, (lost > 0).then_some("it does not answer"));
+    assert_eq!(status.failing, (lost > 0).then_some("the disk does not answer"));
     let background = world.background();
     assert_eq!(background.bad, 0, "no sector is to blame");
     assert!(background.delivered.len() == 400 && background.delivered.values().all(|n| *n == 1));

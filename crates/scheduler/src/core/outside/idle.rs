@@ -281,6 +281,7 @@ impl Core {
         }
         // If the head must stay on its track there is no idle work, because outside no command can be left at any
         // instant.
+        let due = now >= self.idle.not_before;
         if allowed && self.idle_visit(now, buffers).is_some() && self.send_visit(outside, tag) {
             return;
         }
@@ -289,7 +290,7 @@ impl Core {
         // A first search looks at each cylinder before the one with the wanted blocks, which takes minutes on a large drive: the
         // place that the oldest task wants is known without it.
         self.accesses.clear();
-        if searching && self.move_stream(now) && self.send_visit(outside, tag) {
+        if searching && due && self.move_stream(now) && self.send_visit(outside, tag) {
             self.idle.left(&idle);
             return;
         }

@@ -54,7 +54,7 @@ pub(crate) fn execute(args: &MimicProbeArgs, console: &Console) -> Result<String
     let mut prober = Prober::new(plan).map_err(|error| match (error, args.allow_writes) {
         (ProbeError::Capacity { capacity, unit }, Some(area)) if area.len() == capacity => {
             Problem::usage(format!(
-                "--allow-writes {}: only these {capacity} sectors are probed; requests of {unit} have no distances there",
+                "--allow-writes {}: only the named sectors, {capacity} in all, are probed; requests of {unit} have no distances there",
                 values::first_last(area)
             ))
             .help(format!("name at least {} sectors", 4 * unit.get()))

@@ -176,7 +176,7 @@ fn calls_that_are_wrong_are_refused() {
     let file = table(&dir, "small.mimic", SMALL);
     run("mimic probe mimic-base -o t").complained(2, &["emulated:NAME"]);
     run("mimic probe emulated:mimic-base -o t --types all --allow-writes 0-0")
-        .complained(2, &["--allow-writes 0-0: these are 1 of the sectors", "name at least 32 sectors"]);
+        .complained(2, &["--allow-writes 0-0: only the named sectors, 1 in all", "name at least 32 sectors"]);
     run("mimic probe emulated:mimic-base,loud -o t").complained(2, &["mimic-base,loud"]);
     run("mimic probe emulated:nowhere -o t").complained(2, &["nowhere"]);
     run("mimic probe emulated:mimic-base -o t --check-points some").complained(2, &["table-2", "N:PERCENT"]);

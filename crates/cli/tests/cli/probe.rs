@@ -160,7 +160,7 @@ fn mistakes_name_the_mend() {
             &[
                 &format!("--allow-writes {region}:"),
                 "at least 64 sectors",
-                "among the drive's 4443800",
+                "within the drive's 4443800",
                 "as 0-63",
             ],
         );

@@ -80,7 +80,7 @@ pub enum LearntError {
     },
     /// The times are those of another drive.
     #[error(
-        "the knowledge is of {found:?} with {found_sectors} sectors, the drive is {drive:?} with {sectors}; begin anew without the file"
+        "the knowledge is of {found:?} with {found_sectors} sectors, the drive is {drive:?} with {sectors}; begin anew without it"
     )]
     OtherDrive {
         /// The drive that the times are from.

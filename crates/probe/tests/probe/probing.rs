@@ -395,7 +395,7 @@ fn a_damaged_journal_or_another_seed_is_refused_by_name() {
     let other_seed = Options { seed: 2, ..Options::default() };
     let journal = Journal::from_bytes(&state, "state").unwrap();
     let error = Probe::resume(other_seed, journal).unwrap_err().to_string();
-    assert!(error.contains("its seed is 1, not 2"), "{error}");
+    assert!(error.contains("the state's seed is 1, not 2"), "{error}");
     let middle = state.len() / 2;
     state[middle] ^= 1;
     let error = resumed(&state, &mut Emulated::new(&truth)).unwrap_err().to_string();

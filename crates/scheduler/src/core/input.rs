@@ -27,7 +27,7 @@ use units::{Instant, LbnRange, RequestId, Sectors};
 /// let open = SessionCall::Open { priority: Priority::default() };
 /// let mut core = OutsideDrive::new(drive, Config::outside(OutsideConfig::blind()));
 /// for input in [Input::Call(open), Input::Submit { at: Instant::ZERO, request }] {
-///     println!("{input:?} is answered {:?}", core.input(input));
+///     println!("{input:?} is answered {:?}", core.input(input.clone()));
 /// }
 /// assert_eq!((core.undelivered(SessionId::new(1)), core.pending()), (Some(0), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

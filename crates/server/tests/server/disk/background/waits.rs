@@ -76,7 +76,7 @@ fn a_read_of_a_quiet_large_drive_waits_for_no_search_of_all_its_cylinders() {
         disk.ask_in_background(now, read(id, 1, range(all / 9 * (id + 1), 64)));
         let answers = run(&mut disk, now + Duration::from_secs(1));
         assert_eq!(ids(&answers), [id], "within a second");
-        now = now + Duration::from_secs(1);
+        now += Duration::from_secs(1);
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! with {
     ($config:ident { $($with:ident($field:ident: $value:ty);)* }) => {
         impl $config {
             $(
-                #[doc = concat!("Returns the configuration with another [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+                #[doc = concat!("Returns the configuration with another `", stringify!($field), "`.")]
                 #[must_use]
                 pub const fn $with(mut self, $field: $value) -> Self {
                     self.$field = $field;

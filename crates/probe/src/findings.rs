@@ -187,11 +187,11 @@ fn between(least: u64, most: u64) -> String {
     if least < most { format!("{least} to {most}") } else { most.to_string() }
 }
 
-/// Reports the cylinders without LBNs; moves showed them at `reported` of the boundaries between zones. The confidence is that
+/// Reports the cylinders without LBNs; moves over the boundaries between zones showed them at `shown` of these. The confidence is that
 /// all boundaries are as measured, or as assumed without a measurement.
-pub(crate) fn of_gaps(report: &mut Report, left_out: u32, reported: u64, boundaries: u64) {
-    let sure = sure::next(reported, boundaries).powf(boundaries.max(1) as f64);
-    let note = format!("between zones, as moves over them show at {reported} of {boundaries}");
+pub(crate) fn of_gaps(report: &mut Report, left_out: u32, shown: u64, boundaries: u64) {
+    let sure = sure::next(shown, boundaries).powf(boundaries.max(1) as f64);
+    let note = format!("between zones, as moves over them show at {shown} of {boundaries}");
     report.add("cylinders without LBNs", left_out.to_string(), sure, note);
 }
 

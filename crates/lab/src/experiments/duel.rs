@@ -309,7 +309,7 @@ fn run(lab: &Lab) -> std::result::Result<Outcome, LabError> {
     let panels: Vec<Panel> =
         contests.iter().zip(runs.chunks(all.len())).filter_map(|(c, runs)| Panel::of(c, runs)).collect();
     let mut figures: Vec<Figure> = panels.iter().map(Panel::figure).collect();
-    figures.push(table(&panels));
+    figures.push(results(&panels));
     figures.push(bounds(&panels));
     Ok(Outcome { figures, claims: claims(&panels), notes: notes() })
 }
@@ -323,7 +323,18 @@ fn drawn(label: &str, mut points: Vec<Point>) -> Line {
     Line { label: if beyond { format!("{label}: {most:.0}%, at the edge") } else { label.into() }, points }
 }
 
-fn table(panels: &[Panel]) -> Figure {
+/// Returns a table of all seeds together.
+fn table(id: &str, title: &str, columns: [&str; 7], rows: Vec<Vec<String>>) -> Figure {
+    Figure {
+        id: id.into(),
+        title: title.into(),
+        x: Axis::default(),
+        y: Axis::new("all seeds together"),
+        kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },
+    }
+}
+
+fn results(panels: &[Panel]) -> Figure {
     let columns = [
         "drive, rate: contestant",
         "mean ms",
@@ -333,16 +344,7 @@ fn table(panels: &[Panel]) -> Figure {
         "p99 against alone, %",
         "MB/s",
     ];
-    Figure {
-        id: "duel".into(),
-        title: EXPERIMENT.title.into(),
-        x: Axis::default(),
-        y: Axis::new("all seeds together"),
-        kind: Kind::Table {
-            columns: columns.map(String::from).to_vec(),
-            rows: panels.iter().flat_map(Panel::rows).collect(),
-        },
-    }
+    table("duel", EXPERIMENT.title, columns, panels.iter().flat_map(Panel::rows).collect())
 }
 
 /// Returns the table of the bandwidth that the drive's own use of its arm leaves.
@@ -356,17 +358,8 @@ fn bounds(panels: &[Panel]) -> Figure {
         "at most: idle behind reads, gaps between reads",
         "at most: all idle time, all gaps",
     ];
-    Figure {
-        id: "duel-bound".into(),
-        title: "What the drive's own use of its arm leaves a scheduler outside, of the core in the drive"
-            .into(),
-        x: Axis::default(),
-        y: Axis::new("all seeds together"),
-        kind: Kind::Table {
-            columns: columns.map(String::from).to_vec(),
-            rows: panels.iter().map(Panel::bounds).collect(),
-        },
-    }
+    let title = "What the drive's own use of its arm leaves a scheduler outside, of the core in the drive";
+    table("duel-bound", title, columns, panels.iter().map(Panel::bounds).collect())
 }
 
 /// Returns the limits of the yield where it is not reached, in percent of the core in the drive.

@@ -56,9 +56,9 @@ impl WaitStatus {
 
     /// Returns the core's reason at `now`; `None` for one that is not known here.
     pub(in crate::disk) fn of_core(wait: BackgroundWait, now: Instant) -> Option<Self> {
-        let to_go = |until: Instant| Some(seconds(until.saturating_since(now)));
-        let of_silence = |reason, silence, until| {
-            Some(Self { reason, silence_s: Some(seconds(silence)), to_go_s: to_go(until) })
+        let to_go = |until: Instant| Some(until.saturating_since(now).as_secs_f64());
+        let of_silence = |reason, silence: Duration, until| {
+            Some(Self { reason, silence_s: Some(silence.as_secs_f64()), to_go_s: to_go(until) })
         };
         match wait {
             BackgroundWait::Foreground => Some(Self::of("requests")),
@@ -71,10 +71,6 @@ impl WaitStatus {
             _ => None,
         }
     }
-}
-
-fn seconds(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e9
 }
 
 impl BackgroundStatus {
@@ -150,7 +146,7 @@ impl Background {
             written_bytes: self.written_bytes,
             waiting,
             wait: own.map(WaitStatus::of),
-            floor_to_go_s: self.floor_due().map(|at| seconds(at.saturating_since(now))),
+            floor_to_go_s: self.floor_due().map(|at| at.saturating_since(now).as_secs_f64()),
             oldest_wait_us: oldest.map_or(0.0, |arrived| us(now.saturating_since(arrived))),
             floor: self.floor.map(|floor| floor.to_string()),
             promoted: PromotedStatus { device_us: us(self.promoted_time), ..self.promoted },

@@ -227,7 +227,7 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
         r#"{"input":{"input":{"ended":{"at":5000000,"end":{"one":{"id":0,"outcome":"done"}}}},"answer":0}}"#,
         r#""end""#,
     ];
-    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 4\n".to_vec()];
+    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 5\n".to_vec()];
     for config in setups() {
         let config = config.to_string();
         seeds.push([&[config.as_str()], &lines[1..]].concat().join("\n").into_bytes());

@@ -1,6 +1,6 @@
 //! A recording's file: lines in frames that distinguish a torn end from damage.
 //!
-//! The file begins with `freeblock recording 3` and a newline. Each frame consists of the length of its content (u32,
+//! The file begins with `freeblock recording`, its version and a newline. Each frame consists of the length of its content (u32,
 //! little-endian), a checksum of that length, the content, and a checksum of all of the frame. Checksums are CRC-32,
 //! each starting with the last one of the frame before, so that a missing, repeated or misplaced frame is found; their
 //! highest bit is set, so that none ends in a zero byte. A file that ends within a frame, or has only zeroes from there
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use thiserror::Error;
 
 /// The version of the file, and of the lines in it.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const LETTERS: &str = "freeblock recording ";
 /// The longest first line of a recording; a longer one belongs to another kind of file.
 const FIRST_LINE_BYTES_MAX: usize = 64;

@@ -537,12 +537,7 @@ impl Core {
                     outside.worst = outside.worst.max(late.head);
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
-                let [detours, idle] = outside.kept.take_late();
-                let late = Late { head: late.head + detours, ..late };
-                if self.config.idle.is_some() {
-                    self.idle.head.late_by(idle);
-                    outside.client_harm.after_idle(idle);
-                }
+                let late = self.lost_hits(outside, late);
                 let client = self.charge_clients(outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let client_harm = guard::Lateness { client, head: late.head };
@@ -571,6 +566,18 @@ impl Core {
         outside.predict(&drive);
         self.audit(outside, &order, outcome);
         self.hand_out(outside, order, outcome);
+    }
+
+    /// Charges idle time with the hits that it has taken from the finished request, and returns the request's delay by detours,
+    /// which was `late`, with the hits that they have taken.
+    fn lost_hits(&mut self, outside: &mut Outside, late: Late) -> Late {
+        let [detours, idle] = outside.kept.take_late();
+        if self.config.idle.is_some() {
+            self.idle.head.late_by(idle);
+            outside.client_harm.after_idle(idle);
+            outside.streams.pay(Duration::from_nanos(idle.max(0).unsigned_abs()));
+        }
+        Late { head: late.head + detours, ..late }
     }
 
     /// Divides the bound on harm between detours and idle time, and sets the margins by the harm of detours.

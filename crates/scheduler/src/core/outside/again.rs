@@ -63,13 +63,15 @@ struct AccessedRange {
     /// The counts of other commands when it was last used.
     since: Between,
     written: bool,
+    /// Whether a stream has read on behind it, which may have taken its place.
+    read_on: bool,
 }
 
 impl AccessedRange {
     fn of(drive: &DriveModel, op: Op, range: LbnRange, since: Between) -> Option<Self> {
         let last = Lbn::new(range.end().get().checked_sub(1)?);
         let [first, last] = [range.start(), last].map(|lbn| drive.layout().locate(lbn).map(|at| at.track));
-        Some(Self { range, tracks: [first?, last?], since, written: op.is_write() })
+        Some(Self { range, tracks: [first?, last?], since, written: op.is_write(), read_on: false })
     }
 
     /// Returns the relative place of `asked`, if it may be a hit.
@@ -105,6 +107,7 @@ struct Found {
     /// The number of places that the foreground has used since.
     behind: usize,
     since: Between,
+    read_on: bool,
 }
 
 /// The places that the foreground has used, the last one first.
@@ -115,9 +118,16 @@ impl Places {
     fn find(&self, asked: &AccessedRange) -> Option<Found> {
         let places = self.0.iter().enumerate();
         let found = places.filter_map(|(behind, place)| {
-            place.beside(asked).map(|beside| Found { beside, behind, since: place.since })
+            let AccessedRange { since, read_on, .. } = *place;
+            place.beside(asked).map(|beside| Found { beside, behind, since, read_on })
         });
         found.min_by_key(|found| (found.beside as usize, found.behind))
+    }
+
+    /// Records that a stream reads on from the start of `range` behind the last place. Returns whether it is there.
+    fn read_on(&mut self, range: LbnRange) -> bool {
+        let last = self.0.front_mut().filter(|place| !place.written && place.range.end() == range.start());
+        last.map(|place| place.read_on = true).is_some()
     }
 
     /// Records a finished read that matches `found`, and whether it was a hit.
@@ -174,8 +184,9 @@ fn part(hits: &ByPlaces, behind: usize) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     places: Places,
-    /// The counts of reads with only foreground commands in between, and of all.
-    hits: [[ByPlaces; 2]; Beside::KINDS],
+    /// The counts of reads with only foreground commands in between, of all whose place no stream has read on, and of those
+    /// whose place one has.
+    hits: [[ByPlaces; 3]; Beside::KINDS],
     /// The numbers of commands of detours and of idle time, each of which takes a place.
     between: Between,
     /// The share of hits among the foreground's last reads, in 65536ths, once there was one. It starts high, since one
@@ -189,7 +200,7 @@ pub(super) struct Again {
 
 impl Default for Again {
     fn default() -> Self {
-        let hits = [[[Hits::default(); PLACES + 1]; 2]; Beside::KINDS];
+        let hits = [[[Hits::default(); PLACES + 1]; 3]; Beside::KINDS];
         Self {
             places: Places::default(),
             hits,
@@ -216,9 +227,9 @@ impl Again {
 
     /// Returns the hit rate of such reads, and the rate if only the foreground took places.
     fn parts(&self, found: &Found) -> [f64; 2] {
-        let [alone, all] = &self.hits[found.beside as usize];
+        let [alone, all, read_on] = &self.hits[found.beside as usize];
         let without = alone[found.behind].part().unwrap_or_else(|| part(all, found.behind));
-        [part(all, self.behind(found)), without]
+        [part(if found.read_on { read_on } else { all }, self.behind(found)), without]
     }
 
     /// Returns whether a read may be a hit at all, because earlier data match.
@@ -265,7 +276,7 @@ impl Again {
         let will_be = before.filter_map(|Transfer { op, range }| {
             AccessedRange::of(drive, op, range, self.between)?.beside(&asked)
         });
-        let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between });
+        let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between, read_on: false });
         found
             .into_iter()
             .chain(will_be)
@@ -282,8 +293,10 @@ impl Again {
                 [0; 2]
             }
             Some(asked) => self.read(drive, asked, asked != range, (hit, beyond)),
+            // The first command of a stream goes on where the drive has read ahead behind the last request.
+            None if matches!(order.work, Work::Stream) && self.places.read_on(range) => [0; 2],
             None => {
-                self.took(matches!(order.work, Work::Idle | Work::Probe));
+                self.took(matches!(order.work, Work::Idle | Work::Stream | Work::Probe));
                 [0; 2]
             }
         }
@@ -327,7 +340,8 @@ impl Again {
             if !merged {
                 self.note(&found, hit);
             }
-            let between = self.between.since(found.since);
+            let mut between = self.between.since(found.since);
+            between.idle += u64::from(found.read_on);
             if hit || with >= without || between.all() == 0 && !merged {
                 return [0; 2];
             }
@@ -341,9 +355,9 @@ impl Again {
     }
 
     fn note(&mut self, found: &Found, hit: bool) {
-        let (behind, alone) = (self.behind(found), self.between == found.since);
-        let [only, all] = &mut self.hits[found.beside as usize];
-        all[behind].note(hit);
+        let (behind, alone) = (self.behind(found), self.between == found.since && !found.read_on);
+        let [only, all, read_on] = &mut self.hits[found.beside as usize];
+        (if found.read_on { read_on } else { all })[behind].note(hit);
         if alone {
             only[behind].note(hit);
         }

@@ -326,7 +326,7 @@ impl Core {
         now: Instant,
     ) -> (Idle, Option<Instant>) {
         let mut account = self.idle;
-        let mut owed = outside.kept.at_risk();
+        let mut owed = outside.kept.at_risk(0, outside.clock.revolution());
         // One revolution to arrive and one to read a track, until the true duration is known.
         let visit = outside.visits.mean().unwrap_or(revolution(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));

@@ -25,6 +25,9 @@ const READS_MIN: i64 = 16;
 /// If more than one read in this number is a hit, the gap before each possible hit is not used.
 pub(super) const READS_PER_RARE_HIT: u32 = 32;
 
+/// The reads without a hit after which hits count as rare, if there was none.
+const MISSES_MIN: u32 = 4;
+
 /// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
 /// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
 /// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
@@ -103,6 +106,11 @@ impl Beyond {
         self.of = (self.of + 1).min(i64::from(READS_COUNTED_MAX));
         self.mean += (beyond - self.mean) / self.of;
     }
+
+    /// Returns the mean, where reads that are not seen yet count as hits.
+    fn known_mean(&self) -> i64 {
+        self.mean * self.of.min(READS_MIN) / READS_MIN
+    }
 }
 
 /// Returns whether `range` ends on another track than a read that ends at `end`.
@@ -141,7 +149,7 @@ impl Kept {
         let Command { op, range, .. } = order.command;
         self.last = (!op.is_write()).then_some(range.end());
         self.between.detours += u64::from(order.detours());
-        let idle = matches!(order.work, Work::Idle | Work::Probe);
+        let idle = matches!(order.work, Work::Idle | Work::Stream | Work::Probe);
         if idle && !op.is_write() {
             self.between.idle += 1;
             self.unknown += 65_536;
@@ -150,6 +158,9 @@ impl Kept {
         // A read for a detour to a request's track does not make the request a hit.
         if op.is_write() || detour {
             return;
+        }
+        if !idle {
+            self.shows_evictions();
         }
         let reads = if idle { &mut self.idle_reads } else { &mut self.reads };
         let mut now = Reading { end: range.end(), since: self.between, there: hit };
@@ -167,6 +178,11 @@ impl Kept {
         reads.push_back(now);
     }
 
+    /// Records a read, which shows a part of the evictions whose cost is unknown.
+    fn shows_evictions(&mut self) {
+        self.unknown -= self.unknown / PLACES as u64;
+    }
+
     /// Returns the delay in ns of the finished read by detours, and by idle time.
     pub fn take_late(&mut self) -> [i64; 2] {
         core::mem::take(&mut self.late)
@@ -174,14 +190,13 @@ impl Kept {
 
     /// Records the service time of a consecutive read beyond its own time.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
-        self.unknown -= self.unknown / PLACES as u64;
-        let often = self.hit_often();
+        let often = self.may_hit_often();
         let alone = &mut self.alone[expected as usize];
         if since == self.between {
             alone.note(beyond);
-        } else if often && alone.of >= READS_MIN {
+        } else if often {
             // A read that is earlier than the mean offsets a later one; a charge is never taken back.
-            let all = beyond - alone.mean - self.sooner;
+            let all = beyond - alone.known_mean() - self.sooner;
             self.sooner = (-all).max(0);
             let late = all.max(0);
             let since = self.between.since(since);
@@ -199,15 +214,14 @@ impl Kept {
         }
     }
 
-    /// Returns the cost in ns that recent idle reads will still cause by evictions, if it is like that of earlier ones.
-    /// Initially each counts as the cost of a move.
-    pub fn at_risk(&self) -> i64 {
-        if !self.hit_often() {
+    /// Returns the cost in ns that recent idle reads, and `more` of them, will still cause by evictions, if it is like that of
+    /// earlier ones. Initially each counts as a `miss`.
+    pub fn at_risk(&self, more: u64, miss: i64) -> i64 {
+        if !self.may_hit_often() || self.behind == 0 {
             return 0;
         }
-        let each = (self.taken + self.alone[Expected::Elsewhere as usize].mean) as f64
-            / (self.between.idle + 1) as f64;
-        (each * self.unknown as f64 / 65_536.0) as i64
+        let each = (self.taken + miss) as f64 / (self.between.idle + 1) as f64;
+        (each * (self.unknown + more * 65_536) as f64 / 65_536.0) as i64
     }
 
     /// Records whether a consecutive read was a hit.
@@ -222,6 +236,11 @@ impl Kept {
     /// Returns whether such reads are often hits.
     pub fn hit_often(&self) -> bool {
         self.hits * READS_PER_RARE_HIT > self.behind
+    }
+
+    /// Returns whether such reads may often be hits: so it is assumed until a few were not.
+    fn may_hit_often(&self) -> bool {
+        self.hit_often() || self.behind <= MISSES_MIN
     }
 }
 
@@ -297,8 +316,8 @@ mod tests {
             // A hit in spite of idle time is no gain, but offsets the next delay.
             assert_eq!(late(Expected::There, 0), [0; 2]);
             assert!((1_900_000..2_100_000).contains(&late(Expected::There, 6_000_000)[of]));
-            // The first reads on their tracks have no mean yet.
-            assert_eq!(late(Expected::Elsewhere, 6_000_000), [0; 2]);
+            // Of the first reads on their tracks nothing is known yet: they count as hits.
+            assert_eq!(late(Expected::Elsewhere, 6_000_000)[of], 6_000_000);
             assert_eq!(kept.take_late(), [0; 2]);
         }
     }
@@ -316,14 +335,14 @@ mod tests {
     fn evictions_by_idle_time_are_expected_costs_until_the_next_reads() {
         let mut kept = half_from_the_buffer();
         kept.took(Between::default(), Expected::Elsewhere, 4_000_000);
-        assert_eq!(kept.at_risk(), 0);
+        assert_eq!(kept.at_risk(0, 4_000_000), 0);
         for n in 1..=10 {
             kept.between.idle += 1;
             kept.unknown += 65_536;
             kept.taken += 4_000_000;
-            assert!((n * 3_900_000..n * 4_100_000).contains(&kept.at_risk()));
+            assert!((n * 3_900_000..n * 4_100_000).contains(&kept.at_risk(0, 4_000_000)));
         }
-        (0..100).for_each(|_| kept.took(kept.between, Expected::There, 0));
-        assert!(kept.at_risk() < 2_000_000);
+        (0..100).for_each(|_| kept.shows_evictions());
+        assert!(kept.at_risk(0, 4_000_000) < 2_000_000);
     }
 }

@@ -7,6 +7,7 @@
 
 use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
+use super::sequences::ServedTime;
 use super::transfer::Transfer;
 use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, revolution};
@@ -63,7 +64,7 @@ impl Outside {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
             Some(Caution::Mistrust) => !self.unseen.watches,
-            Some(Caution::Unsynchronised | Caution::Buffered) | None => false,
+            Some(Caution::Unsynchronised | Caution::Buffered) | None => self.most_come_from_buffer(),
         }
     }
 
@@ -158,8 +159,10 @@ impl Core {
         let left = self.left_by_idle(outside);
         if let Work::Foreground { job, .. } = &order.work {
             let time = now.saturating_since(begun);
-            let client = self.charge_clients(outside, now, job, time, Late::default());
-            let client_harm = guard::Lateness { client, head: 0 };
+            outside.passed_from_buffer(&drive, ServedTime { begun, done: now }, &order);
+            let late = self.lost_hits(outside, Late::default());
+            let client = self.charge_clients(outside, now, job, time, late);
+            let client_harm = guard::Lateness { client, head: late.head };
             outside.guard.account(time, now.saturating_since(job.pending.arrived), client_harm, left);
             (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
             outside.on_bus = Duration::ZERO;

@@ -8,6 +8,7 @@
 
 use super::clock::{difference, nanos};
 use super::forecast::{ReadsOn, Source, Standing};
+use super::kept::{Expected, Reading};
 use super::read_ahead::streamed;
 use super::transfer::Transfer;
 use super::{Command, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, Work};
@@ -164,12 +165,8 @@ impl Outside {
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if let Some(then) = then.filter(|_| foreground == Some(range)) {
-                    // Data that idle time has evicted were there without it.
-                    if then.since.idle == self.kept.between.idle {
-                        self.kept.note(hit || sooner > noise);
-                    }
                     let expected = then.expected(drive, range);
-                    self.kept.took(then.since, expected, if hit { 0 } else { later.max(0) });
+                    self.note_consecutive(then, expected, (hit, hit || sooner > noise), later);
                 }
                 hit
             }
@@ -182,6 +179,37 @@ impl Outside {
             self.base.behind = None;
         }
         hit
+    }
+
+    /// Records a read that continues `then`, was a `hit` or `sooner` than from the medium, or else took `later` ns beyond its
+    /// own time.
+    fn note_consecutive(
+        &mut self,
+        then: Reading,
+        expected: Expected,
+        (hit, sooner): (bool, bool),
+        later: i64,
+    ) {
+        // Data that idle time has evicted were there without it.
+        if then.since.idle == self.kept.between.idle {
+            self.kept.note(sooner);
+        }
+        self.kept.took(then.since, expected, if hit { 0 } else { later.max(0) });
+    }
+
+    /// Records whether a request whose time the drive chose was a hit.
+    pub(super) fn passed_from_buffer(&mut self, drive: &DriveModel, served: ServedTime, order: &Order) {
+        let Command { op, range, .. } = order.command;
+        let later = self.beyond_its_own(served, Transfer::new(op, range));
+        let then = self.then(drive, range).filter(|_| !op.is_write());
+        let known = then.is_some() || self.again.may_hit(drive, op, range);
+        let hit = known && later < self.clock.revolution() / ERROR_CHANCE_DIVISOR;
+        if let Some(then) = then {
+            self.note_consecutive(then, then.expected(drive, range), (hit, hit), later);
+        }
+        let missed = self.again.done(drive, order, hit, later);
+        self.kept.missed(missed);
+        self.kept.done(drive, order, hit);
     }
 
     /// Returns whether read-ahead serves a read: then there is no gap before it.

@@ -9,6 +9,10 @@
 //! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and
 //! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
 //! the drive has written everything.
+//!
+//! What passes a head that reads on takes the place in the drive's buffer of the data behind which it began, and passes the
+//! data that a sequential reader will want next. Such hits are counted by [`kept`](super::kept) and [`again`](super::again),
+//! and a stream pays for those that it takes as it does for waits.
 
 use super::Outside;
 use super::clock::nanos;
@@ -104,6 +108,8 @@ pub(super) struct Streams {
     silence: Duration,
     /// The number of silences in that mean.
     silences: u64,
+    /// Whether the last finished command was one of a stream.
+    goes_on: bool,
 }
 
 /// The place at which a head reads ahead.
@@ -133,6 +139,7 @@ impl Default for Streams {
             // As if one such silence had been seen.
             silence: ELSEWHERE_SILENCE_MAX / ELSEWHERE_SILENCES,
             silences: 1,
+            goes_on: false,
         }
     }
 }
@@ -168,7 +175,7 @@ impl Streams {
     }
 
     /// Subtracts the cost of a request's wait for a stream from the credit.
-    fn pay(&mut self, waited: Duration) {
+    pub fn pay(&mut self, waited: Duration) {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
@@ -238,7 +245,8 @@ impl Outside {
     }
 
     pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
-        self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
+        let bound = self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm));
+        self.again.by_account(bound)
     }
 
     /// Returns the terms of idle time with the part of the bound that streams may spend.
@@ -330,6 +338,7 @@ impl Outside {
     ) {
         let waits = self.waits_for_arm(order.command.op);
         let free = !self.arm_has_commands();
+        self.streams.goes_on &= matches!(order.work, Work::Stream);
         if let Work::Foreground { job, .. } = &order.work {
             let response = now.saturating_since(job.pending.arrived);
             self.streams.earn(response, bound_ppm);
@@ -441,7 +450,8 @@ impl Core {
         }
         let place = outside.streams.next.take()?;
         let drive = Arc::clone(&self.drive);
-        let least = outside.least_credit(&drive, outside.bound_of_streams(idle.harm_ppm));
+        let taken = outside.kept.at_risk(u64::from(place.fresh), outside.clock.revolution());
+        let least = outside.least_credit(&drive, outside.bound_of_streams(idle.harm_ppm)) + taken;
         if outside.streams.holds_writes(now) || outside.streams.credit < least {
             return None;
         }
@@ -564,6 +574,10 @@ impl Core {
         let at = outside.clock.platter(now);
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
+        if !core::mem::replace(&mut outside.streams.goes_on, true) {
+            outside.again.done(&drive, &order, false, 0);
+            outside.kept.done(&drive, &order, false);
+        }
         let most = revolution(&drive) * CHARGED_REVOLUTIONS_MAX;
         outside.streams.command_times.note(now.saturating_since(order.sent.unwrap_or(now)).min(most));
         let arm_free = outside.stream_came(&drive, now, &order);

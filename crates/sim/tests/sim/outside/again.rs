@@ -1,6 +1,6 @@
 //! Clients that read cached blocks again: each detour, and each idle read, may evict such a block from the drive's buffer.
 
-use super::responses::{Pair, Pairs};
+use super::responses::{Pair, Pairs, served_of_load};
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
@@ -8,8 +8,8 @@ use scheduler::policy::PolicyName;
 use scheduler::{Caution, Config, IdleTime, OutsideConfig};
 use std::ops::Range;
 use std::sync::Arc;
-use units::{Instant, LbnRange, Sectors};
-use workload::{Arrival, Issuer, Random, RandomConfig, Request, Source};
+use units::{Bytes, Instant, LbnRange, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
 
 /// The repetitions in a load of random requests.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +172,22 @@ fn the_harm_of_idle_time_to_repeated_reads_is_bounded() {
         pairs.assert_bounded(&format!("{comes:?} at {rate} a second with idle time"));
         assert!(pairs.trusted() > 0.98, "{comes:?}: {pairs}");
     }
+}
+
+#[test]
+fn the_harm_of_streams_of_idle_time_to_repeated_reads_is_bounded() {
+    // A stream takes the place of the data behind which it reads on.
+    let pairs = Pairs::of(42..48, |seed| {
+        let load = |drawn| {
+            let dice =
+                Random::new(RandomConfig::new(Sectors::new(1 << 24), Bytes::new(512)), seed + 1_000).unwrap();
+            let load = Again { drawn, dice, comes: Comes::Back, before: Vec::new() };
+            Issuer::new(load, Arrival::Poisson { rate: 20.0 }, Instant::ZERO, seed).unwrap()
+        };
+        let (idle, requests) = (Some(IdleTime::default()), testing::sized(40_000, 80_000));
+        served_of_load((ATLAS, Behaviour::fast02()), idle, (Share::TWO_THIRDS, load), (requests, seed))
+    });
+    pairs.assert_bounded("three in ten requests repeated, at 20 a second");
 }
 
 #[test]

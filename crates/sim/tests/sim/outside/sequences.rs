@@ -1,7 +1,7 @@
 //! Consecutive reads on a drive that reads ahead to the end of the track behind them.
 
 use super::grid::{ARRIVALS, Cell, Kind, wrong};
-use super::responses::{Pair, Pairs};
+use super::responses::{Pair, Pairs, served_of_load};
 use super::surprises::Surprise;
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -10,7 +10,7 @@ use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, OutsideConfig};
 use std::sync::Arc;
 use units::{Instant, LbnRange, Op, Sectors};
-use workload::{Arrival, Issuer, Random, RandomConfig, Request, Source};
+use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
 
 /// Several readers that each continue their own stream, chosen at random for each request; one request in two hundred begins
 /// elsewhere.
@@ -69,6 +69,23 @@ fn the_harm_of_idle_time_to_many_streams_is_bounded() {
         let pairs = streams(8, (16, rate), Some(IdleTime::default()), requests);
         pairs.assert_bounded(&format!("eight streams at {rate} a second"));
     }
+}
+
+#[test]
+fn the_harm_of_streams_of_idle_time_to_many_readers_is_bounded() {
+    // Where the drive has read ahead for a reader, a stream reads past the data that the reader will want.
+    let drive = "quantum-atlas-10k";
+    let known = DriveModel::from_profile(&builtin::find(drive).unwrap()).unwrap();
+    let capacity = known.layout().capacity().get();
+    let pairs = Pairs::of(42..48, |seed| {
+        let load = |drawn| {
+            let readers = Streams { drawn, capacity, at: vec![None; 8] };
+            Issuer::new(readers, Arrival::Poisson { rate: 20.0 }, Instant::ZERO, seed).unwrap()
+        };
+        let (idle, requests) = (Some(IdleTime::default()), testing::sized(40_000, 80_000));
+        served_of_load((drive, Behaviour::fast02()), idle, (Share::ALL, load), (requests, seed))
+    });
+    pairs.assert_bounded("eight readers at 20 a second");
 }
 
 #[test]

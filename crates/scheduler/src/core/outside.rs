@@ -198,6 +198,8 @@ pub(super) struct Outside {
     price: Price,
     /// The measured cost of background work; `None` without a measurement.
     cost: Option<Box<Cost>>,
+    /// The delay that the account has charged since the audit last saw a request.
+    charged_nanos: i64,
     /// The latest instant at which the drive has written all cached writes.
     destaged_at: Instant,
     unseen: Unseen,
@@ -260,6 +262,7 @@ impl Outside {
             known_bad: BTreeSet::new(),
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
             cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base, config.pass_through > 0))),
+            charged_nanos: 0,
             destaged_at: Instant::ZERO,
             unseen: Unseen::default(),
             streams: Streams::default(),
@@ -322,9 +325,15 @@ impl Outside {
     /// where writes are reported from the buffer, because the drive's later work is invisible, and where reads repeat. For
     /// an unpredictable drive it is unknown whether writes are cached.
     fn by_account(&self, bound_ppm: u32) -> u32 {
+        let bound_ppm = self.audited(bound_ppm);
         let from_buffer = self.config.overheads.write_back || !self.predicts();
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
         self.again.by_account(bound_ppm - of_writes)
+    }
+
+    /// Returns the part of a harm bound that is left when the increase that only the audit sees is subtracted.
+    fn audited(&self, bound_ppm: u32) -> u32 {
+        self.cost.as_ref().map_or(bound_ppm, |cost| cost.left_of(bound_ppm))
     }
 
     /// Returns the share of the foreground's time that detours may cost, in ppm.
@@ -630,6 +639,7 @@ impl Core {
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
         let [detours, idle] = outside.client_harm.done(now, late, waiting, waited);
+        outside.charged_nanos = outside.charged_nanos.saturating_add(detours).saturating_add(idle);
         if self.config.idle.is_some() {
             self.idle.client_harm.foreground += now.saturating_since(job.pending.arrived);
             self.idle.client_harm.late_by(idle);

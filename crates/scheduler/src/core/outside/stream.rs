@@ -246,7 +246,7 @@ impl Outside {
 
     pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
         let bound = self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm));
-        self.again.by_account(bound)
+        self.again.by_account(self.audited(bound))
     }
 
     /// Returns the terms of idle time with the part of the bound that streams may spend.
@@ -587,7 +587,9 @@ impl Core {
             let waited = arm_free.saturating_since(since).min(most) * count;
             outside.streams.pay(waited);
             self.idle.head.late_by(nanos(waited));
-            self.idle.client_harm.late_by(nanos(outside.streams.amplified(waited)));
+            let all = nanos(outside.streams.amplified(waited));
+            self.idle.client_harm.late_by(all);
+            outside.charged_nanos = outside.charged_nanos.saturating_add(all);
         }
         self.hand_out(outside, order, outcome);
     }

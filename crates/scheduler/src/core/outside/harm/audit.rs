@@ -19,8 +19,11 @@
 //! the window, and its errors are in both windows alike. A through window has no forecast, because there the drive chooses the order.
 //! It is compared by head time and response time themselves, which takes longer.
 //!
-//! A [confidence sequence](super::sequence) over the pairs' differences gives the interval. The audit acts on nothing but
-//! the windows themselves: the account of harm decides what background work goes in an on window.
+//! A [confidence sequence](super::sequence) over the pairs' differences gives the interval.
+//!
+//! The account of harm decides what background work goes in an on window, and the audit decides how much of the bound the
+//! account may use: the increase of response times that is not in the account is subtracted. Of background work that is what
+//! the account does not charge, and of scheduling from outside all.
 
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
@@ -104,6 +107,35 @@ pub(super) struct Audit {
     /// First half less second half of plain windows.
     halves: Sequence,
     doublings: u32,
+    uncharged: Option<Uncharged>,
+}
+
+/// An increase of response times as a part of the mean, with its standard error.
+#[derive(Clone, Copy, Debug)]
+struct Uncharged {
+    mean: f64,
+    error: f64,
+}
+
+impl Uncharged {
+    fn of(sequence: &Sequence, base: f64) -> Option<Self> {
+        (base > 0.0).then(|| Self { mean: sequence.mean() / base, error: sequence.error() / base })
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { mean: self.mean + other.mean, error: self.error.hypot(other.error) }
+    }
+
+    /// Returns the increase that is believed: the mean after it, for a prior of zero with the standard deviation `prior`; a
+    /// decrease only beyond two standard errors.
+    fn believed(self, prior: f64) -> f64 {
+        let Self { mean, error } = self;
+        if mean > 0.0 {
+            mean * prior * prior / (prior * prior + error * error)
+        } else {
+            (mean + 2.0 * error).min(0.0)
+        }
+    }
 }
 
 impl Audit {
@@ -124,6 +156,7 @@ impl Audit {
             assistance: Comparison::default(),
             halves: Sequence::default(),
             doublings: 0,
+            uncharged: None,
         }
     }
 
@@ -218,6 +251,33 @@ impl Audit {
             self.known_since = Some(self.requests);
         }
         self.check_halves();
+        self.uncharged = self.unseen_by_the_account();
+    }
+
+    /// Returns the increase of response times that is not in the account, as a part of the mean: of background work what the
+    /// account does not charge, and all of what scheduling from outside costs.
+    fn unseen_by_the_account(&self) -> Option<Uncharged> {
+        let Comparison { untreated, uncharged, .. } = &self.background;
+        let [_, response, ..] = untreated.means(self.revolution);
+        let mut sum = Uncharged::of(uncharged, response).filter(|_| self.background.pairs_missing() == 0)?;
+        if self.through {
+            let Comparison { untreated, response, .. } = &self.assistance;
+            let [_, through, ..] = untreated.means(self.revolution);
+            let known = self.assistance.pairs_missing() == 0;
+            sum = sum.and(Uncharged::of(response, through).filter(|_| known)?);
+        }
+        Some(sum)
+    }
+
+    /// Returns the part of a bound on harm that the account may use, in ppm: the bound less the increase that the account
+    /// does not see.
+    ///
+    /// That the account sees all is the prior, with the bound as standard deviation. An account that overestimates gets more
+    /// than the bound only as far as two standard errors leave no doubt.
+    pub fn left_of(&self, bound_ppm: u32) -> u32 {
+        let Some(uncharged) = self.uncharged else { return bound_ppm };
+        let bound = f64::from(bound_ppm) / PPM as f64;
+        (((bound - uncharged.believed(bound)) * PPM as f64).max(0.0)) as u32
     }
 
     /// Doubles the windows and restarts if requests in the first half of a plain window are later than in the second: then
@@ -257,7 +317,7 @@ impl Audit {
         let began = self.open.and_then(|open| open.began);
         let open = began.map_or(Duration::ZERO, |began| now.saturating_since(began));
         let all = (self.audited + open).as_nanos().max(1) as f64;
-        let [head, response, _] = self.background.untreated.means(self.revolution);
+        let [head, response, ..] = self.background.untreated.means(self.revolution);
         Queue {
             busy_share: (self.busy.as_nanos() as f64 / all).min(1.0),
             outstanding_max: self.outstanding_max,
@@ -268,8 +328,8 @@ impl Audit {
     /// Returns what is known so far.
     pub fn report(&self, now: Instant) -> AuditReport {
         let Comparison { untreated, .. } = self.background;
-        let [head, response, _] = untreated.means(self.revolution);
-        let [through_head, through_response, _] = self.assistance.untreated.means(self.revolution);
+        let [head, response, ..] = untreated.means(self.revolution);
+        let [through_head, through_response, ..] = self.assistance.untreated.means(self.revolution);
         let relative = |sequence: &Sequence, base: f64| Change {
             mean: if base > 0.0 { sequence.mean() / base } else { 0.0 },
             error: if base > 0.0 { sequence.error() / base } else { f64::INFINITY },
@@ -467,7 +527,15 @@ mod tests {
             plain += head + noise;
             let heard = begun + ms(head + noise + extra);
             let forecast = Some(begun + ms(head * (1.0 + load.wrong)));
-            audit.served(&Served { arrived, heard, since: arrived, last, forecast, outstanding: 1 });
+            audit.served(&Served {
+                arrived,
+                heard,
+                since: arrived,
+                last,
+                forecast,
+                outstanding: 1,
+                charged: 0,
+            });
             last = heard;
         }
         Simulated { audit, now: last, truth: lost / plain }
@@ -477,6 +545,30 @@ mod tests {
         let noises = [Noise::Small, Noise::LostRevolutions, Noise::Pareto, Noise::Runs];
         let of = |utilisation: f64| noises.map(|noise| QueueLoad { utilisation, noise, ..OPEN });
         [0.1, 0.5, 0.8].into_iter().flat_map(of).collect()
+    }
+
+    /// Returns what is left of a bound of 1% in ppm, for this increase and its error in percent.
+    fn left(mean: f64, error: f64) -> u32 {
+        let audit = Audit {
+            uncharged: Some(Uncharged { mean: mean / 100.0, error: error / 100.0 }),
+            ..Audit::new(HALF_OFF, REVOLUTION, true)
+        };
+        audit.left_of(10_000)
+    }
+
+    #[test]
+    fn what_the_account_does_not_see_is_subtracted_from_the_bound_as_far_as_it_is_known() {
+        assert_eq!(Audit::new(HALF_OFF, REVOLUTION, true).left_of(10_000), 10_000);
+        assert_eq!(left(0.4, 0.0), 6_000);
+        assert_eq!(left(0.4, 1.0), 8_000);
+        assert!(left(0.4, 30.0) > 9_990);
+        assert_eq!(left(3.0, 0.1), 0);
+    }
+
+    #[test]
+    fn an_account_that_overestimates_gets_more_only_without_doubt() {
+        assert_eq!(left(-0.4, 0.3), 10_000);
+        assert_eq!(left(-0.4, 0.1), 12_000);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) struct Served {
     pub forecast: Option<Instant>,
     /// The number of requests that were outstanding, this one counted.
     pub outstanding: usize,
+    /// The part of its response time, in ns, that the account charges to background work.
+    pub charged: i64,
 }
 
 impl Served {
@@ -52,6 +54,7 @@ pub(super) struct Sums {
     head: Duration,
     response: Duration,
     residual_nanos: i64,
+    charged_nanos: i64,
     /// The first half of a window's requests.
     first_requests: u64,
     first_residual_nanos: i64,
@@ -73,6 +76,7 @@ impl Sums {
         self.head += served.head();
         self.response += served.heard.saturating_since(served.arrived);
         self.residual_nanos = self.residual_nanos.saturating_add(residual);
+        self.charged_nanos = self.charged_nanos.saturating_add(served.charged);
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -81,13 +85,16 @@ impl Sums {
         self.head += other.head;
         self.response += other.response;
         self.residual_nanos = self.residual_nanos.saturating_add(other.residual_nanos);
+        self.charged_nanos = self.charged_nanos.saturating_add(other.charged_nanos);
     }
 
-    /// Returns the means of head time, response time and residual, in revolutions.
-    pub fn means(&self, revolution: Duration) -> [f64; 3] {
+    /// Returns the means of head time, response time, residual, and response time less what the account charges, in
+    /// revolutions.
+    pub fn means(&self, revolution: Duration) -> [f64; 4] {
         let all = (self.requests.max(1) as f64) * revolution.as_nanos() as f64;
-        [self.head.as_nanos() as f64, self.response.as_nanos() as f64, self.residual_nanos as f64]
-            .map(|nanos| nanos / all)
+        let [head, response] = [self.head, self.response].map(|time| time.as_nanos() as f64);
+        let uncharged = response - self.charged_nanos as f64;
+        [head, response, self.residual_nanos as f64, uncharged].map(|nanos| nanos / all)
     }
 
     /// Returns the means of the residual over the first and the second half, in revolutions, and the pair's weight.
@@ -125,6 +132,8 @@ pub(super) struct Comparison {
     pub head: Sequence,
     pub response: Sequence,
     pub residual: Sequence,
+    /// Response time less what the account charges.
+    pub uncharged: Sequence,
 }
 
 impl Comparison {
@@ -134,7 +143,7 @@ impl Comparison {
         self.treated.add(treated);
         self.untreated.add(untreated);
         let (with, without) = (treated.means(revolution), untreated.means(revolution));
-        let sequences = [&mut self.head, &mut self.response, &mut self.residual];
+        let sequences = [&mut self.head, &mut self.response, &mut self.residual, &mut self.uncharged];
         for (sequence, (with, without)) in sequences.into_iter().zip(with.into_iter().zip(without)) {
             sequence.add(with - without, weight);
         }

@@ -33,6 +33,11 @@ impl Cost {
         self.audit.window()
     }
 
+    /// Returns the part of a bound on harm that the account may use, in ppm.
+    pub fn left_of(&self, bound_ppm: u32) -> u32 {
+        self.audit.left_of(bound_ppm)
+    }
+
     /// Returns what the audit knows.
     pub fn report(&self, now: Instant) -> AuditReport {
         self.audit.report(now)
@@ -90,6 +95,7 @@ impl Core {
                     outside.clock.host(plain.heard)
                 }),
                 outstanding: others().count() + 1,
+                charged: core::mem::take(&mut outside.charged_nanos),
             };
             if pending.promoted.is_none() {
                 cost.audit.served(&served);

@@ -57,6 +57,8 @@ pub struct Measured {
     pub order: Option<MeasuredShare>,
     /// The upper end of both together, with 95% confidence at all times since the first interval.
     pub bound: Option<f64>,
+    /// The increase that is not in the account of harm, and is taken off its bound as far as it is known.
+    pub unaccounted: Option<f64>,
     /// The kind of the current window: `on`, `plain` or `through`.
     pub window: &'static str,
 }
@@ -72,6 +74,7 @@ impl From<AuditReport> for Measured {
             background: report.background_response.map(MeasuredShare::from),
             order: report.assistance_response.map(MeasuredShare::from),
             bound: report.promise.map(|promise| promise.bound),
+            unaccounted: report.unaccounted,
             window: match report.window {
                 AuditWindow::Plain => "plain",
                 AuditWindow::Through => "through",

@@ -107,17 +107,17 @@ pub(super) struct Audit {
     /// First half less second half of plain windows.
     halves: Sequence,
     doublings: u32,
-    uncharged: Option<Uncharged>,
+    unaccounted: Option<Unaccounted>,
 }
 
 /// An increase of response times as a part of the mean, with its standard error.
 #[derive(Clone, Copy, Debug)]
-struct Uncharged {
+struct Unaccounted {
     mean: f64,
     error: f64,
 }
 
-impl Uncharged {
+impl Unaccounted {
     fn of(sequence: &Sequence, base: f64) -> Option<Self> {
         (base > 0.0).then(|| Self { mean: sequence.mean() / base, error: sequence.error() / base })
     }
@@ -156,7 +156,7 @@ impl Audit {
             assistance: Comparison::default(),
             halves: Sequence::default(),
             doublings: 0,
-            uncharged: None,
+            unaccounted: None,
         }
     }
 
@@ -251,20 +251,21 @@ impl Audit {
             self.known_since = Some(self.requests);
         }
         self.check_halves();
-        self.uncharged = self.unseen_by_the_account();
+        self.unaccounted = self.not_in_the_account();
     }
 
     /// Returns the increase of response times that is not in the account, as a part of the mean: of background work what the
     /// account does not charge, and all of what scheduling from outside costs.
-    fn unseen_by_the_account(&self) -> Option<Uncharged> {
+    fn not_in_the_account(&self) -> Option<Unaccounted> {
         let Comparison { untreated, uncharged, .. } = &self.background;
         let [_, response, ..] = untreated.means(self.revolution);
-        let mut sum = Uncharged::of(uncharged, response).filter(|_| self.background.pairs_missing() == 0)?;
+        let mut sum =
+            Unaccounted::of(uncharged, response).filter(|_| self.background.pairs_missing() == 0)?;
         if self.through {
             let Comparison { untreated, response, .. } = &self.assistance;
             let [_, through, ..] = untreated.means(self.revolution);
             let known = self.assistance.pairs_missing() == 0;
-            sum = sum.and(Uncharged::of(response, through).filter(|_| known)?);
+            sum = sum.and(Unaccounted::of(response, through).filter(|_| known)?);
         }
         Some(sum)
     }
@@ -275,9 +276,9 @@ impl Audit {
     /// That the account sees all is the prior, with the bound as standard deviation. An account that overestimates gets more
     /// than the bound only as far as two standard errors leave no doubt.
     pub fn left_of(&self, bound_ppm: u32) -> u32 {
-        let Some(uncharged) = self.uncharged else { return bound_ppm };
+        let Some(unaccounted) = self.unaccounted else { return bound_ppm };
         let bound = f64::from(bound_ppm) / PPM as f64;
-        (((bound - uncharged.believed(bound)) * PPM as f64).max(0.0)) as u32
+        (((bound - unaccounted.believed(bound)) * PPM as f64).max(0.0)) as u32
     }
 
     /// Doubles the windows and restarts if requests in the first half of a plain window are later than in the second: then
@@ -395,6 +396,7 @@ impl Audit {
             assistance_response,
             amplification,
             promise,
+            unaccounted: self.unaccounted.map(|unaccounted| unaccounted.mean),
         }
     }
 }
@@ -445,6 +447,9 @@ pub struct AuditReport {
     pub amplification: f64,
     /// The bound on response time, if one is known.
     pub promise: Option<Promise>,
+    /// The increase of response time that is not in the account of harm, as a part of the mean. As far as it is known, it is
+    /// taken off the bound on harm.
+    pub unaccounted: Option<f64>,
 }
 
 #[cfg(test)]
@@ -550,7 +555,7 @@ mod tests {
     /// Returns what is left of a bound of 1% in ppm, for this increase and its error in percent.
     fn left(mean: f64, error: f64) -> u32 {
         let audit = Audit {
-            uncharged: Some(Uncharged { mean: mean / 100.0, error: error / 100.0 }),
+            unaccounted: Some(Unaccounted { mean: mean / 100.0, error: error / 100.0 }),
             ..Audit::new(HALF_OFF, REVOLUTION, true)
         };
         audit.left_of(10_000)

@@ -132,6 +132,11 @@ impl Core {
         &self.drive
     }
 
+    /// Returns the drive model and the configuration, which another core can [adopt](OutsideDrive::adopt).
+    pub fn adoption(&self) -> Adoption {
+        Adoption { drive: Arc::clone(&self.drive), config: self.config }
+    }
+
     /// Returns a foreground request with its place on the drive.
     fn check(&self, now: Instant, request: Request) -> Result<Pending, SubmitError> {
         let Request { id, range, .. } = request;

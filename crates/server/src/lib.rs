@@ -37,11 +37,10 @@ mod waker;
 pub mod web;
 
 pub use disk::{
-    Accessed, AdoptError, AllDisks, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms,
-    DeviceTime, Disk, DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus, Latency, Measured,
-    MeasuredArm, MeasuredShare, MemoryStatus, NoApp, PredictionStatus, ProbeStatus, PromotedStatus,
-    ReadAheadBudget, Reading, ReadingFailure, ReadingResult, ReadingTimes, SnapshotRequests, TIMEOUT,
-    WaitStatus,
+    Accessed, AllDisks, BOUNDS_US, BackgroundBytes, BackgroundStatus, BackgroundTerms, DeviceTime, Disk,
+    DiskError, DiskHooks, DiskStatus, Fence, Floor, Gaps, HarmStatus, Latency, Measured, MeasuredArm,
+    MeasuredShare, MemoryStatus, NoApp, PredictionStatus, ProbeStatus, PromotedStatus, ReadAheadBudget,
+    Reading, ReadingFailure, ReadingResult, ReadingTimes, SnapshotRequests, TIMEOUT, WaitStatus,
 };
 pub use export::{ExportConfig, ExportUpdate, ServeError, Tally, Ublk};
 pub use exporter::{Exporter, Kernel};

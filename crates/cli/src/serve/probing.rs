@@ -15,6 +15,7 @@ use crate::recipe::{Knowledge, Made, Recipe};
 use ::probe::{
     Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
 };
+use scheduler::Adoption;
 use server::files::{FILES_END_WAIT, join_until};
 use server::{Gone, Mailbox, ProbeStatus, Reading};
 use std::cell::Cell;
@@ -61,12 +62,9 @@ impl Probing {
     pub(super) fn of(disk: &DiskConfig, state: Option<&Path>, recipe: &Recipe) -> Option<ToProbe> {
         let unknown = matches!(recipe.drive, Knowledge::Size { .. });
         let directory = state.filter(|_| unknown)?.join(&disk.name);
-        if disk.record.is_some() || disk.idle_after.is_none() {
+        if disk.idle_after.is_none() {
             if disk.probe == Some(true) {
-                info!(
-                    disk = disk.name,
-                    "not probed: a disk that is recorded, or whose idle time is not used"
-                );
+                info!(disk = disk.name, "not probed: its idle time is not used (idle_after_ms = 0)");
             }
             return None;
         }
@@ -262,12 +260,15 @@ impl ToProbe {
             );
         }
         let policy = if self.policy { self.recipe.policy.clone() } else { drive.policy().to_string() };
-        let Made { model, config, .. } = match (Recipe { drive, policy, ..self.recipe.clone() }).make() {
-            Ok(made) => made,
-            Err(error) => return Ok(Err(("failed", error))),
-        };
+        let recipe = Recipe { drive, policy, ..self.recipe.clone() };
+        let setup = serde_json::to_value(&recipe).map_err(|error| error.to_string());
+        let (Made { model: drive, config, .. }, setup) =
+            match recipe.make().and_then(|made| Ok((made, setup?))) {
+                Ok(made) => made,
+                Err(error) => return Ok(Err(("failed", error))),
+            };
         let within = 100.0 * found.report.check.within_50us;
-        match served.ask(move |disk, now| disk.adopt(now, model, config))? {
+        match served.ask(move |disk, now| disk.adopt(now, Adoption { drive, config }, setup))? {
             Ok(()) => {
                 info!(
                     disk = self.disk,

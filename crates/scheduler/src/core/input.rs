@@ -92,7 +92,7 @@ pub enum HostCall {
         range: LbnRange,
     },
     /// The host has another model of the drive, as [`OutsideDrive::adopt`](crate::OutsideDrive::adopt). With the feature `serde`
-    /// it is an error to write it.
+    /// it is an error to write it: a host that records the core writes the profile.
     #[cfg_attr(feature = "serde", serde(skip))]
     Adopt(Box<Adoption>),
 }

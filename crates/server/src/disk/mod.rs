@@ -36,10 +36,9 @@ use freeblock::{Delivered, HalfReadBlocks, WriteBytes};
 use model::DriveModel;
 use readings::Readings;
 use requests::{RequestSeq, Requests, State};
-use scheduler::policy::PolicyName;
 use scheduler::{
-    Command, Config, IdleTimeError, Input, Mimic, Output, OutsideDrive, Record, Refused, Request, Sessions,
-    SubmitError, TrustWatch,
+    AdoptError, Adoption, Command, Config, IdleTimeError, Input, Mimic, Output, OutsideDrive, Record,
+    Refused, Request, Sessions, SubmitError, TrustWatch,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -69,18 +68,6 @@ pub enum DiskError {
     /// The core rejects its configuration.
     #[error(transparent)]
     Config(#[from] IdleTimeError),
-}
-
-/// The reasons why a disk keeps the model that it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum AdoptError {
-    /// The core refuses it.
-    #[error(transparent)]
-    Core(#[from] scheduler::AdoptError),
-    /// The disk is recorded.
-    #[error("a disk that is recorded keeps its model, because a replay has no other; end the recording")]
-    Recorded,
 }
 
 /// A device with the core outside it, and an application on the core. It is a [`Device`] itself: a server of devices
@@ -289,21 +276,20 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         answer
     }
 
-    /// Replaces what the core knows of the drive and its configuration, as [`OutsideDrive::adopt`]; a mimic that no
-    /// policy asks any more is dropped.
+    /// Replaces the core's model of the drive and its configuration, as [`OutsideDrive::adopt`]; a mimic that no policy asks any
+    /// more is dropped. `setup` goes into the recording of a [recorded](Self::record) disk, and has to suffice to make a core
+    /// with both in a replay.
     ///
     /// # Errors
-    /// The model has another size, the configuration is impossible, or the disk is [recorded](Self::record): a replay
-    /// has only the model from the beginning.
-    pub fn adopt(&mut self, now: Instant, model: Arc<DriveModel>, config: Config) -> Result<(), AdoptError> {
-        if self.core.recorder.is_some() {
-            return Err(AdoptError::Recorded);
-        }
+    /// The model has another size, or the configuration is impossible.
+    pub fn adopt(
+        &mut self,
+        now: Instant,
+        adoption: Adoption,
+        setup: serde_json::Value,
+    ) -> Result<(), AdoptError> {
         self.device.advance(now);
-        self.core.core.adopt(model, config)?;
-        if !matches!(config.policy, PolicyName::Smtf(_)) {
-            self.core.core.set_mimic(None);
-        }
+        self.core.adopt(adoption, setup)?;
         self.watch = TrustWatch::default();
         self.pump(now);
         Ok(())

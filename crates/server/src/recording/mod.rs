@@ -14,9 +14,10 @@ pub use replay::{Replay, ReplayError, Replayed};
 pub use threaded_file::ThreadedFile;
 
 use entry::RecordingEntry;
+use scheduler::policy::PolicyName;
 use scheduler::{
-    Buffers, Command, CommandEnd, CommandId, HostCall, Input, Outcome, Output, OutsideDrive, Refused,
-    SessionCall, SessionError, Sessions, Wanted,
+    AdoptError, Adoption, Buffers, Command, CommandEnd, CommandId, HostCall, Input, Outcome, Output,
+    OutsideDrive, Refused, SessionCall, SessionError, Sessions, Wanted,
 };
 use std::fmt;
 use std::io::{self, Write};
@@ -129,6 +130,13 @@ impl RecordedCore {
         answer
     }
 
+    /// Replaces the core's model of the drive and its configuration.
+    pub fn adopt(&mut self, adoption: Adoption, setup: serde_json::Value) -> Result<(), AdoptError> {
+        let answer = adopt(&mut self.core, adoption);
+        self.note(|| RecordingEntry::Adopt { setup, adopted: answer.is_ok() });
+        answer
+    }
+
     /// Reports the end of a command, which the core cannot refuse.
     pub fn command_done(&mut self, at: Instant, id: CommandId, outcome: Outcome<'_>) {
         let ended = self.input(Input::Ended { at, end: CommandEnd::One { id, outcome } });
@@ -166,6 +174,16 @@ impl Sessions for RecordedCore {
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.core.to_come(session)
     }
+}
+
+/// Replaces a core's model of the drive and its configuration; a mimic that no policy asks any more is dropped.
+fn adopt(core: &mut OutsideDrive, adoption: Adoption) -> Result<(), AdoptError> {
+    let Adoption { drive, config } = adoption;
+    core.adopt(drive, config)?;
+    if !matches!(config.policy, PolicyName::Smtf(_)) {
+        core.set_mimic(None);
+    }
+    Ok(())
 }
 
 /// Buffers that record which were ready.

@@ -1,8 +1,11 @@
 //! The replay of a recording on a fresh core.
 
+use super::adopt;
 use super::entry::RecordingEntry;
 use super::frames::{FrameError, FrameLines};
 use scheduler::{Buffers, CommandEnd, Input, Output, OutsideDrive, Wanted};
+use serde_json::Value;
+use std::fmt;
 use std::io::Read;
 use thiserror::Error;
 use units::Instant;
@@ -57,31 +60,38 @@ pub struct Replayed {
 }
 
 /// The replay of one core's inputs on another, which compares the decisions.
-#[derive(Debug)]
-pub struct Replay<R> {
+pub struct Replay<R, M> {
     lines: FrameLines<R>,
     line: u64,
+    make: M,
     core: OutsideDrive,
     extent: Replayed,
     ended: bool,
 }
 
-impl<R: Read> Replay<R> {
-    /// Begins a replay; `make` makes the core from the recording's setup.
+impl<R, M> fmt::Debug for Replay<R, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("line", &self.line)
+            .field("extent", &self.extent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> Replay<R, M> {
+    /// Begins a replay; `make` makes the core from the recording's setup, and again one for each setup whose model and configuration
+    /// the live core [adopted](crate::Disk::adopt).
     ///
     /// # Errors
     /// The file is no recording, or no core can be made for it.
-    pub fn new(
-        from: R,
-        make: impl FnOnce(&serde_json::Value) -> Result<OutsideDrive, String>,
-    ) -> Result<Self, ReplayError> {
+    pub fn new(from: R, mut make: M) -> Result<Self, ReplayError> {
         let mut lines = FrameLines::new(from)?;
         let setup = lines.next_line()?.unwrap_or_default();
         let setup = serde_json::from_slice(setup)
             .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
         let core = make(&setup).map_err(ReplayError::Setup)?;
         let extent = Replayed { cut_off: true, ..Replayed::default() };
-        Ok(Self { lines, line: 1, core, extent, ended: false })
+        Ok(Self { lines, line: 1, make, core, extent, ended: false })
     }
 
     /// Replays the next input and compares. Returns whether there was one.
@@ -108,8 +118,7 @@ impl<R: Read> Replay<R> {
             let problem = format!("time goes back, to {} ns", at.as_nanos());
             return Err(ReplayError::Line { line, problem });
         }
-        let replayed = apply(&mut self.core, &mut self.extent, &entry)
-            .map_err(|problem| ReplayError::Line { line, problem })?;
+        let replayed = self.apply(&entry).map_err(|problem| ReplayError::Line { line, problem })?;
         let at = entry.at().unwrap_or(self.extent.at);
         if replayed != entry {
             let (live, replayed) = (format!("{entry:?}"), format!("{replayed:?}"));
@@ -129,36 +138,37 @@ impl<R: Read> Replay<R> {
     pub fn position(&self) -> u64 {
         self.lines.position()
     }
-}
 
-/// Makes an entry's call; returns the entry as this core makes it.
-fn apply<'a>(
-    core: &mut OutsideDrive,
-    extent: &mut Replayed,
-    entry: &RecordingEntry<'a>,
-) -> Result<RecordingEntry<'a>, String> {
-    Ok(match *entry {
-        RecordingEntry::Input { ref input, .. } => {
-            if let Input::Ended { end: CommandEnd::One { id, .. }, .. } = *input
-                && !core.is_at_drive(id)
-            {
-                return Err(format!("no {id} is at the drive"));
+    /// Makes an entry's call; returns the entry as this core makes it.
+    fn apply<'a>(&mut self, entry: &RecordingEntry<'a>) -> Result<RecordingEntry<'a>, String> {
+        let Self { make, core, extent, .. } = self;
+        Ok(match *entry {
+            RecordingEntry::Adopt { ref setup, .. } => {
+                let adopted = adopt(core, make(setup)?.adoption()).is_ok();
+                RecordingEntry::Adopt { setup: setup.clone(), adopted }
             }
-            RecordingEntry::Input { input: input.clone(), answer: core.input(input.clone()).ok() }
-        }
-        RecordingEntry::Poll { at, ref buffers, .. } => {
-            let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };
-            let output = core.poll_with(at, &mut answers);
-            match &output {
-                Some(Output::Do(_)) => extent.commands += 1,
-                Some(Output::Completed(_) | Output::Failed { .. }) => extent.requests += 1,
-                Some(Output::Deliver(_)) => extent.blocks += 1,
-                None => {}
+            RecordingEntry::Input { ref input, .. } => {
+                if let Input::Ended { end: CommandEnd::One { id, .. }, .. } = *input
+                    && !core.is_at_drive(id)
+                {
+                    return Err(format!("no {id} is at the drive"));
+                }
+                RecordingEntry::Input { input: input.clone(), answer: core.input(input.clone()).ok() }
             }
-            RecordingEntry::Poll { at, buffers: answers.asked, output }
-        }
-        RecordingEntry::End => RecordingEntry::End,
-    })
+            RecordingEntry::Poll { at, ref buffers, .. } => {
+                let mut answers = ReplayBuffers { live: buffers, asked: Vec::new() };
+                let output = core.poll_with(at, &mut answers);
+                match &output {
+                    Some(Output::Do(_)) => extent.commands += 1,
+                    Some(Output::Completed(_) | Output::Failed { .. }) => extent.requests += 1,
+                    Some(Output::Deliver(_)) => extent.blocks += 1,
+                    None => {}
+                }
+                RecordingEntry::Poll { at, buffers: answers.asked, output }
+            }
+            RecordingEntry::End => RecordingEntry::End,
+        })
+    }
 }
 
 /// Buffers that answer as the applications of the live run did.

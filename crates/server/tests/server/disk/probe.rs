@@ -6,8 +6,8 @@ use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
 use probe::{Device, DeviceError, Journal, Options, Probe, ProbeError, Timed};
 use scheduler::{
-    Application, AuditConfig, Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority, Record,
-    Sessions,
+    Adoption, Application, AuditConfig, Config, IdleTime, OutsideConfig, OutsideDrive, Overheads, Parameter,
+    Priority, Record, Sessions,
 };
 use server::{DiskHooks, Reading, ReadingResult, Recorder, Replay};
 use std::ops::ControlFlow;
@@ -40,6 +40,14 @@ fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Ser
     serving
 }
 
+/// Returns a known drive, for a core that uses its gaps. `overlap` as of [`Overheads::of`].
+fn adoption(profile: &Profile, overlap: bool) -> Adoption {
+    let drive = DriveModel::from_profile(profile).unwrap();
+    let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &drive, overlap);
+    let place = OutsideConfig::beyond(overheads).serving();
+    Adoption { drive: Arc::new(drive), config: Config::outside(place).with_idle(Some(IdleTime::default())) }
+}
+
 #[test]
 fn a_recording_with_readings_of_a_probe_replays() {
     let profile = builtin::find("mimic-base").unwrap();
@@ -61,7 +69,53 @@ fn a_recording_with_readings_of_a_probe_replays() {
     assert!(extent.commands >= 20 && !extent.cut_off, "{extent:?}");
 }
 
+#[test]
+fn a_recording_in_which_a_profile_is_adopted_replays() {
+    let profile = builtin::find("mimic-base").unwrap();
+    let through = Behaviour { write_back: Some(false), ..Behaviour::default() };
+    let mut serving = unprobed(&profile, through, 20.0);
+    let memory = Memory::default();
+    serving.disk.record(Recorder::new(memory.clone(), &serde_json::Value::Null).unwrap());
+    serving.disk.want_readings(false);
+    let until = |serving: &mut Serving, requests| {
+        while serving.ids < requests {
+            serving.step();
+        }
+    };
+    until(&mut serving, 100);
+    let other = builtin::find("mimic-less-capacity").unwrap();
+    serving.disk.adopt(serving.now, adoption(&other, false), other.to_toml().into()).unwrap_err();
+    serving.disk.adopt(serving.now, adoption(&profile, false), profile.to_toml().into()).unwrap();
+    serving.scan();
+    until(&mut serving, 2_000);
+    assert!(serving.disk.status().foresight.commands > 100, "{:?}", serving.disk.status().foresight);
+    serving.disk.end_recording().unwrap();
+    let recorded = memory.bytes();
+    let fresh = |setup: &serde_json::Value| match setup.as_str() {
+        Some(toml) => {
+            let Adoption { drive, config } = adoption(&Profile::from_toml(toml, "setup").unwrap(), false);
+            Ok(OutsideDrive::new(drive, config))
+        }
+        None => Ok(unprobed(&profile, through, 20.0).disk.core().clone()),
+    };
+    let mut replay = Replay::new(recorded.as_slice(), fresh).unwrap();
+    while replay.step().unwrap() {}
+    let extent = replay.extent();
+    assert!(extent.requests >= 1_990 && extent.blocks > 100 && !extent.cut_off, "{extent:?}");
+}
+
 impl Serving {
+    /// Begins a scan of the disk.
+    fn scan(&mut self) {
+        self.disk.host(Scan::default());
+        let all = LbnRange::new(Lbn::ZERO, Device::capacity(self));
+        let call = |_: &mut Scan, sessions: &mut dyn Sessions| {
+            let session = sessions.open(Priority::default()).unwrap();
+            sessions.read(session, all, Sectors::new(16), Parameter::default()).unwrap();
+        };
+        self.disk.call(self.now, call).unwrap();
+    }
+
     fn read(&mut self, reading: Reading) -> Result<Option<Timed>, DeviceError> {
         let reported: Arc<Mutex<Option<ReadingResult>>> = Arc::default();
         let tell = Arc::clone(&reported);
@@ -133,18 +187,8 @@ fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> 
     assert!(!found.report.is_partial(), "{:?}", found.report.given_up);
     serving.disk.want_readings(false);
 
-    let model = Arc::new(DriveModel::from_profile(&found.profile).unwrap());
-    let overheads = Overheads::of(found.profile.firmware.as_ref().unwrap(), &model, true);
-    let place = OutsideConfig::beyond(overheads).serving();
-    let config = Config::outside(place).with_idle(Some(IdleTime::default()));
-    serving.disk.host(Scan::default());
-    let all = LbnRange::new(Lbn::ZERO, Device::capacity(&serving));
-    let call = |_: &mut Scan, sessions: &mut dyn Sessions| {
-        let session = sessions.open(Priority::default()).unwrap();
-        sessions.read(session, all, Sectors::new(16), Parameter::default()).unwrap();
-    };
-    serving.disk.call(serving.now, call).unwrap();
-    serving.disk.adopt(serving.now, model, config).unwrap();
+    serving.scan();
+    serving.disk.adopt(serving.now, adoption(&found.profile, true), serde_json::Value::Null).unwrap();
     let (adopted, latest) = (serving.ids, serving.ids + 10_000);
     serving.mean_ns = 1e9 / 60.0;
     loop {

@@ -17,8 +17,7 @@ pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
 }
 
 /// The message about a drive that is mistrusted.
-pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile says for at least half a minute: usual for one that caches \
-     writes, else probe it again";
+pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile says for at least half a minute: usual for a drive that caches writes; otherwise probe the drive again";
 
 /// Returns a sentence about the behaviour of a policy that needs positions if none are known.
 pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {

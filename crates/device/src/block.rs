@@ -77,7 +77,7 @@ pub enum Failure {
         sectors: Sectors,
     },
     /// The device does not have this command: see [`Abilities`].
-    #[error("the device cannot {0}; ask it what it can do first")]
+    #[error("the device cannot {0}; query its abilities first")]
     Unsupported(&'static str),
     /// There is no answer, and the wait has ended: the request may still be carried out.
     #[error("the device has not answered for {} s", after.as_nanos() / 1_000_000_000)]

@@ -266,7 +266,7 @@ pub(crate) fn writes(
     };
     let mut tally = Tally::new(capacity, capacity);
     for i in 0..REQUESTS + FURTHER_REQUESTS[0] + FURTHER_REQUESTS[1] {
-        // There are two looks, not one after each request: a test that may stop at any request stops too
+        // The result is tested twice, not after each request: a test that may stop at any request stops too
         // often by chance.
         let second = i == REQUESTS + FURTHER_REQUESTS[0];
         let is_look = second || i == REQUESTS;

@@ -25,7 +25,7 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the LBN on another one's track that stands at `angle`, or next to it.
+    /// Returns the LBN at `angle`, or next to it, on the track of `lbn`.
     pub(crate) fn passing(&self, lbn: u64, angle: f64) -> u64 {
         let (track, _) = self.zone.locate(lbn);
         let n = self.zone.sectors_on(track);

@@ -36,7 +36,7 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
     report.add("read-ahead", ahead, 1.0, "");
     if buffer.segments.value > 0 {
-        let note = "random reads until one is forgotten, if that is the one not asked for the longest";
+        let note = "random reads until one is evicted, if that is the least recently used";
         report.add("cache segments", buffer.segments.value.to_string(), buffer.segments.sure, note);
         let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
         let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };

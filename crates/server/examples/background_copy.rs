@@ -9,13 +9,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that is there
 
+mod emulated;
+
 use device::{Ask, BackgroundRequest, Device, Emulated};
 use drive::Behaviour;
-use model::{DriveModel, Profile};
-use scheduler::{Config, IdleTime, OutsideConfig};
+use model::Profile;
 use server::{BackgroundTerms, Disk};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::Path;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
@@ -34,28 +35,9 @@ enum By {
     Background,
 }
 
-fn disk(profile: &Profile, directory: &str) -> Disk<Emulated> {
-    let model = Arc::new(DriveModel::from_profile(profile).unwrap());
-    let behaviour = Behaviour::modern();
-    let (_, overheads) = sim::black_box(profile, behaviour, 1).unwrap();
-    let path = format!("{directory}/freeblock-background-copy-{}", std::process::id());
-    let file =
-        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    std::fs::remove_file(path).unwrap();
-    let drive = Emulated::new(profile, behaviour, 1, file).unwrap();
-    let outside = OutsideConfig::beyond(overheads).with_harm_ppm(Some(10_000));
-    let config = Config::default()
-        .with_policy("sptf".parse().unwrap())
-        .with_idle(Some(IdleTime::default()))
-        .with_outside(outside)
-        .with_most_partials(1 << 10);
-    let mut disk = Disk::new(drive, model, config).unwrap();
-    disk.take_background_requests(BackgroundTerms::default());
-    disk
-}
-
 fn run(profile: &Profile, directory: &str, by: By) {
-    let mut disk = disk(profile, directory);
+    let mut disk: Disk<Emulated> = emulated::disk(profile, Behaviour::modern(), Path::new(directory));
+    disk.take_background_requests(BackgroundTerms::default());
     let sector = disk.sector_bytes().get();
     let sectors = disk.size().get() / sector;
     let mut chance = Stream::new(42, "clients");

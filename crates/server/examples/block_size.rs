@@ -9,12 +9,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that is there
 
+mod emulated;
+
 use device::{Ask, Device, Emulated};
 use drive::Behaviour;
-use model::DriveModel;
-use scheduler::{Application, Config, IdleTime, OutsideConfig, Parameter, Priority, Record, Sessions};
+use scheduler::{Application, Parameter, Priority, Record, Sessions};
 use server::{Disk, DiskHooks};
-use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
@@ -31,22 +31,9 @@ impl Application for Scan {
 
 fn run(block_kib: u64, outstanding: u64) {
     let profile = model::builtin::find("quantum-atlas-10k").unwrap();
-    let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
-    let (_, overheads) = sim::black_box(&profile, behaviour, 1).unwrap();
-    let path = std::env::temp_dir().join(format!("freeblock-block-size-{}", std::process::id()));
-    let file =
-        std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    std::fs::remove_file(path).unwrap();
-    let drive = Emulated::new(&profile, behaviour, 1, file).unwrap();
-    let outside = OutsideConfig::beyond(overheads).with_harm_ppm(Some(10_000));
-    let config = Config::default()
-        .with_policy("sptf".parse().unwrap())
-        .with_idle(Some(IdleTime::default()))
-        .with_outside(outside)
-        .with_most_partials(1 << 10);
-    let capacity = model.layout().capacity().get();
-    let mut disk = Disk::new(drive, model, config).unwrap();
+    let mut disk = emulated::disk(&profile, behaviour, &std::env::temp_dir());
+    let capacity = disk.core().drive().layout().capacity().get();
     disk.host(Scan);
     let mut now = Instant::ZERO;
     disk.call(now, |_, sessions| {

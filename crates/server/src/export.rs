@@ -17,7 +17,7 @@ pub enum ServeError {
     Ublk(#[from] device::UblkError),
     /// The kernel gives no ring, or the ring fails.
     #[error(
-        "io_uring: {0}; it needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
+        "io_uring: {0}; io_uring needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
     )]
     Ring(io::Error),
     /// A defect.

@@ -290,7 +290,7 @@ fn missing(table: &Table) -> impl Iterator<Item = (String, String)> {
         needed_files(kind, &entry.saved, &entry.figures).iter().map(move |end| {
             let why = match kind {
                 TaskKind::Reorganize => {
-                    "blocks are between two places, which stay closed: put it back, or restore the disk"
+                    "blocks are between two places, which stay closed: put the file back, or restore the disk"
                 }
                 _ => "bytes that clients have overwritten since are lost, and the task fails",
             };

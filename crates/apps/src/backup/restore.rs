@@ -24,7 +24,7 @@ pub enum RestoreError {
     Damaged(#[from] Damage),
     /// The image is a difference from another content than the destination's; nothing was written.
     #[error(
-        "the image is a difference from {needs} of {volume}, and the destination does not have that; restore it first"
+        "the image is a difference from {needs} of {volume}, which the destination does not hold; restore {needs} first"
     )]
     WrongBase {
         /// The snapshot that the destination must have.

@@ -49,7 +49,7 @@ pub enum Step {
 pub(super) struct Planned {
     pub block: u64,
     pub step: Step,
-    /// The slot that is reserved for this block until the record.
+    /// The slot that is reserved for this block until its entry is recorded.
     pub slot: Option<u64>,
 }
 

@@ -128,7 +128,8 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     if !report.is_partial() {
         return Ok(text.into());
     }
-    let more = if args.resume.is_some() { "; the same command measures it anew, with more time" } else { "" };
+    let more =
+        if args.resume.is_some() { "; the same command measures the drive anew, with more time" } else { "" };
     console.note(&format!("partial: the report names what the profile is not sure of{more}"));
     Ok(crate::Outcome { text, code: PARTIAL })
 }

@@ -74,7 +74,7 @@ pub(crate) struct Config {
     pub(crate) lock_memory: bool,
     /// The most bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
-    /// How many scrubs and comparisons run at a time, over all disks; as many as there are without it.
+    /// The maximum of scrubs and comparisons that run at a time on all disks together; `None` for no maximum.
     pub(crate) tasks_at_once: Option<usize>,
     /// The most memory of all comparisons together.
     pub(crate) comparison_memory: Bytes,

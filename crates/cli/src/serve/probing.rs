@@ -161,7 +161,7 @@ impl ToProbe {
 
     fn save(&self, journal: &Journal) {
         if let Err(problem) = files::replace(&self.measured(), journal.to_bytes()) {
-            warn!(disk = self.disk, ?problem, "the probe's measurements are not saved; it goes on");
+            warn!(disk = self.disk, ?problem, "the probe's measurements are not saved; the probe goes on");
         }
     }
 
@@ -174,7 +174,7 @@ impl ToProbe {
         served.send(|disk, _| disk.want_readings(true))?;
         info!(
             disk = self.disk,
-            "no profile: it is probed while it serves, within the bound on harm; `probe = false` ends that"
+            "no profile: the disk is probed while it serves, within the bound on harm; `probe = false` prevents that"
         );
         let mut status = ProbeStatus { state: "probing", ..ProbeStatus::default() };
         tell(served, &status)?;
@@ -210,7 +210,7 @@ impl ToProbe {
                     let why = why_partial(&found.report);
                     info!(
                         disk = self.disk,
-                        why, "the probe is not sure of the disk; it measures anew, with more time"
+                        why, "the probe is not sure of the disk, and measures anew with more time"
                     );
                     continue;
                 }

@@ -84,7 +84,7 @@ pub(crate) fn means(runs: &[&Value]) -> Value {
     }
 }
 
-/// Returns half the widths of the confidence intervals, in a value of the runs' form with numbers only.
+/// Returns half the width of the confidence interval of each number in the runs' results, under the name that it has there.
 pub(crate) fn half_widths(runs: &[&Value]) -> Option<Value> {
     if let Some(numbers) = numbers(runs) {
         return Estimate::of(&numbers).map(|estimate| estimate.half_width.into());

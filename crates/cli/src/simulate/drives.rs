@@ -82,7 +82,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
             "a trace from standard input",
             standard_input && fleet,
             "--independent",
-            "write it to a file first: it is read for each drive",
+            "write the trace to a file first: each drive reads it",
         ),
     ];
     match fits.into_iter().find(|(_, found, ..)| *found) {

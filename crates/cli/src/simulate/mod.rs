@@ -414,7 +414,11 @@ fn check_results(args: &SimulateArgs) -> Result<(), Problem> {
         ("--log", args.log.is_some(), "give --seed with one seed at a time, and a file for each"),
         ("--every", args.every.is_some(), "give --seed with one seed at a time"),
         ("--learnt", args.learnt.is_some(), "leave it out: the seeds would not be independent"),
-        ("a trace from standard input", standard_input, "write it to a file first: it is read for each seed"),
+        (
+            "a trace from standard input",
+            standard_input,
+            "write the trace to a file first: each seed reads it",
+        ),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
         Some((flag, _, mend)) => Err(Problem::usage(format!("{flag} does not go with --seeds")).help(mend)),

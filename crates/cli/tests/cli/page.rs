@@ -84,7 +84,7 @@ fn a_page_that_other_machines_could_open_is_refused_with_the_mend() {
     std::fs::write(&token, "u2Yp0hXlQ8mZb7Rk\n").unwrap();
     std::fs::write(at("short"), "secret\n").unwrap();
     let open = "--web 0.0.0.0:0";
-    let mend = "give a token and a certificate, or listen on 127.0.0.1 and reach it through ssh -L";
+    let mend = "give a token and a certificate, or listen on 127.0.0.1 and reach the page through ssh -L";
     run(&format!("{serve} {open}")).complained(2, &["0.0.0.0:0", mend]);
     run(&format!("{serve} {open} --web-control --web-token {token}")).complained(2, &[mend]);
     run(&format!("{serve} --web --web-token {}", at("short"))).complained(1, &["the token needs 16 to 256"]);

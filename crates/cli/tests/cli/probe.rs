@@ -112,7 +112,7 @@ fn a_part_of_a_drive_is_a_profile_with_an_exit_code_of_its_own_and_the_next_prob
     let lost = format!("{DEVICE},bad_sectors=200000:8");
     let said = run_with(&["probe", &lost, "-o", &found, "--resume", &state]);
     assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("partial: ") && said.err.contains("measures it anew"), "{}", said.err);
+    assert!(said.err.contains("partial: ") && said.err.contains("measures the drive anew"), "{}", said.err);
     for word in ["Not measured, ", "save what is on the drive", "Not sure of LBN 0 to "] {
         assert!(said.out.contains(word), "no {word:?} in:\n{}", said.out);
     }

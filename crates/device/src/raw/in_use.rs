@@ -44,12 +44,16 @@ impl fmt::Display for User {
             Self::Mount { device, at } => {
                 write!(f, "{device} is mounted on {}; unmount it (umount {0})", at.display())
             }
-            Self::Swap { device } => write!(f, "{device} is swapped to; take it back (swapoff {device})"),
+            Self::Swap { device } => write!(f, "{device} is swap space; withdraw it (swapoff {device})"),
             Self::Holder { device, holder } => {
                 write!(f, "{device} is a part of {holder}; stop that (dmsetup remove, mdadm --stop)")
             }
-            Self::Loop { device } => write!(f, "{device} is attached to it; detach it (losetup -d {device})"),
-            Self::Unknown => write!(f, "another program has it for itself alone; end that program"),
+            Self::Loop { device } => {
+                write!(f, "{device} is attached to the file; detach that device (losetup -d {device})")
+            }
+            Self::Unknown => {
+                write!(f, "another program has opened the device for itself alone; end that program")
+            }
         }
     }
 }

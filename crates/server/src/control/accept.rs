@@ -82,9 +82,9 @@ pub(super) async fn serve(
 }
 
 /// The answer to a connection for which there is no slot.
-const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
+const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 103\r\n\
 connection: close\r\n\r\n\
-{\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and come again then\"}}";
+{\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and try again\"}}";
 
 /// Answers a connection for which there is no slot. Its request is read to the end: if it were left unread, the kernel
 /// would report a broken connection to the client in place of the answer.

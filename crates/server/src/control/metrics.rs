@@ -118,7 +118,8 @@ impl Collector for MetricsSnapshot {
         family(&mut to, "harm_bound_ratio", help, MetricType::Gauge, &bounds)?;
         let probed: Vec<(Labels<'_>, f64)> =
             self.disks.iter().filter_map(|one| Some((disk(one), one.status.probe.as_ref()?.share))).collect();
-        let help = "The part of the measurements of its probe that is done, if it is probed while it serves";
+        let help =
+            "The part of a probe's measurements that is done, on a disk that is probed while it serves";
         family(&mut to, "probe_done_ratio", help, MetricType::Gauge, &probed)?;
         self.measured(&mut to)?;
         let values: Vec<(Labels<'_>, f64)> =
@@ -129,7 +130,7 @@ impl Collector for MetricsSnapshot {
         self.background(&mut to)?;
         let tasks: [Metric<TaskStatus, f64>; 8] = [
             ("task_running", "Whether a task works", |t| f64::from(u8::from(t.state == TaskState::Running))),
-            ("task_paused", "Whether it stands still, on request or because it cannot go on", |t| {
+            ("task_paused", "Whether a task stands still, on request or because it cannot go on", |t| {
                 f64::from(u8::from(t.state == TaskState::Paused))
             }),
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),

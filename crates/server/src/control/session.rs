@@ -55,7 +55,7 @@ pub(crate) async fn open(
         return Err(bad("Upgrade", "a session is a connection of its own; give Upgrade: freeblock-session"));
     }
     if let Some(strange) = query.keys().find(|key| *key != "priority") {
-        return Err(bad(strange, "a session has no such thing; leave it out"));
+        return Err(bad(strange, "a session has no such parameter; leave the parameter out"));
     }
     let priority = query.get("priority").map_or("20", String::as_str);
     let priority: u8 = priority.parse().map_err(|_| bad("priority", "give 1 to 100"))?;
@@ -63,8 +63,7 @@ pub(crate) async fn open(
         return Err(Refusal {
             code: StatusCode::SERVICE_UNAVAILABLE,
             field: None,
-            message: "there are as many sessions of this user as may be; close some, and come again then"
-                .into(),
+            message: "there are as many sessions of this user as may be; close some, and try again".into(),
         });
     }
     // From here on the session is closed when this value is dropped, whatever happens.
@@ -221,7 +220,7 @@ impl OpenSession {
         self.write(|disk, session| {
             warn!(
                 disk,
-                session, "slow: a session's client does not take what it asked for; it waits until it does"
+                session, "slow: a client does not take the records that its session asked for; the session waits until the client does"
             );
         });
         sending.await

@@ -29,7 +29,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             let after = now.saturating_since(since);
             let silent = || Failure::Silent { after };
             let (seconds, unanswered) = (after.as_nanos() / 1_000_000_000, self.commands.silent());
-            error!(%range, what = %origin, seconds, unanswered, "the device does not answer: it is waited for no longer");
+            error!(%range, what = %origin, seconds, unanswered, "the device does not answer: the command is given up");
             self.core_time = self.core_time.max(now);
             match origin {
                 CommandOrigin::Command(command, seq) => {
@@ -65,7 +65,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         landed: Option<&[u8]>,
     ) {
         let seconds = now.saturating_since(since).as_nanos() / 1_000_000_000;
-        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; no request waits for it");
+        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; no request waits for this answer");
         debug_assert!(landed.is_none() || range != nowhere());
         if let Some(bytes) = landed {
             self.blocks.written(range, bytes);

@@ -20,7 +20,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 Some((bytes, through)) => Ask::Write { bytes, through },
                 None => {
                     debug_assert!(false, "no task gave the bytes that are written to {}", command.range);
-                    error!(range = %command.range, "a background write without its bytes; it is not done");
+                    error!(range = %command.range, "a background write without its bytes; the write is not done");
                     let outcome = Outcome::NoData(command.range.start());
                     return self.core.command_done(self.core_time, command.id, outcome);
                 }
@@ -111,8 +111,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             Some(true) => warn!(
                 ?caution,
                 predicted = within(),
-                "the disk does not do what its profile says: gaps are unused, and tasks have idle time only; usual where the \
-                 disk caches writes, else probe it again"
+                "the disk does not do what its profile says: gaps are unused, and tasks have idle time only; usual where the disk caches writes, otherwise probe the disk again"
             ),
             Some(false) => {
                 info!(predicted = within(), "the disk does what its profile says again: gaps are used");

@@ -116,7 +116,7 @@ impl<D: Device> Exporter<D> {
                 client = id,
                 from = self.from(id),
                 why,
-                "slow: no more of its requests are read until it goes on"
+                "slow: no more of the client's requests are read until the client goes on"
             );
         }
         if let Some(client) = self.clients.get_mut(&id) {

@@ -50,7 +50,7 @@ pub(super) fn denied(why: impl Into<String>) -> io::Error {
 
 /// Returns the error for a file that another task or program has locked.
 pub(crate) fn held() -> io::Error {
-    let why = "another task or program has it open; wait for that, or name another file";
+    let why = "another task or program has the file open; wait for its end, or name another file";
     io::Error::new(io::ErrorKind::ResourceBusy, why)
 }
 

@@ -157,8 +157,7 @@ impl KeptBlocks {
         if self.full {
             return Err(format!(
                 "more than {} bytes of the disk as it was had to be kept for all its copies and snapshots together, the \
-                 bound `keep` of the configuration; raise it, have fewer of them at a time, or give a copy's target more \
-                 room, and begin anew",
+                 bound `keep` of the configuration; raise `keep`, have fewer copies and snapshots at a time, or give a copy's target more room, and begin anew",
                 self.room.most().get()
             ));
         }

@@ -140,7 +140,7 @@ impl Moves {
                 }
                 decoded => decoded.map_err(|error| {
                     FileResult::Refused(format!(
-                        "{}: {error}; nothing was moved, so begin it anew",
+                        "{}: {error}; nothing was moved, so begin the task anew",
                         own.display()
                     ))
                 })?,
@@ -240,7 +240,7 @@ impl Moves {
                 FileResult::Synced { mark, saved: Vec::new() }
             }
             Err(error) => {
-                FileResult::Trouble(format!("{}: {error}; make room, and it goes on", path.display()))
+                FileResult::Trouble(format!("{}: {error}; make room, and the task goes on", path.display()))
             }
         })
     }
@@ -265,7 +265,7 @@ impl Moves {
         Some(match self.replace(&path, &map) {
             Ok(_) => FileResult::Synced { mark: u64::MAX, saved: Vec::new() },
             Err(error) => {
-                FileResult::Trouble(format!("{}: {error}; make room, and it goes on", path.display()))
+                FileResult::Trouble(format!("{}: {error}; make room, and the task goes on", path.display()))
             }
         })
     }

@@ -254,7 +254,7 @@ impl OpenImage {
         let replica = ReplicaTarget::open(target.header, progress, destination).map_err(refused)?;
         if !fresh && !identity.is_unique && !replica.is_recognised() {
             return Err(refused(
-                "another may have its name now: it has no serial number, or no time of creation, and no block with data was \
+                "another device may have this name now: the target has no serial number, or no time of creation, and no block with data was \
                  written to it; make a new replica"
                     .into(),
             ));

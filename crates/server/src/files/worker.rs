@@ -253,8 +253,10 @@ impl FileWorker {
         }
     }
 
-    /// Writes to the journal. Returns why that is not possible: of a journal that has to be written anew, why it was
-    /// not.
+    /// Writes to the journal.
+    ///
+    /// # Errors
+    /// The reason why the journal cannot be written; while a journal has to be replaced first, the reason of that.
     fn journal(&mut self, bytes: &[u8], replace: bool, number: u64, note: &[u8]) -> Result<(), String> {
         let path = journal_path(&self.state);
         let wrong = |error: io::Error| {

@@ -70,7 +70,8 @@ pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     }
 }
 
-/// Records in the lock that there is a journal, if that is so. Where it fails, the next start does it.
+/// Writes a byte to the lock file if there is a journal, so that a later start misses a journal that was lost. If the write fails, the
+/// next start repeats it.
 fn note_journal(state: &Path, lock: &fs::File) {
     if journal_path(state).exists() {
         let _ = lock.write_all_at(b"\n", 0).and_then(|()| lock.sync_data());

@@ -40,8 +40,7 @@ enum Holds {
 }
 
 /// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.
-const MAY_GO_ON: &str = "the task is over, and neither the journal says so nor are the blocks that it kept removed: the task may \
-    go on after a restart, with newer bytes; cancel it then";
+const MAY_GO_ON: &str = "the task is over, but the journal does not say so and the blocks that the task kept are not removed: after a restart the task may go on with newer bytes; then cancel the task";
 
 impl TaskManager {
     /// Ends a task; returns the entry after which that is durable.

@@ -353,7 +353,7 @@ impl TaskManager {
         };
         Some(match &self.damage {
             Some(Damaged { why, .. }) => format!(
-                "the tasks of this disk are stopped, and one of them had closed it: {closed} until `freeblock repair`; {why}"
+                "the tasks of this disk are stopped, and one of these tasks had closed the disk: {closed} until `freeblock repair`; {why}"
             ),
             None => format!(
                 "a task that wrote to this disk did not end well: {closed} until a restore is done, or `freeblock repair --open`"

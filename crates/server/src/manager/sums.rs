@@ -383,8 +383,7 @@ impl TaskManager {
                 let (place, s) =
                     (self.table.sums().map(|s| s.path.display().to_string()), FILE_TIMEOUT.as_secs_f64());
                 let why = format!(
-                    "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put it on \
-                     another device, never on this disk itself",
+                    "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put the store on another device, never on this disk itself",
                     place.unwrap_or_default()
                 );
                 self.leave_sums(sessions, &why);
@@ -392,8 +391,7 @@ impl TaskManager {
             StoreState::Leaving(_, since) if *since + FILE_TIMEOUT <= self.ran => {
                 error!(
                     disk = self.config.disk.name,
-                    "the state directory does not answer: after a restart the \
-                    checksum store may be believed again; remove it then"
+                    "the state directory does not answer: after a restart the checksum store may be believed again; remove the store then"
                 );
                 self.sums.state = StoreState::None;
             }

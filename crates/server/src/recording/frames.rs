@@ -42,7 +42,7 @@ pub enum FrameError {
     },
     /// The content is not what was written.
     #[error(
-        "the recording is damaged: frame {frame}, at byte {at}: {problem}; it was changed after it was written, record anew"
+        "the recording is damaged: frame {frame}, at byte {at}: {problem}; the file was changed after it was written; record anew"
     )]
     Damaged {
         /// The frame's number, counted from 1.

@@ -21,7 +21,7 @@ pub(crate) struct Broken {
 pub(crate) enum Damage {
     #[error("the file is gone, and {acknowledged} records of it were acknowledged")]
     Gone { acknowledged: u64 },
-    #[error("the file is gone, and without it the end of the file beside it is not known")]
+    #[error("the file is gone, and without this file the end of the log beside it is not known")]
     EndGone,
     #[error("the file cannot be read: {0}")]
     Unreadable(String),

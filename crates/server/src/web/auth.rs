@@ -68,7 +68,7 @@ const NAME: Rejection = Rejection {
 };
 const ELSEWHERE: Rejection = Rejection {
     code: StatusCode::FORBIDDEN,
-    why: "another site's page has sent this; open the page itself, and do it there",
+    why: "another site's page has sent the request; open the daemon's own page, and act there",
 };
 const ONLY_SHOWS: Rejection = Rejection {
     code: StatusCode::FORBIDDEN,

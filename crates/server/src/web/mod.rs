@@ -76,7 +76,7 @@ impl WebConfig {
 pub enum WebError {
     /// Other machines reach the address, and there is no password or no encryption.
     #[error(
-        "{0} is reached from other machines, and the page there needs both a password and encryption; give a token and a certificate, or listen on 127.0.0.1 and reach it through ssh -L"
+        "{0} is reached from other machines, and the page there needs both a password and encryption; give a token and a certificate, or listen on 127.0.0.1 and reach the page through ssh -L"
     )]
     Remote(SocketAddr),
     /// The system refused it.

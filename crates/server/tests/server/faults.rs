@@ -91,7 +91,7 @@ fn a_late_answer_belongs_to_no_request_and_a_bad_sector_is_named() {
     while !log.has(&["a request failed", "sector 3000 cannot be read", "offset=1536000"]) {
         assert_eq!(read(&mut client, 3_000), IO);
     }
-    while !log.has(&["the device has answered after all; no request waits for it"]) {
+    while !log.has(&["the device has answered after all; no request waits for this answer"]) {
         read(&mut client, 8);
     }
     drop(client);

@@ -52,8 +52,9 @@ struct PendingRequest {
     version: u64,
     /// The group of commands in which it was first sent.
     group: Option<u64>,
-    /// Sectors that have passed for it, and those of them that failed.
+    /// The sectors that commands have read or written for the request.
     passed: BTreeSet<Lbn>,
+    /// Those of them that failed.
     bad: BTreeSet<Lbn>,
     /// Whether the host gave up on its command.
     given_up: bool,

@@ -80,7 +80,7 @@ pub struct Tpcc {
     runnable: VecDeque<u32>,
     /// Pages being read, and the further terminals that wait for each.
     arriving: BTreeMap<u64, Vec<u32>>,
-    /// Changed pages that have left the pool unwritten: whether their write has begun.
+    /// The changed pages that were evicted from the pool before they were written, and whether the write of each has begun.
     owed: BTreeMap<u64, bool>,
     /// The checkpoint's remaining pages, and the one that it writes.
     sweep: VecDeque<u64>,

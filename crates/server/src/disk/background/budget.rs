@@ -10,7 +10,7 @@ use units::Bytes;
 struct Pool {
     most: Bytes,
     held: AtomicU64,
-    /// The number of those that read ahead.
+    /// The number of exports that read ahead now, snapshots' included.
     readers: AtomicU64,
 }
 
@@ -64,18 +64,18 @@ impl ReadAheadBudget {
         self.pools().map(|pool| pool.most).min().unwrap_or(Bytes::ZERO)
     }
 
-    /// Returns what all disks hold together, if there is a bound for all.
+    /// Returns the bytes that all disks hold together, if they have a common bound.
     pub(super) fn of_daemon(&self) -> Option<AllDisks> {
         let pool = self.daemon.as_deref()?;
         Some(AllDisks { held_bytes: pool.held.load(Ordering::Acquire), most_bytes: pool.most.get() })
     }
 
-    /// Returns the share of each that reads ahead, in bytes.
+    /// Returns the bytes that each export that reads ahead may hold.
     pub(super) fn share(&self) -> u64 {
         self.pools().map(Pool::share).min().unwrap_or(0)
     }
 
-    /// Returns the bytes that one that holds `mine` lacks to hold `wanted` more.
+    /// Returns the bytes that an export with `mine` has to drop before it may hold `wanted` more.
     pub(super) fn lacks(&self, mine: Bytes, wanted: u64) -> u64 {
         let over = |held: u64, most: u64| held.saturating_add(wanted).saturating_sub(most);
         let together =

@@ -299,7 +299,7 @@ impl Background {
     fn block_written(&mut self, done: &Record, now: Instant) {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
         cut(&mut write.left, done.range);
-        // The part is free for other writes, which nothing may wait for.
+        // Later writes of this part are not awaited, so that it is not promoted any more.
         cut(&mut write.promoted, done.range);
         write.promote_at = write.promote_at.filter(|_| !write.promoted.is_empty());
         write.bad = write.bad.into_iter().chain(done.bad).min();

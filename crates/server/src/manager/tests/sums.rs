@@ -349,7 +349,7 @@ fn a_store_that_another_disk_has_open_is_not_recorded_anew() {
     rig.files.put(STORE, &store);
     let held = rig.files.claim(Path::new(STORE), How::Write, Lock::Alone).unwrap();
     let why = failed(&mut rig, anew());
-    assert!(why.starts_with("/sums/disk.sums: another task or program has it open"), "{why}");
+    assert!(why.starts_with("/sums/disk.sums: another task or program has the file open"), "{why}");
     assert!(rig.files.get(STORE).unwrap() == store);
     drop(held);
     pass_of(&mut rig, anew());

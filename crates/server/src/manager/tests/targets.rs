@@ -83,7 +83,10 @@ fn a_task_to_another_name_of_that_file_fails_and_harms_nothing() {
                 let other = rig.start(to(LINK, second.clone()));
                 assert_eq!(rig.run(other), TaskState::Failed);
                 let reason = rig.task(other).reason.unwrap();
-                assert!(reason.starts_with("/backups/link: another task or program has it open"), "{reason}");
+                assert!(
+                    reason.starts_with("/backups/link: another task or program has the file open"),
+                    "{reason}"
+                );
                 assert!(rig.files.get(IMAGE).unwrap() == before);
                 rig.call(|manager, s| manager.resume(s, id)).unwrap();
                 assert_eq!(rig.run(id), TaskState::Done);
@@ -240,7 +243,10 @@ fn a_replica_goes_on_in_a_device_without_a_serial_number_only_where_its_blocks_a
     }
     assert_eq!(rig.run(id), TaskState::Failed);
     let reason = rig.task(id).reason.unwrap();
-    assert!(reason.contains("another may have its name now: it has no serial number"), "{reason}");
+    assert!(
+        reason.contains("another device may have this name now: the target has no serial number"),
+        "{reason}"
+    );
     assert!(rig.files.get(IMAGE).unwrap() == vec![0; len], "it is written to");
     // Its blocks tell it from others.
     let (mut rig, id) = blank();
@@ -484,7 +490,7 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     let target = ImageTarget { header, force: true, ..target(&rig, Path::new(LINK), false) };
     let reported = worker.execute(FileOp::Open(Box::new(target)));
     let Some(FileResult::Refused(why)) = reported else { panic!("{reported:?}") };
-    assert!(why.starts_with("/backups/link: another task or program has it open"), "{why}");
+    assert!(why.starts_with("/backups/link: another task or program has the file open"), "{why}");
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.medium() == then);

@@ -26,7 +26,7 @@ const HOURS: u64 = 1;
 const SHRINK_RUNS_MAX: u32 = 2_000;
 
 pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
-    // A panic of the scheduler is reported as a broken promise, not by the default hook.
+    // A panic of the scheduler is write_counts as a broken promise, not by the default hook.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let outcome = match &args.replay {
@@ -118,7 +118,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         drop(progress);
         let mut text =
             format!("seed {seed}: history {} of it breaks a promise\n{}\n", found.history, found.failure);
-        reported(&mut text, &torture.counts());
+        write_counts(&mut text, &torture.counts());
         let _ = writeln!(text, "the shortest history found that breaks it:");
         return broken(text, &shortest, &failure, args);
     }
@@ -128,7 +128,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         return interrupted(&torture, seed, &chosen, args);
     }
     let mut text = format!("seed {seed}: {} histories, every promise held\n", grouped(torture.histories()));
-    reported(&mut text, &torture.counts());
+    write_counts(&mut text, &torture.counts());
     Ok(text.into())
 }
 
@@ -136,7 +136,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
 fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> Result<Outcome, Problem> {
     let next = torture.histories();
     let mut text = format!("seed {seed}: ended before history {}, every promise held so far\n", next + 1);
-    reported(&mut text, &torture.counts());
+    write_counts(&mut text, &torture.counts());
     let _ = writeln!(text, "go on with: freeblock torture {rest}");
     if let Some(path) = &args.output {
         files::replace(path, format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
@@ -162,7 +162,7 @@ fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {
     match torture::run(&scenario) {
         Ok(outcome) => {
             let mut text = format!("{name}: every promise held, actions {:016x}\n", outcome.hash);
-            reported(&mut text, &outcome.counts);
+            write_counts(&mut text, &outcome.counts);
             Ok(text.into())
         }
         Err(failure) => {
@@ -189,7 +189,7 @@ fn broken(
     Ok(Outcome { text, code: 1 })
 }
 
-fn reported(text: &mut String, counts: &Counts) {
+fn write_counts(text: &mut String, counts: &Counts) {
     let hours = counts.time.as_secs_f64() / 3_600.0;
     let _ = writeln!(
         text,

@@ -88,18 +88,18 @@ pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<KnownDrive>, LabErr
     ways.sort_unstable();
     ways.dedup();
     let pairs = DRIVES.iter().flat_map(|&drive| ways.iter().map(move |&way| (drive, way)));
-    let reported = lab.map(pairs, |(drive, way)| match way {
+    let known_drives = lab.map(pairs, |(drive, way)| match way {
         None => KnownDrive::truth(drive),
         Some(writes) => KnownDrive::probed(drive, noise, writes, lab.seed()),
     })?;
-    let of_drive = |reported: &[KnownDrive]| {
+    let of_drive = |known_drives: &[KnownDrive]| {
         let with = |&knowledge: &Knowledge| {
-            let found = ways.iter().zip(reported).find(|(way, _)| **way == knowledge.probe());
-            found.map(|(_, reported)| KnownDrive { knowledge, ..reported.clone() })
+            let found = ways.iter().zip(known_drives).find(|(way, _)| **way == knowledge.probe());
+            found.map(|(_, known_drive)| KnownDrive { knowledge, ..known_drive.clone() })
         };
         knowledge.iter().filter_map(with).collect::<Vec<_>>()
     };
-    Ok(reported.chunks(ways.len().max(1)).flat_map(of_drive).collect())
+    Ok(known_drives.chunks(ways.len().max(1)).flat_map(of_drive).collect())
 }
 
 impl KnownDrive {
@@ -123,8 +123,8 @@ impl KnownDrive {
     pub fn probed(named: Named, behaviour: Behaviour, writes: bool, seed: u64) -> Result<Self, LabError> {
         let failed =
             |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
-        let reported = Self::truth(named)?;
-        let drive = Drive::with_behaviour(&reported.profile, Rules::HARDWARE, behaviour, seed);
+        let known_drive = Self::truth(named)?;
+        let drive = Drive::with_behaviour(&known_drive.profile, Rules::HARDWARE, behaviour, seed);
         let mut device = Handle { host: Waiting::new(drive.map_err(|e| failed(e.into()))?) };
         let all = LbnRange::new(Lbn::new(0), BlackBox::capacity(device.host.drive()));
         let options = probe::Options { seed, name: "probed".into(), writes: writes.then_some(all) };
@@ -134,12 +134,15 @@ impl KnownDrive {
         let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
         let firmware = found.profile.firmware.as_ref();
         // A probe that only reads cannot find out whether the drive writes back; the host has set it.
-        let writes_back =
-            reported.profile.firmware.as_ref().is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
+        let writes_back = known_drive
+            .profile
+            .firmware
+            .as_ref()
+            .is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
         let overheads = firmware
             .map(|firmware| Overheads::of(firmware, &known, true).writing_back(firmware, writes_back));
         let knowledge = if writes { Knowledge::Written } else { Knowledge::Probed };
-        Ok(Self { knowledge, known: Arc::new(known), overheads, ..reported })
+        Ok(Self { knowledge, known: Arc::new(known), overheads, ..known_drive })
     }
 
     /// Returns the drive's name in figures, with the kind of knowledge unless that is the true profile.
@@ -193,20 +196,20 @@ impl KnownDrive {
 }
 
 /// Describes by how much moves are longer by the true profiles than by the probed ones, and why.
-pub fn differences<'t>(reported: impl Iterator<Item = &'t KnownDrive>) -> String {
-    let of = |reported: &KnownDrive| {
-        let longer = |op| move_ms(&reported.truth, op) - move_ms(&reported.known, op);
-        let [switch, found] = [&reported.truth, &reported.known].map(|drive| switch_ms(drive));
+pub fn differences<'t>(known_drives: impl Iterator<Item = &'t KnownDrive>) -> String {
+    let of = |known_drive: &KnownDrive| {
+        let longer = |op| move_ms(&known_drive.truth, op) - move_ms(&known_drive.known, op);
+        let [switch, found] = [&known_drive.truth, &known_drive.known].map(|drive| switch_ms(drive));
         format!(
             "{} {:.2} ms and {:.2} ms, and a change of head alone takes {switch:.2} ms, not {found:.2} ms",
-            reported.label(),
+            known_drive.label(),
             longer(Op::Read),
             longer(Op::Write)
         )
     };
     // A profile is not described twice.
-    let probed =
-        reported.filter(|reported| matches!(reported.knowledge, Knowledge::Probed | Knowledge::Written));
+    let probed = known_drives
+        .filter(|known_drive| matches!(known_drive.knowledge, Knowledge::Probed | Knowledge::Written));
     format!(
         "By the true profile a move over a third of the drive takes longer, to read and to write: {}.",
         probed.map(of).collect::<Vec<_>>().join("; ")

@@ -113,31 +113,31 @@ impl Trial {
     /// # Errors
     /// The drive cannot have this load or scan.
     pub fn run(&self, seed: u64) -> Result<Measured, LabError> {
-        self.run_told(&KnownDrive::truth(ATLAS)?, seed)
+        self.run_on(&KnownDrive::truth(ATLAS)?, seed)
     }
 
     /// Runs it on a drive with this kind of knowledge.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
-    pub fn run_told(&self, reported: &KnownDrive, seed: u64) -> Result<Measured, LabError> {
+    pub fn run_on(&self, known_drive: &KnownDrive, seed: u64) -> Result<Measured, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let arrival =
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
-        let foreground = load(reported, self.followed, arrival, seed)?;
+        let foreground = load(known_drive, self.followed, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
         let config = Config::default().with_policy(self.policy).with_budget(self.budget);
         let Some(outside) = self.outside else {
-            let truth = Arc::clone(&reported.truth);
+            let truth = Arc::clone(&known_drive.truth);
             let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;
             run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
             let planner = run.planner_stats();
             return Ok(Measured { report: run.report(), predicted: 100.0, late: 0.0, harm: 0.0, planner });
         };
-        let (drive, overheads) = reported.black_box(self.behaviour, seed)?;
-        let outside = reported.believed(outside(overheads, self.conservatism));
+        let (drive, overheads) = known_drive.black_box(self.behaviour, seed)?;
+        let outside = known_drive.believed(outside(overheads, self.conservatism));
         let config = config.with_outside(outside);
-        let known = Arc::clone(&reported.known);
+        let known = Arc::clone(&known_drive.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
         let predicted = run.prediction_errors().within(ACCURATE_ERROR_MAX) * 100.0;
@@ -151,19 +151,19 @@ impl Trial {
 /// The error at which a prediction counts as accurate, for requests of 4 KB (FAST'02, figure 7).
 pub const ACCURATE_ERROR_MAX: Duration = Duration::from_micros(50);
 
-fn oltp(reported: &KnownDrive, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
-    load(reported, Share::NONE, arrival, seed)
+fn oltp(known_drive: &KnownDrive, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
+    load(known_drive, Share::NONE, arrival, seed)
 }
 
 fn load(
-    reported: &KnownDrive,
+    known_drive: &KnownDrive,
     followed: Share,
     arrival: Arrival,
     seed: u64,
 ) -> Result<Issuer<Followed<Oltp>>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
-    let capacity = reported.truth.layout().capacity();
-    let load = OltpConfig::new(capacity, reported.truth.sector_bytes());
+    let capacity = known_drive.truth.layout().capacity();
+    let load = OltpConfig::new(capacity, known_drive.truth.sector_bytes());
     let load = Oltp::new(load, seed).map_err(|e| failed(e.into()))?;
     let load = Followed::new(load, followed, capacity, seed);
     Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))
@@ -174,17 +174,17 @@ fn load(
 ///
 /// # Errors
 /// The drive cannot have this load.
-pub fn predicted(reported: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
+pub fn predicted(known_drive: &KnownDrive, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let load = RandomConfig::new(reported.truth.layout().capacity(), reported.truth.sector_bytes());
+    let load = RandomConfig::new(known_drive.truth.layout().capacity(), known_drive.truth.sector_bytes());
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = reported.black_box(Behaviour::fast02(), seed)?;
+    let (drive, overheads) = known_drive.black_box(Behaviour::fast02(), seed)?;
     // Without detours no caution is needed.
-    let outside = reported.believed(OutsideConfig::paper(overheads, Duration::ZERO));
+    let outside = known_drive.believed(OutsideConfig::paper(overheads, Duration::ZERO));
     let config = Config::outside(outside);
-    let known = Arc::clone(&reported.known);
+    let known = Arc::clone(&known_drive.known);
     let mut run = Outside::new(drive, known, config, load, Background::None).map_err(|e| failed(e.into()))?;
     run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
     Ok(run.prediction_errors().clone())
@@ -196,13 +196,13 @@ pub fn predicted(reported: &KnownDrive, requests: u64, seed: u64) -> Result<Erro
 /// # Errors
 /// The drive cannot have this load.
 pub fn by_the_firmware(
-    reported: &KnownDrive,
+    known_drive: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,
 ) -> Result<ForegroundReport, LabError> {
-    let (drive, _) = reported.black_box(Behaviour::fast02(), seed)?;
-    let load = oltp(reported, Arrival::outstanding(outstanding), seed)?;
+    let (drive, _) = known_drive.black_box(Behaviour::fast02(), seed)?;
+    let load = oltp(known_drive, Arrival::outstanding(outstanding), seed)?;
     let mut run = Direct::new(drive, outstanding as usize, load);
     run.advance(requests, |_| {}).map_err(|e| LabError::new("an OLTP load", e))?;
     Ok(run.report())
@@ -214,14 +214,14 @@ pub fn by_the_firmware(
 /// The drive cannot have this load.
 pub fn in_front(
     policy: PolicyName,
-    reported: &KnownDrive,
+    known_drive: &KnownDrive,
     outstanding: u32,
     requests: u64,
     seed: u64,
 ) -> Result<ForegroundReport, LabError> {
     let paper = Trial::paper(policy, Duration::ZERO, requests);
     let trial = Trial { tasks: outstanding, restless: true, scan: false, ..paper };
-    Ok(trial.run_told(reported, seed)?.report.foreground)
+    Ok(trial.run_on(known_drive, seed)?.report.foreground)
 }
 
 /// Returns by how many percent the foreground's responses are longer than without a scan, seed by seed.

@@ -103,7 +103,7 @@ impl TimedRaw {
     /// Submits these commands, one right after the other, and waits for all; returns when they were submitted, and the
     /// answers.
     fn perform(&mut self, these: Vec<(LbnRange, Ask)>) -> Result<(Instant, Vec<Answer>), String> {
-        let reported = |error: &dyn Display| error.to_string();
+        let as_text = |error: &dyn Display| error.to_string();
         let submitted = self.clock.now();
         let first = self.commands + 1;
         for (range, ask) in these {
@@ -113,7 +113,7 @@ impl TimedRaw {
         let mut answers = BTreeMap::new();
         loop {
             while let Some((name, work)) = self.disk.next_work() {
-                let token = self.ring.start(work).map_err(|e| reported(&e))?;
+                let token = self.ring.start(work).map_err(|e| as_text(&e))?;
                 self.under_way.insert(token, name);
             }
             while let Some(answer) = self.disk.poll(self.clock.now()) {
@@ -123,7 +123,7 @@ impl TimedRaw {
                 // Answers to an earlier command that was given up are dropped.
                 return Ok((submitted, answers.split_off(&first).into_values().collect()));
             }
-            self.ring.wait(None).map_err(|e| reported(&e))?;
+            self.ring.wait(None).map_err(|e| as_text(&e))?;
             let now = self.clock.now();
             while let Some(ended) = self.ring.next_ended() {
                 #[cfg(test)]

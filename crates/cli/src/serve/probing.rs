@@ -340,16 +340,16 @@ impl<'a> Live<'a> {
         if op.is_write() {
             return Err(failed("a disk that serves others is only read".to_owned(), None));
         }
-        let (tell, reported) = sync_channel(1);
+        let (answer, answers) = sync_channel(1);
         let gone = || failed("the disk is not served any more".to_owned(), None);
         let read = self.served.send(move |disk, now| {
             disk.read(now, reading, move |result| {
                 // The probe may have ended.
-                let _ = tell.send(result);
+                let _ = answer.send(result);
             });
         });
         read.map_err(|Gone| gone())?;
-        match reported.recv() {
+        match answers.recv() {
             Ok(Ok(times)) => {
                 Ok(times.map(|times| Timed { submitted: times.submitted, completed: times.completed }))
             }

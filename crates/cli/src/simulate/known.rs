@@ -45,12 +45,12 @@ impl GivenProfile {
 /// Checks the size, as a daemon does, which serves a disk only with a profile of its size.
 fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> Result<(), Problem> {
     let size = |model: &DriveModel| (model.layout().capacity().get(), model.sector_bytes().get());
-    let ((has, sector), (reported, reported_sector)) = (size(truth), size(&found.model));
-    if (has, sector) == (reported, reported_sector) {
+    let ((has, sector), (sectors, sector_bytes)) = (size(truth), size(&found.model));
+    if (has, sector) == (sectors, sector_bytes) {
         return Ok(());
     }
     Err(Problem::usage(format!(
-        "--profile {name}: the profile is of {reported} sectors of {reported_sector} bytes, and the drive {drive} has {has} of {sector}"
+        "--profile {name}: the profile is of {sectors} sectors of {sector_bytes} bytes, and the drive {drive} has {has} of {sector}"
     ))
     .help(format!(
         "give a profile of a drive of this size, such as `freeblock probe emulated:{drive}` finds, or another --drive"
@@ -65,7 +65,7 @@ pub(super) fn believed(
     args: &SimulateArgs,
     truth: Arc<DriveModel>,
     overheads: Overheads,
-    reported: Option<&GivenProfile>,
+    given: Option<&GivenProfile>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     let served = |place: OutsideConfig| match args.pass_through {
         Some(Switch::Off) => place,
@@ -75,9 +75,9 @@ pub(super) fn believed(
         let unknown = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes());
         return Ok((Arc::new(unknown.map_err(Problem::failed)?), served(OutsideConfig::blind())));
     }
-    let (known, overheads) = match reported {
+    let (known, overheads) = match given {
         None => (truth, overheads),
-        Some(reported) => (Arc::clone(&reported.model), reported.overheads),
+        Some(given) => (Arc::clone(&given.model), given.overheads),
     };
     let place = match args.conservatism {
         Some(margin) => OutsideConfig::paper(overheads, margin),

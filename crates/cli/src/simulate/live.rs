@@ -68,33 +68,33 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
         }
     };
     drop(progress);
-    let reported = replay.extent();
+    let extent = replay.extent();
     let code = u8::from(difference.is_some());
     let text = if json {
-        drive::json(&as_json(recipe, reported, difference))?
+        drive::json(&as_json(recipe, extent, difference))?
     } else {
-        page(recipe, reported, difference)
+        page(recipe, extent, difference)
     };
     Ok(Outcome { text, code })
 }
 
-fn as_json(recipe: &Recipe, reported: Replayed, difference: Option<Difference>) -> ReplayJson<'_> {
-    let Replayed { inputs, commands, requests, blocks, at, cut_off } = reported;
+fn as_json(recipe: &Recipe, extent: Replayed, difference: Option<Difference>) -> ReplayJson<'_> {
+    let Replayed { inputs, commands, requests, blocks, at, cut_off } = extent;
     let recorded_s = at.as_nanos() as f64 / 1e9;
     let (disk, version) = (recipe.disk.as_str(), recipe.version.as_str());
     ReplayJson { disk, version, inputs, commands, requests, blocks, recorded_s, cut_off, difference }
 }
 
-fn page(recipe: &Recipe, reported: Replayed, difference: Option<Difference>) -> String {
+fn page(recipe: &Recipe, extent: Replayed, difference: Option<Difference>) -> String {
     let mut text = String::new();
-    let time = span(reported.at.as_nanos() as f64 / 1e9);
+    let time = span(extent.at.as_nanos() as f64 / 1e9);
     // Writing to a string does not fail.
     let _ = writeln!(text, "{}, {}, recorded by freeblock {}", recipe.disk, recipe.policy, recipe.version);
-    let _ = writeln!(text, "  inputs     {}, in {time} of the live run", grouped(reported.inputs));
-    let _ = writeln!(text, "  commands   {}", grouped(reported.commands));
-    let _ = writeln!(text, "  requests   {}", grouped(reported.requests));
-    let _ = writeln!(text, "  blocks     {}", grouped(reported.blocks));
-    if reported.cut_off && difference.is_none() {
+    let _ = writeln!(text, "  inputs     {}, in {time} of the live run", grouped(extent.inputs));
+    let _ = writeln!(text, "  commands   {}", grouped(extent.commands));
+    let _ = writeln!(text, "  requests   {}", grouped(extent.requests));
+    let _ = writeln!(text, "  blocks     {}", grouped(extent.blocks));
+    if extent.cut_off && difference.is_none() {
         let _ = writeln!(text, "  the end    is missing: the daemon was killed, or could not write it");
     }
     let _ = match difference {

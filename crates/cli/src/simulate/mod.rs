@@ -103,7 +103,7 @@ struct Simulated {
 struct Kit {
     profile: Profile,
     model: Arc<DriveModel>,
-    reported: Option<GivenProfile>,
+    given_profile: Option<GivenProfile>,
     behaviour: Behaviour,
     name: String,
 }
@@ -118,11 +118,11 @@ impl Kit {
             drive.profile.mechanics.zero_latency_write = on;
             drive.model = drive.model.with_zero_latency(on);
         }
-        let reported = GivenProfile::of(args, name, &drive.model)?;
+        let given_profile = GivenProfile::of(args, name, &drive.model)?;
         let capacity = drive.model.layout().capacity().bytes(drive.model.sector_bytes());
         let behaviour = args.behaviour.unwrap_or_else(|| usual_behaviour(args.place(), capacity));
         let (profile, model) = (drive.profile, Arc::new(drive.model));
-        Ok(Self { profile, model, reported, behaviour, name: name.to_owned() })
+        Ok(Self { profile, model, given_profile, behaviour, name: name.to_owned() })
     }
 
     /// Returns the drive behind its bus, and the costs of its commands.
@@ -143,7 +143,7 @@ impl Kit {
         overheads: Overheads,
     ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
         let (known, place) =
-            known::believed(args, Arc::clone(&self.model), overheads, self.reported.as_ref())?;
+            known::believed(args, Arc::clone(&self.model), overheads, self.given_profile.as_ref())?;
         let audit = (args.audit == Some(Switch::On)).then(|| AuditConfig::new(args.seed));
         let place = place.with_audit(audit);
         if args.blind || args.conservatism.is_some() {
@@ -373,7 +373,7 @@ fn simulate_once(
         series,
         replayed,
         mimic: run.learner().map(Learner::stats),
-        outside: run.reported(harm_ppm),
+        outside: run.scheduler_state(harm_ppm),
         seed: args.seed,
         interrupted: !ended,
         wall: started.elapsed(),

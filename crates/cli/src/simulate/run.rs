@@ -288,7 +288,7 @@ impl<S: Source> Run<S> {
     }
 
     /// Returns the state of a core outside the drive, with the bound on harm in millionths.
-    pub(crate) fn reported(&self, harm_ppm: Option<u32>) -> Option<SchedulerState> {
+    pub(crate) fn scheduler_state(&self, harm_ppm: Option<u32>) -> Option<SchedulerState> {
         match &self.host {
             Host::Inside(_) | Host::Device(_) | Host::Array(_) => None,
             Host::Outside(run) => Some(SchedulerState::of(run.core(), *run.trust(), harm_ppm)),

@@ -49,11 +49,11 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
         .collect();
     let (mut tasks, mut errors) = (Vec::new(), Vec::new());
     for (disk, task) in begun {
-        let reported = task.and_then(|task| {
+        let task = task.and_then(|task| {
             let path = format!("/v1/disks/{disk}/tasks/{}", task["id"]);
             if args.start.terms.wait { wait(&control, &path, task, console) } else { Ok(task) }
         });
-        match reported {
+        match task {
             Ok(task) => tasks.push(task),
             Err(problem) => errors.push((disk, problem)),
         }
@@ -141,7 +141,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String,
             return Err(Problem::failed(text).help("`freeblock snapshots` lists them"));
         };
         let task = control.post(&format!("{path}/{id}/cancel"), &json!({})).map_err(problem)?;
-        return reported(&to, &task);
+        return shown(&to, &task);
     }
     let mut spec = json!({ "kind": "snapshot", "name": args.name, "priority": args.priority });
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -160,7 +160,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String,
     if task["state"] == "running" {
         console.note(&format!("clients read it as the export {disk}@{}", args.name));
     }
-    reported(&to, &task)
+    shown(&to, &task)
 }
 
 /// Lists snapshots.
@@ -201,7 +201,7 @@ pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     let path = format!("/v1/disks/{disk}/tasks/{}/{what}", args.id);
     let task = control.post(&path, &json!({})).map_err(problem)?;
-    reported(&args.daemon, &task)
+    shown(&args.daemon, &task)
 }
 
 /// Has a daemon probe a disk while it serves, unless it does so already, and says how far that is.
@@ -218,7 +218,7 @@ pub(crate) fn priority(args: &PriorityArgs) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     let path = format!("/v1/disks/{disk}/tasks/{}", args.id);
     let task = control.patch(&path, &json!({ "priority": args.priority })).map_err(problem)?;
-    reported(&args.daemon, &task)
+    shown(&args.daemon, &task)
 }
 
 pub(crate) fn tasks(args: &Daemon, console: &Console) -> Result<Outcome, Problem> {
@@ -251,7 +251,7 @@ fn all(args: &Daemon) -> Result<Value, Problem> {
     }
 }
 
-fn reported(args: &Daemon, task: &Value) -> Result<String, Problem> {
+fn shown(args: &Daemon, task: &Value) -> Result<String, Problem> {
     if args.json { crate::drive::json(task) } else { Ok(show::task(task)) }
 }
 
@@ -322,7 +322,7 @@ fn problem(error: ControlError) -> Problem {
 }
 
 fn start(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console) -> Result<String, Problem> {
-    reported(&args.daemon, &begin(kind, spec, args)?.awaited(args.terms, console)?)
+    shown(&args.daemon, &begin(kind, spec, args)?.awaited(args.terms, console)?)
 }
 
 /// Starts a task that searches disks for faults. The exit code is 1 if it is over and has found some.
@@ -332,7 +332,7 @@ fn search(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console)
 
 /// Returns the outcome of such a task.
 fn searched(task: &Value, to: &Daemon, console: &Console) -> Result<Outcome, Problem> {
-    Ok(Outcome { text: reported(to, task)?, code: u8::from(has_faults(task, console)) })
+    Ok(Outcome { text: shown(to, task)?, code: u8::from(has_faults(task, console)) })
 }
 
 /// Returns whether a task is over and has found faults; reports them.

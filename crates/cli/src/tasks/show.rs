@@ -467,44 +467,38 @@ mod tests {
         assert!(!of(Value::Null).contains("export"));
         let waits =
             json!({ "reads": { "count": 1_200 }, "read_bytes": 5e6, "waiting": 3, "oldest_wait_us": 2.5e6 });
-        let reported = of(waits.clone());
+        let shown = of(waits.clone());
         let expected = "\n  export      background: 1,200 reads, 5.0 MB; 3 waiting, the oldest for 2.5 s\n";
-        assert!(
-            reported.contains(expected) && !reported.contains("floor") && !reported.contains("ahead"),
-            "{reported}"
-        );
+        assert!(shown.contains(expected) && !shown.contains("floor") && !shown.contains("ahead"), "{shown}");
         let wait = |reason: &str, silence_s: Option<f64>, to_go_s: Option<f64>| {
             let mut waits = waits.clone();
             waits["wait"] = json!({ "reason": reason, "silence_s": silence_s, "to_go_s": to_go_s });
             of(waits)
         };
-        let reported = wait("silence", Some(10.0), Some(3.2));
+        let shown = wait("silence", Some(10.0), Some(3.2));
         let expected = "\n  waits       for 10 s without foreground requests; 4 s to go\n";
-        assert!(reported.contains(expected), "{reported}");
-        let reported = wait("harm", Some(20.0), Some(13.0));
-        assert!(
-            reported.contains("\n  waits       the bound on harm has no room: for 20 s without"),
-            "{reported}"
-        );
-        let reported = wait("measurement", None, Some(29.0));
-        assert!(reported.contains("measured by a time without it; 29 s to go"), "{reported}");
+        assert!(shown.contains(expected), "{shown}");
+        let shown = wait("harm", Some(20.0), Some(13.0));
+        assert!(shown.contains("\n  waits       the bound on harm has no room: for 20 s without"), "{shown}");
+        let shown = wait("measurement", None, Some(29.0));
+        assert!(shown.contains("measured by a time without it; 29 s to go"), "{shown}");
         let promoted = json!({ "requests": 7, "bytes": 3e6, "device_us": 1.25e6 });
         let mut with_floor = waits;
         with_floor["memory"] = json!({ "given_bytes": 3e6, "held_bytes": 1.5e6, "unread_bytes": 5e5 });
         (with_floor["floor"], with_floor["promoted"]) = ("2 MB/s".into(), promoted);
         with_floor["name"] = "d0@nightly".into();
         let now = json!({ "snapshot_requests": [with_floor.clone()] });
-        let reported = status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }));
+        let shown = status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }));
         assert!(
-            reported.contains("\n  export      snapshot d0@nightly: 1,200 reads")
-                && reported.contains("2 MB/s: 7 r")
+            shown.contains("\n  export      snapshot d0@nightly: 1,200 reads")
+                && shown.contains("2 MB/s: 7 r")
         );
-        let reported = of(with_floor);
+        let shown = of(with_floor);
         let expected =
             "\n  read ahead  3.0 MB given to readers, 1.5 MB in memory or under way, 0.5 MB dropped unread\n";
-        assert!(reported.contains(expected), "{reported}");
+        assert!(shown.contains(expected), "{shown}");
         let expected = "\n  floor       2 MB/s: 7 requests became foreground work, 3.0 MB in at most 1.2 s of the disk's time\n";
-        assert!(reported.contains(expected), "{reported}");
+        assert!(shown.contains(expected), "{shown}");
     }
 
     #[test]
@@ -522,9 +516,9 @@ mod tests {
         ];
         let status = json!({ "disks": [{ "name": "d0", "tasks": tasks }] });
         let listed = |all| {
-            let reported = snapshots(&status, all);
+            let shown = snapshots(&status, all);
             let cells = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-            reported.lines().skip(2).map(cells).collect::<Vec<_>>()
+            shown.lines().skip(2).map(cells).collect::<Vec<_>>()
         };
         assert_eq!(listed(false), ["3 d0@a running 5.0 MB -", "4 d0@b failed - -"]);
         assert_eq!(listed(true)[..2], ["1 d0@a ended - -", "2 d0@a ended - -"]);
@@ -536,9 +530,9 @@ mod tests {
         let disk = |name: &str, sectors: u64| json!({ "name": name, "sectors": sectors });
         let disks = json!({ "disks": [disk("d0", 900), disk("d1", 1_000), disk("d2", 5)] });
         let spec = json!({ "members": ["d0", "d1"], "first_lbn": 8, "sectors": 892 });
-        let reported: Vec<String> = left_out(&spec, &disks).collect();
+        let shown: Vec<String> = left_out(&spec, &disks).collect();
         assert_eq!(
-            reported,
+            shown,
             ["d1: LBNs 900 to 999 are not compared: the comparison ends with the smallest member"]
         );
     }
@@ -562,29 +556,29 @@ mod tests {
             let tasks = [task("scrub", "running"), verify, task("backup", "done"), snapshot];
             json!({ "name": format!("d{n}"), "sectors": 2_000_000, "sector_bytes": 512, "status": now, "tasks": tasks })
         };
-        let reported = status(&json!({ "disks": (0..24).map(disk).collect::<Vec<_>>() }));
-        assert_eq!(reported.lines().count(), 24 + 3, "{reported}");
-        assert!(reported.lines().all(|line| line.chars().count() < 132), "{reported}");
+        let shown = status(&json!({ "disks": (0..24).map(disk).collect::<Vec<_>>() }));
+        assert_eq!(shown.lines().count(), 24 + 3, "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() < 132), "{shown}");
         let row =
-            |n: usize| reported.lines().nth(2 + n).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+            |n: usize| shown.lines().nth(2 + n).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = "d7 1.02 1,234 4.50 21.00 1.50 0.20 0.30% scrub 12.5%, verify 12.5% queued FAILING";
         assert_eq!(row(7), expected);
-        assert!(row(9).ends_with(" scrub 12.5%, snapshot a failed 6 wait, floor 3 s"), "{reported}");
-        assert_eq!(["FAILING", "wait", "snapshot"].map(|word| reported.matches(word).count()), [1; 3]);
+        assert!(row(9).ends_with(" scrub 12.5%, snapshot a failed 6 wait, floor 3 s"), "{shown}");
+        assert_eq!(["FAILING", "wait", "snapshot"].map(|word| shown.matches(word).count()), [1; 3]);
     }
 
     #[test]
     fn a_comparison_names_the_sectors_that_do_not_agree_and_those_that_could_not_be_read() {
         let unreadable = json!([{ "disk": "d1", "lbn": 9 }]);
         let differences = json!({ "lbns": [7, 8], "more": 1, "unsettled": 2, "unreadable": unreadable });
-        let reported = task(
+        let shown = task(
             &json!({ "kind": "verify", "id": 3, "disk": "d0", "state": "done", "differences": differences }),
         );
         let expected = "verify 3 of d0 is done: 3 SECTORS DO NOT AGREE; 2 blocks were written at every reading\n  members do not agree at LBNs: 7, 8\n  unreadable: 9 of d1\n";
-        assert_eq!(reported, expected);
+        assert_eq!(shown, expected);
         let lbns: Vec<u64> = (0..21).collect();
-        let reported = task(&json!({ "bad_lbns": lbns }));
-        assert!(reported.ends_with("18, 19; --json lists more\n"), "{reported}");
+        let shown = task(&json!({ "bad_lbns": lbns }));
+        assert!(shown.ends_with("18, 19; --json lists more\n"), "{shown}");
     }
 
     #[test]
@@ -595,9 +589,9 @@ mod tests {
         };
         assert!(!of(Value::Null).contains("probe"));
         let at = |state: &str| json!({ "state": state, "share": 0.25, "commands": 4_321, "drive_time_s": 40.2, "reason": null });
-        let reported = of(at("probing"));
+        let shown = of(at("probing"));
         let expected = "\n  probe       25% of the probe is done: 4,321 readings, 40 s of the disk's time; until then tasks have idle time only\n";
-        assert!(reported.contains(expected), "{reported}");
+        assert!(shown.contains(expected), "{shown}");
         assert!(of(at("found")).contains("found: 4,321 readings, 40 s of the disk's time; gaps are used\n"));
         let mut failed = at("failed");
         failed["reason"] = "it is no disk".into();

@@ -47,7 +47,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let points = times.into_iter().enumerate().map(|(i, ms)| (i as f64, ms));
         lines.push(Line::new(&format!("{kb} KB"), points));
     }
-    let reported: Vec<String> = found
+    let described: Vec<String> = found
         .iter()
         .map(|(kb, steps, crossings)| {
             let shares: Vec<String> =
@@ -72,7 +72,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "",
         Band::AtMost(0.0),
     )
-    .note(format!("{}.", reported.join("; ")));
+    .note(format!("{}.", described.join("; ")));
     Ok(Outcome {
         figures: vec![Figure {
             id: EXPERIMENT.id.into(),

@@ -98,7 +98,7 @@ impl Comparison {
 
 fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) -> String {
     let queue = |row: &[SmtfTally]| row.first().map_or(f64::NAN, SmtfTally::mean_queue);
-    let reported: Vec<String> = rows
+    let described: Vec<String> = rows
         .iter()
         .filter_map(|(x, row)| {
             let c = Comparison::of(row)?;
@@ -120,6 +120,6 @@ fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) 
          at a compression of {}.",
         queue(to_the_letter),
         week.factor(1.0),
-        reported.join("; ")
+        described.join("; ")
     )
 }

@@ -52,7 +52,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let seconds = |(tally, _): &(SmtfTally, Judge)| tally.busy.as_secs_f64();
     let busy = |i: usize| runs.get(i).map_or(f64::NAN, seconds);
     let busy_crowded = |i: usize| crowded.get(i).map_or(f64::NAN, seconds);
-    let reported: Vec<String> = Metric::ALL
+    let described: Vec<String> = Metric::ALL
         .iter()
         .enumerate()
         .map(|(i, metric)| {
@@ -82,7 +82,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             "{}. A time drawn by lot is that of the disk for a request chosen without it; of those that it chose, the lots are \
              the lowest of many, and the disk does not keep to them. With as many requests a day as the paper's trace has, \
              which is this one at {:.0}, probabilistic is {:.1}% slower than mean.",
-            reported.join("; "),
+            described.join("; "),
             week.factor(COMPRESSION_FACTOR),
             (busy_crowded(probabilistic) / busy_crowded(mean) - 1.0) * 100.0
         ));

@@ -105,7 +105,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION_FACTOR)?;
     let cost = |tally: &SmtfTally| (seconds(tally) / seconds(all) - 1.0) * 100.0;
     let share = |tried: &Tried| tried.report.interpolated() * 100.0;
-    let reported = |tried: &Tried| {
+    let described = |tried: &Tried| {
         format!(
             "{:.1}% interpolated, off by {:.1}% on the average, {:.2}% slower",
             share(tried),
@@ -131,15 +131,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              the first rule is {:.2}% slower than all probed.",
             whole.report.probed,
             whole.report.distances,
-            reported(whole),
-            reported(near),
+            described(whole),
+            described(near),
             whole_twice.report.probed,
             whole_twice.report.distances,
-            reported(whole_twice),
-            reported(near_twice),
+            described(whole_twice),
+            described(near_twice),
             whole_long.report.probed,
             whole_long.report.distances,
-            reported(whole_long),
+            described(whole_long),
             whole.off.beyond_10,
             whole_twice.off.beyond_10,
             whole_long.off.beyond_10,
@@ -212,9 +212,9 @@ fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
         let start = Lbn::new((1u64 << 40).saturating_add_signed(distance));
         let request =
             Request { id: RequestId::new(0), op: Op::Read, range: LbnRange::new(start, Sectors::new(2)) };
-        let reported = table.time(reads, Distance::new(distance), 0);
-        if let (Some(reported), Some(mean)) = (reported, exact.time(last, Instant::ZERO, &request)) {
-            errors.push((reported.as_millis_f64() / mean.as_millis_f64() - 1.0).abs() * 100.0);
+        let by_table = table.time(reads, Distance::new(distance), 0);
+        if let (Some(by_table), Some(mean)) = (by_table, exact.time(last, Instant::ZERO, &request)) {
+            errors.push((by_table.as_millis_f64() / mean.as_millis_f64() - 1.0).abs() * 100.0);
         }
     }
     let share = |of: &dyn Fn(f64) -> bool| {

@@ -141,7 +141,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let worst = rows.iter().map(|r| r.interpolated).fold(f64::NEG_INFINITY, f64::max);
     let ahead =
         rows.iter().map(|r| ratio(r.sstf.min(r.c_look), r.interpolated)).fold(f64::INFINITY, f64::min);
-    let reported: Vec<String> = crowded
+    let described: Vec<String> = crowded
         .iter()
         .map(|r| {
             format!(
@@ -189,7 +189,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             worst_of(&rows, |r| r.all),
             Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.factor(1.0),
             worst_of(&crowded, |r| r.interpolated),
-            reported.join("; "),
+            described.join("; "),
             crowded.iter().map(|r| r.all - r.sampled).fold(f64::INFINITY, f64::min),
             worst_of(&crowded, |r| r.all - r.sampled),
             skews.join("; "),

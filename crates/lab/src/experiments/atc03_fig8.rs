@@ -63,7 +63,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         return Err(LabError::new("localities", "none"));
     };
     let falls = spreads.windows(2).filter(|w| w[0].mean < w[1].mean).count();
-    let reported: Vec<String> = waiting
+    let described: Vec<String> = waiting
         .iter()
         .zip(others.chunks(MEGABYTES.len()))
         .map(|(n, row)| {
@@ -80,7 +80,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("localities at which it rises", falls as f64, "", Band::AtMost(0.0))
     .note(format!(
         "At 25 MB and at 1.3 GB, with {}. SMTF itself, with {WAITING_REQUESTS}, is slower than greedy-optimal by {}.",
-        reported.join("; "),
+        described.join("; "),
         behind.join(", ")
     ));
     let line = |label: &str, row: &[Spread]| {

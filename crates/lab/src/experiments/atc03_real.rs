@@ -102,10 +102,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     )
     .note(format!(
         "{} {} {} Under a table of the Atlas, probed, and learning from it on: {}",
-        reported(&rows),
-        learning_told(&rows),
-        swap_told(noticing, blind),
-        swap_told(tabled, blind_tabled)
+        describe(&rows),
+        describe_learning(&rows),
+        describe_swap(noticing, blind),
+        describe_swap(tabled, blind_tabled)
     ));
     let columns = [
         "drive",
@@ -243,8 +243,8 @@ impl Row {
     }
 }
 
-fn reported(rows: &[Row]) -> String {
-    let reported: Vec<String> = rows
+fn describe(rows: &[Row]) -> String {
+    let described: Vec<String> = rows
         .iter()
         .map(|r| {
             format!(
@@ -256,7 +256,7 @@ fn reported(rows: &[Row]) -> String {
                 slower(r.offline, r.sptf),
                 r.unconfirmed,
                 r.probing_s / 3_600.0,
-                Step::reported(&r.steps),
+                Step::describe(&r.steps),
                 slower(r.all_kinds, r.sptf),
                 r.every,
                 slower(r.online, r.sptf),
@@ -267,13 +267,13 @@ fn reported(rows: &[Row]) -> String {
         .collect();
     format!(
         "Slower than SPTF by the true profile: {}. {}",
-        reported.join("; "),
-        [true, false].map(|local| lag_told(rows, local)).join(" ")
+        described.join("; "),
+        [true, false].map(|local| describe_lag(rows, local)).join(" ")
     )
 }
 
 /// Describes the causes of off-line's lag.
-fn lag_told(rows: &[Row], local: bool) -> String {
+fn describe_lag(rows: &[Row], local: bool) -> String {
     let these = || rows.iter().filter(|r| r.local == local);
     let span = |of: &dyn Fn(&Row) -> f64| {
         let all = || these().map(of);
@@ -330,7 +330,7 @@ impl Learning {
         Ok(Self { after, from_table: place.run(learns(Some(table))?, quarter, seed)? })
     }
 
-    fn reported(&self, offline: f64) -> String {
+    fn describe(&self, offline: f64) -> String {
         let [(quarter, early, few), (all, late, more)] = self.after;
         format!(
             "after {quarter} requests it knows {few:.0}% of the distances to what waits and is {:+.1}% from off-line, after {all} {more:.0}% and \
@@ -448,15 +448,15 @@ impl Swap {
     }
 }
 
-fn learning_told(rows: &[Row]) -> String {
-    let reported: Vec<String> = rows
+fn describe_learning(rows: &[Row]) -> String {
+    let described: Vec<String> = rows
         .iter()
-        .map(|r| format!("{}, {}: {}", r.drive, r.area(), r.learning.reported(r.offline)))
+        .map(|r| format!("{}, {}: {}", r.drive, r.area(), r.learning.describe(r.offline)))
         .collect();
-    format!("On-line is behind off-line for distances that it has not seen yet: {}.", reported.join("; "))
+    format!("On-line is behind off-line for distances that it has not seen yet: {}.", described.join("; "))
 }
 
-fn swap_told(noticing: &Swap, blind: &Swap) -> String {
+fn describe_swap(noticing: &Swap, blind: &Swap) -> String {
     let [before, at, end] = noticing.ends();
     let [_, blind_at, blind_end] = blind.ends();
     format!(

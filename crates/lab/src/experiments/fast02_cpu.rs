@@ -40,10 +40,10 @@ struct Cost {
 }
 
 impl Cost {
-    fn measure(with: &Trial, reported: &KnownDrive, seed: u64) -> Result<Self, LabError> {
+    fn measure(with: &Trial, known_drive: &KnownDrive, seed: u64) -> Result<Self, LabError> {
         let without = Trial { scan: false, ..*with };
-        let (measured, took) = timed(with, reported, seed)?;
-        let (_, alone) = timed(&without, reported, seed)?;
+        let (measured, took) = timed(with, known_drive, seed)?;
+        let (_, alone) = timed(&without, known_drive, seed)?;
         let drive_s = measured.report.simulated.as_secs_f64();
         Ok(Self {
             share: 100.0 * (took - alone) / drive_s,
@@ -71,8 +71,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut claim = Claim::new("fast02-cpu", "8-9% of a 550 MHz CPU");
     let mut lines = Vec::new();
     let mut works = Vec::new();
-    for reported in knowledge::all(lab, &Knowledge::FIGURES)? {
-        let schedulers = if reported.is_the_papers() { &SCHEDULERS[..] } else { &SCHEDULERS[..1] };
+    for known_drive in knowledge::all(lab, &Knowledge::FIGURES)? {
+        let schedulers = if known_drive.is_the_papers() { &SCHEDULERS[..] } else { &SCHEDULERS[..1] };
         for &(scheduler, called) in schedulers {
             let mut points = Vec::new();
             for (at, (policy, name)) in POLICIES.into_iter().enumerate() {
@@ -80,24 +80,24 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 let with = Trial { outside: Some(scheduler), ..paper };
                 // One at a time: two would share the core's memory and its clock.
                 let costs = lab
-                    .seeds(reported.seeds(lab.pick((3, 1), (3, 3))))
-                    .map(|seed| Cost::measure(&with, &reported, seed))
+                    .seeds(known_drive.seeds(lab.pick((3, 1), (3, 3))))
+                    .map(|seed| Cost::measure(&with, &known_drive, seed))
                     .collect::<Result<Vec<_>, _>>()?;
                 let share: Spread = spread(&costs, |c| c.share);
-                let what = if reported.is_the_papers() {
+                let what = if known_drive.is_the_papers() {
                     format!("{name}{called}")
                 } else {
-                    format!("{}, {name}", reported.label())
+                    format!("{}, {name}", known_drive.label())
                 };
                 let us = spread(&costs, |c| c.us);
                 claim = claim.measure(&what, share, "% of a core", Band::AtMost(9.0));
-                if reported.is_the_papers() {
+                if known_drive.is_the_papers() {
                     claim = claim.measure(&format!("{what}, a request"), us, " us", Band::AtMost(50.0));
                 }
                 works.push(format!("{what}: {us} us a request, {}", work(&costs, requests)));
                 points.push(Point { x: at as f64, y: share.mean, spread: Some((share.min, share.max)) });
             }
-            lines.push(Line { label: format!("{}{called}", reported.label()), points });
+            lines.push(Line { label: format!("{}{called}", known_drive.label()), points });
         }
     }
     let figure = Figure {
@@ -116,8 +116,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 }
 
 /// Runs a trial; returns its seconds on this machine, too.
-fn timed(trial: &Trial, reported: &KnownDrive, seed: u64) -> Result<(Measured, f64), LabError> {
+fn timed(trial: &Trial, known_drive: &KnownDrive, seed: u64) -> Result<(Measured, f64), LabError> {
     let began = Clock::now();
-    let measured = trial.run_told(reported, seed)?;
+    let measured = trial.run_on(known_drive, seed)?;
     Ok((measured, began.elapsed().as_secs_f64()))
 }

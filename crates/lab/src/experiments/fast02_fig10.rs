@@ -58,27 +58,28 @@ impl<'t> Curves<'t> {
     /// Measures one drive with several kinds of knowledge, the true profile first.
     fn measure(
         lab: &Lab,
-        reported: &'t [KnownDrive],
+        known_drives: &'t [KnownDrive],
         margins: &'t [u64],
         requests: u64,
         seeds: u64,
     ) -> Result<Option<Self>, LabError> {
-        let Some(truth) = reported.first() else { return Ok(None) };
+        let Some(truth) = known_drives.first() else { return Ok(None) };
         let paper = |m: u64| Trial::paper(POLICIES[1].0, hundredths(m), requests);
         let inside = Trial { outside: None, ..paper(0) };
         let mut trials =
             vec![(truth, inside), (truth, Trial { budget: SearchBudget::default().one_track(), ..inside })];
         trials.extend(margins.iter().map(|&m| (truth, Trial { behaviour: exact(), ..paper(m) })));
-        trials
-            .extend(reported.iter().flat_map(|reported| margins.iter().map(move |&m| (reported, paper(m)))));
+        trials.extend(
+            known_drives.iter().flat_map(|known_drive| margins.iter().map(move |&m| (known_drive, paper(m)))),
+        );
         let mut runs = lab
-            .map_seeds(trials, seeds, |(reported, trial), seed| trial.run_told(reported, seed))?
+            .map_seeds(trials, seeds, |(known_drive, trial), seed| trial.run_on(known_drive, seed))?
             .into_iter();
         let inside = runs.next().unwrap_or_default();
         let one_track = runs.next().unwrap_or_default();
         let mut next = || runs.by_ref().take(margins.len()).collect::<Vec<_>>();
         let restricted = next();
-        let external = reported.iter().map(|reported| (reported, next())).collect();
+        let external = known_drives.iter().map(|known_drive| (known_drive, next())).collect();
         Ok(Some(Self { drive: truth.drive, margins, inside, one_track, restricted, external }))
     }
 
@@ -112,14 +113,14 @@ impl<'t> Curves<'t> {
         let ends = [0, self.margins.last().copied().unwrap_or(0)].map(|m| (m as f64 / 100.0, level));
         let mut lines =
             vec![Line::new("in the drive", ends), line("simulation, no track".into(), &self.restricted)];
-        lines.extend(self.external.iter().map(|(reported, runs)| {
-            line(format!("external scheduler, {}", reported.knowledge.name()), runs)
+        lines.extend(self.external.iter().map(|(known_drive, runs)| {
+            line(format!("external scheduler, {}", known_drive.knowledge.name()), runs)
         }));
         Figure {
             id: self
                 .external
                 .first()
-                .map(|(reported, _)| reported.figure("fast02-fig10"))
+                .map(|(known_drive, _)| known_drive.figure("fast02-fig10"))
                 .unwrap_or_default(),
             title: format!("{}, {}", EXPERIMENT.title, self.drive),
             x: Axis::new("seek conservatism (ms)"),
@@ -135,17 +136,17 @@ fn mb_per_s(runs: &[Measured]) -> f64 {
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let known = [Knowledge::True, Knowledge::Probed, Knowledge::Written];
-    let reported = knowledge::all(lab, &known)?;
+    let known_drives = knowledge::all(lab, &known)?;
     let margins: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 50, 60]);
     let requests = lab.pick(BEGINNING_REQUESTS, WHOLE);
     let mut drives = Vec::new();
-    for (reported, seeds) in reported.chunks(known.len()).zip([lab.pick(2, 3), 1]) {
-        drives.extend(Curves::measure(lab, reported, &margins, requests, seeds)?);
+    for (known_drives, seeds) in known_drives.chunks(known.len()).zip([lab.pick(2, 3), 1]) {
+        drives.extend(Curves::measure(lab, known_drives, &margins, requests, seeds)?);
     }
     let mut claims = Vec::new();
     let of_the_papers = drives.iter().find(|curves| curves.drive == DRIVES[0].0);
     // The claim is about a whole scan in both sizes; its beginning is for the note.
-    let other_size = |requests, margins, seeds| match reported.get(..1) {
+    let other_size = |requests, margins, seeds| match known_drives.get(..1) {
         Some(truth) => Curves::measure(lab, truth, margins, requests, seeds),
         None => Ok(None),
     };
@@ -156,7 +157,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             claims.extend(of_the_paper(whole, beginning));
         }
     }
-    claims.push(others(&drives, &reported));
+    claims.push(others(&drives, &known_drives));
     Ok(Outcome { figures: drives.iter().map(Curves::figure).collect(), claims, notes: Vec::new() })
 }
 
@@ -216,7 +217,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
 }
 
 /// Returns our claim: a probed profile gives nearly the same bandwidth as the true one.
-fn others(drives: &[Curves<'_>], reported: &[KnownDrive]) -> Claim {
+fn others(drives: &[Curves<'_>], known_drives: &[KnownDrive]) -> Claim {
     let mut claim = Claim::new(
         "fast02-fig10-others",
         "the paper shows it for its Atlas 10K only; so it is to be for another drive, and by probed profiles",
@@ -224,14 +225,14 @@ fn others(drives: &[Curves<'_>], reported: &[KnownDrive]) -> Claim {
     let mut said = Vec::new();
     for curves in drives {
         let truth = curves.at(curves.by_truth(), CONSERVATISM_LOW_10US);
-        for (reported, runs) in &curves.external {
+        for (known_drive, runs) in &curves.external {
             let near = curves.at(runs, CONSERVATISM_LOW_10US);
             let of_inside = curves.of_inside(near);
-            let (what, unit) = (reported.label(), "% of that by the true profile");
-            if reported.knowledge != Knowledge::True {
+            let (what, unit) = (known_drive.label(), "% of that by the true profile");
+            if known_drive.knowledge != Knowledge::True {
                 let as_true = percent_of(near, truth, Measured::mb_per_s);
                 claim = claim.measure(&what, as_true, unit, Band::AtLeast(95.0));
-            } else if !reported.is_the_papers() {
+            } else if !known_drive.is_the_papers() {
                 claim = claim.measure(&what, of_inside, "% of the in-drive", Band::AtLeast(65.0));
             }
             let far = curves.of_inside(curves.at(runs, CONSERVATISM_HIGH_10US));
@@ -240,7 +241,7 @@ fn others(drives: &[Curves<'_>], reported: &[KnownDrive]) -> Claim {
     }
     claim.note(format!(
         "{} Of the in-drive free bandwidth, at 0.3 and 0.4 ms: {}.",
-        knowledge::differences(reported.iter()),
+        knowledge::differences(known_drives.iter()),
         said.join("; ")
     ))
 }

@@ -107,17 +107,17 @@ impl Forecast {
 }
 
 /// Returns observed less predicted head time of each request, ns.
-fn errors(reported: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
+fn errors(known_drive: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let model = &reported.truth;
+    let model = &known_drive.truth;
     let size = Sectors::new(kilobytes * 1024 / model.sector_bytes().get().max(1));
     let load = RandomConfig { size, ..RandomConfig::new(model.layout().capacity(), model.sector_bytes()) };
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = reported.black_box(Behaviour::fast02(), seed)?;
+    let (drive, overheads) = known_drive.black_box(Behaviour::fast02(), seed)?;
     let mut run = Direct::new(drive, 2, load);
-    let mut forecast = Forecast::new(Arc::clone(&reported.known), overheads.bus_sector);
+    let mut forecast = Forecast::new(Arc::clone(&known_drive.known), overheads.bus_sector);
     let noise = near_of(kilobytes);
     let mut errors = Vec::new();
     let mut last: Option<Instant> = None;
@@ -162,12 +162,12 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(reported: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
-        let revolution = reported.truth.rpm().revolution().as_nanos() as i64;
+    fn of(known_drive: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
+        let revolution = known_drive.truth.rpm().revolution().as_nanos() as i64;
         let reach = near_of(kilobytes);
         // A zero-latency drive that arrives among the sectors loses less than a revolution, by up to their transfer
         // time.
-        let off = reach + transfer(&reported.truth, kilobytes);
+        let off = reach + transfer(&known_drive.truth, kilobytes);
         let (near_0, long, short) = (
             |e: &Vec<i64>| near(e, 0, reach),
             |e: &Vec<i64>| near(e, revolution, off),
@@ -184,7 +184,7 @@ impl Shares {
 
 /// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
 struct DriveErrors<'t> {
-    reported: &'t KnownDrive,
+    known_drive: &'t KnownDrive,
     alone: Vec<&'t [Vec<i64>]>,
     own: &'t [ErrorRecord],
 }
@@ -201,19 +201,20 @@ impl DriveErrors<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let reported = knowledge::all(lab, &Knowledge::ALL)?;
+    let known_drives = knowledge::all(lab, &Knowledge::ALL)?;
     let requests = lab.pick(10_000, 20_000);
     let seeds = lab.pick(3, 10);
     let pairs: Vec<(&KnownDrive, u64)> =
-        reported.iter().flat_map(|reported| SIZES.map(|size| (reported, size))).collect();
+        known_drives.iter().flat_map(|known_drive| SIZES.map(|size| (known_drive, size))).collect();
     let alone =
-        lab.map_seeds(pairs, seeds, |(reported, size), seed| errors(reported, *size, requests, seed))?;
-    let own = lab.map_seeds(&reported, seeds, |reported, seed| predicted(reported, requests, seed))?;
-    let cases: Vec<DriveErrors<'_>> = reported
+        lab.map_seeds(pairs, seeds, |(known_drive, size), seed| errors(known_drive, *size, requests, seed))?;
+    let own =
+        lab.map_seeds(&known_drives, seeds, |known_drive, seed| predicted(known_drive, requests, seed))?;
+    let cases: Vec<DriveErrors<'_>> = known_drives
         .iter()
         .zip(alone.chunks(SIZES.len()).zip(&own))
-        .map(|(reported, (alone, own))| DriveErrors {
-            reported,
+        .map(|(known_drive, (alone, own))| DriveErrors {
+            known_drive,
             alone: alone.iter().map(Vec::as_slice).collect(),
             own,
         })
@@ -228,14 +229,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let by_profile = |id: &str, at: usize| {
         let title = format!("Prediction error of head times, random {} KB", SIZES[at]);
-        figure(id, title, lines(&|case| line(&case.reported.label(), case.alone[at])))
+        figure(id, title, lines(&|case| line(&case.known_drive.label(), case.alone[at])))
     };
     let core = "Prediction error of the core's own forecasts, random 4 KB".to_owned();
     Ok(Outcome {
         figures: vec![
             by_profile("fast02-fig7a", 0),
             by_profile("fast02-fig7b", 1),
-            figure("fast02-fig7-core", core, lines(&|case| distribution(&case.reported.label(), case.own))),
+            figure(
+                "fast02-fig7-core",
+                core,
+                lines(&|case| distribution(&case.known_drive.label(), case.own)),
+            ),
             shares(&cases),
         ],
         claims: claims(&cases),
@@ -247,11 +252,11 @@ fn shares(cases: &[DriveErrors<'_>]) -> Figure {
     let mut rows = Vec::new();
     for case in cases {
         let mut row = |how: String, us: u64, shares: [Spread; 4]| {
-            let cells = [case.reported.label(), how, format!("{us} us")].into_iter();
+            let cells = [case.known_drive.label(), how, format!("{us} us")].into_iter();
             rows.push(cells.chain(shares.map(|share| share.to_string())).collect());
         };
         for (size, runs) in SIZES.iter().zip(&case.alone) {
-            let Shares { within, long, short, neither } = Shares::of(case.reported, *size, runs);
+            let Shares { within, long, short, neither } = Shares::of(case.known_drive, *size, runs);
             let us = near_of(*size).as_nanos() / 1_000;
             row(format!("{size} KB"), us, [within, long, short, neither]);
         }
@@ -296,11 +301,11 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     );
     let (mut revolutions, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
     let by_truth: Vec<&DriveErrors<'_>> =
-        cases.iter().filter(|c| c.reported.knowledge == Knowledge::True).collect();
+        cases.iter().filter(|c| c.known_drive.knowledge == Knowledge::True).collect();
     for case in &by_truth {
-        let title = case.reported.drive;
+        let title = case.known_drive.drive;
         for (size, runs) in SIZES.iter().zip(&case.alone) {
-            let Shares { within, long, short, neither } = Shares::of(case.reported, *size, runs);
+            let Shares { within, long, short, neither } = Shares::of(case.known_drive, *size, runs);
             if *size == SIZES[0] {
                 revolutions.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
                 let what = format!("{title}: neither that nor one rotation off");
@@ -313,7 +318,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         }
     }
     for case in &by_truth {
-        let title = case.reported.drive;
+        let title = case.known_drive.drive;
         let what = format!("{title}: the core's own forecasts within 50 us");
         small = small.measure(&what, case.own_within(), "%", Band::AtLeast(97.0));
         own.push(format!(
@@ -327,9 +332,9 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         revolutions.join(" "),
         own.join(" "),
     ));
-    for case in cases.iter().filter(|c| c.reported.knowledge != Knowledge::True) {
-        let label = case.reported.label();
-        if case.reported.knowledge == Knowledge::AsItIs {
+    for case in cases.iter().filter(|c| c.known_drive.knowledge != Knowledge::True) {
+        let label = case.known_drive.label();
+        if case.known_drive.knowledge == Knowledge::AsItIs {
             as_it_is.push(format!("{label} {}%", case.own_within()));
             continue;
         }
@@ -343,7 +348,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     }
     probed = probed.note(format!(
         "{} Of the core's own forecasts: {}.",
-        knowledge::differences(cases.iter().map(|case| case.reported)),
+        knowledge::differences(cases.iter().map(|case| case.known_drive)),
         as_it_is.join("; ")
     ));
     vec![small, large, probed]

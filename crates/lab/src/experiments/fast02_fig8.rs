@@ -37,7 +37,7 @@ const FIRMWARE: usize = 3;
 
 /// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
 struct QueueDepths<'t> {
-    reported: &'t KnownDrive,
+    known_drive: &'t KnownDrive,
     depths: &'t [u32],
     by_scheduler: Vec<&'t [Vec<ForegroundReport>]>,
 }
@@ -83,17 +83,17 @@ impl QueueDepths<'_> {
             .iter()
             .zip(self.differences())
             .map(|(depth, d)| vec![depth.to_string(), d.to_string()]);
-        let of = self.reported.label();
+        let of = self.known_drive.label();
         [
             Figure {
-                id: self.reported.figure("fast02-fig8"),
+                id: self.known_drive.figure("fast02-fig8"),
                 title: format!("Mean response time by queue depth, {of}"),
                 x: Axis::new("requests outstanding"),
                 y: Axis::new("mean response time (ms)"),
                 kind: Kind::Lines(lines.collect()),
             },
             Figure {
-                id: self.reported.figure("fast02-fig8-difference"),
+                id: self.known_drive.figure("fast02-fig8-difference"),
                 title: format!("How much slower SPTF is outside than the drive's own, {of}"),
                 x: Axis::default(),
                 y: Axis::default(),
@@ -107,24 +107,24 @@ impl QueueDepths<'_> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let reported = knowledge::all(lab, &Knowledge::FIGURES)?;
+    let known_drives = knowledge::all(lab, &Knowledge::FIGURES)?;
     let depths: Vec<u32> = lab.pick(vec![2, 4, 6, 10, 14, 20], (2..=20).collect());
     let requests = lab.pick(5_000, 20_000);
-    let runs = reported
+    let runs = known_drives
         .iter()
-        .map(|reported| {
+        .map(|known_drive| {
             let cases = SCHEDULERS.iter().flat_map(|(_, by)| depths.iter().map(|depth| (*by, *depth)));
-            lab.map_seeds(cases, reported.seeds(lab.pick((3, 1), (5, 5))), |&(by, depth), seed| match by {
-                Some(policy) => in_front(policy, reported, depth, requests, seed),
-                None => by_the_firmware(reported, depth, requests, seed),
+            lab.map_seeds(cases, known_drive.seeds(lab.pick((3, 1), (5, 5))), |&(by, depth), seed| match by {
+                Some(policy) => in_front(policy, known_drive, depth, requests, seed),
+                None => by_the_firmware(known_drive, depth, requests, seed),
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let cases: Vec<QueueDepths<'_>> = reported
+    let cases: Vec<QueueDepths<'_>> = known_drives
         .iter()
         .zip(&runs)
-        .map(|(reported, runs)| QueueDepths {
-            reported,
+        .map(|(known_drive, runs)| QueueDepths {
+            known_drive,
             depths: &depths,
             by_scheduler: runs.chunks(depths.len()).collect(),
         })
@@ -138,18 +138,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut said = Vec::new();
     for case in &cases {
         let within = Band::AtMost(3.0);
-        if case.reported.is_the_papers() {
+        if case.known_drive.is_the_papers() {
             let means = case.means();
             paper = paper
                 .measure("largest difference", case.largest(), "%", within)
                 .note(format!("A{}.", means.trim_start_matches('a')));
         } else {
-            let what = format!("{}, largest difference", case.reported.label());
+            let what = format!("{}, largest difference", case.known_drive.label());
             others = others.measure(&what, case.largest(), "%", within);
-            said.push(format!("{}, {}", case.reported.label(), case.means()));
+            said.push(format!("{}, {}", case.known_drive.label(), case.means()));
         }
     }
-    let differences = knowledge::differences(reported.iter());
+    let differences = knowledge::differences(known_drives.iter());
     Ok(Outcome {
         figures: cases.iter().flat_map(QueueDepths::figures).collect(),
         claims: vec![paper, others.note(format!("{differences} {}.", said.join("; ")))],

@@ -37,7 +37,7 @@ struct Policy {
 
 /// The curves of one drive, with one kind of knowledge.
 struct DriveCurves<'t> {
-    reported: &'t KnownDrive,
+    known_drive: &'t KnownDrive,
     /// The conservatism, in hundredths of a millisecond.
     margins: &'t [u64],
     policies: Vec<Policy>,
@@ -46,7 +46,7 @@ struct DriveCurves<'t> {
 impl<'t> DriveCurves<'t> {
     fn measure(
         lab: &Lab,
-        reported: &'t KnownDrive,
+        known_drive: &'t KnownDrive,
         margins: &'t [u64],
         requests: u64,
     ) -> Result<Self, LabError> {
@@ -56,15 +56,15 @@ impl<'t> DriveCurves<'t> {
             trials.push(Trial { scan: false, ..Trial::paper(policy, hundredths(0), short) });
             trials.extend(margins.iter().map(|&m| Trial::paper(policy, hundredths(m), requests)));
         }
-        let seeds = reported.seeds(lab.pick((2, 1), (3, 1)));
-        let runs = lab.map_seeds(trials, seeds, |trial, seed| trial.run_told(reported, seed))?;
+        let seeds = known_drive.seeds(lab.pick((2, 1), (3, 1)));
+        let runs = lab.map_seeds(trials, seeds, |trial, seed| trial.run_on(known_drive, seed))?;
         let mut runs = runs.into_iter();
         let policies = POLICIES.iter().map(|&(_, name)| Policy {
             name,
             without: runs.next().unwrap_or_default(),
             with: runs.by_ref().take(margins.len()).collect(),
         });
-        Ok(Self { reported, margins, policies: policies.collect() })
+        Ok(Self { known_drive, margins, policies: policies.collect() })
     }
 
     fn at<'p>(&self, policy: &'p Policy, margin: u64) -> &'p [Measured] {
@@ -94,8 +94,8 @@ impl<'t> DriveCurves<'t> {
             Kind::Lines(self.policies.iter().map(line).collect())
         };
         let figure = |id: &str, title: &str, y: &str, kind| Figure {
-            id: self.reported.figure(id),
-            title: format!("{title}, {}", self.reported.label()),
+            id: self.known_drive.figure(id),
+            title: format!("{title}, {}", self.known_drive.label()),
             x: Axis::new("seek conservatism (ms)"),
             y: Axis::new(y),
             kind,
@@ -124,7 +124,7 @@ fn lost(all: &[Vec<Measured>], of: &[Measured]) -> Spread {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let reported = knowledge::all(lab, &Knowledge::FIGURES)?;
+    let known_drives = knowledge::all(lab, &Knowledge::FIGURES)?;
     let margins: Vec<u64> = lab.pick(vec![0, 10, 20, 30, 40], vec![0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60]);
     let fewer: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 60]);
     let mut claims = Vec::new();
@@ -135,11 +135,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "the paper shows it for its Atlas 10K only; so it is to be for another drive, and by probed profiles",
     );
     let mut said = Vec::new();
-    for reported in &reported {
-        if reported.is_the_papers() {
+    for known_drive in &known_drives {
+        if known_drive.is_the_papers() {
             let curves =
-                DriveCurves::measure(lab, reported, &margins, lab.pick(BEGINNING_REQUESTS, 1_000_000))?;
-            let beside = Beside::measure(lab, reported)?;
+                DriveCurves::measure(lab, known_drive, &margins, lab.pick(BEGINNING_REQUESTS, 1_000_000))?;
+            let beside = Beside::measure(lab, known_drive)?;
             claims.extend(papers(&curves, &beside));
             let kept = |p: &Policy| {
                 let (near, nearer) = (curves.at(p, CONSERVATISM_LOW_10US), curves.at(p, 20));
@@ -152,14 +152,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             figures.extend(curves.figures());
             continue;
         }
-        let curves = DriveCurves::measure(lab, reported, &fewer, lab.pick(15_000, 1_000_000))?;
+        let curves = DriveCurves::measure(lab, known_drive, &fewer, lab.pick(15_000, 1_000_000))?;
         for policy in &curves.policies {
-            let what = format!("{}, {} at 0.3 ms: foreground slower by", reported.label(), policy.name);
+            let what = format!("{}, {} at 0.3 ms: foreground slower by", known_drive.label(), policy.name);
             let harm = slower(curves.at(policy, CONSERVATISM_LOW_10US), &policy.without);
             others = others.measure(&what, harm, "%", Band::AtMost(2.0));
             said.push(format!(
                 "{}, {} {}% and {}%",
-                reported.label(),
+                known_drive.label(),
                 policy.name,
                 curves.lost(policy, CONSERVATISM_LOW_10US),
                 curves.lost(policy, CONSERVATISM_HIGH_10US)
@@ -169,7 +169,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     claims.push(others.note(format!(
         "{} Of the free bandwidth are lost to conservatism at 0.3 and 0.4 ms: {}.",
-        knowledge::differences(reported.iter()),
+        knowledge::differences(known_drives.iter()),
         said.join("; ")
     )));
     Ok(Outcome { figures, claims, notes })
@@ -191,12 +191,12 @@ impl Beside {
     const EXACT_CONSERVATISMS: [u64; 3] = [0, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
     const BEGINNING_CONSERVATISMS: [u64; 4] = [0, 20, CONSERVATISM_LOW_10US, CONSERVATISM_HIGH_10US];
 
-    fn measure(lab: &Lab, reported: &KnownDrive) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, known_drive: &KnownDrive) -> Result<Self, LabError> {
         let whole = lab.pick(BEGINNING_REQUESTS, 1_000_000);
         let measure = |of: &dyn Fn(Trial) -> Vec<Trial>| {
             let trials =
                 POLICIES.iter().flat_map(|(policy, _)| of(Trial::paper(*policy, hundredths(0), whole)));
-            lab.map_seeds(trials, lab.pick(2, 3), |trial, seed| trial.run_told(reported, seed))
+            lab.map_seeds(trials, lab.pick(2, 3), |trial, seed| trial.run_on(known_drive, seed))
         };
         let at = |paper: Trial, m: u64| Trial { conservatism: hundredths(m), ..paper };
         Ok(Self {

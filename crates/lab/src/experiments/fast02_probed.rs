@@ -30,7 +30,7 @@ const DEPTH: u32 = 10;
 
 /// All measurements of one drive with one kind of knowledge, seed by seed.
 struct ProbedDrive<'t> {
-    reported: &'t KnownDrive,
+    known_drive: &'t KnownDrive,
     predicted: Vec<ErrorRecord>,
     /// By how many percent responses are longer with SPTF outside than with the drive's own.
     against: Vec<f64>,
@@ -40,7 +40,7 @@ struct ProbedDrive<'t> {
 }
 
 impl<'t> ProbedDrive<'t> {
-    fn measure(lab: &Lab, reported: &'t KnownDrive) -> Result<Self, LabError> {
+    fn measure(lab: &Lab, known_drive: &'t KnownDrive) -> Result<Self, LabError> {
         let seeds = lab.pick(1, 3);
         let scan = Trial::paper(POLICIES[1].0, hundredths(30), lab.pick(15_000, 1_000_000));
         let trials = [
@@ -49,18 +49,18 @@ impl<'t> ProbedDrive<'t> {
             Trial { outside: Some(|o, _| OutsideConfig::beyond(o)), ..scan },
         ];
         let mut runs =
-            lab.map_seeds(trials, seeds, |trial, seed| trial.run_told(reported, seed))?.into_iter();
+            lab.map_seeds(trials, seeds, |trial, seed| trial.run_on(known_drive, seed))?.into_iter();
         let mut next = || runs.next().unwrap_or_default();
         let requests = lab.pick(5_000, 20_000);
         let against = |seed| {
-            let ours = in_front(POLICIES[0].0, reported, DEPTH, requests, seed)?.mean_response_ms;
-            let its = by_the_firmware(reported, DEPTH, requests, seed)?.mean_response_ms;
+            let ours = in_front(POLICIES[0].0, known_drive, DEPTH, requests, seed)?.mean_response_ms;
+            let its = by_the_firmware(known_drive, DEPTH, requests, seed)?.mean_response_ms;
             Ok((ours / its - 1.0) * 100.0)
         };
         Ok(Self {
-            reported,
+            known_drive,
             predicted: lab
-                .map(lab.seeds(seeds), |seed| predicted(reported, lab.pick(8_000, 40_000), seed))?,
+                .map(lab.seeds(seeds), |seed| predicted(known_drive, lab.pick(8_000, 40_000), seed))?,
             against: lab.map(lab.seeds(seeds), against)?,
             without: next(),
             paper: next(),
@@ -78,7 +78,7 @@ impl<'t> ProbedDrive<'t> {
         };
         let share = |runs: &[Measured]| percent_of(runs, inside, Measured::mb_per_s);
         vec![
-            format!("{}, {}", self.reported.drive, self.reported.knowledge.name()),
+            format!("{}, {}", self.known_drive.drive, self.known_drive.knowledge.name()),
             format!("{}; {} / {}", self.within(), part(ErrorRecord::late), part(ErrorRecord::early)),
             Spread::of(&self.against).to_string(),
             slower(&self.paper, &self.without).to_string(),
@@ -89,31 +89,31 @@ impl<'t> ProbedDrive<'t> {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let reported = knowledge::all(lab, &Knowledge::ALL)?;
+    let known_drives = knowledge::all(lab, &Knowledge::ALL)?;
     let mut rows = Vec::new();
     let mut claim = Claim::new(
         "fast02-probed",
         "no claim of the paper's, whose profiles were all measured: a probed one is to do as well as the true",
     );
     let mut as_it_is = Vec::new();
-    for reported in reported.chunks(reported.len() / DRIVES.len()) {
-        let Some(truth) = reported.first() else { continue };
+    for known_drives in known_drives.chunks(known_drives.len() / DRIVES.len()) {
+        let Some(truth) = known_drives.first() else { continue };
         let inside = Trial {
             outside: None,
             ..Trial::paper(POLICIES[1].0, hundredths(0), lab.pick(15_000, 1_000_000))
         };
-        let inside = lab.map(lab.seeds(lab.pick(1, 3)), |seed| inside.run_told(truth, seed))?;
-        let cases = reported
+        let inside = lab.map(lab.seeds(lab.pick(1, 3)), |seed| inside.run_on(truth, seed))?;
+        let cases = known_drives
             .iter()
-            .map(|reported| ProbedDrive::measure(lab, reported))
+            .map(|known_drive| ProbedDrive::measure(lab, known_drive))
             .collect::<Result<Vec<_>, _>>()?;
         let Some(by_truth) = cases.first() else { continue };
         for case in &cases {
             rows.push(case.row(&inside));
             let harm = slower(&case.paper, &case.without);
             let as_true = percent_of(&case.paper, &by_truth.paper, Measured::mb_per_s);
-            let drive = case.reported.drive;
-            let what = match case.reported.knowledge {
+            let drive = case.known_drive.drive;
+            let what = match case.known_drive.knowledge {
                 Knowledge::True => continue,
                 Knowledge::AsItIs => {
                     as_it_is.push(format!(
@@ -144,7 +144,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     claim = claim.note(format!(
         "{} Taken as it is the probed profile gets: {}.",
-        knowledge::differences(reported.iter()),
+        knowledge::differences(known_drives.iter()),
         as_it_is.join("; ")
     ));
     let columns = [

@@ -66,7 +66,7 @@ const FOLLOWED: [&str; 6] =
     ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "fast02"];
 
 /// Returns the behaviour that these words describe.
-fn reported(words: &str) -> Result<Behaviour, LabError> {
+fn behaviour_of(words: &str) -> Result<Behaviour, LabError> {
     if words == "fast02" {
         return Ok(Behaviour::fast02());
     }
@@ -108,7 +108,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             Trial { followed: load, ..Trial::paper(POLICIES[0].0, Duration::from_micros(50), requests) };
         let mut all = vec![Trial { outside: None, ..paper }];
         for words in rows {
-            all.extend(trials(Trial { behaviour: reported(words)?, ..paper }));
+            all.extend(trials(Trial { behaviour: behaviour_of(words)?, ..paper }));
         }
         let runs = lab.map_seeds(all, seeds, |trial, seed| trial.run(seed))?;
         let Some((inside, outside)) = runs.split_first() else { continue };

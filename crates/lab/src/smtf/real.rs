@@ -162,13 +162,13 @@ impl Electronics {
             let (Some(piece), None) = (pieces.next(), pieces.next()) else { continue };
             let track = real.model.layout().track(piece.track);
             let transfer = real.model.rpm().time_within(track.arc(piece.sector, piece.len));
-            let reported = done.breakdown;
-            let begun = reported.medium_end.checked_sub(transfer + reported.latency + reported.seek);
-            let before = begun.and_then(|begun| begun.checked_since(reported.submitted));
-            if let (Served::Miss | Served::Medium, Some(before)) = (reported.served, before) {
+            let breakdown = done.breakdown;
+            let begun = breakdown.medium_end.checked_sub(transfer + breakdown.latency + breakdown.seek);
+            let before = begun.and_then(|begun| begun.checked_since(breakdown.submitted));
+            if let (Served::Miss | Served::Medium, Some(before)) = (breakdown.served, before) {
                 let [befores, afters] = &mut times[usize::from(op.is_write())];
                 befores.push(before);
-                afters.push(done.at.saturating_since(reported.medium_end));
+                afters.push(done.at.saturating_since(breakdown.medium_end));
             }
         }
         let median = |times: &mut Vec<Duration>| {

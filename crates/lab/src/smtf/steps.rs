@@ -50,12 +50,12 @@ impl Step {
     }
 
     /// Returns the steps as a clause of a note.
-    pub(crate) fn reported(steps: &[Self]) -> String {
-        let reported: Vec<String> = steps
+    pub(crate) fn describe(steps: &[Self]) -> String {
+        let described: Vec<String> = steps
             .iter()
             .map(|step| format!("{} {:.1}%, {:.1}% unconfirmed", step.what, step.lag, step.unconfirmed))
             .collect();
-        reported.join(", with ")
+        described.join(", with ")
     }
 }
 

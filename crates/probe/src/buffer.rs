@@ -380,7 +380,7 @@ impl<'b> Pass<'b> {
     }
 
     /// Reads a place again; returns whether it had been evicted.
-    fn look(&mut self, meter: &mut Meter<'_>, place: u64, others: u64) -> Result<bool, ProbeError> {
+    fn check_eviction(&mut self, meter: &mut Meter<'_>, place: u64, others: u64) -> Result<bool, ProbeError> {
         let again = if self.found.keeps { place } else { place + 1 };
         let gone = !meter.read(again, 1).map(|reading| meter.is_hit(&reading))?;
         self.seen.push(EvictionCheck { others, gone });
@@ -394,7 +394,7 @@ impl<'b> Pass<'b> {
         for _ in 0..looks.min(count) {
             // As many others were read since: those after it, and those before it once more.
             let place = self.places.remove(0);
-            gone += usize::from(self.look(meter, place, count as u64 - 1)?);
+            gone += usize::from(self.check_eviction(meter, place, count as u64 - 1)?);
             self.places.push(place);
         }
         Ok(gone)
@@ -404,7 +404,11 @@ impl<'b> Pass<'b> {
     fn back(&mut self, meter: &mut Meter<'_>, looks: usize) -> Result<(), ProbeError> {
         let mut gone = 0_usize;
         for (others, place) in std::mem::take(&mut self.places).into_iter().rev().enumerate() {
-            gone = if self.look(meter, place, others as u64)? { gone + 1 } else { gone.saturating_sub(1) };
+            gone = if self.check_eviction(meter, place, others as u64)? {
+                gone + 1
+            } else {
+                gone.saturating_sub(1)
+            };
             if gone > looks {
                 break;
             }

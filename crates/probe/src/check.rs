@@ -49,7 +49,7 @@ const REGION_TIME_SHARE_MAX: f64 = 0.94;
 const MOVED_LOOKS: usize = 16;
 
 /// The number of further reads of a part in which one read was not as predicted.
-const SECOND_LOOK: u64 = 24;
+const READS_AGAIN: u64 = 24;
 
 /// A read of the check.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ pub(crate) fn run(
         meter.stage("check", 0.95 + 0.03 * i as f64 / REQUESTS as f64);
         tally.read(meter, predictor)?;
     }
-    let mut unsure = second_look(meter, map, &tally.strange)?;
+    let mut unsure = check_again(meter, map, &tally.strange)?;
     // Reads that chose the unsure parts are no evidence for the rest: outside these parts nearly all of them
     // were as predicted.
     let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
@@ -107,7 +107,7 @@ pub(crate) fn run(
                 let why = format!(
                     "{} reads all over the drive: {:.1}% end whole revolutions off, {:.1}% otherwise",
                     check.requests,
-                    100.0 * check.turns_off,
+                    100.0 * check.revolutions_off,
                     100.0 * check.elsewhere
                 );
                 vec![Unsure::new(0, capacity, why)]
@@ -139,14 +139,14 @@ struct Tally {
     end: u64,
     capacity: u64,
     reads: Vec<Read>,
-    turns_off: u64,
+    revolutions_off: u64,
     /// The LBNs of reads that were neither as predicted nor whole revolutions off.
     strange: Vec<u64>,
 }
 
 impl Tally {
     const fn new(end: u64, capacity: u64) -> Self {
-        Self { end, capacity, reads: Vec::new(), turns_off: 0, strange: Vec::new() }
+        Self { end, capacity, reads: Vec::new(), revolutions_off: 0, strange: Vec::new() }
     }
 
     fn read(&mut self, meter: &mut Meter<'_>, predictor: &mut Predictor) -> Result<(), ProbeError> {
@@ -163,7 +163,7 @@ impl Tally {
         let near = error.abs() < PREDICTED_ERROR_NS_MAX;
         self.reads.push(Read { lbn, near });
         if !near && wrap(error / revolution).abs() * revolution < PREDICTED_ERROR_NS_MAX {
-            self.turns_off += 1;
+            self.revolutions_off += 1;
         } else if !near {
             self.strange.push(lbn);
         }
@@ -182,7 +182,7 @@ impl Tally {
             of_drive: self.end as f64 / self.capacity.max(1) as f64,
             requests: self.reads.len() as u64,
             within_50us: share(self.reads.iter().filter(|read| read.near).count()),
-            turns_off: share(self.turns_off as usize),
+            revolutions_off: share(self.revolutions_off as usize),
             elsewhere: share(self.strange.len()),
         }
     }
@@ -269,7 +269,7 @@ pub(crate) fn writes(
         // The result is tested twice, not after each request: a test that may stop at any request stops too
         // often by chance.
         let second = i == REQUESTS + FURTHER_REQUESTS[0];
-        let is_look = second || i == REQUESTS;
+        let is_test = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {
             false => is_enough(reads, &[]),
             true => {
@@ -277,7 +277,7 @@ pub(crate) fn writes(
                     || tally.check().within_50us < PREDICTED_SHARE_MIN
             }
         };
-        if !meter.is_within(REGION_TIME_SHARE_MAX) || is_look && is_settled(&tally.reads) {
+        if !meter.is_within(REGION_TIME_SHARE_MAX) || is_test && is_settled(&tally.reads) {
             break;
         }
         meter.stage("check of writes", 0.99);
@@ -313,7 +313,7 @@ pub(crate) fn writes(
             0 => "no time was left to check predictions of writes".to_owned(),
             requests => format!(
                 "{requests} requests, a third of them writes: {:.1}% end whole revolutions off, {:.1}% otherwise",
-                100.0 * check.turns_off,
+                100.0 * check.revolutions_off,
                 100.0 * check.elsewhere
             ),
         };
@@ -398,7 +398,7 @@ pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Con
 }
 
 /// Reads again in the parts of the drive where reads were at other angles than in the map.
-fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
+fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
     meter.find_phase()?;
     let capacity = map.mapped.clamp(1, meter.capacity());
     let size = capacity.div_ceil(PARTS).max(1);
@@ -414,7 +414,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             continue;
         }
         let mut off = 0;
-        for _ in 0..SECOND_LOOK {
+        for _ in 0..READS_AGAIN {
             let lbn = first + meter.draw.below(end - first);
             let Some(expected) = map.predict(lbn) else {
                 off += 1;
@@ -424,8 +424,8 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             let Some(angle) = meter.angle_of(lbn)? else { continue };
             off += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
         }
-        if off as f64 > UNSURE_SHARE_MIN * SECOND_LOOK as f64 {
-            let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");
+        if off as f64 > UNSURE_SHARE_MIN * READS_AGAIN as f64 {
+            let why = format!("{off} of {READS_AGAIN} sectors stand elsewhere than the map has them");
             match unsure.last_mut() {
                 Some(last) if last.end.get() == first => last.end = Lbn::new(end),
                 _ => unsure.push(Unsure::new(first, end, why)),

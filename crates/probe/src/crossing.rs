@@ -87,7 +87,7 @@ pub(crate) fn find(
     let whole = gap + 2.0 * SIDE_SECTORS as f64 / zone.sectors as f64;
     let quick =
         responses.iter().filter(|&&revolutions| revolutions <= whole + ON_TIME_REVOLUTIONS_MAX).count();
-    let lost = reported(quick, responses.len());
+    let lost = loses_revolution(quick, responses.len());
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost }))
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn find(
 ///
 /// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
 /// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
-fn reported(quick: usize, seen: usize) -> Measured<bool> {
+fn loses_revolution(quick: usize, seen: usize) -> Measured<bool> {
     let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);
     let ratio = k * (without / with).ln() + rest * ((1.0 - without) / (1.0 - with)).ln();
@@ -108,13 +108,13 @@ mod tests {
 
     #[test]
     fn a_read_that_was_quick_by_chance_does_not_decide() {
-        let Measured { value: lost, sure } = reported(0, 24);
+        let Measured { value: lost, sure } = loses_revolution(0, 24);
         assert!(lost && sure > 0.999);
-        let Measured { value: lost, sure } = reported(1, 24);
+        let Measured { value: lost, sure } = loses_revolution(1, 24);
         assert!(lost && sure > 0.99, "{sure}");
-        let Measured { value: lost, sure } = reported(12, 24);
+        let Measured { value: lost, sure } = loses_revolution(12, 24);
         assert!(!lost && sure > 0.999);
-        let few = reported(1, 3).sure;
+        let few = loses_revolution(1, 3).sure;
         assert!(few < 0.95, "{few}");
     }
 }

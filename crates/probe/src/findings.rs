@@ -212,11 +212,11 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
             "",
         );
     }
-    let reported = |&(distance, ms): &(u32, f64)| match ms {
+    let described = |&(distance, ms): &(u32, f64)| match ms {
         0.0 => format!("below {:.3} ms over {distance}", spread::DEVIATION_NS_MIN / 1e6),
         ms => format!("{ms:.3} ms over {distance}"),
     };
-    let spread: Vec<String> = seeks.spread.value.iter().map(reported).collect();
+    let spread: Vec<String> = seeks.spread.value.iter().map(described).collect();
     let note = "standard deviation, most to a quarter or 5 us; what the command overhead varies by is in it";
     let (value, sure, note) = if spread.is_empty() {
         ("not measured".to_owned(), 0.0, "no time was left, or no seek was caught")
@@ -339,7 +339,7 @@ pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads
         ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
     report.no_surer(&places, in_place);
     report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
-    let in_revolution = sure::at_least(PREDICTED_SHARE_MIN, count(check.turns_off), check.requests);
+    let in_revolution = sure::at_least(PREDICTED_SHARE_MIN, count(check.revolutions_off), check.requests);
     report.no_surer(&["seek curve"], in_revolution.min(in_place));
     report.no_surer(&["spread of seeks", "command overhead"], in_place);
     report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));
@@ -388,9 +388,9 @@ mod tests {
 
     #[test]
     fn the_more_boundaries_are_unmeasured_the_less_sure_are_cylinders_without_lbns() {
-        let sure = |reported, boundaries| {
+        let sure = |shown, boundaries| {
             let mut report = Report::new();
-            of_gaps(&mut report, 3, reported, boundaries);
+            of_gaps(&mut report, 3, shown, boundaries);
             report.findings.first().map(|f| f.confidence).unwrap_or_default()
         };
         assert_eq!([sure(0, 0), sure(0, 1), sure(1, 1), sure(2, 2)], [0.5, 0.33, 0.67, 0.56]);

@@ -155,7 +155,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let loose = if meter.is_noisy() { ANGLE_ERROR_NS_MAX / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_revolutions, loose);
     let mut heads = geometry.shape.heads.max(1) as u16;
-    let mut placed = match report.kept("layout", placed_if_told(&map, &geometry, &spec, cylinders))? {
+    let mut placed = match report.kept("layout", placed_if_mapped(&map, &geometry, &spec, cylinders))? {
         Some(placed) => placed,
         None => {
             // Zones and heads that no profile can have are withdrawn, with all findings that depend on them.
@@ -284,7 +284,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
 }
 
 /// Returns the layout if the map has one; a drive whose first angles could not be measured has none.
-fn placed_if_told(
+fn placed_if_mapped(
     map: &Map,
     geometry: &Geometry,
     spec: &LayoutSpec,

@@ -162,7 +162,7 @@ pub struct Check {
     /// The share predicted within 50 us.
     pub within_50us: f64,
     /// The share that came whole revolutions early or late.
-    pub turns_off: f64,
+    pub revolutions_off: f64,
     /// The share with any other error.
     pub elsewhere: f64,
 }

@@ -53,7 +53,7 @@ pub(crate) struct Client {
     /// When the bytes in flight were offered; the client has taken none since.
     offered: Instant,
     /// Whether the log already says that the client takes nothing.
-    pub slow_told: bool,
+    pub is_reported_slow: bool,
     /// Whether the client has sent anything.
     pub heard: bool,
     /// Its requests that wait for the device or are at it.
@@ -93,7 +93,7 @@ impl Client {
             spare: Vec::new(),
             sending: None,
             offered: now,
-            slow_told: false,
+            is_reported_slow: false,
             heard: false,
             asked: 0,
             ending: false,
@@ -221,7 +221,7 @@ impl Client {
         from: usize,
         now: Instant,
     ) -> io::Result<Result<(), ClientError>> {
-        (self.offered, self.slow_told) = (now, false);
+        (self.offered, self.is_reported_slow) = (now, false);
         if from < bytes.len() {
             return if self.gone { Ok(Ok(())) } else { self.send(ring, bytes, from).map(Ok) };
         }
@@ -264,7 +264,7 @@ impl Client {
 
     /// Returns since when the client has taken nothing of the data offered to it, unless the log says so already.
     pub fn takes_nothing_since(&self) -> Option<Instant> {
-        self.sending.filter(|_| !self.gone && !self.slow_told).map(|_| self.offered)
+        self.sending.filter(|_| !self.gone && !self.is_reported_slow).map(|_| self.offered)
     }
 
     /// Takes a receive buffer back for the next receive.

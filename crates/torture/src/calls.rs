@@ -2,9 +2,9 @@
 //! required answers are the same for all hosts.
 
 use crate::clients::{Clients, NewTask, Session, range};
-use crate::desk::Door;
 use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
+use crate::polled::PolledCore;
 use crate::setup::Setup;
 use crate::step::Step;
 use scheduler::{
@@ -383,7 +383,7 @@ fn see(
 pub(crate) fn taken(
     reported: Result<u64, Refused>,
     request: Request,
-    core: &impl Door,
+    core: &impl PolledCore,
     room: usize,
 ) -> Result<bool, Broken> {
     match reported {
@@ -400,7 +400,7 @@ pub(crate) fn taken(
 /// Checks that no work rests that could continue: with nothing under way no request may wait, and if idle time is used and
 /// blocks are wanted there is an instant of the next attempt.
 pub(crate) fn goes_on(
-    core: &impl Door,
+    core: &impl PolledCore,
     clients: &Clients,
     setup: &Setup,
     waiting: usize,

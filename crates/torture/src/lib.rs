@@ -16,7 +16,6 @@
 mod calls;
 mod clients;
 mod counts;
-mod desk;
 mod dice;
 mod exec;
 mod failure;
@@ -28,6 +27,7 @@ mod mine;
 mod misuse;
 mod outer;
 mod outside;
+mod polled;
 mod scenario;
 mod scrub;
 mod setup;

@@ -2,8 +2,8 @@
 //! call checks that it changed nothing; for calls that are steps, the core's every field is compared.
 
 use crate::clients::{Clients, range};
-use crate::desk::Door;
 use crate::failure::{Broken, Check, hold};
+use crate::polled::PolledCore;
 use scheduler::{
     AnyCore, BLOCK_SECTORS_MAX, Parameter, Priority, Request, SESSIONS_MAX, SessionError, Sessions,
     SubmitError,
@@ -18,7 +18,12 @@ pub(crate) const KINDS: u32 = 20;
 pub(crate) const ANY_TIME: u32 = 19;
 
 /// Makes one bad call. The core must be the same afterwards, in every field.
-pub(crate) fn misuse(core: &mut impl Door, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
+pub(crate) fn misuse(
+    core: &mut impl PolledCore,
+    clients: &Clients,
+    now: Instant,
+    kind: u32,
+) -> Result<(), Broken> {
     if kind % KINDS >= ANY_TIME {
         return too_many_sessions(core, clients);
     }
@@ -29,7 +34,12 @@ pub(crate) fn misuse(core: &mut impl Door, clients: &Clients, now: Instant, kind
 }
 
 /// Makes one bad call that is possible at any time.
-pub(crate) fn refuse(core: &mut impl Door, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
+pub(crate) fn refuse(
+    core: &mut impl PolledCore,
+    clients: &Clients,
+    now: Instant,
+    kind: u32,
+) -> Result<(), Broken> {
     let size = core.drive().layout().capacity();
     match bad_range(size, kind) {
         Some(range) => {

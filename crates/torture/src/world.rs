@@ -8,13 +8,13 @@ mod under_way;
 use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
 use crate::counts::Counts;
-use crate::desk;
 use crate::dice::Dice;
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
 use crate::medium::Medium;
 use crate::mine::{Mine, Mining};
+use crate::polled;
 use crate::scrub::{Scrubbing, Scrubs};
 use crate::setup::Setup;
 use crate::troubles::Troubles;
@@ -151,7 +151,7 @@ impl World {
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {
-                    desk::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
+                    polled::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
                 }
                 self.check_goes_on()?;
                 return self.twin.in_step(self.now, self.exec.as_ref());
@@ -172,7 +172,7 @@ impl World {
         let harm = self.core.harm();
         let at_hand = self.troubles.at_hand;
         let (output, held) =
-            desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
+            polled::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
         Ok(Said { output, held, harm, waiting, promoted })
     }
 

@@ -64,8 +64,8 @@ struct ZoneRow {
     first_cylinder: u32,
     last_cylinder: u32,
     sectors_per_track: Span,
-    track_skew_turns: f64,
-    cylinder_skew_turns: f64,
+    track_skew_revolutions: f64,
+    cylinder_skew_revolutions: f64,
     mb_per_s: f64,
 }
 
@@ -131,8 +131,8 @@ fn zone_row(model: &DriveModel, zone: &Zone) -> ZoneRow {
         first_cylinder: zone.first_cylinder,
         last_cylinder: zone.last_cylinder,
         sectors_per_track: sectors,
-        track_skew_turns: skew_of(&zone.track_skew),
-        cylinder_skew_turns: skew_of(&zone.cylinder_skew),
+        track_skew_revolutions: skew_of(&zone.track_skew),
+        cylinder_skew_revolutions: skew_of(&zone.cylinder_skew),
         mb_per_s: mb_per_s(model, sectors.most),
     }
 }
@@ -202,8 +202,8 @@ fn shown(page: &Page) -> String {
             format!("{}-{}", zone.first_cylinder, zone.last_cylinder),
             zone.sectors_per_track.to_string(),
             format!("{:.1}", zone.mb_per_s),
-            format!("{:.4}", zone.track_skew_turns),
-            format!("{:.4}", zone.cylinder_skew_turns),
+            format!("{:.4}", zone.track_skew_revolutions),
+            format!("{:.4}", zone.cylinder_skew_revolutions),
         ]
     });
     let header =

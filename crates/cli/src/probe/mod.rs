@@ -189,7 +189,7 @@ fn shown(report: &Report) -> String {
         percent(check.within_50us),
         grouped(check.requests),
         checked(check),
-        percent(check.turns_off),
+        percent(check.revolutions_off),
         percent(check.elsewhere),
     );
     if let Some(writes) = &report.writes {
@@ -198,7 +198,7 @@ fn shown(report: &Report) -> String {
             "It predicts {} of {} more requests within 50 us, a third of them writes to the writable part; {} end whole revolutions off, {} otherwise.",
             percent(writes.within_50us),
             grouped(writes.requests),
-            percent(writes.turns_off),
+            percent(writes.revolutions_off),
             percent(writes.elsewhere),
         );
     }

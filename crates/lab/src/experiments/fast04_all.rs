@@ -3,7 +3,7 @@
 use crate::gaps::Gaps;
 use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Counted, Guest, GuestId, MaintenanceHost, Way, megabytes};
+use crate::maintenance::{Counted, HostedApp, HostedAppId, MaintenanceHost, Way, megabytes};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size};
 use apps::backup::image::Header;
@@ -362,17 +362,17 @@ fn together(
     let mut cache = CacheConfig::new(parts.cached, parts.block, Bytes::new(0), buffers);
     cache.cleaner = apps.contains(&App::Cleaner).then(|| priority(App::Cleaner));
     let cache =
-        host.start(|sessions, now| Cache::new(cache, sessions, now).map(|c| Guest::Cache(Box::new(c))))?;
+        host.start(|sessions, now| Cache::new(cache, sessions, now).map(|c| HostedApp::Cache(Box::new(c))))?;
     host.serve(parts.cached, Way::Cached(cache));
-    let mut guests: Vec<(App, GuestId)> = vec![(App::Cleaner, cache)];
+    let mut hosted_apps: Vec<(App, HostedAppId)> = vec![(App::Cleaner, cache)];
     for &app in apps {
-        let guest = match app {
+        let hosted_app = match app {
             App::Cleaner => continue,
             App::Scrub => host.start(|sessions, now| {
                 let range = LbnRange::new(Lbn::ZERO, capacity);
                 let plan =
                     scrub::ScrubPlan { range, block: parts.block, sector_bytes: sector.get() as usize };
-                Scrubber::start(plan, (), sessions, priority(app), now).map(|s| Guest::Scrub(Box::new(s)))
+                Scrubber::start(plan, (), sessions, priority(app), now).map(|s| HostedApp::Scrub(Box::new(s)))
             })?,
             App::Miner => {
                 let query = Query::new("prices", Ask::Summary(Column::Price));
@@ -381,7 +381,7 @@ fn together(
                 let pages = parts.blocks * BLOCK.get() / PAGE_BYTES as u64;
                 let table = Table::new(TableId::new(1), Lbn::ZERO, pages, sector).map_err(failed)?;
                 host.start(|sessions, _| {
-                    Miner::start(sessions, table, plan).map(|m| Guest::Miner(Box::new(m)))
+                    Miner::start(sessions, table, plan).map(|m| HostedApp::Miner(Box::new(m)))
                 })?
             }
             App::Reorganizer => {
@@ -391,16 +391,16 @@ fn together(
                 let plan = RelocationPlan::random(parts.reorganized, parts.block, capacity, count, below)
                     .map_err(failed)?;
                 let options = Options { priority: priority(app), ..Options::default() };
-                let guest = host.start(|sessions, _| {
+                let hosted_app = host.start(|sessions, _| {
                     Reorganizer::start(&plan, options, sector, Volatile, sessions)
-                        .map(|r| Guest::Reorganizer(Box::new(r)))
+                        .map(|r| HostedApp::Reorganizer(Box::new(r)))
                 })?;
-                host.serve(parts.reorganized, Way::Reorganized(guest));
-                guest
+                host.serve(parts.reorganized, Way::Reorganized(hosted_app));
+                hosted_app
             }
             App::Backup => start_backup(&mut host, &volume, snapshot, sector, priority(app))?,
         };
-        guests.push((app, guest));
+        hosted_apps.push((app, hosted_app));
     }
     host.run_until(|host| host.now().since(Instant::ZERO) >= window)?;
     let seconds = host.now().since(Instant::ZERO).as_secs_f64();
@@ -412,10 +412,10 @@ fn together(
         gaps: host.gaps(),
         ..Rates::default()
     };
-    for (app, guest) in guests {
-        let tally = host.tally(guest);
+    for (app, hosted_app) in hosted_apps {
+        let tally = host.tally(hosted_app);
         let mut share = 1.0;
-        if let Some(Guest::Cache(cache)) = host.guest(guest) {
+        if let Some(HostedApp::Cache(cache)) = host.hosted_app(hosted_app) {
             share = cache.tally().free_share().unwrap_or(0.0);
             run.cleaned_free = share * 100.0;
         }
@@ -433,7 +433,7 @@ fn start_backup(
     snapshot: SnapshotId,
     sector: Bytes,
     priority: Priority,
-) -> Result<GuestId, LabError> {
+) -> Result<HostedAppId, LabError> {
     host.start(|sessions, _| {
         let shape = volume.shape();
         let (sector_bytes, chunks) = (sector.get() as u32, shape.blocks);
@@ -441,7 +441,7 @@ fn start_backup(
         let output = ImageWriter::new(header, Counted::default());
         let bytes = sector.get() as usize;
         Backup::start(Rc::clone(volume), output, (snapshot, None), bytes, sessions, priority)
-            .map(|backup| Guest::Backup(Box::new(backup)))
+            .map(|backup| HostedApp::Backup(Box::new(backup)))
     })
 }
 

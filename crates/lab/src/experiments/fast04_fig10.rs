@@ -2,7 +2,7 @@
 
 use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Guest, MaintenanceHost, Noted, Way};
+use crate::maintenance::{HostedApp, MaintenanceHost, Noted, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Size};
 use apps::reorganizer::{Options, RelocationPlan, RelocationPlanError, Reorganizer, Volatile};
@@ -401,25 +401,25 @@ fn reorganise_noting(
     let plan = plan(drive, cell.action.name(), whole, sectors, seed).map_err(failed)?;
     let mut host = host((drive, outside), seed)?;
     let options = Options { staging: cell.staging, ..Options::default() };
-    let guest = host.start(|sessions, _| {
+    let hosted_app = host.start(|sessions, _| {
         Reorganizer::start(&plan, options, drive.sector_bytes(), Volatile, sessions)
-            .map(|reorganizer| Guest::Reorganizer(Box::new(reorganizer)))
+            .map(|reorganizer| HostedApp::Reorganizer(Box::new(reorganizer)))
     })?;
     if cell.mapped {
-        host.serve(whole, Way::Reorganized(guest));
+        host.serve(whole, Way::Reorganized(hosted_app));
     }
     let noted = host.note_places();
-    let finished = |host: &MaintenanceHost| match host.guest(guest) {
-        Some(Guest::Reorganizer(reorganizer)) => reorganizer.progress().is_finished(),
+    let finished = |host: &MaintenanceHost| match host.hosted_app(hosted_app) {
+        Some(HostedApp::Reorganizer(reorganizer)) => reorganizer.progress().is_finished(),
         _ => true,
     };
     host.run_until(|host| finished(host) || host.now().since(Instant::ZERO) > REORGANISATION_TIME_MAX)?;
     let took = host.now().since(Instant::ZERO).as_secs_f64();
-    let Some(Guest::Reorganizer(reorganizer)) = host.guest(guest) else {
+    let Some(HostedApp::Reorganizer(reorganizer)) = host.hosted_app(hosted_app) else {
         return Err(LabError::new("a reorganisation", "it was never there"));
     };
     let statistics = reorganizer.statistics();
-    let tally = host.tally(guest);
+    let tally = host.tally(hosted_app);
     let run = ReorganizerResult {
         hours: took / 3600.0,
         finished: finished(&host),

@@ -3,7 +3,7 @@
 use crate::gaps::Gaps;
 use crate::head::{Outer, Terms};
 use crate::lld::{one_surface_atlas, one_surface_profile};
-use crate::maintenance::{Counted, Guest, MaintenanceHost, Way};
+use crate::maintenance::{Counted, HostedApp, MaintenanceHost, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size, spread};
 use apps::backup::image::Header;
@@ -485,10 +485,10 @@ fn backup(
         let output = ImageWriter::new(header, Counted::default());
         let of = (snapshot, None);
         Backup::start(Rc::clone(&volume), output, of, sector as usize, sessions, Priority::default())
-            .map(|backup| Guest::Backup(Box::new(backup)))
+            .map(|backup| HostedApp::Backup(Box::new(backup)))
     })?;
-    let counts = |host: &MaintenanceHost| match host.guest(backup) {
-        Some(Guest::Backup(backup)) => (backup.counts(), *backup.state() == BackupState::Finished),
+    let counts = |host: &MaintenanceHost| match host.hosted_app(backup) {
+        Some(HostedApp::Backup(backup)) => (backup.counts(), *backup.state() == BackupState::Finished),
         _ => (Counts::default(), true),
     };
     let mut reached = [0.0; PARTS.len() + 1];

@@ -1,6 +1,6 @@
 //! The translation of a request of the load into requests of the core, one after the other or at once.
 
-use super::guests::GuestId;
+use super::hosted_apps::HostedAppId;
 use apps::reorganizer::Access;
 use apps::snapshot::{Provider, Volume, WriteId};
 use lab_apps::cache::CallId;
@@ -16,9 +16,9 @@ pub(crate) enum Way {
     /// Through the maps of a volume with snapshots.
     Snapshots(Rc<RefCell<Volume>>),
     /// Through the map of a reorganiser.
-    Reorganized(GuestId),
+    Reorganized(HostedAppId),
     /// Through a cache.
-    Cached(GuestId),
+    Cached(HostedAppId),
     /// Each request at its place when that was [noted](super::MaintenanceHost::note_places).
     Noted(Noted),
 }
@@ -51,9 +51,9 @@ pub(super) enum AccessKind {
     /// A write to a block that is being written; it begins when that has ended.
     Waiting(Rc<RefCell<Volume>>),
     /// An access that is returned to the reorganiser when its requests are done.
-    Access(GuestId, Access),
+    Access(HostedAppId, Access),
     /// A call that the cache answers.
-    Call(GuestId, CallId),
+    Call(HostedAppId, CallId),
 }
 
 /// Returns the present places of a read of a volume: runs of sectors.

@@ -1,7 +1,7 @@
 //! The host: time, the head, the load, the applications.
 
 use super::foreground::{AccessKind, Job, Noted, Region, Runs, Way, places};
-use super::guests::{ApplicationTally, Guest, GuestId, Guests};
+use super::hosted_apps::{ApplicationTally, Guests, HostedApp, HostedAppId};
 use super::visits::Visits;
 use crate::LabError;
 use crate::gaps::Gaps;
@@ -66,7 +66,7 @@ pub(crate) struct MaintenanceHost {
     head: Head,
     issuer: Issuer<Box<dyn Source>>,
     regions: Vec<Region>,
-    guests: Guests,
+    hosted_apps: Guests,
     now: Instant,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
@@ -89,7 +89,7 @@ pub(crate) struct MaintenanceHost {
 #[derive(Clone, Copy, Debug)]
 enum RequestOwner {
     Job(u64, LbnRange),
-    Cache(GuestId, Request),
+    Cache(HostedAppId, Request),
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
@@ -118,7 +118,7 @@ impl MaintenanceHost {
             drive: Arc::clone(drive),
             issuer,
             regions: Vec::new(),
-            guests: Guests::default(),
+            hosted_apps: Guests::default(),
             now: Instant::ZERO,
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -148,20 +148,20 @@ impl MaintenanceHost {
     /// Starts an application.
     pub fn start<E: std::error::Error + Send + Sync + 'static>(
         &mut self,
-        start: impl FnOnce(&mut dyn Sessions, Instant) -> Result<Guest, E>,
-    ) -> Result<GuestId, LabError> {
+        start: impl FnOnce(&mut dyn Sessions, Instant) -> Result<HostedApp, E>,
+    ) -> Result<HostedAppId, LabError> {
         let now = self.now;
-        let id = self.guests.start(&mut *self.core, |sessions| start(sessions, now)).map_err(failed)?;
+        let id = self.hosted_apps.start(&mut *self.core, |sessions| start(sessions, now)).map_err(failed)?;
         self.drain()?;
         Ok(id)
     }
 
-    pub fn guest(&self, id: GuestId) -> Option<&Guest> {
-        self.guests.get(id)
+    pub fn hosted_app(&self, id: HostedAppId) -> Option<&HostedApp> {
+        self.hosted_apps.get(id)
     }
 
-    pub fn tally(&self, id: GuestId) -> ApplicationTally {
-        self.guests.tally(id)
+    pub fn tally(&self, id: HostedAppId) -> ApplicationTally {
+        self.hosted_apps.tally(id)
     }
 
     pub fn now(&self) -> Instant {
@@ -228,10 +228,14 @@ impl MaintenanceHost {
 
     fn cache_wakes(&self) -> Option<Instant> {
         let caches = self.regions.iter().filter_map(|region| match region.way {
-            Way::Cached(id) => self.guests.get(id),
+            Way::Cached(id) => self.hosted_apps.get(id),
             _ => None,
         });
-        caches.filter_map(|guest| if let Guest::Cache(cache) = guest { cache.wake() } else { None }).min()
+        caches
+            .filter_map(
+                |hosted_app| if let HostedApp::Cache(cache) = hosted_app { cache.wake() } else { None },
+            )
+            .min()
     }
 
     /// Reports a completion to the core; returns whether there was one.
@@ -261,7 +265,7 @@ impl MaintenanceHost {
         loop {
             self.poll_caches()?;
             let sector = self.drive.sector_bytes();
-            let mut asker = self.guests.asker(sector, &mut self.scratch);
+            let mut asker = self.hosted_apps.asker(sector, &mut self.scratch);
             let Some(output) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
             match output {
                 Output::Do(work) => self.head.work(&self.core, work, self.now).map_err(failed)?,
@@ -278,7 +282,7 @@ impl MaintenanceHost {
                         && self.completed.1.iter().any(|range| range.overlaps(record.range));
                     let bytes = if record.op == Op::Read { size.get() as usize } else { 0 };
                     let bytes = zeros(&mut self.zeros, bytes);
-                    self.guests.done(&mut *self.core, &record, bytes, size, with_foreground, self.now);
+                    self.hosted_apps.done(&mut *self.core, &record, bytes, size, with_foreground, self.now);
                 }
             }
         }
@@ -314,23 +318,24 @@ impl MaintenanceHost {
                 return self.begin_steps(id);
             }
             Some(Way::Snapshots(volume)) => runs = places(&volume.borrow(), range),
-            Some(Way::Reorganized(guest)) => {
-                (job.kind, runs) = self.begin_access(guest, op, range)?;
+            Some(Way::Reorganized(hosted_app)) => {
+                (job.kind, runs) = self.begin_access(hosted_app, op, range)?;
                 if let Some(noted) = &self.noted {
                     noted.borrow_mut().push_back(runs.clone());
                 }
             }
             Some(Way::Noted(noted)) => runs = noted.borrow_mut().pop_front().unwrap_or(runs),
-            Some(Way::Cached(guest)) => {
+            Some(Way::Cached(hosted_app)) => {
                 let now = self.now;
-                let call = self.guests.call(&mut *self.core, guest, |guest, _| match guest {
-                    Guest::Cache(cache) if op.is_write() => Some(cache.write(range, Vec::new(), now)),
-                    Guest::Cache(cache) => Some(cache.read(range, now)),
-                    _ => None,
-                });
+                let call =
+                    self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, _| match hosted_app {
+                        HostedApp::Cache(cache) if op.is_write() => Some(cache.write(range, Vec::new(), now)),
+                        HostedApp::Cache(cache) => Some(cache.read(range, now)),
+                        _ => None,
+                    });
                 let call =
                     call.flatten().ok_or_else(|| LabError::new("a cached request", "there is no cache"))?;
-                job.kind = AccessKind::Call(guest, call.map_err(failed)?);
+                job.kind = AccessKind::Call(hosted_app, call.map_err(failed)?);
                 self.jobs.insert(id, job);
                 return Ok(());
             }
@@ -348,7 +353,7 @@ impl MaintenanceHost {
     /// file system would access them, so the request is moved to the next place that is not one of them.
     fn begin_access(
         &mut self,
-        guest: GuestId,
+        hosted_app: HostedAppId,
         op: Op,
         range: LbnRange,
     ) -> Result<(AccessKind, Vec<LbnRange>), LabError> {
@@ -358,8 +363,8 @@ impl MaintenanceHost {
         loop {
             let bytes = zeros(&mut self.zeros, at.len().bytes(sector).get() as usize);
             let mut begun = None;
-            self.guests.call(&mut *self.core, guest, |guest, sessions| {
-                if let Guest::Reorganizer(reorganizer) = guest {
+            self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, sessions| {
+                if let HostedApp::Reorganizer(reorganizer) = hosted_app {
                     begun = Some(if op.is_write() {
                         reorganizer.begin_write(sessions, at, bytes)
                     } else {
@@ -375,7 +380,7 @@ impl MaintenanceHost {
                             runs.push(lbn, piece.logical.len());
                         }
                     }
-                    return Ok((AccessKind::Access(guest, access), runs.0));
+                    return Ok((AccessKind::Access(hosted_app, access), runs.0));
                 }
                 Some(Err(AccessError::Free(_))) => {
                     self.responses.shifted += u64::from(at == range);
@@ -465,19 +470,20 @@ impl MaintenanceHost {
                 }
                 self.end(id)
             }
-            RequestOwner::Cache(guest, request) => {
+            RequestOwner::Cache(hosted_app, request) => {
                 let now = self.now;
-                let done = self.guests.call(&mut *self.core, guest, |guest, _| match guest {
-                    Guest::Cache(cache) => {
-                        // The bytes written are those in the cache at execution: none, since it has no contents.
-                        let asked = match request.op {
-                            Op::Write => cache.bytes(request.id, request.range, &mut []),
-                            Op::Read => Ok(()),
-                        };
-                        asked.and_then(|()| cache.completed(request.id, Ok(&[]), now)).err()
-                    }
-                    _ => None,
-                });
+                let done =
+                    self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, _| match hosted_app {
+                        HostedApp::Cache(cache) => {
+                            // The bytes written are those in the cache at execution: none, since it has no contents.
+                            let asked = match request.op {
+                                Op::Write => cache.bytes(request.id, request.range, &mut []),
+                                Op::Read => Ok(()),
+                            };
+                            asked.and_then(|()| cache.completed(request.id, Ok(&[]), now)).err()
+                        }
+                        _ => None,
+                    });
                 done.flatten().map_or(Ok(()), |error| Err(failed(error)))
             }
         }
@@ -486,9 +492,9 @@ impl MaintenanceHost {
     /// Ends a request of the load.
     fn end(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
-        if let AccessKind::Access(guest, access) = job.kind {
-            self.guests.call(&mut *self.core, guest, |guest, sessions| {
-                if let Guest::Reorganizer(reorganizer) = guest {
+        if let AccessKind::Access(hosted_app, access) = job.kind {
+            self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, sessions| {
+                if let HostedApp::Reorganizer(reorganizer) = hosted_app {
                     reorganizer.end(sessions, access);
                 }
             });
@@ -502,21 +508,28 @@ impl MaintenanceHost {
 
     fn poll_caches(&mut self) -> Result<(), LabError> {
         for at in 0..self.regions.len() {
-            let Some(Way::Cached(guest)) = self.regions.get(at).map(|region| &region.way) else { continue };
-            let guest = *guest;
+            let Some(Way::Cached(hosted_app)) = self.regions.get(at).map(|region| &region.way) else {
+                continue;
+            };
+            let hosted_app = *hosted_app;
             loop {
                 let now = self.now;
-                let output = self.guests.call(&mut *self.core, guest, |guest, sessions| match guest {
-                    Guest::Cache(cache) => cache.poll(sessions, &NoHead, now),
-                    _ => None,
-                });
+                let output =
+                    self.hosted_apps.call(
+                        &mut *self.core,
+                        hosted_app,
+                        |hosted_app, sessions| match hosted_app {
+                            HostedApp::Cache(cache) => cache.poll(sessions, &NoHead, now),
+                            _ => None,
+                        },
+                    );
                 match output.flatten() {
                     Some(Action::Submit(request)) => {
-                        self.submit(request.op, request.range, RequestOwner::Cache(guest, request))?;
+                        self.submit(request.op, request.range, RequestOwner::Cache(hosted_app, request))?;
                     }
                     Some(Action::Answer { call, .. }) => {
                         let job = self.jobs.iter().find_map(|(id, job)| match job.kind {
-                            AccessKind::Call(of, number) if (of, number) == (guest, call) => Some(*id),
+                            AccessKind::Call(of, number) if (of, number) == (hosted_app, call) => Some(*id),
                             _ => None,
                         });
                         if let Some(id) = job {

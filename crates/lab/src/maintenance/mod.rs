@@ -6,12 +6,12 @@
 //! memory.
 
 mod foreground;
-mod guests;
 mod host;
+mod hosted_apps;
 #[cfg(test)]
 mod tests;
 mod visits;
 
 pub(crate) use foreground::{Noted, Way};
-pub(crate) use guests::{Counted, Guest, GuestId};
 pub(crate) use host::{MaintenanceHost, megabytes};
+pub(crate) use hosted_apps::{Counted, HostedApp, HostedAppId};

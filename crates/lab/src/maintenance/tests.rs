@@ -1,4 +1,4 @@
-use super::{Counted, Guest, MaintenanceHost, Way};
+use super::{Counted, HostedApp, MaintenanceHost, Way};
 use apps::backup::image::Header;
 use apps::backup::{Backup, BackupState, ImageWriter};
 use apps::reorganizer::{Options, RelocationPlan, Reorganizer, Volatile};
@@ -83,10 +83,10 @@ fn a_backup_reads_each_block_once_and_the_foreground_does_not_notice() {
                 .start(|sessions, _| {
                     let of = (snapshot, None);
                     Backup::start(Rc::clone(&volume), output, of, sector, sessions, Priority::default())
-                        .map(|backup| Guest::Backup(Box::new(backup)))
+                        .map(|backup| HostedApp::Backup(Box::new(backup)))
                 })
                 .unwrap();
-            let finished = |host: &MaintenanceHost| matches!(host.guest(backup), Some(Guest::Backup(b)) if *b.state() == BackupState::Finished);
+            let finished = |host: &MaintenanceHost| matches!(host.hosted_app(backup), Some(HostedApp::Backup(b)) if *b.state() == BackupState::Finished);
             host.run_until(finished).unwrap();
             assert_eq!(host.tally(backup).bytes, 1_200 * drive.sector_bytes().get());
             assert!(host.tally(backup).with_foreground > 0, "some of it came with what the foreground read");
@@ -139,16 +139,16 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
     let plan = RelocationPlan::random(region, BLOCK, capacity, 40, &mut below).unwrap();
     let mut host = host(&drive, 400, half());
     let sector = drive.sector_bytes();
-    let guest = host
+    let hosted_app = host
         .start(|sessions, _| {
             Reorganizer::start(&plan, Options::default(), sector, Volatile, sessions)
-                .map(|reorganizer| Guest::Reorganizer(Box::new(reorganizer)))
+                .map(|reorganizer| HostedApp::Reorganizer(Box::new(reorganizer)))
         })
         .unwrap();
-    host.serve(region, Way::Reorganized(guest));
-    let progress = |host: &MaintenanceHost| match host.guest(guest) {
-        Some(Guest::Reorganizer(reorganizer)) => reorganizer.progress(),
-        _ => unreachable!("it is the guest that was started"),
+    host.serve(region, Way::Reorganized(hosted_app));
+    let progress = |host: &MaintenanceHost| match host.hosted_app(hosted_app) {
+        Some(HostedApp::Reorganizer(reorganizer)) => reorganizer.progress(),
+        _ => unreachable!("it is the application that was started"),
     };
     host.run_until(|host| progress(host).is_finished()).unwrap();
     assert_eq!(progress(&host).done, 40);
@@ -161,16 +161,18 @@ fn a_cache_answers_its_part_and_cleans_it_for_free() {
     let mut host = host(&drive, 800, half());
     // Requests that the cache does not answer have gaps.
     let config = CacheConfig::new(range(0, 400), BLOCK, units::Bytes::ZERO, 60);
-    let guest = host
-        .start(|sessions, now| Cache::new(config, sessions, now).map(|cache| Guest::Cache(Box::new(cache))))
+    let hosted_app = host
+        .start(|sessions, now| {
+            Cache::new(config, sessions, now).map(|cache| HostedApp::Cache(Box::new(cache)))
+        })
         .unwrap();
-    host.serve(range(0, 400), Way::Cached(guest));
+    host.serve(range(0, 400), Way::Cached(hosted_app));
     after(&mut host, 3_000);
-    let Some(Guest::Cache(cache)) = host.guest(guest) else {
-        unreachable!("it is the guest that was started")
+    let Some(HostedApp::Cache(cache)) = host.hosted_app(hosted_app) else {
+        unreachable!("it is the application that was started")
     };
     assert!(cache.tally().free > 0);
-    assert!(host.tally(guest).bytes > 0);
+    assert!(host.tally(hosted_app).bytes > 0);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn message(cookie: u64, asked: &Asked) -> Vec<u8> {
 
 /// The answers to a request, from the client's view.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct SeenAnswer {
     /// The bytes received, and the number of right ones.
     came: usize,
     right: usize,
@@ -115,25 +115,25 @@ struct Told {
 }
 
 /// Reads the answers in `bytes`, whose end may be missing.
-fn reported(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, Told> {
+fn seen_answers(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, SeenAnswer> {
     fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
         let (some, rest) = bytes.split_first_chunk().unwrap();
         *bytes = rest;
         *some
     }
-    let mut all: BTreeMap<u64, Told> = BTreeMap::new();
+    let mut all: BTreeMap<u64, SeenAnswer> = BTreeMap::new();
     while !bytes.is_empty() {
         let magic = u32::from_be_bytes(take(&mut bytes));
         if magic == 0x6744_6698 {
             let (errno, cookie) =
                 (u32::from_be_bytes(take(&mut bytes)), u64::from_be_bytes(take(&mut bytes)));
-            let reported = all.entry(cookie).or_default();
-            assert_eq!(reported.ended.replace(errno), None, "request {cookie} is answered twice");
+            let answer = all.entry(cookie).or_default();
+            assert_eq!(answer.ended.replace(errno), None, "request {cookie} is answered twice");
             let asked = requests[cookie as usize];
             if asked.kind == READ && errno == 0 {
                 let (data, rest) = bytes.split_at(bytes.len().min(asked.length));
                 let right = |(at, byte): &(usize, &u8)| **byte == lies(asked.offset + at);
-                (reported.came, reported.right) = (data.len(), data.iter().enumerate().filter(right).count());
+                (answer.came, answer.right) = (data.len(), data.iter().enumerate().filter(right).count());
                 bytes = rest;
             }
             continue;
@@ -143,25 +143,25 @@ fn reported(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, Told> {
         let kind = u16::from_be_bytes(take(&mut bytes));
         let (cookie, length) = (u64::from_be_bytes(take(&mut bytes)), u32::from_be_bytes(take(&mut bytes)));
         let (mut data, rest) = bytes.split_at(length as usize);
-        let reported = all.entry(cookie).or_default();
-        assert_eq!(reported.ended, None, "request {cookie} goes on after its end");
+        let answer = all.entry(cookie).or_default();
+        assert_eq!(answer.ended, None, "request {cookie} goes on after its end");
         let errno = match kind {
             1 => {
                 let offset = u64::from_be_bytes(take(&mut data)) as usize;
-                reported.came += data.len();
-                reported.right +=
+                answer.came += data.len();
+                answer.right +=
                     data.iter().enumerate().filter(|(at, byte)| **byte == lies(offset + at)).count();
                 assert!(requests[cookie as usize].flags != DF || done == 1, "request {cookie} is in parts");
                 0
             }
             5 => {
-                reported.extents = data.len() / 8;
+                answer.extents = data.len() / 8;
                 0
             }
             _ => u32::from_be_bytes(take(&mut data)),
         };
         if done == 1 {
-            reported.ended = Some(errno);
+            answer.ended = Some(errno);
         }
         bytes = rest;
     }
@@ -283,28 +283,28 @@ proptest! {
                 break;
             }
         }
-        let reported = reported(&requests, &output);
+        let answers = seen_answers(&requests, &output);
         if let Some(offset) = unfinished {
-            let (cookie, last) = reported.last_key_value().unwrap();
+            let (cookie, last) = answers.last_key_value().unwrap();
             let asked = requests[*cookie as usize];
             prop_assert!(!structured && (asked.offset..asked.offset + asked.length).contains(&bad));
             prop_assert_eq!((last.came, last.right), (offset - asked.offset, offset - asked.offset));
             return Ok(());
         }
-        prop_assert_eq!((at, connection.memory(), reported.len()), (sent.len(), 0, requests.len()));
-        for ((cookie, reported), asked) in reported.iter().zip(&requests) {
+        prop_assert_eq!((at, connection.memory(), answers.len()), (sent.len(), 0, requests.len()));
+        for ((cookie, answer), asked) in answers.iter().zip(&requests) {
             let whole = asked.offset..asked.offset + asked.length;
             let fails = whole.contains(&bad) && !matches!(asked.kind, TRIM | STATUS);
-            match reported.ended {
+            match answer.ended {
                 Some(0) => prop_assert!(!fails, "{asked:?} did not fail"),
                 Some(75) => prop_assert!(asked.flags == DF && asked.length > 64 << 10, "{asked:?}"),
                 Some(5) => prop_assert!(fails, "{asked:?} failed"),
                 other => prop_assert!(false, "{asked:?} ended with {other:?}"),
             }
-            prop_assert_eq!(reported.came, reported.right);
-            if reported.ended == Some(0) {
-                prop_assert_eq!(reported.came, if asked.kind == READ { asked.length } else { 0 });
-                prop_assert_eq!(reported.extents > 0, asked.kind == STATUS);
+            prop_assert_eq!(answer.came, answer.right);
+            if answer.ended == Some(0) {
+                prop_assert_eq!(answer.came, if asked.kind == READ { asked.length } else { 0 });
+                prop_assert_eq!(answer.extents > 0, asked.kind == STATUS);
                 let times = |at| disk.written.get(&(*cookie, at)).copied();
                 let once = whole.step_by(SECTOR).all(|at| times(at) == Some(1));
                 prop_assert_eq!(once, asked.kind == WRITE || asked.length == 0);

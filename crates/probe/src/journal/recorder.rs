@@ -366,10 +366,10 @@ struct Ahead(i64);
 impl Ahead {
     /// Returns the offset with which these instants of the journal's and the device's clock are the same.
     fn between(journal: Instant, device: Instant) -> Self {
-        let later = journal.saturating_since(device).as_nanos();
-        let sooner = device.saturating_since(journal).as_nanos();
+        let ahead = journal.saturating_since(device).as_nanos();
+        let behind = device.saturating_since(journal).as_nanos();
         let ns = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
-        Self(ns(later).saturating_sub(ns(sooner)))
+        Self(ns(ahead).saturating_sub(ns(behind)))
     }
 
     fn in_journal(self, device: Instant) -> Instant {

@@ -98,14 +98,14 @@ impl Mapper<'_, '_> {
             // A track ends with a jump of many sectors; a single sector over the whole track is no jump.
             let loose = 2.0 * self.tolerance(1);
             if high >= self.capacity
-                || !self.look(&zone, low, loose)?.met
-                || self.look(&zone, high, loose)?.met
+                || !self.check_angle(&zone, low, loose)?.met
+                || self.check_angle(&zone, high, loose)?.met
             {
                 break;
             }
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
-                let on = self.look(&zone, middle, loose)?.met;
+                let on = self.check_angle(&zone, middle, loose)?.met;
                 if on { low = middle } else { high = middle }
             }
             ends.push(high - begin);
@@ -170,14 +170,14 @@ impl Mapper<'_, '_> {
         let near = [before / 16, before / 3, before * 3 / 4];
         let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
         // Sectors shorter than the variation of readings cannot be distinguished from their neighbours.
-        let reported = self.tells_sectors(if sectors == 0 { before } else { before.min(sectors) });
-        if sectors == 0 || reported && !self.is_density(first, start, sectors)? {
+        let resolved = self.resolves_sectors(if sectors == 0 { before } else { before.min(sectors) });
+        if sectors == 0 || resolved && !self.is_density(first, start, sectors)? {
             sectors = self.density_over(first, start, &DENSITY_STEPS)?;
         }
-        let reported = self.tells_sectors(before.min(sectors));
+        let resolved = self.resolves_sectors(before.min(sectors));
         if self.meter.is_noisy()
             && !(before / 2..=before * 2).contains(&sectors)
-            && (!reported
+            && (!resolved
                 || self.is_density(first, start, before)?
                 || !self.is_density(first, start, sectors)?)
         {

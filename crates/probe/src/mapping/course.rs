@@ -40,7 +40,7 @@ impl Mapper<'_, '_> {
         zone.end = end;
         let n = zone.sectors;
         let Some(&base) = zone.levels.last() else { return Ok(()) };
-        let reported = self.tells_sectors(n);
+        let resolved = self.resolves_sectors(n);
         let tolerance = self.tolerance(n);
         // The middle of a track that is right.
         let mut good = zone.first + n / 2;
@@ -58,15 +58,15 @@ impl Mapper<'_, '_> {
             let (target, unsure) = self.target(zone, &fit, good, &mut step);
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             self.known = unsure / 3.0;
-            let mut look = self.look(zone, target, unsure.min(tolerance))?;
-            if !look.met && self.meter.is_noisy() {
+            let mut check = self.check_angle(zone, target, unsure.min(tolerance))?;
+            if !check.met && self.meter.is_noisy() {
                 // The platter may be at another angle than assumed; this is checked before the zone is doubted.
                 self.meter.find_phase()?;
-                look = self.look(zone, target, unsure.min(tolerance))?;
+                check = self.check_angle(zone, target, unsure.min(tolerance))?;
             }
-            if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
-                fit.take(zone, target, look.error, look.readings);
-                fit.pin(zone, reported && self.meter.is_noisy());
+            if check.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
+                fit.take(zone, target, check.error, check.readings);
+                fit.pin(zone, resolved && self.meter.is_noisy());
                 good = target;
                 self.meter.knows(zone, good, unsure / 3.0);
                 // Every track at first, so that no repetition is missed.
@@ -75,40 +75,40 @@ impl Mapper<'_, '_> {
                 continue;
             }
             step = (step / REACH_DIVISOR).max(1);
-            let few =
-                (look.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX || look.error.abs() < 2.5 * tolerance;
-            if !reported && few {
-                if self.grows(zone, good, target, look.error)? {
-                    fit.take(zone, target, look.error, look.readings);
+            let few = (check.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX
+                || check.error.abs() < 2.5 * tolerance;
+            if !resolved && few {
+                if self.grows(zone, good, target, check.error)? {
+                    fit.take(zone, target, check.error, check.readings);
                     good = target;
                     continue;
                 }
                 // One or more slips: they are located to the track, not to the sector.
-                let from = self.track_from(zone, good, target, look.error.abs() / 2.0)?;
-                let sectors = (look.error * n as f64).round();
+                let from = self.track_from(zone, good, target, check.error.abs() / 2.0)?;
+                let sectors = (check.error * n as f64).round();
                 if sectors >= 1.0 && from > zone.shifts.last().map_or(0, |s| s.lbn) {
                     zone.shifts.push(Shift { lbn: from, sectors: sectors as u64 });
                 } else {
-                    fit.take(zone, target, look.error, look.readings);
+                    fit.take(zone, target, check.error, check.readings);
                 }
                 good = target;
                 continue;
             }
             let mut bad = target;
-            let threshold = self.threshold(zone, look.error);
+            let threshold = self.threshold(zone, check.error);
             if self.meter.is_noisy() {
                 (good, bad) = self.off_tracks(zone, good, bad, threshold)?;
-                if reported && let Some(shift) = self.slip_on_track(zone, good, bad)? {
+                if resolved && let Some(shift) = self.slip_on_track(zone, good, bad)? {
                     zone.shifts.push(shift);
                     good = bad;
                     continue;
                 }
             }
-            let (off, looked) = self.first_off(zone, good, bad, threshold)?;
+            let (off, checked) = self.first_off(zone, good, bad, threshold)?;
             if self.meter.is_noisy()
                 && doubts < DOUBTS_MAX
-                && looked.is_none()
-                && self.look(zone, off, 0.0)?.met
+                && checked.is_none()
+                && self.check_angle(zone, off, 0.0)?.met
             {
                 // One of the readings was wrong: this LBN is at its predicted angle.
                 doubts += 1;
@@ -116,14 +116,14 @@ impl Mapper<'_, '_> {
                 continue;
             }
             doubts = 0;
-            let angle = match looked {
-                Some(look) if self.meter.is_noisy() => zone.predict(off) + look.error,
+            let angle = match checked {
+                Some(check) if self.meter.is_noisy() => zone.predict(off) + check.error,
                 _ => self.sure_angle(off, n)?,
             };
             if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
                 continue;
             }
-            if reported
+            if resolved
                 && self.meter.is_noisy()
                 && let Some(first) = self.density_changes(zone, off, wrap(angle - zone.predict(off)))?
             {
@@ -137,7 +137,7 @@ impl Mapper<'_, '_> {
                     zone.levels.push(level);
                     // It was read twice.
                     fit.take(zone, off, 0.0, 2.0);
-                    fit.pin(zone, reported && self.meter.is_noisy());
+                    fit.pin(zone, resolved && self.meter.is_noisy());
                 }
                 Event::Alone => zone.odd.push(off),
                 Event::End => {
@@ -194,7 +194,7 @@ impl Mapper<'_, '_> {
         let mut at = target;
         while chance > CHANCE_PROBABILITY_MAX && at - good >= 2 * back {
             at -= back;
-            if !self.look(zone, at, more)?.met {
+            if !self.check_angle(zone, at, more)?.met {
                 return Ok(false);
             }
             chance *= met;
@@ -213,9 +213,9 @@ impl Mapper<'_, '_> {
                 return Ok(false);
             }
             let threshold = 0.5 * part * error.abs();
-            let look = self.look_within(zone, at, threshold)?;
-            let far = wrap(look.error - part * error).abs();
-            if far > 0.35 * error.abs() || at < good && look.met && far > 0.25 * error.abs() {
+            let check = self.check_angle_within(zone, at, threshold)?;
+            let far = wrap(check.error - part * error).abs();
+            if far > 0.35 * error.abs() || at < good && check.met && far > 0.25 * error.abs() {
                 return Ok(false);
             }
         }
@@ -229,8 +229,8 @@ impl Mapper<'_, '_> {
             return Ok(false);
         }
         let before = off.saturating_sub(zone.sectors / 3).max(zone.first);
-        let look = self.look_within(zone, before, FRACTION_SECTORS_MIN / zone.sectors as f64)?;
-        Ok(!look.met)
+        let check = self.check_angle_within(zone, before, FRACTION_SECTORS_MIN / zone.sectors as f64)?;
+        Ok(!check.met)
     }
 
     /// Begins the fit of a zone with some readings each of its first LBN and of each level's second unit.

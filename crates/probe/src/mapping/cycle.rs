@@ -138,7 +138,7 @@ impl Mapper<'_, '_> {
         // Downward, because read-ahead goes upward.
         for track in (from..from + length).rev() {
             let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(track, zone.sectors_on(track) - 1));
-            let (end, begin) = (self.look(zone, last, loose)?, self.look(zone, first, loose)?);
+            let (end, begin) = (self.check_angle(zone, last, loose)?, self.check_angle(zone, first, loose)?);
             if !end.met || !begin.met {
                 return Ok(None);
             }
@@ -260,30 +260,30 @@ impl Mapper<'_, '_> {
                 step /= 2;
             }
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
-            let mut look = self.look(zone, target, more)?;
-            if !look.met && noisy {
+            let mut check = self.check_angle(zone, target, more)?;
+            if !check.met && noisy {
                 // The platter may be at another angle than assumed.
                 self.meter.find_phase()?;
-                look = self.look(zone, target, more)?;
+                check = self.check_angle(zone, target, more)?;
             }
-            if look.met && self.is_no_chance(zone, good, target, more)? {
+            if check.met && self.is_no_chance(zone, good, target, more)? {
                 let whole = (target - zone.first) / lbns;
                 if noisy {
-                    turning.take(zone, target, look.error, look.readings);
+                    turning.take(zone, target, check.error, check.readings);
                 } else if let Some(cycle) = zone.cycle.as_mut()
                     && whole > 0
                 {
                     // The farthest reading determines the rotation of a cycle best.
-                    cycle.advance += look.error / whole as f64;
+                    cycle.advance += check.error / whole as f64;
                 }
                 good = target;
                 step = step.saturating_mul(REACH_FACTOR);
                 continue;
             }
             step = 1;
-            let (off, looked) = self.first_off(zone, good, target, tolerance + more)?;
+            let (off, checked) = self.first_off(zone, good, target, tolerance + more)?;
             if off + 2 < zone.end && self.all_meet_within(zone, &[off + 1, off + 2], more)? {
-                if looked.is_some() || !self.look(zone, off, more)?.met {
+                if checked.is_some() || !self.check_angle(zone, off, more)?.met {
                     zone.odd.push(off);
                 }
                 good = off + 2;

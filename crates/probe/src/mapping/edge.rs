@@ -1,8 +1,8 @@
 //! The search for the first LBN at which a zone's predictions fail.
 
 use super::Mapper;
+use super::angle_check::AngleCheck;
 use super::event::WHOLE_ERROR_SECTORS_MAX;
-use super::look::Look;
 use crate::error::ProbeError;
 use crate::zone::{Shift, Zone};
 
@@ -19,7 +19,7 @@ impl Mapper<'_, '_> {
     /// be distinguished.
     pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
         let tolerance = self.tolerance(zone.sectors);
-        if self.tells_sectors(zone.sectors) {
+        if self.resolves_sectors(zone.sectors) {
             tolerance
         } else {
             (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
@@ -34,30 +34,30 @@ impl Mapper<'_, '_> {
         good: u64,
         bad: u64,
         threshold: f64,
-    ) -> Result<(u64, Option<Look>), ProbeError> {
+    ) -> Result<(u64, Option<AngleCheck>), ProbeError> {
         let (mut good, mut bad) = (good, bad);
         if self.meter.is_noisy()
             && let Some(begins) = track_between(zone, good, bad)
         {
             // Most deviations begin with a track.
-            let look = self.look_within(zone, begins, threshold)?;
-            if look.met {
+            let check = self.check_angle_within(zone, begins, threshold)?;
+            if check.met {
                 good = begins;
-            } else if self.look_within(zone, begins - 1, threshold)?.met {
-                return Ok((begins, Some(look)));
+            } else if self.check_angle_within(zone, begins - 1, threshold)?.met {
+                return Ok((begins, Some(check)));
             } else {
                 bad = begins - 1;
             }
         }
         let mut off = self.halve(zone, good, bad, threshold, false)?;
-        while let Some(sooner) = self.is_off_before(zone, good, off, threshold)? {
-            off = self.halve(zone, good, sooner, threshold, false)?;
+        while let Some(earlier) = self.is_off_before(zone, good, off, threshold)? {
+            off = self.halve(zone, good, earlier, threshold, false)?;
         }
         // A single reading for each half may be wrong; the result is read twice.
-        if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
-            let look = self.look_within(zone, off, threshold)?;
-            if !look.met {
-                return Ok((off, Some(look)));
+        if off == good + 1 || self.check_angle_within(zone, off - 1, threshold)?.met {
+            let check = self.check_angle_within(zone, off, threshold)?;
+            if !check.met {
+                return Ok((off, Some(check)));
             }
         }
         Ok((self.halve(zone, good, bad, threshold, true)?, None))
@@ -79,7 +79,7 @@ impl Mapper<'_, '_> {
         let unit = zone.levels.get(1).map_or(RECHECKED_TRACKS_MIN, |l| l.unit + 1);
         for tracks in 1..=unit.clamp(RECHECKED_TRACKS_MIN, RECHECKED_TRACKS_MAX) {
             let Some(lbn) = off.checked_sub(tracks * n + n / 2).filter(|&lbn| lbn > good) else { break };
-            if !self.look_within(zone, lbn, threshold)?.met {
+            if !self.check_angle_within(zone, lbn, threshold)?.met {
                 return Ok(Some(lbn));
             }
         }
@@ -122,11 +122,11 @@ impl Mapper<'_, '_> {
         bad: u64,
     ) -> Result<Option<Shift>, ProbeError> {
         let n = zone.sectors;
-        let look = self.look(zone, bad, 0.0)?;
-        let sectors = (look.error * n as f64).round();
-        let part = (look.error * n as f64 - sectors).abs();
+        let check = self.check_angle(zone, bad, 0.0)?;
+        let sectors = (check.error * n as f64).round();
+        let part = (check.error * n as f64 - sectors).abs();
         let near = sectors * self.meter.revolution() / n as f64;
-        if look.met || sectors < 1.0 || near > UNLOCATED_SLIP_NS_MAX || part > WHOLE_ERROR_SECTORS_MAX {
+        if check.met || sectors < 1.0 || near > UNLOCATED_SLIP_NS_MAX || part > WHOLE_ERROR_SECTORS_MAX {
             return Ok(None);
         }
         let shift = Shift { lbn: good + (bad - good).div_ceil(2), sectors: sectors as u64 };
@@ -155,7 +155,7 @@ impl Mapper<'_, '_> {
                 middle = (middle + n / 2).saturating_sub(sector);
             }
             let right = if twice {
-                self.look_within(zone, middle, threshold)?.met
+                self.check_angle_within(zone, middle, threshold)?.met
             } else {
                 self.glance(zone, middle, threshold)?
             };
@@ -179,7 +179,7 @@ impl Mapper<'_, '_> {
             let middle = good + (bad - good) / 2;
             let (_, sector) = zone.locate(middle);
             let middle = (middle + n / 2).saturating_sub(sector);
-            if self.look_within(zone, middle, half)?.met { good = middle } else { bad = middle }
+            if self.check_angle_within(zone, middle, half)?.met { good = middle } else { bad = middle }
         }
         Ok(good + (bad - good).div_ceil(2))
     }

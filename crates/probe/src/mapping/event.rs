@@ -50,7 +50,7 @@ impl Mapper<'_, '_> {
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
             let near = wrap(whole - advance).abs() * (n as f64) < WHOLE_ERROR_SECTORS_MAX;
-            let guesses = if self.meter.is_noisy() && self.tells_sectors(n) && near {
+            let guesses = if self.meter.is_noisy() && self.resolves_sectors(n) && near {
                 vec![(whole, 0.0), (advance, loose)]
             } else {
                 vec![(advance, loose)]
@@ -80,7 +80,7 @@ impl Mapper<'_, '_> {
         }
         let mut errors = Vec::new();
         for quarter in (1..=3).rev() {
-            errors.push(self.look(zone, off + quarter * n / 4, 0.0)?.error);
+            errors.push(self.check_angle(zone, off + quarter * n / 4, 0.0)?.error);
         }
         let [far, middle, near] = errors.as_slice() else { return Ok(None) };
         let (bent, grown) = (sectors(wrap(middle - near) - wrap(far - middle)), sectors(wrap(far - near)));
@@ -117,7 +117,7 @@ impl Mapper<'_, '_> {
     /// Returns the slip before `off`, if there is one.
     fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
         let n = zone.sectors;
-        if !self.tells_sectors(n) {
+        if !self.resolves_sectors(n) {
             return Ok(None);
         }
         let by = (wrap(angle - zone.predict(off)) * n as f64).round();

@@ -57,7 +57,7 @@ impl Mapper<'_, '_> {
         joined.region = Some(Region { lbns, spares });
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
-        if !self.tells_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
+        if !self.resolves_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
             // A slip in each of two cylinders looks the same; without slips, runs recur.
             return Ok(None);
         }

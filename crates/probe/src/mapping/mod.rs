@@ -4,13 +4,13 @@
 //! ([`course`]); if a prediction fails, it looks for the first LBN that deviates ([`edge`]), and determines the cause
 //! ([`event`]).
 
+mod angle_check;
 mod beginning;
 mod course;
 mod cycle;
 mod edge;
 mod event;
 mod join;
-mod look;
 mod walk;
 
 use crate::error::ProbeError;
@@ -133,7 +133,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         if !self.meter.is_noisy() {
             // A nanosecond of the clock, and accumulated rounding.
             6.0 / revolution + 2e-5
-        } else if self.tells_sectors(sectors) {
+        } else if self.resolves_sectors(sectors) {
             f64::min(0.5 / sectors as f64, NOISY_ANGLE_ERROR_NS_MAX / revolution)
         } else {
             f64::max(3.5 * self.spread, NOISY_ANGLE_ERROR_NS_MAX / revolution)
@@ -141,7 +141,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     }
 
     /// Returns whether adjacent sectors can be distinguished.
-    fn tells_sectors(&self, sectors: u64) -> bool {
+    fn resolves_sectors(&self, sectors: u64) -> bool {
         !self.meter.is_noisy() || 1.0 / sectors as f64 > SECTOR_DEVIATIONS_MIN * self.spread
     }
 

@@ -66,7 +66,7 @@ impl Mapper<'_, '_> {
         let near = |mapper: &mut Self, lbn: u64| -> Result<bool, ProbeError> {
             let threshold =
                 0.4 / zone.sectors as f64 + lbn.abs_diff(zone.first) as f64 / (zone.sectors as f64).powi(2);
-            Ok(mapper.look_within(&alone, lbn, threshold)?.met)
+            Ok(mapper.check_angle_within(&alone, lbn, threshold)?.met)
         };
         let last = zone.first + zone.sectors - 2;
         if last >= self.capacity || near(self, last)? {

@@ -79,9 +79,9 @@ struct Twin {
 impl Twin {
     /// Returns the drive with the answers `calls` after this many commands of a probe that left `state`.
     fn after(device: &dyn Device, calls: &[Call], commands: usize, state: &[u8]) -> Self {
-        let (mut done, mut reported) = (0, 0);
-        while reported < commands {
-            reported += calls[done].len();
+        let (mut done, mut counted) = (0, 0);
+        while counted < commands {
+            counted += calls[done].len();
             done += 1;
         }
         Self {
@@ -154,7 +154,7 @@ impl Device for Twin {
 }
 
 /// Returns whether the twin can identify each repeated read after these calls: no sector was read twice lately.
-fn are_told_apart(calls: &[Call]) -> bool {
+fn are_distinct(calls: &[Call]) -> bool {
     let mut lbns: Vec<Lbn> = late(calls).map(|c| c.0).collect();
     let reads = lbns.len();
     lbns.sort_unstable();
@@ -173,11 +173,11 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
     let calls = kept.calls;
     let commands: usize = calls.iter().map(Vec::len).sum();
     // From the point where the revolution time is known and some sectors were read again, to the end.
-    let reported: Vec<usize> =
-        (calls.len() / 10..calls.len() - 1).step_by(7).filter(|&n| are_told_apart(&calls[..=n])).collect();
-    assert!(reported.len() > 10 * places, "{}: {} of {}", truth.name, reported.len(), calls.len());
+    let distinct: Vec<usize> =
+        (calls.len() / 10..calls.len() - 1).step_by(7).filter(|&n| are_distinct(&calls[..=n])).collect();
+    assert!(distinct.len() > 10 * places, "{}: {} of {}", truth.name, distinct.len(), calls.len());
     for place in 0..places {
-        let left: usize = calls[..=reported[reported.len() * place / places]].iter().map(Vec::len).sum();
+        let left: usize = calls[..=distinct[distinct.len() * place / places]].iter().map(Vec::len).sum();
         let mut begun = Emulated::noisy(truth, seed);
         let mut probe = Probe::new(options.clone());
         let mut cut = Cut { device: &mut begun, left: left as u64 };

@@ -120,7 +120,7 @@ impl<D: Device> Exporter<D> {
             );
         }
         if let Some(client) = self.clients.get_mut(&id) {
-            client.slow_told = true;
+            client.is_reported_slow = true;
         }
     }
 

@@ -42,7 +42,7 @@ impl Default for Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// The completion is late by this.
-    Told(Duration),
+    Reported(Duration),
     /// The completion never comes, and only the sectors that passed before this instant were done.
     Lost(Instant),
 }
@@ -78,9 +78,9 @@ impl Chance {
             return Fate::Lost(began + Duration::from_nanos(done));
         }
         if self.happens(self.faults.late_ppm) {
-            return Fate::Told(Duration::from_nanos(self.below(self.faults.late.as_nanos() + 1)));
+            return Fate::Reported(Duration::from_nanos(self.below(self.faults.late.as_nanos() + 1)));
         }
-        Fate::Told(Duration::ZERO)
+        Fate::Reported(Duration::ZERO)
     }
 
     pub fn spoilt(&mut self, capacity: Sectors) -> Option<Lbn> {

@@ -116,7 +116,7 @@ impl Behind {
     fn given_up(&self) -> Option<Instant> {
         let lost = self.sent.values().filter(|sent| !sent.held).filter_map(|sent| match sent.fate {
             Fate::Lost(at) => Some(at),
-            Fate::Told(_) => None,
+            Fate::Reported(_) => None,
         });
         lost.min()
     }
@@ -319,7 +319,7 @@ impl Volume {
             self.platters.put(*range, bytes)?;
         }
         let reported = match sent.fate {
-            Fate::Told(late) => Some(self.now + late),
+            Fate::Reported(late) => Some(self.now + late),
             Fate::Lost(_) => None,
         };
         self.tell(sent, range, reported.is_none());

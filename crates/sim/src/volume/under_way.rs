@@ -20,7 +20,7 @@ impl UnderWay {
     /// Returns the instant at which the core receives the completion.
     pub fn reported(&self, chance: &Chance) -> Instant {
         match self.fate {
-            Fate::Told(late) => self.until + late,
+            Fate::Reported(late) => self.until + late,
             Fate::Lost(_) => self.until + chance.timeout(),
         }
     }
@@ -65,7 +65,7 @@ impl Volume {
             let whose = self.whose();
             let by = match under_way.fate {
                 Fate::Lost(done) => done.min(self.now),
-                Fate::Told(_) => self.now,
+                Fate::Reported(_) => self.now,
             };
             let done = self.done_by(&under_way, by);
             self.pass(&under_way, &done, false);
@@ -101,7 +101,7 @@ impl Volume {
         let whose = self.whose();
         let lost = match under_way.fate {
             Fate::Lost(done) => Some(self.done_by(&under_way, done)),
-            Fate::Told(_) => None,
+            Fate::Reported(_) => None,
         };
         let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
         if let Some(done) = lost {

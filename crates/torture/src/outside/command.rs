@@ -213,8 +213,8 @@ impl Front {
         let mut at = 0;
         while at < self.waiting.len() {
             let Command { op, range, .. } = self.waiting[at].command;
-            let untold = self.replies.iter().map(|reply| &reply.sent);
-            let before = self.waiting[..at].iter().chain(self.at_drive.values()).chain(untold);
+            let unreported = self.replies.iter().map(|reply| &reply.sent);
+            let before = self.waiting[..at].iter().chain(self.at_drive.values()).chain(unreported);
             let mut races = before
                 .filter(|other| other.command.range.overlaps(range))
                 .filter(|other| op.is_write() || other.command.op.is_write());
@@ -301,7 +301,7 @@ impl Front {
     pub(super) fn pass(&mut self, sent: &Sent, sectors: u64, lost: bool) -> Result<(), Broken> {
         let Command { op, range, foreground, .. } = sent.command;
         let own = foreground.zip(sent.request.and_then(|id| self.requests.get(&id)));
-        let untold = !sent.bad.is_empty() && self.setup.outside.tells == Tells::Nothing;
+        let unreported = !sent.bad.is_empty() && self.setup.outside.tells == Tells::Nothing;
         for lbn in lbns(range).take(sectors as usize) {
             if !op.is_write() {
                 self.medium.read(lbn, sent.at);
@@ -317,7 +317,7 @@ impl Front {
             if let Author::Background { registered } = author {
                 self.medium.carried_out(lbn, std::iter::once(registered));
             }
-            let unknown = untold || lost && matches!(author, Author::Foreground { .. });
+            let unknown = unreported || lost && matches!(author, Author::Foreground { .. });
             let author = if unknown { Author::Unknown } else { author };
             if self.medium.write(lbn, sent.at, version, author)? {
                 self.scrubs.wrote(lbn, version);

@@ -14,7 +14,6 @@ mod reports;
 use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
 use crate::counts::Counts;
-use crate::desk;
 use crate::dice::Dice;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
@@ -22,6 +21,7 @@ use crate::hash::Hash;
 use crate::medium::{Health, Medium};
 use crate::mine::{Mine, Mining};
 use crate::misuse::{misuse, refuse};
+use crate::polled;
 use crate::scrub::{Scrubbing, Scrubs};
 use crate::setup::{Mimicry, Setup};
 use crate::stage::{Doors, Outcome, Stage};
@@ -310,7 +310,7 @@ impl Front {
             if !self.poll()? {
                 self.drained = true;
                 if self.once_more {
-                    desk::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
+                    polled::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
                 }
                 self.check_goes_on()?;
                 return self.read();
@@ -322,7 +322,7 @@ impl Front {
     fn poll(&mut self) -> Result<bool, Broken> {
         let (caution, at_hand) = (self.core.caution(), self.troubles.at_hand);
         let (output, held) =
-            desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
+            polled::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
         self.held.extend(held);
         let Some(output) = output else { return Ok(false) };
         match output {

@@ -51,9 +51,9 @@ impl Front {
             Err(refused) => return Err((Check::Refusal, format!("a reading of {range:?}: {refused}"))),
         };
         self.dice = dice;
-        let untold = self.at_drive.len() + self.waiting.len() + self.replies.len();
-        hold(untold == 0 && self.group_for != For::Detour, Check::Request, || {
-            format!("a reading is permitted beside {untold} commands, for {:?}", self.group_for)
+        let unreported = self.at_drive.len() + self.waiting.len() + self.replies.len();
+        hold(unreported == 0 && self.group_for != For::Detour, Check::Request, || {
+            format!("a reading is permitted beside {unreported} commands, for {:?}", self.group_for)
         })?;
         hold(self.requests.is_empty(), Check::Request, || {
             "the foreground waits, and a reading is permitted".into()

@@ -80,24 +80,24 @@ impl MoveCounts {
         }
         self.fresh = 0;
         let place = |edge: usize| (edge as i64 - BINS) * BIN_NS;
-        let reported = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
+        let present = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.0)).sum();
         // For an arrival before the first edge, each head that was not ready contradicts.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.0 - bin.1)).sum();
         let mut best = (against, 0);
-        let mut against_told = against;
+        let mut against_present = against;
         for (edge, bin) in (1..).zip(&self.bins) {
             against += 2 * i64::from(bin.1) - i64::from(bin.0);
-            if edge == reported {
-                against_told = against;
+            if edge == present {
+                against_present = against;
             }
-            if (against, reported.abs_diff(edge)) < (best.0, reported.abs_diff(best.1)) {
+            if (against, present.abs_diff(edge)) < (best.0, present.abs_diff(best.1)) {
                 best = (against, edge);
             }
         }
-        let between = self.bins.get(reported.min(best.1)..reported.max(best.1)).unwrap_or_default();
+        let between = self.bins.get(present.min(best.1)..present.max(best.1)).unwrap_or_default();
         let chance: i64 = between.iter().map(|bin| i64::from(bin.0)).sum();
-        let gained = against_told - best.0;
+        let gained = against_present - best.0;
         let clear = gained >= LEAD_COMPLETIONS_MIN
             && gained * gained >= LEAD_DEVIATIONS_MIN * LEAD_DEVIATIONS_MIN * chance
             && between.len() >= EQUAL_CORRECTIONS_BINS_MAX;
@@ -116,7 +116,8 @@ pub(super) struct Correction {
     /// The corrections of moves and of commands' overheads, in ns.
     moves: [i64; 2],
     commands: [i64; 2],
-    reported: Overheads,
+    /// The overheads of the profile.
+    profile: Overheads,
     /// The drive of the profile, once there is a correction.
     drive: Option<Arc<DriveModel>>,
     /// The largest correction, in ns.
@@ -133,7 +134,7 @@ impl Correction {
             alone: Default::default(),
             moves: [0; 2],
             commands: [0; 2],
-            reported: *overheads,
+            profile: *overheads,
             drive: None,
             most: (nanos(revolution(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
             changed: false,
@@ -172,16 +173,16 @@ impl Correction {
                 }
                 SetOut::Queued => self.moves[1] += more,
                 // A command's overhead cannot exceed the sum: the rest belongs to the move.
-                SetOut::Alone if self.reported.overlap => {
-                    let least = -nanos(self.reported.command[of]);
+                SetOut::Alone if self.profile.overlap => {
+                    let least = -nanos(self.profile.command[of]);
                     let all = self.commands[of] + more;
                     self.commands[of] = all.max(least);
                     self.moves[of] += all.min(least) - least;
                 }
                 SetOut::Alone => self.moves[of] += more,
             }
-            for (ns, reported) in self.commands.iter_mut().zip(self.reported.command) {
-                *ns = (*ns).max(-nanos(reported));
+            for (ns, cost) in self.commands.iter_mut().zip(self.profile.command) {
+                *ns = (*ns).max(-nanos(cost));
             }
             // An overhead of almost zero cannot be reduced.
             self.changed |= (self.moves, self.commands) != before;
@@ -193,16 +194,15 @@ impl Correction {
         if !core::mem::take(&mut self.changed) {
             return None;
         }
-        let reported = self.drive.get_or_insert_with(|| Arc::clone(drive));
+        let by_profile = self.drive.get_or_insert_with(|| Arc::clone(drive));
         let [read, write] = self.moves.map(|ns| i32::try_from(ns).unwrap_or_default());
-        let longer = |(reported, ns): (Duration, i64)| {
-            Duration::from_nanos(reported.as_nanos().saturating_add_signed(ns))
-        };
-        let mut command = self.reported.command;
+        let longer =
+            |(cost, ns): (Duration, i64)| Duration::from_nanos(cost.as_nanos().saturating_add_signed(ns));
+        let mut command = self.profile.command;
         for (time, ns) in command.iter_mut().zip(self.commands) {
             *time = longer((*time, ns));
         }
-        Some((reported.with_moves_longer_by(read, write), Overheads { command, ..self.reported }))
+        Some((by_profile.with_moves_longer_by(read, write), Overheads { command, ..self.profile }))
     }
 
     /// Discards all counts, which may belong to another drive; moves are the profile's until completions show otherwise.
@@ -214,7 +214,7 @@ impl Correction {
 
     /// Sets the overheads when they turn out to differ.
     pub fn tell(&mut self, overheads: Overheads) {
-        self.reported = overheads;
+        self.profile = overheads;
         self.changed = true;
     }
 
@@ -284,9 +284,9 @@ mod tests {
     fn a_command_that_takes_no_time_takes_no_less() {
         let profile = model::builtin::find("quantum-atlas-10k").unwrap();
         let drive = DriveModel::from_profile(&profile).unwrap();
-        let reported =
+        let overheads =
             Overheads { command: [Duration::from_micros(10); 2], overlap: true, ..Overheads::default() };
-        let mut correction = Correction::new(&drive, &reported);
+        let mut correction = Correction::new(&drive, &overheads);
         // Heads arrive half a millisecond early, which only commands to an idle drive show.
         let mut changes = 0;
         for n in 0..20_000u64 {

@@ -18,7 +18,7 @@ const SEEDS: std::ops::Range<u64> = 42..46;
 
 /// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Knowledge {
     /// All of it.
     All,
     /// Its size.
@@ -30,7 +30,7 @@ enum Told {
 #[derive(Clone, Copy, Debug)]
 struct Load {
     drive: &'static str,
-    reported: Told,
+    knowledge: Knowledge,
     writes_back: bool,
     policy: PolicyName,
     arrival: Arrival,
@@ -40,8 +40,8 @@ struct Load {
 impl Load {
     /// Returns a load in order of arrival for an unknown drive.
     fn blind(arrival: Arrival) -> Self {
-        let (reported, policy, drive) = (Told::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
-        Self { drive, reported, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
+        let (knowledge, policy, drive) = (Knowledge::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
+        Self { drive, knowledge, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
     }
 
     fn pair<S: Source>(self, drawn: impl Fn(&DriveModel, Share) -> S, (requests, seed): (u64, u64)) -> Pair {
@@ -52,13 +52,13 @@ impl Load {
         let load = || Issuer::new(drawn(&all, self.reads), self.arrival, Instant::ZERO, seed).unwrap();
         let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, load(), requests);
         let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
-        let (known, place) = match self.reported {
-            Told::Nothing => {
+        let (known, place) = match self.knowledge {
+            Knowledge::Nothing => {
                 let size = (all.layout().capacity(), all.sector_bytes());
                 (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
             }
-            Told::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
-            Told::WritesThrough => {
+            Knowledge::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
+            Knowledge::WritesThrough => {
                 let firmware = profile.firmware.as_ref().unwrap();
                 (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
             }
@@ -118,9 +118,9 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
     // The core mistrusts the drive for ever.
     for rate in testing::some(1, [20.0, 60.0]) {
-        let reported = Told::WritesThrough;
+        let knowledge = Knowledge::WritesThrough;
         let arrival = Arrival::Poisson { rate };
-        let load = Load { reported, writes_back: true, reads: tenths(3), ..Load::blind(arrival) };
+        let load = Load { knowledge, writes_back: true, reads: tenths(3), ..Load::blind(arrival) };
         load.random(REQUESTS, 42..testing::sized(45, 48)).assert_bounded(&format!("{load:?}"));
     }
 }
@@ -170,7 +170,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
     // The core trusts it by then.
     let (drive, policy) = ("seagate-cheetah-9lp", PolicyName::Sptf);
     let load = Load::blind(Arrival::Poisson { rate: 60.0 });
-    let load = Load { drive, reported: Told::All, policy, writes_back: true, ..load };
+    let load = Load { drive, knowledge: Knowledge::All, policy, writes_back: true, ..load };
     load.random(300, 42..6_042).assert_bounded(&format!("{load:?}"));
 }
 

@@ -17,12 +17,12 @@ const SEEDS: [u64; 2] = [42, 43];
 /// The excess of the profile's moves: a constant, as if a probe took a part of a command's overhead for the seek; or a
 /// fraction of the move, which no constant corrects.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Knowledge {
     LongerBy(i32),
     LongerByPercent(u32),
 }
 
-impl Told {
+impl Knowledge {
     fn known(self) -> DriveModel {
         let mut profile = builtin::find("seagate-cheetah-18lp").unwrap();
         let truth = DriveModel::from_profile(&profile).unwrap();
@@ -44,8 +44,8 @@ struct Twins {
     mb_per_s: f64,
 }
 
-fn twins(reported: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
-    let known = Arc::new(reported.known());
+fn twins(knowledge: Knowledge, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
+    let known = Arc::new(knowledge.known());
     let each = SEEDS.map(|seed| {
         let run = |background| {
             let profile = builtin::find("seagate-cheetah-18lp").unwrap();
@@ -68,7 +68,8 @@ fn twins(reported: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConf
 
 const POLICIES: [PolicyName; 2] = [PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
 
-const WRONG: [Told; 3] = [Told::LongerBy(100_000), Told::LongerBy(250_000), Told::LongerByPercent(6)];
+const WRONG: [Knowledge; 3] =
+    [Knowledge::LongerBy(100_000), Knowledge::LongerBy(250_000), Knowledge::LongerByPercent(6)];
 
 /// Returns a configuration that never corrects the profile.
 fn by_profile(overheads: Overheads) -> OutsideConfig {
@@ -77,23 +78,23 @@ fn by_profile(overheads: Overheads) -> OutsideConfig {
 
 #[test]
 fn hidden_costs_are_bounded_as_well() {
-    let cases = WRONG.into_iter().flat_map(|reported| POLICIES.map(|policy| (reported, policy)));
-    for (reported, policy) in testing::some(1, cases) {
+    let cases = WRONG.into_iter().flat_map(|knowledge| POLICIES.map(|policy| (knowledge, policy)));
+    for (knowledge, policy) in testing::some(1, cases) {
         for place in testing::some(1, [OutsideConfig::beyond as fn(Overheads) -> OutsideConfig, by_profile]) {
-            let twins = twins(reported, policy, place);
+            let twins = twins(knowledge, policy, place);
             let corrects = place(Overheads::default()).correct_moves;
-            assert!(twins.slower < 1.0, "{reported:?}, {policy}, corrected {corrects}: {twins:?}");
-            assert!(twins.mb_per_s > 5.0, "{reported:?}, {policy}, corrected {corrects}: {twins:?}");
+            assert!(twins.slower < 1.0, "{knowledge:?}, {policy}, corrected {corrects}: {twins:?}");
+            assert!(twins.mb_per_s > 5.0, "{knowledge:?}, {policy}, corrected {corrects}: {twins:?}");
         }
     }
 }
 
 #[test]
 fn without_control_gaps_hidden_costs_are_higher() {
-    for reported in testing::some(1, WRONG) {
+    for knowledge in testing::some(1, WRONG) {
         let blind = |overheads| OutsideConfig::beyond(overheads).with_control_gaps(false);
-        let of = |place| twins(reported, PolicyName::Sstf, place);
+        let of = |place| twins(knowledge, PolicyName::Sstf, place);
         let (blind, seeing) = (of(blind), of(OutsideConfig::beyond));
-        assert!(blind.slower > seeing.slower + 1.2, "{reported:?}: {blind:?}, {seeing:?}");
+        assert!(blind.slower > seeing.slower + 1.2, "{knowledge:?}: {blind:?}, {seeing:?}");
     }
 }

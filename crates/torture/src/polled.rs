@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use units::Instant;
 
 /// The buffers of a host while the next access is chosen.
-struct Desk<'a> {
+struct HostBuffers<'a> {
     clients: &'a Clients,
     at_hand: AtHand,
     held: Vec<Held>,
@@ -19,13 +19,13 @@ struct Desk<'a> {
 }
 
 /// A core, and the work that it gives for a poll.
-pub(crate) trait Door: AnyCore + Debug {
+pub(crate) trait PolledCore: AnyCore + Debug {
     type Work: Debug;
 
     fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Self::Work>>;
 }
 
-impl Door for InDrive {
+impl PolledCore for InDrive {
     type Work = HeadWork;
 
     fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<HeadWork>> {
@@ -33,7 +33,7 @@ impl Door for InDrive {
     }
 }
 
-impl Door for OutsideDrive {
+impl PolledCore for OutsideDrive {
     type Work = Command;
 
     fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Output<Command>> {
@@ -45,21 +45,21 @@ impl Door for OutsideDrive {
 type Polled<W> = (Option<Output<W>>, Vec<Held>);
 
 /// Returns the core's next output, and the buffers that it was given for it.
-pub(crate) fn poll<D: Door>(
+pub(crate) fn poll<D: PolledCore>(
     core: &mut D,
     now: Instant,
     clients: &Clients,
     at_hand: AtHand,
     versions: &mut u64,
 ) -> Result<Polled<D::Work>, Broken> {
-    let mut desk = Desk { clients, at_hand, held: Vec::new(), versions, broken: None };
-    let output = core.poll_with(now, &mut desk);
-    desk.broken.map_or(Ok((output, desk.held)), Err)
+    let mut buffers = HostBuffers { clients, at_hand, held: Vec::new(), versions, broken: None };
+    let output = core.poll_with(now, &mut buffers);
+    buffers.broken.map_or(Ok((output, buffers.held)), Err)
 }
 
 /// Polls once more than a host must, after the core has returned `None`: a live host does so, since any event may wake it.
 pub(crate) fn nothing_more(
-    core: &mut impl Door,
+    core: &mut impl PolledCore,
     now: Instant,
     clients: &Clients,
     at_hand: AtHand,
@@ -68,7 +68,7 @@ pub(crate) fn nothing_more(
     hold(more.is_none(), Check::Replay, || format!("polled once more the core says {more:?}"))
 }
 
-impl Buffers for Desk<'_> {
+impl Buffers for HostBuffers<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
         if let Err(broken) = self.check(wanted) {
             self.broken = self.broken.take().or(Some(broken));
@@ -87,7 +87,7 @@ impl Buffers for Desk<'_> {
     }
 }
 
-impl Desk<'_> {
+impl HostBuffers<'_> {
     fn check(&self, wanted: &Wanted) -> Result<(), Broken> {
         let task = self.clients.tasks.get(&wanted.task);
         let right = task.is_some_and(|t| {

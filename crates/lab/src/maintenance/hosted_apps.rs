@@ -29,7 +29,7 @@ impl Sink for Counted {
 }
 
 /// An application.
-pub(crate) enum Guest {
+pub(crate) enum HostedApp {
     Backup(Box<Backup<Rc<RefCell<Volume>>, ImageWriter<Counted>>>),
     Reorganizer(Box<Reorganizer<Volatile>>),
     Scrub(Box<Scrubber<()>>),
@@ -37,7 +37,7 @@ pub(crate) enum Guest {
     Cache(Box<Cache>),
 }
 
-impl Guest {
+impl HostedApp {
     fn application(&mut self) -> Option<&mut dyn Application> {
         Some(match self {
             Self::Backup(backup) => &mut **backup,
@@ -51,7 +51,7 @@ impl Guest {
 
 /// The index of one of a host's applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GuestId(pub(super) usize);
+pub(crate) struct HostedAppId(pub(super) usize);
 
 /// The results of an application.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +67,7 @@ pub(crate) struct ApplicationTally {
 
 #[derive(Default)]
 pub(super) struct Guests {
-    list: Vec<(Guest, ApplicationTally)>,
+    list: Vec<(HostedApp, ApplicationTally)>,
     owners: SessionOwners<usize>,
 }
 
@@ -76,19 +76,19 @@ impl Guests {
     pub fn start<E>(
         &mut self,
         core: &mut dyn AnyCore,
-        start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
-    ) -> Result<GuestId, E> {
+        start: impl FnOnce(&mut dyn Sessions) -> Result<HostedApp, E>,
+    ) -> Result<HostedAppId, E> {
         let owner = self.list.len();
-        let guest = start(&mut self.owners.calls_of(owner, core))?;
-        self.list.push((guest, ApplicationTally::default()));
-        Ok(GuestId(owner))
+        let hosted_app = start(&mut self.owners.calls_of(owner, core))?;
+        self.list.push((hosted_app, ApplicationTally::default()));
+        Ok(HostedAppId(owner))
     }
 
-    pub fn get(&self, id: GuestId) -> Option<&Guest> {
-        self.list.get(id.0).map(|(guest, _)| guest)
+    pub fn get(&self, id: HostedAppId) -> Option<&HostedApp> {
+        self.list.get(id.0).map(|(hosted_app, _)| hosted_app)
     }
 
-    pub fn tally(&self, id: GuestId) -> ApplicationTally {
+    pub fn tally(&self, id: HostedAppId) -> ApplicationTally {
         self.list.get(id.0).map_or_else(ApplicationTally::default, |(_, tally)| *tally)
     }
 
@@ -96,11 +96,11 @@ impl Guests {
     pub fn call<R>(
         &mut self,
         core: &mut dyn AnyCore,
-        id: GuestId,
-        call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
+        id: HostedAppId,
+        call: impl FnOnce(&mut HostedApp, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(guest, &mut self.owners.calls_of(id.0, core)))
+        let (hosted_app, _) = self.list.get_mut(id.0)?;
+        Some(call(hosted_app, &mut self.owners.calls_of(id.0, core)))
     }
 
     /// Passes a record to its owner.
@@ -114,17 +114,17 @@ impl Guests {
         now: Instant,
     ) {
         let Some(owner) = self.owners.owner(record.session) else { return };
-        let Some((guest, tally)) = self.list.get_mut(owner) else { return };
+        let Some((hosted_app, tally)) = self.list.get_mut(owner) else { return };
         tally.bytes += size.get();
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
         tally.passes += u64::from(tally.end != Some(record.range.start()));
         tally.end = Some(record.range.end());
         let mut calls = self.owners.calls_of(owner, core);
-        match guest {
+        match hosted_app {
             // The delivery reports damaged pages; pages of zeros are damaged, which does not matter here.
-            Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
-            guest => {
-                if let Some(application) = guest.application() {
+            HostedApp::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
+            hosted_app => {
+                if let Some(application) = hosted_app.application() {
                     application.done(&mut calls, record, bytes, now);
                 }
             }
@@ -132,25 +132,28 @@ impl Guests {
     }
 
     pub fn asker<'a>(&'a mut self, sector: Bytes, scratch: &'a mut Vec<u8>) -> Asker<'a> {
-        Asker { guests: self, sector, scratch }
+        Asker { hosted_apps: self, sector, scratch }
     }
 }
 
 /// The buffers of the core, filled by the applications.
 pub(super) struct Asker<'a> {
-    guests: &'a mut Guests,
+    hosted_apps: &'a mut Guests,
     sector: Bytes,
     scratch: &'a mut Vec<u8>,
 }
 
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Some(owner) = self.guests.owners.owner(wanted.session) else { return false };
-        let Some((guest, _)) = self.guests.list.get_mut(owner) else { return false };
+        let Some(owner) = self.hosted_apps.owners.owner(wanted.session) else { return false };
+        let Some((hosted_app, _)) = self.hosted_apps.list.get_mut(owner) else { return false };
         // A cache has no contents here.
-        let bytes =
-            if matches!(guest, Guest::Cache(_)) { 0 } else { wanted.range.len().bytes(self.sector).get() };
+        let bytes = if matches!(hosted_app, HostedApp::Cache(_)) {
+            0
+        } else {
+            wanted.range.len().bytes(self.sector).get()
+        };
         self.scratch.resize(bytes as usize, 0);
-        guest.application().is_some_and(|application| application.buffer(wanted, self.scratch))
+        hosted_app.application().is_some_and(|application| application.buffer(wanted, self.scratch))
     }
 }

@@ -5,10 +5,10 @@ use crate::error::ProbeError;
 use crate::revolutions::{frac, median, wrap};
 use crate::zone::Zone;
 
-/// The most readings of one prediction; then the look ends, however uncertain it is.
+/// The most readings of one prediction; then the check ends, however uncertain it is.
 const READINGS_MAX: usize = 6;
 
-/// The certainty at which a look ends, in standard deviations.
+/// The certainty at which a check ends, in standard deviations.
 const CERTAINTY_DEVIATIONS: f64 = 1.2;
 
 /// The largest uncertainty of a prediction, relative to a reading's spread, with which an error is attributed
@@ -20,7 +20,7 @@ const READING_STEP_SECTORS: u64 = 2;
 
 /// The result of the readings for one prediction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct AngleCheck {
     /// The angle of the LBN less the predicted one, in revolutions.
     pub(super) error: f64,
     /// The number of readings with this result.
@@ -78,7 +78,7 @@ impl Mapper<'_, '_> {
 
     /// Returns whether `lbn` is where the zone has it.
     pub(super) fn meets(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
-        Ok(self.look(zone, lbn, 0.0)?.met)
+        Ok(self.check_angle(zone, lbn, 0.0)?.met)
     }
 
     pub(super) fn all_meet(&mut self, zone: &Zone, lbns: &[u64]) -> Result<bool, ProbeError> {
@@ -97,7 +97,7 @@ impl Mapper<'_, '_> {
         lbns.sort_unstable_by(|a, b| b.cmp(a));
         lbns.dedup();
         for lbn in lbns {
-            if !self.look(zone, lbn, more)?.met {
+            if !self.check_angle(zone, lbn, more)?.met {
                 return Ok(false);
             }
         }
@@ -105,36 +105,41 @@ impl Mapper<'_, '_> {
     }
 
     /// Compares the angle of `lbn` with that of the zone, within the zone's tolerance and `more`.
-    pub(super) fn look(&mut self, zone: &Zone, lbn: u64, more: f64) -> Result<Look, ProbeError> {
+    pub(super) fn check_angle(&mut self, zone: &Zone, lbn: u64, more: f64) -> Result<AngleCheck, ProbeError> {
         let threshold = self.tolerance(zone.sectors) + more;
-        self.look_within(zone, lbn, threshold)
+        self.check_angle_within(zone, lbn, threshold)
     }
 
     /// Compares them within `threshold`, by as many readings as that takes.
-    pub(super) fn look_within(&mut self, zone: &Zone, lbn: u64, threshold: f64) -> Result<Look, ProbeError> {
+    pub(super) fn check_angle_within(
+        &mut self,
+        zone: &Zone,
+        lbn: u64,
+        threshold: f64,
+    ) -> Result<AngleCheck, ProbeError> {
         if lbn >= self.capacity {
-            return Ok(Look { error: 0.5, readings: 0.0, met: false });
+            return Ok(AngleCheck { error: 0.5, readings: 0.0, met: false });
         }
         if zone.odd.binary_search(&lbn).is_ok() {
-            return Ok(Look { error: 0.0, readings: 0.0, met: true });
+            return Ok(AngleCheck { error: 0.0, readings: 0.0, met: true });
         }
         let (expected, first) = self.deviation(zone, lbn)?;
         if self.meter.is_noisy() {
             self.trust(expected, first);
-            return self.look_on(zone, lbn, threshold, first);
+            return self.check_angle_further(zone, lbn, threshold, first);
         }
         if first.abs() < threshold {
-            return Ok(Look { error: first, readings: 1.0, met: true });
+            return Ok(AngleCheck { error: first, readings: 1.0, met: true });
         }
         // A single completion may be late for another reason, so a neighbouring sector is read.
         if let Some(other) = self.beside(zone, lbn, 1)
             && self.deviation(zone, other)?.1.abs() >= threshold
         {
-            return Ok(Look { error: first, readings: 2.0, met: false });
+            return Ok(AngleCheck { error: first, readings: 2.0, met: false });
         }
         self.meter.leave(lbn)?;
         let (_, error) = self.deviation(zone, lbn)?;
-        Ok(Look { error, readings: 1.0, met: error.abs() < threshold })
+        Ok(AngleCheck { error, readings: 1.0, met: error.abs() < threshold })
     }
 
     /// Returns whether one reading is within `threshold` of the zone's angle; takes more of them if readings
@@ -146,7 +151,7 @@ impl Mapper<'_, '_> {
         let (expected, error) = self.deviation(zone, lbn)?;
         if self.meter.is_noisy() && (error.abs() - threshold).abs() < CERTAINTY_DEVIATIONS * self.spread {
             self.trust(expected, error);
-            return Ok(self.look_on(zone, lbn, threshold, error)?.met);
+            return Ok(self.check_angle_further(zone, lbn, threshold, error)?.met);
         }
         self.trust(expected, error);
         Ok(error.abs() < threshold)
@@ -172,7 +177,13 @@ impl Mapper<'_, '_> {
     ///
     /// Readings of neighbouring LBNs count as long as they agree with those of the LBN itself: another zone
     /// may begin between them.
-    fn look_on(&mut self, zone: &Zone, lbn: u64, threshold: f64, first: f64) -> Result<Look, ProbeError> {
+    fn check_angle_further(
+        &mut self,
+        zone: &Zone,
+        lbn: u64,
+        threshold: f64,
+        first: f64,
+    ) -> Result<AngleCheck, ProbeError> {
         let (mut own, mut others) = (vec![first], Vec::new());
         loop {
             let mut all: Vec<f64> = own.iter().chain(&others).copied().collect();
@@ -188,7 +199,7 @@ impl Mapper<'_, '_> {
             let met = error.abs() < threshold;
             let readings = own.len() + others.len();
             if clear && (met || count > 1.0) || readings >= READINGS_MAX {
-                return Ok(Look { error, readings: count, met });
+                return Ok(AngleCheck { error, readings: count, met });
             }
             match self.beside(zone, lbn, 1 + others.len() as u64).filter(|_| agree) {
                 Some(other) => {

@@ -148,7 +148,7 @@ fn it_pauses_and_goes_on_and_is_given_up_only_before_anything_has_moved() {
         rig.step();
     }
     let refused = rig.call(|manager, s| manager.cancel(s, id)).unwrap_err();
-    assert!(matches!(&refused, ManagerError::Busy(why) if why.contains("pause it")), "{refused}");
+    assert!(matches!(&refused, ManagerError::Busy(why) if why.contains("pause the task")), "{refused}");
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     (0..200).for_each(|_| _ = rig.step());
     let (paused, medium) = (rig.task(id), rig.medium());

@@ -4,7 +4,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::frac;
-use crate::shape::{Kind, Shape};
+use crate::shape::Shape;
 use crate::sure::Measured;
 
 /// The number of reads over a head switch.
@@ -48,10 +48,8 @@ pub(crate) fn find(
     bus_ns: f64,
 ) -> Result<Option<Crossing>, ProbeError> {
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
-    let (period, at) = match shape.kind {
-        Kind::Bands(width) => (width * shape.heads, width - 1),
-        _ => (shape.heads, 0),
-    };
+    let width = shape.kind.band().unwrap_or(1);
+    let (period, at) = (width * shape.heads, width - 1);
     if shape.heads < 2 || zone.sectors < 8 || zone.tracks() < 4 * period {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ use crate::shape::Kind;
 use crate::spread;
 use crate::sure::{self, Measured};
 use crate::writes::{Settle, Writes};
-use crate::zone::Zone;
+use crate::zone::{Slot, Zone};
 use std::collections::BTreeMap;
 
 /// The least confidence in an order of tracks; below, it is not distinguished from the next likely one.
@@ -86,6 +86,9 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
         Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
+        Kind::ForwardBands(width) => {
+            (format!("bands of {width} tracks, surface by surface, always in the same order"), "")
+        }
     };
     // Tracks whose places are not understood do not show which of them are near to one another.
     let part = "may be otherwise in the rest of the drive, which was not understood";
@@ -147,11 +150,10 @@ fn densities(map: &Map) -> (u64, u64) {
     for zone in &map.zones {
         match &zone.cycle {
             Some(cycle) => {
-                let part = |sectors: u64| zone.lbns() as f64 * sectors as f64 / cycle.lbns as f64;
-                cycle
-                    .slots
-                    .iter()
-                    .for_each(|s| *lbns.entry(s.sectors).or_default() += part(s.sectors) as u64);
+                let part = |s: &Slot| {
+                    (zone.lbns() as f64 * (s.tracks * s.sectors) as f64 / cycle.sectors as f64) as u64
+                };
+                cycle.slots.iter().for_each(|s| *lbns.entry(s.sectors).or_default() += part(s));
             }
             None => *lbns.entry(zone.sectors).or_default() += zone.lbns(),
         }
@@ -176,7 +178,7 @@ fn least_tracks(map: &Map) -> u64 {
     let of = |zone: &Zone| {
         let slipped: u64 = zone.shifts.iter().map(|shift| shift.sectors).sum();
         match &zone.cycle {
-            Some(cycle) => zone.lbns() as f64 / cycle.lbns as f64 * cycle.slots.len() as f64,
+            Some(cycle) => zone.lbns() as f64 / cycle.sectors as f64 * cycle.tracks() as f64,
             None => (zone.place(zone.end - 1) + 1).saturating_sub(slipped) as f64 / zone.sectors as f64,
         }
     };

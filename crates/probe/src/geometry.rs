@@ -68,7 +68,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     if meter.is_noisy() {
         // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
-        if matches!(shape.kind, Kind::Bands(_)) {
+        if shape.kind.band().is_some() {
             // Bands of the same width on other heads: with few moves, groups that are larger by chance are likely too often.
             let as_wide: Vec<Candidate> =
                 shapes.iter().copied().filter(|s| s.shape.kind == shape.kind).collect();
@@ -84,7 +84,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         let mut again: Vec<Candidate> = shapes.iter().map(|s| of(s, s.shape.origin(zone))).collect();
         let misfit = again.iter().find(|a| a.shape == shape).map_or(0.0, |a| a.misfit);
         // Nor may there be a likelier shape whose first cylinder holds only a part of its tracks.
-        for s in shapes.iter().filter(|s| !matches!(s.shape.kind, Kind::Bands(_))) {
+        for s in shapes.iter().filter(|s| s.shape.kind.band().is_none()) {
             let parts = 1..if zone.cycle.is_some() { 1 } else { s.shape.unit() };
             again.extend(parts.map(|first| of(s, first)));
         }
@@ -105,6 +105,10 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
     let mut shapes: Vec<Candidate> = Vec::new();
     if let (Some(r), Some(top)) = (unit, upper) {
         shapes.push(with(0.0)(bands(r, top / r)));
+        if map.zones.iter().any(|z| z.cycle.as_ref().is_some_and(|c| c.width() == r)) {
+            // Only densities show the order of surfaces.
+            shapes.push(with(0.0)(Shape { kind: Kind::ForwardBands(r), heads: top / r }));
+        }
     }
     let unlike = if shapes.is_empty() { 0.0 } else { SHAPE_EVIDENCE_MIN };
     if let Some(r) = unit {
@@ -144,10 +148,7 @@ fn sure_of(shape: Shape, misfit: f64, scores: &[Candidate]) -> [f64; 2] {
         let rivals = scores.iter().filter(|s| !same(&s.shape));
         rivals.map(|s| s.misfit).fold(f64::MAX, f64::min) - misfit
     };
-    let bands = |s: &Shape| match s.kind {
-        Kind::Bands(width) => width,
-        _ => 0,
-    };
+    let bands = |s: &Shape| s.kind.band().unwrap_or(0);
     [gap(&|s| bands(s) == bands(&shape) && s.heads == shape.heads), gap(&|s| *s == shape)]
 }
 

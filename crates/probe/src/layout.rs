@@ -5,10 +5,11 @@ use crate::mapping::Map;
 use crate::revolutions::wrap;
 use crate::shape::{Kind, Shape};
 use crate::whole::{Joiner, Whole, least_multiple};
-use crate::zone::Zone;
+use crate::zone::{Cycle, Level, Zone};
 use crate::zone_spec::{order, spec};
 use model::profile::LayoutSpec;
 use model::{Layout, Profile};
+use std::ops::Range;
 use units::{Bytes, Lbn, Sectors};
 
 /// Returns the number of cylinders and the layout; `bus_revolutions` is the time from the end of a sector to the end of its
@@ -50,14 +51,24 @@ pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, Probe
     })
 }
 
-/// Returns the map with zones of recurring densities beginning at a cylinder or band; tracks before that become zones of
-/// their own.
+/// Returns the map with zones of recurring densities beginning at a cylinder or band, and ending with a band; tracks before
+/// and behind become zones of their own.
 fn aligned(map: &Map, shape: Shape) -> Map {
     let mut zones = Vec::with_capacity(map.zones.len());
     for zone in &map.zones {
         let first = shape.begins(zone).unwrap_or(0);
-        zones.extend(tracks(zone, first));
-        zones.push(zone.beginning_at(first));
+        zones.extend(slots(zone, 0..first));
+        let mut inner = zone.beginning_at(first);
+        let band = shape.kind.band().map_or(1, |width| width * shape.heads.max(1));
+        let end = first + (zone.tracks() - first) / band * band;
+        if zone.cycle.is_some() && (first + 1..zone.tracks()).contains(&end) {
+            inner.end = zone.lbn_near(end, 0);
+            inner.shifts.retain(|s| s.lbn < inner.end);
+            zones.push(inner);
+            zones.extend(slots(zone, end..zone.tracks()));
+        } else {
+            zones.push(inner);
+        }
     }
     Map { zones, ..map.clone() }
 }
@@ -135,22 +146,23 @@ fn assembled(
 /// Drives begin zones at some fixed angle; equal zones of one size look like one with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if zone.cycle.is_some() {
-        if shape.densities(zone).is_some() || zone.tracks() > ZONE_PARTS_MAX {
+        if shape.densities(zone).is_some()
+            || zone.tracks() > ZONE_PARTS_MAX * zone.cycle.as_ref().map_or(1, Cycle::width)
+        {
             return vec![zone.clone()];
         }
-        return tracks(zone, zone.tracks());
+        return slots(zone, 0..zone.tracks());
     }
-    let orders: [u64; 3] = match shape.kind {
-        Kind::Bands(width) => [1, width, width * shape.heads],
-        _ => [1, shape.heads, shape.heads],
+    let orders: [u64; 3] = match shape.kind.band() {
+        Some(width) => [1, width, width * shape.heads],
+        None => [1, shape.heads, shape.heads],
     };
     let spared = zone.region.map(|r| (r.lbns + r.spares) / zone.sectors);
     let expressible = |unit: u64, advance: f64| {
         orders.contains(&unit) || {
             // Spares of some cylinders whose rotation continues that of cylinders.
             let base = zone.levels.iter().rfind(|l| l.unit < unit && orders.contains(&l.unit));
-            let bands = matches!(shape.kind, Kind::Bands(_));
-            !bands
+            shape.kind.band().is_none()
                 && zone.region.is_some_and(|r| r.spares > 0)
                 && base.is_some_and(|b| {
                     unit.is_multiple_of(b.unit)
@@ -181,7 +193,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
         }
     }
     let strange = zone.levels.iter().find(|l| !expressible(l.unit, l.advance)).map(|l| l.unit);
-    let banded = matches!(shape.kind, Kind::Bands(_));
+    let banded = shape.kind.band().is_some();
     let unit = match (strange, spared) {
         (Some(unit), Some(spared)) if spared > unit => spared,
         (Some(unit), _) => unit,
@@ -211,16 +223,24 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
-/// Returns each of the first `count` tracks of a zone as a zone of its own.
-fn tracks(zone: &Zone, count: u64) -> Vec<Zone> {
+/// Returns each slot of some tracks of a zone as a zone of its own.
+fn slots(zone: &Zone, tracks: Range<u64>) -> Vec<Zone> {
+    let width = zone.cycle.as_ref().map_or(1, Cycle::width);
     let one = |track: u64| {
         let first = zone.lbn_near(track, 0);
-        let sectors = zone.sectors_on(track);
-        let mut part = Zone::new(first, sectors, zone.track_angle(track));
-        part.end = (first + sectors).min(zone.end);
+        let mut part = Zone::new(first, zone.sectors_on(track), zone.track_angle(track));
+        part.end = zone.end;
+        if track + width < zone.tracks() {
+            part.end = zone.lbn_near(track + width, 0);
+        }
+        part.shifts =
+            zone.shifts.iter().copied().filter(|s| (first + 1..part.end).contains(&s.lbn)).collect();
+        if width > 1 {
+            part.levels.push(Level { unit: 1, advance: wrap(zone.track_angle(track + 1) - part.angle) });
+        }
         part
     };
-    (0..count).map(one).collect()
+    tracks.step_by(width as usize).map(one).collect()
 }
 
 /// The largest number of tracks after which regions and cylinders end together; with a larger one the zone is not
@@ -234,12 +254,7 @@ const ZONE_PARTS_MAX: u64 = 4_096;
 fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     let heads = shape.heads.max(1);
     let tracks = zone.tracks();
-    let cylinders = match shape.kind {
-        Kind::Bands(width) => {
-            let whole = tracks / (width * heads);
-            whole * width + (tracks % (width * heads)).div_ceil(heads)
-        }
-        _ => tracks.div_ceil(heads),
-    };
-    cylinders.max(1) as u32
+    let width = shape.kind.band().unwrap_or(1);
+    let whole = tracks / (width * heads);
+    (whole * width + (tracks % (width * heads)).div_ceil(heads)).max(1) as u32
 }

@@ -203,7 +203,7 @@ impl Moves {
         let points = self.points(shape, origin);
         let best = self.misfits_shown(&points).min_by(|a, b| a.0.total_cmp(&b.0));
         let most = best.and_then(|best| best.1).unwrap_or(0);
-        if matches!(shape.kind, Kind::Bands(_)) {
+        if shape.kind.band().is_some() {
             return f64::MAX;
         }
         let mut points: Vec<(u64, f64, f64)> = Vec::with_capacity(self.times.len());

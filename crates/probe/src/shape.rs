@@ -1,6 +1,6 @@
 //! The order of tracks: the cylinder and head of each, and the densities that fit them.
 
-use crate::zone::Zone;
+use crate::zone::{Cycle, Zone};
 
 /// The most heads that are looked for: more than any drive has.
 pub(crate) const HEADS_MAX: u64 = 32;
@@ -14,6 +14,18 @@ pub(crate) enum Kind {
     Serpentine,
     /// Runs of this many tracks on one surface, back and forth.
     Bands(u64),
+    /// The same, with the surfaces of each band in the same order.
+    ForwardBands(u64),
+}
+
+impl Kind {
+    /// Returns the number of tracks in a run on one surface, if they are more than one.
+    pub(crate) fn band(self) -> Option<u64> {
+        match self {
+            Self::Bands(width) | Self::ForwardBands(width) => Some(width),
+            Self::Cylinder | Self::Serpentine => None,
+        }
+    }
 }
 
 /// The order, and the heads.
@@ -33,11 +45,12 @@ impl Shape {
                 let (cylinder, slot) = (track / heads, track % heads);
                 (cylinder, if cylinder % 2 == 0 { slot } else { heads - 1 - slot })
             }
-            Kind::Bands(width) => {
+            Kind::Bands(width) | Kind::ForwardBands(width) => {
                 let (run, along) = (track / width, track % width);
                 let (band, slot) = (run / heads, run % heads);
                 let cylinder = if slot % 2 == 0 { along } else { width - 1 - along };
-                (band * width + cylinder, if band % 2 == 0 { slot } else { heads - 1 - slot })
+                let reversed = band % 2 == 1 && matches!(self.kind, Kind::Bands(_));
+                (band * width + cylinder, if reversed { heads - 1 - slot } else { slot })
             }
         }
     }
@@ -50,22 +63,24 @@ impl Shape {
     /// Returns the number of a zone's tracks before the first of a cylinder, or of a band, if densities recur and each head
     /// has one.
     pub(crate) fn begins(self, zone: &Zone) -> Option<u64> {
-        let length = zone.cycle.as_ref().map_or(1, |c| c.slots.len() as u64);
-        (0..length).find(|&first| self.densities_from(zone, first).is_some())
+        let (slots, width) = zone.cycle.as_ref().map_or((1, 1), |c| (c.slots.len() as u64, c.width()));
+        (0..slots).map(|slot| slot * width).find(|&first| self.densities_from(zone, first).is_some())
     }
 
     /// Returns a track with the same place in the order of tracks as a zone's first, far enough from the beginning.
     pub(crate) fn origin(self, zone: &Zone) -> u64 {
-        let Some(length) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else { return 0 };
+        let Some(length) = zone.cycle.as_ref().map(Cycle::tracks) else { return 0 };
         length * self.unit() - self.begins(zone).unwrap_or(0)
     }
 
     /// Returns the number of tracks after which the order repeats.
     pub(crate) fn unit(self) -> u64 {
+        let heads = self.heads.max(1);
         match self.kind {
-            Kind::Cylinder => self.heads.max(1),
-            Kind::Serpentine => 2 * self.heads.max(1),
-            Kind::Bands(width) => 2 * self.heads.max(1) * width,
+            Kind::Cylinder => heads,
+            Kind::Serpentine => 2 * heads,
+            Kind::Bands(width) => 2 * heads * width,
+            Kind::ForwardBands(width) => heads * width,
         }
     }
 
@@ -77,10 +92,14 @@ impl Shape {
     /// Does the same if one of its tracks is the first of a cylinder or band.
     fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
         let mut by_head = vec![0; self.heads.max(1) as usize];
-        let Some(recurs) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else {
+        let Some((slots, width)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.width())) else {
             return Some(vec![zone.sectors; by_head.len()]);
         };
-        for track in first..(first + recurs * self.unit()).min(zone.tracks()) {
+        if width > 1 && self.kind.band() != Some(width) {
+            return None;
+        }
+        let tracks = first..(first + slots * self.unit()).min(zone.tracks());
+        for track in tracks.step_by(width as usize) {
             let sectors = zone.sectors_on(track);
             let of = by_head.get_mut(self.position(track - first).1 as usize)?;
             if *of != 0 && *of != sectors {

@@ -8,7 +8,7 @@
 use crate::mapping::Map;
 use crate::revolutions::{frac, wrap};
 use crate::shape::{Kind, Shape};
-use crate::zone::Zone;
+use crate::zone::{Cycle, Zone};
 use crate::zone_spec::{order, rounded, spec};
 use model::Layout;
 use model::profile::{LayoutSpec, Revolutions, SectorsPerTrack, Sparing, Zone as ZoneSpec};
@@ -119,9 +119,10 @@ impl Joiner<'_> {
             Kind::Cylinder => heads,
             Kind::Serpentine if zone.cycle.is_some() => 2 * heads,
             Kind::Serpentine => heads,
-            Kind::Bands(width) => width * heads,
+            Kind::Bands(width) if zone.cycle.is_some() => 2 * width * heads,
+            Kind::Bands(width) | Kind::ForwardBands(width) => width * heads,
         };
-        let own = zone.cycle.as_ref().map(|c| c.slots.len() as u64);
+        let own = zone.cycle.as_ref().map(Cycle::tracks);
         let own = own.or(zone.levels.last().map(|l| l.unit)).unwrap_or(1);
         let period = least_multiple(unit, own.max(1));
         let before = (tracks(run.start..anchor) + EMPTY_TRACKS_MAX).div_ceil(period) * period;
@@ -144,22 +145,23 @@ impl Joiner<'_> {
     /// from.
     fn cylinders(&self, before: u64, after: u64) -> Vec<u32> {
         let heads = self.shape.heads.max(1);
-        match self.shape.kind {
+        match self.shape.kind.band() {
             // The last band's runs are as long as it is wide.
-            Kind::Bands(width) => {
+            Some(width) => {
                 let bands = (before + after) / (width * heads);
                 let (most, least) = (bands + 1, bands.saturating_sub(1));
                 (least * width + 1..=most * width).rev().map(|c| c as u32).collect()
             }
-            _ => vec![(before + after).div_ceil(heads) as u32 + 1],
+            None => vec![(before + after).div_ceil(heads) as u32 + 1],
         }
     }
 
     fn bare(&self, zone: &Zone, before: u64, cylinders: u32) -> Option<Bare> {
         let mut spec = spec(zone, self.shape, 0, cylinders, self.bus_revolutions);
-        (spec.slips, spec.sparing, spec.reserved) = (Vec::new(), Sparing::default(), 0);
+        (spec.slips, spec.slip_runs) = (Vec::new(), Vec::new());
+        (spec.sparing, spec.reserved) = (Sparing::default(), 0);
         let turned = match &zone.cycle {
-            Some(cycle) => (before / cycle.slots.len() as u64) as f64 * cycle.advance,
+            Some(cycle) => (before / cycle.tracks()) as f64 * cycle.advance,
             None => zone.levels.last().map_or(0.0, |l| (before / l.unit) as f64 * l.advance),
         };
         spec.offset = Revolutions::Decimal(rounded(frac(
@@ -258,33 +260,43 @@ impl Joiner<'_> {
             SectorsPerTrack::ByHead(list) => list.iter().map(|&n| u64::from(n)).sum(),
         };
         let left_out = empty / heads * on_cylinder;
-        let mut slips = Vec::new();
+        let (mut slips, mut slip_runs) = (Vec::new(), Vec::new());
+        let mut slip = |sectors: Range<u64>| {
+            // Whole tracks are one run.
+            let count = sectors.end.saturating_sub(sectors.start);
+            if count > on_cylinder / heads {
+                slip_runs.push((sectors.start, count))
+            } else {
+                slips.extend(sectors)
+            }
+            slips.len() as u64 <= ZONE_SLIPS_MAX
+        };
         let mut next = begin;
         let mut lbns = 0;
         for (i, &place) in placed.zones.clone().zip(&placed.first_place) {
             let zone = self.zone(i)?;
             lbns += zone.lbns();
-            slips.extend(next - left_out..place - left_out);
+            let mut few = slip(next - left_out..place - left_out);
             let own = zone.place(zone.first);
             for (lbn, sectors) in gaps(zone)? {
                 let past = place + zone.place(lbn) - own - left_out;
-                slips.extend(past.checked_sub(sectors)?..past);
+                few &= slip(past.checked_sub(sectors)?..past);
             }
             next = place + length(zone);
-            if slips.len() as u64 > ZONE_SLIPS_MAX {
+            if !few {
                 return None;
             }
         }
         let last = u64::from(bare.layout.locate(Lbn::new(next - 1))?.track.get()) - empty;
-        spec.last_cylinder = match self.shape.kind {
-            Kind::Bands(_) => spec.last_cylinder - (empty / heads) as u32,
-            _ => (last / heads) as u32,
+        spec.last_cylinder = match self.shape.kind.band() {
+            Some(_) => spec.last_cylinder - (empty / heads) as u32,
+            None => (last / heads) as u32,
         };
         spec.reserved = begin - left_out;
-        spec.slips = slips;
+        (spec.slips, spec.slip_runs) = (slips, slip_runs);
         let places = u64::from(spec.last_cylinder + 1) * on_cylinder;
         spec.sparing.spares = places.checked_sub(spec.reserved)?.checked_sub(lbns)?;
-        if let Kind::Bands(width) = self.shape.kind {
+        if let Some(width) = self.shape.kind.band() {
             // As narrow as possible: the sectors behind the last LBN are in other cylinders, or unused.
             let narrow = |spec: &ZoneSpec| -> Option<ZoneSpec> {
                 let mut less = spec.clone();

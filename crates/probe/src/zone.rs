@@ -27,24 +27,51 @@ pub(crate) struct Region {
     pub(crate) spares: u64,
 }
 
-/// Tracks with densities that differ by head: those of one cylinder recur, or of two if heads go back and forth.
+/// Tracks with densities that differ by head: those of one cylinder or band recur, or of two if heads go back and forth.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cycle {
+    /// All with the same number of tracks.
     pub(crate) slots: Vec<Slot>,
-    /// The LBNs in each cycle.
-    pub(crate) lbns: u64,
+    /// The sectors in each cycle.
+    pub(crate) sectors: u64,
     /// The rotation from the first track of one cycle to that of the next, in revolutions.
     pub(crate) advance: f64,
 }
 
-/// A track of a cycle.
+/// Consecutive tracks of a cycle on one surface: one, or those of a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slot {
-    /// The LBNs of the cycle before this track.
+    /// The sectors of the cycle before this slot.
     pub(crate) before: u64,
+    pub(crate) tracks: u64,
+    /// The sectors on each track.
     pub(crate) sectors: u64,
-    /// The rotation from the cycle's first track, in revolutions.
+    /// The rotation from the cycle's first track to the slot's, in revolutions.
     pub(crate) angle: f64,
+    /// The rotation from each of its tracks to the next, in revolutions.
+    pub(crate) skew: f64,
+}
+
+impl Cycle {
+    /// Returns a cycle of slots whose places are not yet counted.
+    pub(crate) fn new(mut slots: Vec<Slot>, advance: f64) -> Self {
+        let mut sectors = 0;
+        for slot in &mut slots {
+            slot.before = sectors;
+            sectors += slot.tracks * slot.sectors;
+        }
+        Self { slots, sectors, advance }
+    }
+
+    /// Returns the tracks of each slot.
+    pub(crate) fn width(&self) -> u64 {
+        self.slots.first().map_or(1, |slot| slot.tracks)
+    }
+
+    /// Returns the tracks of the cycle.
+    pub(crate) fn tracks(&self) -> u64 {
+        self.width() * self.slots.len() as u64
+    }
 }
 
 /// Tracks of one density, or of densities that recur. Angles are those at which a read of one sector ends.
@@ -55,7 +82,7 @@ pub(crate) struct Zone {
     pub(crate) end: u64,
     /// The sectors on a track; on its shortest one if they differ.
     pub(crate) sectors: u64,
-    /// The recurring whole tracks of different densities; such a zone has neither spares nor slips.
+    /// The recurring whole tracks of different densities; such a zone has no spares.
     pub(crate) cycle: Option<Cycle>,
     /// The angle of the first LBN, which is the first sector of a track.
     pub(crate) angle: f64,
@@ -86,15 +113,15 @@ impl Zone {
     pub(crate) fn beginning_at(&self, first: u64) -> Self {
         let mut zone = self.clone();
         let Some(cycle) = zone.cycle.as_mut().filter(|_| first > 0) else { return zone };
-        let length = cycle.slots.len() as u64;
         let begin = self.track_angle(first);
-        let mut before = 0;
-        for (track, slot) in (first..first + length).zip(cycle.slots.iter_mut()) {
-            let sectors = self.sectors_on(track);
-            *slot = Slot { before, sectors, angle: wrap(self.track_angle(track) - begin) };
-            before += sectors;
-        }
+        let tracks = (first..).step_by(cycle.width() as usize).take(cycle.slots.len());
+        let slot = |track| {
+            let (_, slot, _) = self.slot(track)?;
+            Some(Slot { angle: wrap(self.track_angle(track) - begin), ..*slot })
+        };
+        *cycle = Cycle::new(tracks.filter_map(slot).collect(), cycle.advance);
         zone.first = self.lbn_near(first, 0);
+        zone.shifts.retain(|s| s.lbn > zone.first);
         zone.angle = begin;
         zone
     }
@@ -122,21 +149,30 @@ impl Zone {
 
     /// Returns the track of an LBN, and its sector there.
     pub(crate) fn locate(&self, lbn: u64) -> (u64, u64) {
-        if let Some(cycle) = &self.cycle {
-            let offset = lbn.saturating_sub(self.first);
-            let (whole, rest) = (offset / cycle.lbns, offset % cycle.lbns);
-            let slot = cycle.slots.partition_point(|s| s.before <= rest).saturating_sub(1);
-            let before = cycle.slots.get(slot).map_or(0, |s| s.before);
-            return (whole * cycle.slots.len() as u64 + slot as u64, rest - before);
-        }
         let place = self.place(lbn);
-        (place / self.sectors, place % self.sectors)
+        let Some(cycle) = &self.cycle else { return (place / self.sectors, place % self.sectors) };
+        let (whole, rest) = (place / cycle.sectors, place % cycle.sectors);
+        let index = cycle.slots.partition_point(|s| s.before <= rest).saturating_sub(1);
+        let Some(slot) = cycle.slots.get(index) else { return (0, place) };
+        let (along, sector) = ((rest - slot.before) / slot.sectors, (rest - slot.before) % slot.sectors);
+        ((whole * cycle.slots.len() as u64 + index as u64) * cycle.width() + along, sector)
+    }
+
+    /// Returns the number of sectors before a track.
+    pub(crate) fn track_place(&self, track: u64) -> u64 {
+        match self.slot(track) {
+            Some((cycle, slot, along)) => {
+                track / cycle.tracks() * cycle.sectors + slot.before + along * slot.sectors
+            }
+            None => track * self.sectors,
+        }
     }
 
     /// Returns the angle of a track's first sector.
     pub(crate) fn track_angle(&self, track: u64) -> f64 {
-        if let Some((cycle, slot)) = self.slot(track) {
-            return self.angle + (track / cycle.slots.len() as u64) as f64 * cycle.advance + slot.angle;
+        if let Some((cycle, slot, along)) = self.slot(track) {
+            let whole = (track / cycle.tracks()) as f64 * cycle.advance;
+            return self.angle + whole + slot.angle + along as f64 * slot.skew;
         }
         let mut left = track;
         let mut angle = self.angle;
@@ -155,22 +191,25 @@ impl Zone {
 
     /// Returns the number of sectors on one of its tracks.
     pub(crate) fn sectors_on(&self, track: u64) -> u64 {
-        self.slot(track).map_or(self.sectors, |(_, slot)| slot.sectors)
+        self.slot(track).map_or(self.sectors, |(_, slot, _)| slot.sectors)
     }
 
-    fn slot(&self, track: u64) -> Option<(&Cycle, &Slot)> {
+    /// Returns the cycle, the slot of a track, and the number of the slot's tracks before it.
+    fn slot(&self, track: u64) -> Option<(&Cycle, &Slot, u64)> {
         let cycle = self.cycle.as_ref()?;
-        let at = track % (cycle.slots.len() as u64).max(1);
-        Some((cycle, cycle.slots.get(at as usize)?))
+        let (at, width) = (track % cycle.tracks().max(1), cycle.width());
+        Some((cycle, cycle.slots.get((at / width) as usize)?, at % width))
     }
 
     /// Returns the LBN nearest to a sector of a track, inside the zone.
     pub(crate) fn lbn_near(&self, track: u64, sector: u64) -> u64 {
-        if let Some((cycle, slot)) = self.slot(track) {
-            let whole = track / cycle.slots.len() as u64 * cycle.lbns;
-            return (self.first + whole + slot.before + sector.min(slot.sectors - 1)).min(self.end - 1);
+        let mut place = self.track_place(track) + sector;
+        if self.cycle.is_some() {
+            place = place.min(self.track_place(track + 1) - 1);
+            if self.shifts.is_empty() {
+                return (self.first + place).min(self.end - 1);
+            }
         }
-        let place = track * self.sectors + sector;
         let (mut low, mut high) = (self.first, self.end);
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -208,10 +247,39 @@ mod tests {
     fn by_head() -> Zone {
         let mut zone = Zone::new(100, 10, 0.5);
         zone.end = 100 + 22 * 5 + 3;
-        let slots =
-            vec![Slot { before: 0, sectors: 10, angle: 0.0 }, Slot { before: 10, sectors: 12, angle: 0.125 }];
-        zone.cycle = Some(Cycle { slots, lbns: 22, advance: 0.25 });
+        let slot = |sectors, angle| Slot { before: 0, tracks: 1, sectors, angle, skew: 0.0 };
+        zone.cycle = Some(Cycle::new(vec![slot(10, 0.0), slot(12, 0.125)], 0.25));
         zone
+    }
+
+    /// Returns a zone of bands of three tracks on each of two heads, with a slip of a track and two sectors.
+    fn by_run() -> Zone {
+        let mut zone = Zone::new(100, 10, 0.5);
+        zone.end = 100 + 66 * 3;
+        let slot = |sectors, angle| Slot { before: 0, tracks: 3, sectors, angle, skew: 0.1 };
+        zone.cycle = Some(Cycle::new(vec![slot(10, 0.0), slot(12, 0.3)], 0.6));
+        zone.shifts.push(Shift { lbn: 100 + 66 + 30 + 4, sectors: 14 });
+        zone
+    }
+
+    #[test]
+    fn tracks_of_recurring_runs_are_found_by_lbn_and_the_other_way() {
+        let zone = by_run();
+        for lbn in zone.first..zone.end {
+            let (track, sector) = zone.locate(lbn);
+            assert_eq!(zone.lbn_near(track, sector), lbn);
+            assert_eq!(zone.track_place(track) + sector, zone.place(lbn));
+        }
+        // Behind the slip: the third cycle's second track of the second run.
+        let (lbn, track) = (100 + 2 * 66 + 30 + 12 + 5 - 14, 2 * 6 + 3 + 1);
+        assert_eq!((zone.locate(lbn), zone.sectors_on(track)), ((track, 5), 12));
+        assert!((zone.predict(lbn) - (0.5 + 2.0 * 0.6 + 0.3 + 0.1 + 5.0 / 12.0)).abs() < 1e-12);
+        for first in [3, 6, 9, 12] {
+            let later = zone.beginning_at(first);
+            for lbn in later.first..zone.end {
+                assert!(wrap(later.predict(lbn) - zone.predict(lbn)).abs() < 1e-12, "{first} {lbn}");
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::revolutions::{frac, wrap};
 use crate::shape::{Kind, Shape};
-use crate::zone::Zone;
-use model::profile::{Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec};
+use crate::zone::{Shift, Zone};
+use model::profile::{Course, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec};
 
 /// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
 const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
@@ -14,6 +14,11 @@ pub(crate) fn order(shape: Shape) -> Order {
         Kind::Cylinder => Order::Cylinder,
         Kind::Serpentine => Order::CylinderSerpentine,
         Kind::Bands(width) => Order::SurfaceSerpentine { band_cylinders: width as u32 },
+        Kind::ForwardBands(width) => Order::Bands {
+            band_cylinders: width as u32,
+            tracks: Course::Alternating,
+            surfaces: Course::Forward,
+        },
     }
 }
 
@@ -25,10 +30,10 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_re
     let on_cylinder = densities.as_ref().map_or(shape.heads * n, |by_head| by_head.iter().sum());
     let places = u64::from(cylinders) * on_cylinder;
     let (track, head, cylinder) = skews(zone, shape);
-    let slips = zone.shifts.iter().flat_map(|s| {
-        let past = zone.place(s.lbn);
-        past - s.sectors..past
-    });
+    let skipped = |s: &Shift| (zone.place(s.lbn) - s.sectors, s.sectors);
+    // Whole tracks are one run.
+    let (long, short): (Vec<&Shift>, Vec<&Shift>) = zone.shifts.iter().partition(|s| s.sectors > n);
+    let slips = short.into_iter().map(skipped).flat_map(|(first, count)| first..first + count);
     let sectors_per_track = match densities {
         Some(by_head) => SectorsPerTrack::ByHead(by_head.iter().map(|&n| n as u32).collect()),
         None => SectorsPerTrack::Same(n as u32),
@@ -37,9 +42,10 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_re
         offset: Revolutions::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_revolutions))),
         track_skew: revolutions(track, n, zone.tracks()),
         cylinder_skew: revolutions(cylinder, n, zone.tracks() / shape.heads.max(1)),
-        head_skew: matches!(shape.kind, Kind::Bands(_)).then(|| revolutions(head, n, zone.tracks())),
+        head_skew: shape.kind.band().map(|_| revolutions(head, n, zone.tracks())),
         sparing: sparing(zone, shape, places),
         slips: slips.collect(),
+        slip_runs: long.into_iter().map(skipped).collect(),
         ..ZoneSpec::plain(first, first + cylinders - 1, sectors_per_track)
     }
 }
@@ -53,7 +59,7 @@ fn sparing(zone: &Zone, shape: Shape, places: u64) -> Sparing {
         |per, cylinders| Sparing { per, cylinders, spares: region.spares, at_front: false, slip_to_end };
     match shape.kind {
         _ if tracks == 1 => per(SparingRegion::Track, None),
-        Kind::Bands(_) => whole,
+        Kind::Bands(_) | Kind::ForwardBands(_) => whole,
         _ if tracks == shape.heads => per(SparingRegion::Cylinder, None),
         _ => per(SparingRegion::Range, Some((tracks / shape.heads).max(1) as u32)),
     }
@@ -64,7 +70,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
     let advance = |unit: u64| zone.levels.iter().find(|l| l.unit == unit).map(|l| l.advance);
     let track = advance(1).unwrap_or(0.0);
     match shape.kind {
-        Kind::Bands(width) => {
+        Kind::Bands(width) | Kind::ForwardBands(width) => {
             let run = advance(width);
             let head = run.map_or(track, |run| run - (width - 1) as f64 * track);
             let run = (width - 1) as f64 * track + head;

@@ -1,6 +1,7 @@
 //! The beginning of a zone: its density, its first track boundary, its first skew.
 
 use super::Mapper;
+use super::cycle::{CYCLE_ZONE_TRACKS_MAX, PRECEDING_SECTORS_MAX};
 use super::event::SLIP_SECTORS_MAX;
 use crate::error::ProbeError;
 use crate::revolutions::{frac, wrap};
@@ -60,6 +61,30 @@ impl Mapper<'_, '_> {
         }
         zone.end = high;
         Ok(zone)
+    }
+
+    /// Returns a zone of another density that begins with the last track of the zone before, whose first sectors are almost
+    /// at the angles of the density before; `angle` is that of the first LBN that is not, if it is known.
+    pub(super) fn begin_sooner(&mut self, at: u64, angle: Option<f64>) -> Result<Option<Zone>, ProbeError> {
+        let (Some(before), Some(angle)) = (self.map.zones.last(), angle) else { return Ok(None) };
+        let n = before.sectors;
+        let (track, sector) = before.locate(before.end - 1);
+        let first = at - (sector + 1).min(at);
+        let few = sector < PRECEDING_SECTORS_MAX.min(n / 4) && track > CYCLE_ZONE_TRACKS_MAX;
+        let plain = before.region.is_none() && before.cycle.is_none();
+        let near = wrap(angle - before.predict(at)).abs() < 1.0 / n as f64;
+        if !few || !plain || !near || before.shifts.last().is_some_and(|s| s.lbn >= first) {
+            return Ok(None);
+        }
+        let zone = self.begin(first, None)?;
+        let whole = zone.end == self.capacity && zone.sectors != n && zone.region.is_none();
+        if !whole || !self.meets(&zone, at)? {
+            return Ok(None);
+        }
+        if let Some(before) = self.map.zones.last_mut() {
+            before.end = first;
+        }
+        Ok(Some(zone))
     }
 
     /// Returns a zone that begins as the one before did, at another angle.

@@ -2,28 +2,28 @@
 //!
 //! A cylinder's tracks recur after the number of heads, or after twice that number if heads go back and forth. Once some
 //! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; then ever farther
-//! ahead, as in a zone of one density.
+//! ahead, as in a zone of one density. Bands are found by their runs ([`super::runs`]), and followed here.
 
 use super::{Mapper, NOISY_ANGLE_ERROR_NS_MAX, TIME_SHARE_MAX};
 use crate::error::ProbeError;
 use crate::fit::Fit;
-use crate::revolutions::wrap;
-use crate::zone::{Cycle, Level, Slot, Zone};
+use crate::revolutions::{frac, wrap};
+use crate::zone::{Cycle, Level, Shift, Slot, Zone};
 
 /// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.
-const CYCLE_ZONE_TRACKS_MAX: u64 = 4;
+pub(super) const CYCLE_ZONE_TRACKS_MAX: u64 = 4;
 
 /// The most first sectors of a track that the zone before may contain.
-const PRECEDING_SECTORS_MAX: u64 = 8;
+pub(super) const PRECEDING_SECTORS_MAX: u64 = 8;
 
-/// The longest cycle that is looked for, in tracks: 32 heads, back and forth.
-const CYCLE_TRACKS_MAX: usize = 64;
+/// The longest cycle that is looked for, in tracks or runs: 32 heads, back and forth.
+pub(super) const CYCLE_TRACKS_MAX: usize = 64;
 
-/// The number of tracks that must repeat those of a cycle before.
-const REPEATED_TRACKS_MIN: usize = 3;
+/// The number of tracks, or runs, that must repeat those of a cycle before.
+pub(super) const REPEATED_TRACKS_MIN: usize = 3;
 
 /// The largest difference of equal rotations, in revolutions, apart from the error of readings.
-const EQUAL_ROTATIONS_REVOLUTIONS_MAX: f64 = 1e-4;
+pub(super) const EQUAL_ROTATIONS_REVOLUTIONS_MAX: f64 = 1e-4;
 
 /// The factor by which each prediction goes further than the last.
 const REACH_FACTOR: u64 = 4;
@@ -71,6 +71,9 @@ pub(super) struct Track {
 impl Mapper<'_, '_> {
     /// Replaces the last zones by one of recurring densities, if they are one, and follows it to its end.
     pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
+        if let Some(zone) = self.cycle_of_runs()? {
+            return Ok(Some(zone));
+        }
         let tracks = self.last_tracks();
         if let Some(zone) = self.cycle_of(&tracks)? {
             return Ok(Some(zone));
@@ -111,7 +114,7 @@ impl Mapper<'_, '_> {
             let Some(advance) = recurs(tracks, length, loose) else { continue };
             let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
             let (from, _) = zone.locate(last.first);
-            if let Some(good) = self.one_more(&mut zone, from + 1, length as u64, loose)? {
+            if let Some(good) = self.one_more(&mut zone, from + 1, loose)? {
                 self.follow_cycle(&mut zone, good)?;
                 let levels = zone.cycle.as_ref().map_or(Vec::new(), |cycle| cycle.levels(&zone.levels));
                 zone.levels = levels;
@@ -122,32 +125,37 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Measures each track of one more cycle, from `from` on, and corrects its angle; returns the last LBN of that cycle if
-    /// all tracks match.
-    fn one_more(
+    /// Measures each slot of one more cycle, from the track `from` on, and corrects its angles; returns the last LBN of that
+    /// cycle if all match.
+    pub(super) fn one_more(
         &mut self,
         zone: &mut Zone,
         from: u64,
-        length: u64,
         loose: f64,
     ) -> Result<Option<u64>, ProbeError> {
+        let Some((length, width)) = zone.cycle.as_ref().map(|c| (c.tracks(), c.width())) else {
+            return Ok(None);
+        };
         if zone.lbn_near(from + length, 0) >= self.capacity - 1 {
             return Ok(None);
         }
         let mut errors = Vec::new();
         // Downward, because read-ahead goes upward.
-        for track in (from..from + length).rev() {
-            let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(track, zone.sectors_on(track) - 1));
+        for slot in (0..length / width).rev() {
+            let (track, until) = (from + slot * width, from + (slot + 1) * width - 1);
+            let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(until, zone.sectors_on(until) - 1));
             let (end, begin) = (self.check_angle(zone, last, loose)?, self.check_angle(zone, first, loose)?);
             if !end.met || !begin.met {
                 return Ok(None);
             }
-            errors.push((track, (begin.error + end.error) / 2.0));
+            errors.push((track, begin.error, end.error));
         }
         if let Some(cycle) = zone.cycle.as_mut() {
-            for (track, error) in errors {
-                if let Some(slot) = cycle.slots.get_mut((track % length) as usize) {
-                    slot.angle += error;
+            for (track, begin, end) in errors {
+                if let Some(slot) = cycle.slots.get_mut((track % length / width) as usize) {
+                    // Over several tracks the difference is one of their skew.
+                    slot.angle += if width > 1 { begin } else { f64::midpoint(begin, end) };
+                    slot.skew += (end - begin) / (width - 1).max(1) as f64 * f64::from(u8::from(width > 1));
                 }
             }
         }
@@ -205,35 +213,35 @@ impl Mapper<'_, '_> {
         }
         let begin = tracks.get(start)?;
         let mut slots = Vec::new();
-        let mut before = 0;
         for k in 0..length {
             let (at, turned) =
                 if start + k < tracks.len() { (start + k, 0.0) } else { (start + k - length, advance) };
             let track = tracks.get(at)?;
             slots.push(Slot {
-                before,
+                before: 0,
+                tracks: 1,
                 sectors: track.sectors,
                 angle: wrap(track.angle + turned - begin.angle),
+                skew: 0.0,
             });
-            before += track.sectors;
         }
         let mut zone = Zone::new(begin.first, slots.iter().map(|s| s.sectors).min()?, begin.angle);
         zone.end = self.capacity;
         zone.levels.push(Level { unit: 1, advance: 0.0 });
         zone.levels.extend(heads.map(|(heads, _)| Level { unit: heads as u64, advance: 0.0 }));
-        zone.cycle = Some(Cycle { slots, lbns: before, advance });
+        zone.cycle = Some(Cycle::new(slots, advance));
         Some(zone)
     }
 
     /// Follows such a zone to its end, from an LBN at its predicted angle.
-    fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
-        let Some((length, lbns)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.lbns)) else {
+    pub(super) fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
+        let Some((length, lbns)) = zone.cycle.as_ref().map(|c| (c.tracks(), c.sectors)) else {
             return Ok(());
         };
         let last = zone.end - 1;
         let noisy = self.meter.is_noisy();
         let tolerance = self.tolerance(zone.sectors);
-        // Such a zone has no slips: a small deviation is accepted even if sectors could be distinguished.
+        // A small deviation is accepted even if sectors could be distinguished.
         let more = EQUAL_ROTATIONS_REVOLUTIONS_MAX
             + if noisy {
                 (NOISY_ANGLE_ERROR_NS_MAX / self.meter.revolution() - tolerance).max(0.0)
@@ -242,7 +250,7 @@ impl Mapper<'_, '_> {
             };
         let mut turning = Turning::new(zone, length, self.spread);
         turning.take(zone, zone.first, 0.0, 1.0);
-        turning.take(zone, zone.first + lbns, 0.0, 1.0);
+        turning.take(zone, zone.lbn_near(length, 0), 0.0, 1.0);
         turning.take(zone, good, 0.0, 1.0);
         let (mut good, mut step) = (good, 1_u64);
         while good < last {
@@ -267,7 +275,7 @@ impl Mapper<'_, '_> {
                 check = self.check_angle(zone, target, more)?;
             }
             if check.met && self.is_no_chance(zone, good, target, more)? {
-                let whole = (target - zone.first) / lbns;
+                let whole = zone.place(target) / lbns;
                 if noisy {
                     turning.take(zone, target, check.error, check.readings);
                 } else if let Some(cycle) = zone.cycle.as_mut()
@@ -289,14 +297,35 @@ impl Mapper<'_, '_> {
                 good = off + 2;
                 continue;
             }
+            if let Some(shift) = self.slip_of_cycle(zone, off, more)? {
+                zone.shifts.push(shift);
+                turning.line.shifts.push(shift);
+                good = off;
+                continue;
+            }
             zone.end = off;
             return Ok(());
         }
         Ok(())
     }
 
+    /// Returns the slip of some sectors of a track before `off`, if there is one.
+    fn slip_of_cycle(&mut self, zone: &Zone, off: u64, more: f64) -> Result<Option<Shift>, ProbeError> {
+        let n = zone.sectors_on(zone.locate(off).0);
+        if off + 2 * n >= zone.end || !self.resolves_sectors(n) {
+            return Ok(None);
+        }
+        let by = frac(self.sure_angle(off, n)? - zone.predict(off)) * n as f64;
+        let shift = Shift { lbn: off, sectors: by.round() as u64 };
+        let mut trial = zone.clone();
+        trial.shifts.push(shift);
+        let points = [off + 1, off + n / 2, off + n, off + 2 * n];
+        let is_slip = (1..n).contains(&shift.sectors) && self.all_meet_within(&trial, &points, more)?;
+        Ok(is_slip.then_some(shift))
+    }
+
     /// Ends the map before `lbn`, where a zone begins that counted as several.
-    fn take_back(&mut self, lbn: u64) {
+    pub(super) fn take_back(&mut self, lbn: u64) {
         self.map.zones.retain(|zone| zone.first < lbn);
         if let Some(last) = self.map.zones.last_mut() {
             last.end = last.end.min(lbn);

@@ -11,6 +11,7 @@ mod cycle;
 mod edge;
 mod event;
 mod join;
+mod runs;
 mod walk;
 
 use crate::error::ProbeError;
@@ -169,7 +170,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
         while at < self.capacity && self.map.zones.len() < ZONES_MAX && self.meter.is_within(TIME_SHARE_MAX) {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let angle = self.found.take().filter(|found| found.lbn == at).map(|found| found.angle);
-            let mut zone = self.begin(at, angle)?;
+            let mut zone = match self.begin_sooner(at, angle)? {
+                Some(zone) => zone,
+                None => self.begin(at, angle)?,
+            };
             self.extend(&mut zone)?;
             // A stretch that is not understood is passed one LBN at a time.
             zone.end = zone.end.clamp(at + 1, self.capacity);

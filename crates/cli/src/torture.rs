@@ -219,7 +219,8 @@ fn write_counts(text: &mut String, counts: &Counts) {
         text,
         "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
          {} records fetched, {} times from a full buffer\n  \
-         {} requests of a log, cleaned {} times, {} blocks of it in gaps",
+         {} requests of a log, cleaned {} times, {} blocks of it in gaps\n  \
+         {} reads at the background door, {} of snapshots, {} kills of the daemon",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),
@@ -230,5 +231,8 @@ fn write_counts(text: &mut String, counts: &Counts) {
         grouped(counts.logged),
         grouped(counts.cleaned),
         grouped(counts.copied),
+        grouped(counts.background_reads),
+        grouped(counts.snapshot_reads),
+        grouped(counts.kills),
     );
 }

@@ -29,6 +29,7 @@ mod recording;
 pub mod repair;
 mod running;
 pub mod runtime;
+pub mod simulated;
 mod slots;
 mod state;
 mod task;

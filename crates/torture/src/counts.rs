@@ -55,6 +55,12 @@ pub struct Counts {
     pub flushes: u64,
     /// Snapshots taken.
     pub snapshots: u64,
+    /// Reads at the background door of a disk.
+    pub background_reads: u64,
+    /// Reads of snapshots.
+    pub snapshot_reads: u64,
+    /// Daemons killed.
+    pub kills: u64,
     /// Images restored and compared.
     pub restores: u64,
     /// Finished reorganisations.
@@ -92,6 +98,9 @@ impl Counts {
         self.calls += other.calls;
         self.flushes += other.flushes;
         self.snapshots += other.snapshots;
+        self.background_reads += other.background_reads;
+        self.snapshot_reads += other.snapshot_reads;
+        self.kills += other.kills;
         self.restores += other.restores;
         self.reorganisations += other.reorganisations;
         self.power_cuts += other.power_cuts;

@@ -1,6 +1,7 @@
 //! Random histories. Each switches a random part of the events off, so that the others are frequent enough ("swarm testing":
 //! Groce and others, ISSTA 2012).
 
+mod daemon;
 mod house;
 
 use crate::dice::{Dice, mix};
@@ -28,14 +29,16 @@ pub fn generate(seed: u64) -> Scenario {
 /// the host was given or drawn.
 pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     let mut dice = Dice::new(seed);
-    let drawn = match dice.below(6) {
+    let drawn = match dice.below(7) {
         0 => Host::Volume,
         1 => Host::Outside,
+        2 if cfg!(target_os = "linux") => Host::Daemon,
         _ => Host::Core,
     };
     match host.unwrap_or(drawn) {
         Host::Volume | Host::VolumeOutside => house::generate(dice, host),
         Host::Outside => outside(dice),
+        Host::Daemon => daemon::generate(dice),
         Host::Core => {
             let setup = each_write(setup(&mut dice));
             draw(dice, setup)

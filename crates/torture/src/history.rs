@@ -37,6 +37,15 @@ fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
         Host::Core => on::<World>(scenario, bad_calls),
         Host::Volume | Host::VolumeOutside => on::<House>(scenario, bad_calls),
         Host::Outside => on::<Front>(scenario, bad_calls),
+        #[cfg(target_os = "linux")]
+        Host::Daemon => on::<crate::daemon::Daemon>(scenario, bad_calls),
+        #[cfg(not(target_os = "linux"))]
+        Host::Daemon => Err(Failure {
+            check: Check::Panic,
+            step: 0,
+            at: Instant::from_nanos(scenario.setup.start_ns),
+            what: "the daemon needs Linux".into(),
+        }),
     }
 }
 

@@ -16,6 +16,8 @@
 mod calls;
 mod clients;
 mod counts;
+#[cfg(target_os = "linux")]
+mod daemon;
 mod dice;
 mod exec;
 mod failure;

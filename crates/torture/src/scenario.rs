@@ -48,7 +48,7 @@ impl fmt::Display for Scenario {
             DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
         }
         writeln!(f, "host {}", s.host)?;
-        if matches!(s.host, Host::Outside | Host::VolumeOutside) {
+        if matches!(s.host, Host::Outside | Host::VolumeOutside | Host::Daemon) {
             writeln!(f, "outside {}", s.outside)?;
         }
         writeln!(f, "policy {}", s.policy)?;

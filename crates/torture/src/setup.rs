@@ -41,15 +41,18 @@ pub enum Host {
     VolumeOutside,
     /// A host with a core outside the drive, in front of a black box.
     Outside,
+    /// The daemon's own disk and task manager, outside the drive: snapshots, and the background export.
+    Daemon,
 }
 
 impl Host {
     /// All hosts, with their names in files and on the command line.
-    const NAMES: [(Self, &str); 4] = [
+    const NAMES: [(Self, &str); 5] = [
         (Self::Core, "core"),
         (Self::Volume, "volume"),
         (Self::VolumeOutside, "volume-outside"),
         (Self::Outside, "outside"),
+        (Self::Daemon, "daemon"),
     ];
 }
 
@@ -62,7 +65,7 @@ impl fmt::Display for Host {
 
 /// An unknown name of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no host is named {0:?}; give one of core, volume, volume-outside, outside")]
+#[error("no host is named {0:?}; give one of core, volume, volume-outside, outside, daemon")]
 pub struct UnknownHost(String);
 
 impl FromStr for Host {

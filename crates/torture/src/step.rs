@@ -257,6 +257,38 @@ pub enum Step {
         /// Whether it is the difference from the snapshot that was restored last.
         difference: bool,
     },
+    /// A client of the background door asks for a range.
+    Ask {
+        /// Whether it reads or writes.
+        op: Op,
+        /// The client.
+        client: u32,
+        /// 0 for the disk, or the place of a snapshot among those of the history, from 1, modulo their number.
+        snapshot: u32,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// A client of the background door declares a range.
+    Declare {
+        /// The client.
+        client: u32,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// A snapshot is taken that ends by itself.
+    Keep {
+        /// After this many nanoseconds.
+        ns: u64,
+    },
+    /// The daemon is killed and starts again.
+    Kill {
+        /// The file operations that it had requested and that are still carried out.
+        operations: u32,
+    },
     /// Sets the room of the image's destination; `None` for no limit.
     Room {
         /// In bytes.
@@ -336,6 +368,13 @@ impl fmt::Display for Step {
             Self::Forget => write!(f, "forget"),
             Self::Backup { priority, difference: false } => write!(f, "backup {priority}"),
             Self::Backup { priority, difference: true } => write!(f, "backup {priority} difference"),
+            Self::Ask { op, client, snapshot, start, len } => {
+                let op = if op.is_write() { "write" } else { "read" };
+                write!(f, "ask {op} {client} {snapshot} {start} {len}")
+            }
+            Self::Declare { client, start, len } => write!(f, "declare {client} {start} {len}"),
+            Self::Keep { ns } => write!(f, "keep {ns}"),
+            Self::Kill { operations } => write!(f, "kill {operations}"),
             Self::Room { bytes: None } => write!(f, "room all"),
             Self::Room { bytes: Some(n) } => write!(f, "room {n}"),
             Self::Reorganize { priority } => write!(f, "reorganize {priority}"),
@@ -534,6 +573,30 @@ impl Step {
                 let difference = word(1) == "difference";
                 takes(1 + usize::from(difference));
                 Self::Backup { priority: priority(0)?, difference }
+            }
+            "ask" => {
+                takes(5);
+                let op = match word(0) {
+                    "read" => Op::Read,
+                    "write" => Op::Write,
+                    other => return Err(format!("ask {other:?}; say read or write")),
+                };
+                let (client, snapshot) = (small(1, "client")?, small(2, "snapshot")?);
+                let (start, len) = (number(3, "first LBN")?, number(4, "number of sectors")?);
+                Self::Ask { op, client, snapshot, start, len }
+            }
+            "declare" => {
+                takes(3);
+                let (start, len) = (number(1, "first LBN")?, number(2, "number of sectors")?);
+                Self::Declare { client: small(0, "client")?, start, len }
+            }
+            "keep" => {
+                takes(1);
+                Self::Keep { ns: time(0)? }
+            }
+            "kill" => {
+                takes(1);
+                Self::Kill { operations: small(0, "number of operations")? }
             }
             "room" => {
                 takes(1);

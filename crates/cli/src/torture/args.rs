@@ -23,7 +23,7 @@ pub(crate) struct TortureArgs {
     /// Histories at a time [default: as many as there are cores]; a seed gives the same histories with any number
     #[arg(long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub(crate) jobs: Option<usize>,
-    /// The only host: core, volume, volume-outside or outside
+    /// The only host: core, volume, volume-outside, outside or daemon
     #[arg(long, value_name = "HOST", value_parser = host, default_value = "all")]
     pub(crate) host: Hosts,
     /// Replay one history from a file
@@ -83,6 +83,7 @@ fn host(text: &str) -> Result<Hosts, String> {
     if text == "all" {
         return Ok(Hosts(None));
     }
-    let host = text.parse().map_err(|_| "give core, volume, volume-outside, outside or all".to_owned());
+    let host =
+        text.parse().map_err(|_| "give core, volume, volume-outside, outside, daemon or all".to_owned());
     host.map(|host| Hosts(Some(host)))
 }

@@ -6,7 +6,7 @@ pub(crate) mod faults;
 use self::faults::{FileFault, Share, all_faults, inject};
 use super::{Broken, Damage, Log, LogKind, Scan};
 use crate::file_system::Files;
-use crate::manager::tests::memory::MemoryFiles;
+use crate::manager::tests::memory::{MemoryFiles, below};
 use proptest::prelude::*;
 use std::path::Path;
 use workload::random::Stream;
@@ -240,7 +240,8 @@ proptest! {
         }
         files.stop_after(None);
         if power {
-            files.power_cut(&mut Stream::new(seed, "power"));
+            let mut chance = Stream::new(seed, "power");
+            files.power_cut(|n| below(&mut chance, n));
         }
         let found = read(&files);
         prop_assert!(found.is_ok(), "taken for damage: {:?}", found);

@@ -43,6 +43,10 @@ impl Setup {
             let house = House::new(self).map_err(|(_, what)| what)?;
             hash.add_text(&house.drawn());
         }
+        #[cfg(target_os = "linux")]
+        if self.host == Host::Daemon {
+            hash.add_text(&format!("{:?}", crate::daemon::Terms::of(self.seed)));
+        }
         Ok(hash.get())
     }
 }

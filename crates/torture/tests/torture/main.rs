@@ -21,7 +21,7 @@ fn former_failures_stay_fixed() {
     }
 }
 
-/// The four take some twenty seconds of one core together: the search is as long on every machine, whatever its speed.
+/// They take some twenty seconds of one core together: the search is as long on every machine, whatever its speed.
 mod new_histories_of_this_commit_keep_every_promise {
     use super::*;
 
@@ -64,6 +64,15 @@ mod new_histories_of_this_commit_keep_every_promise {
     fn on_a_volume_outside_the_drive() {
         search(Host::VolumeOutside, (3_000, 6_000), |c| {
             vec![c.flushes, c.restores, c.reorganisations, c.fetched, c.logged, c.power_cuts]
+        });
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn in_the_daemon() {
+        search(Host::Daemon, (600, 2_000), |c| {
+            let clients = vec![c.requests, c.background_reads, c.snapshot_reads, c.flushes, c.bad];
+            [clients, vec![c.snapshots, c.adopted, c.power_cuts, c.kills]].concat()
         });
     }
 
@@ -124,7 +133,11 @@ fn several_threads_count_the_same_histories_in_the_same_order() {
 #[test]
 fn a_chosen_host_runs_the_histories_that_would_be_drawn_for_it() {
     let of = |seed| generate(seed).setup.host;
-    for host in [Host::Core, Host::Volume, Host::VolumeOutside, Host::Outside] {
+    #[cfg(target_os = "linux")]
+    let daemon = [Host::Daemon];
+    #[cfg(not(target_os = "linux"))]
+    let daemon = [];
+    for host in [Host::Core, Host::Volume, Host::VolumeOutside, Host::Outside].into_iter().chain(daemon) {
         let mut drawn = 0;
         for seed in 0..120 {
             let history = generate_on(seed, Some(host));
@@ -148,7 +161,7 @@ fn a_history_survives_its_file() {
 
 #[test]
 fn files_that_are_no_history_are_refused_by_line() {
-    let good = generate(3).to_string();
+    let good = generate_on(3, Some(Host::Core)).to_string();
     let broken = [
         (String::new(), 1, "empty"),
         ("freeblock-torture 2\n".into(), 1, "first line"),

@@ -1,6 +1,6 @@
 //! A task manager on a simulated drive, with files in memory, a foreground, and power cuts.
 
-use super::memory::MemoryFiles;
+use super::memory::{MemoryFiles, below};
 use crate::disk::{BackgroundTerms, Fence};
 use crate::files::worker::FileWorker;
 use crate::handle::Peers;
@@ -363,7 +363,7 @@ impl Rig {
         let at = volume.now();
         let mut platters = volume.power_cut().unwrap();
         if let Some(chance) = power {
-            files.power_cut(chance);
+            files.power_cut(|n| below(chance, n));
             for (range, bytes) in cached.into_iter().rev() {
                 let from = range.start().get() as usize * SECTOR;
                 now[from..from + bytes.len()].copy_from_slice(&bytes);

@@ -73,7 +73,12 @@ impl Mapper<'_, '_> {
         let few = sector < PRECEDING_SECTORS_MAX.min(n / 4) && track > CYCLE_ZONE_TRACKS_MAX;
         let plain = before.region.is_none() && before.cycle.is_none();
         let near = wrap(angle - before.predict(at)).abs() < 1.0 / n as f64;
-        if !few || !plain || !near || before.shifts.last().is_some_and(|s| s.lbn >= first) {
+        if self.meter.is_noisy()
+            || !few
+            || !plain
+            || !near
+            || before.shifts.last().is_some_and(|s| s.lbn >= first)
+        {
             return Ok(None);
         }
         let zone = self.begin(first, None)?;

@@ -312,7 +312,8 @@ impl Mapper<'_, '_> {
     /// Returns the slip of some sectors of a track before `off`, if there is one.
     fn slip_of_cycle(&mut self, zone: &Zone, off: u64, more: f64) -> Result<Option<Shift>, ProbeError> {
         let n = zone.sectors_on(zone.locate(off).0);
-        if off + 2 * n >= zone.end || !self.resolves_sectors(n) {
+        // If readings vary, a cycle whose rotation is known to a reading looks like one with a slip.
+        if off + 2 * n >= zone.end || self.meter.is_noisy() {
             return Ok(None);
         }
         let by = frac(self.sure_angle(off, n)? - zone.predict(off)) * n as f64;

@@ -40,8 +40,11 @@ impl Run {
 impl Mapper<'_, '_> {
     /// Replaces the last zones by one of recurring runs, if they are one, and follows it to its end.
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
-        let loose =
-            EQUAL_ROTATIONS_REVOLUTIONS_MAX + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
+        if self.meter.is_noisy() {
+            // The end of a run is then known to some sectors only, and runs of other lengths do not recur.
+            return Ok(None);
+        }
+        let loose = EQUAL_ROTATIONS_REVOLUTIONS_MAX;
         if let Some((mut zone, good)) = self.continued(loose) {
             let n = zone.sectors;
             let points = [good + n / 2, good + 2 * n, good + 3 * n];

@@ -537,9 +537,10 @@ impl Daemon {
                 TaskState::Done => expired,
                 TaskState::Failed => self.may_fail || faults > 0,
                 TaskState::Cancelled => one.removed,
-                // Its instant may be still to come.
+                // Its instant may be still to come, or its files have no room for its end.
                 _ => {
-                    !one.has_begun()
+                    self.may_fail
+                        || !one.has_begun()
                         || one.ends_unix_ms.is_none_or(|ends| unix_ms <= ends.max(started_unix_ms) + 1_500)
                 }
             };

@@ -346,7 +346,7 @@ impl Core {
         if outside.config.harm_ppm.is_none() {
             let predicted = outside.predicts();
             let may = if predicted { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
-            account.beside_ppm = idle.harm_ppm.saturating_sub(may);
+            account.beside_ppm = idle.harm_ppm - may;
         }
         (account, left)
     }

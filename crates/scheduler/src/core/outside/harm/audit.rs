@@ -126,15 +126,10 @@ impl Unaccounted {
         Self { mean: self.mean + other.mean, error: self.error.hypot(other.error) }
     }
 
-    /// Returns the increase that is believed: the mean after it, for a prior of zero with the standard deviation `prior`; a
-    /// decrease only beyond two standard errors.
+    /// Returns the increase that is believed: the mean of the posterior for a prior of zero with the standard deviation
+    /// `prior`.
     fn believed(self, prior: f64) -> f64 {
-        let Self { mean, error } = self;
-        if mean > 0.0 {
-            mean * prior * prior / (prior * prior + error * error)
-        } else {
-            (mean + 2.0 * error).min(0.0)
-        }
+        self.mean.max(0.0) * prior * prior / (prior * prior + self.error * self.error)
     }
 }
 
@@ -273,8 +268,8 @@ impl Audit {
     /// Returns the part of a bound on harm that the account may use, in ppm: the bound less the increase that the account
     /// does not see.
     ///
-    /// That the account sees all is the prior, with the bound as standard deviation. An account that overestimates gets more
-    /// than the bound only as far as two standard errors leave no doubt.
+    /// That the account sees all is the prior, with the bound as standard deviation. An account that overestimates gets no
+    /// more than the bound: it may be right for the next load.
     pub fn left_of(&self, bound_ppm: u32) -> u32 {
         let Some(unaccounted) = self.unaccounted else { return bound_ppm };
         let bound = f64::from(bound_ppm) / PPM as f64;
@@ -552,13 +547,17 @@ mod tests {
         [0.1, 0.5, 0.8].into_iter().flat_map(of).collect()
     }
 
-    /// Returns what is left of a bound of 1% in ppm, for this increase and its error in percent.
+    impl Audit {
+        /// Returns an audit that has found this increase in percent, with its error.
+        pub(in super::super) fn of(mean: f64, error: f64) -> Self {
+            let unaccounted = Some(Unaccounted { mean: mean / 100.0, error: error / 100.0 });
+            Self { unaccounted, ..Self::new(HALF_OFF, REVOLUTION, true) }
+        }
+    }
+
+    /// Returns what is left of a bound of 1% in ppm.
     fn left(mean: f64, error: f64) -> u32 {
-        let audit = Audit {
-            unaccounted: Some(Unaccounted { mean: mean / 100.0, error: error / 100.0 }),
-            ..Audit::new(HALF_OFF, REVOLUTION, true)
-        };
-        audit.left_of(10_000)
+        Audit::of(mean, error).left_of(10_000)
     }
 
     #[test]
@@ -571,9 +570,8 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_overestimates_gets_more_only_without_doubt() {
-        assert_eq!(left(-0.4, 0.3), 10_000);
-        assert_eq!(left(-0.4, 0.1), 12_000);
+    fn an_account_that_overestimates_gets_no_more_than_the_bound() {
+        assert_eq!(left(-0.4, 0.1), 10_000);
     }
 
     #[test]

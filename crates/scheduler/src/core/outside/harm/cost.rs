@@ -106,3 +106,23 @@ impl Core {
         outside.cost = Some(cost);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OutsideConfig, Overheads};
+    use model::builtin;
+
+    #[test]
+    fn what_the_audit_finds_is_taken_off_the_bounds_of_detours_and_of_streams() {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let config = OutsideConfig::beyond(Overheads::default()).serving();
+        let config = OutsideConfig { audit: Some(AuditConfig::new(1)), ..config };
+        let mut outside = Outside::new(&drive, config);
+        let bounds = |outside: &Outside| [outside.detour_bound().unwrap(), outside.bound_of_streams(10_000)];
+        let [detours, streams] = bounds(&outside);
+        assert_eq!(streams, 10_000);
+        outside.cost.as_mut().unwrap().audit = Audit::of(0.4, 0.0);
+        assert_eq!(bounds(&outside), [detours * 6 / 10, 6_000]);
+    }
+}

@@ -386,6 +386,7 @@ impl Outside {
 
     /// Discards the forecasts of commands under way.
     fn lost_sight(&mut self, now: Instant) {
+        self.streams.are_lost();
         self.base.free = self.clock.platter(now);
         self.base.ready = self.base.free;
         self.base.bus = self.base.free;
@@ -639,7 +640,9 @@ impl Core {
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
         let [detours, idle] = outside.client_harm.done(now, late, waiting, waited);
-        outside.charged_nanos = outside.charged_nanos.saturating_add(detours).saturating_add(idle);
+        if job.pending.promoted.is_none() {
+            outside.charged_nanos = outside.charged_nanos.saturating_add(detours).saturating_add(idle);
+        }
         if self.config.idle.is_some() {
             self.idle.client_harm.foreground += now.saturating_since(job.pending.arrived);
             self.idle.client_harm.late_by(idle);

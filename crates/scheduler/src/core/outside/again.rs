@@ -277,10 +277,12 @@ impl Again {
             AccessedRange::of(drive, op, range, self.between)?.beside(&asked)
         });
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between, read_on: false });
-        found
-            .into_iter()
-            .chain(will_be)
-            .any(|found| self.parts(&found)[0] * f64::from(READS_PER_RARE_HIT) > 1.0)
+        found.into_iter().chain(will_be).any(|found| {
+            // Of places that a stream has read on little may be known yet.
+            let known = self.hits[found.beside as usize][2].iter().any(|hits| hits.part().is_some());
+            let found = Found { read_on: found.read_on && known, ..found };
+            self.parts(&found)[0] * f64::from(READS_PER_RARE_HIT) > 1.0
+        })
     }
 
     /// Records a finished command. For a foreground read that was a hit, or took `beyond` ns longer than its own time,

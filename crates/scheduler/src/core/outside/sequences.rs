@@ -26,6 +26,9 @@ const SUSPECT_LEAD: i8 = 2;
 /// The number of commands, some minutes' worth, without a sequence after which read-ahead is tried again.
 const COMMANDS_WITHOUT_SEQUENCE_MAX: u32 = 32_768;
 
+/// The most revolutions that a miss costs: a move, and a wait.
+const MISS_REVOLUTIONS_MAX: i64 = 2;
+
 /// The source of a finished command's data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Followed {
@@ -123,11 +126,13 @@ impl Outside {
         Followed { hit, on_the_way }
     }
 
-    /// Returns the time in ns by which a command took longer than one without moves and waits.
+    /// Returns the time in ns by which a command took longer than one without moves and waits, up to
+    /// [`MISS_REVOLUTIONS_MAX`]: the rest is a pause of the drive or a bad sector.
     fn beyond_its_own(&self, served: ServedTime, Transfer { op, range }: Transfer) -> i64 {
         let overheads = &self.config.overheads;
         let own = overheads.command(op) + overheads.bus_sector * range.len().get() + overheads.tail(op);
-        nanos(served.done.saturating_since(served.begun)) - nanos(own)
+        let beyond = nanos(served.done.saturating_since(served.begun)) - nanos(own);
+        beyond.min(self.clock.revolution() * MISS_REVOLUTIONS_MAX)
     }
 
     /// Returns whether a command was a cache hit, which is possible for consecutive reads or if it was there `again`.

@@ -179,6 +179,11 @@ impl Streams {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
+    /// Records that all commands at the drive are lost, those of streams with them.
+    pub fn are_lost(&mut self) {
+        self.met = None;
+    }
+
     /// Records that the arm has work from `now` on: until then the drive has written cached writes.
     fn arm_is_taken(&mut self, now: Instant) {
         if let Some(since) = self.arm_free.take() {
@@ -451,8 +456,10 @@ impl Core {
         let place = outside.streams.next.take()?;
         let drive = Arc::clone(&self.drive);
         let taken = outside.kept.at_risk(u64::from(place.fresh), outside.clock.revolution());
-        let least = outside.least_credit(&drive, outside.bound_of_streams(idle.harm_ppm)) + taken;
-        if outside.streams.holds_writes(now) || outside.streams.credit < least {
+        let bound = outside.bound_of_streams(idle.harm_ppm);
+        let least = outside.least_credit(&drive, bound).saturating_add(taken);
+        let least = least.min(share_of(CREDIT_RESPONSES, bound));
+        if bound == 0 || outside.streams.holds_writes(now) || outside.streams.credit < least {
             return None;
         }
         let found = self.find_stream(place.lbn);

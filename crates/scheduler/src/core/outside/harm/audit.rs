@@ -28,6 +28,7 @@
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
 use super::sequence::{Interval, Sequence};
+use super::unaccounted::{Increase, PPM};
 use crate::core::config::AuditConfig;
 use crate::lottery::Lottery;
 use units::{Duration, Instant};
@@ -57,9 +58,6 @@ const RESIDUAL_REACH_REVOLUTIONS: f64 = 8.0;
 /// The farthest, in revolutions, that a difference of means can be from another that is measured as it comes: half a minute
 /// on most drives, the length of the longest window.
 const MEASURED_REACH_REVOLUTIONS: f64 = 4_096.0;
-
-/// A million millionths.
-const PPM: u64 = 1_000_000;
 
 /// The kinds of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,30 +105,7 @@ pub(super) struct Audit {
     /// First half less second half of plain windows.
     halves: Sequence,
     doublings: u32,
-    unaccounted: Option<Unaccounted>,
-}
-
-/// An increase of response times as a part of the mean, with its standard error.
-#[derive(Clone, Copy, Debug)]
-struct Unaccounted {
-    mean: f64,
-    error: f64,
-}
-
-impl Unaccounted {
-    fn of(sequence: &Sequence, base: f64) -> Option<Self> {
-        (base > 0.0).then(|| Self { mean: sequence.mean() / base, error: sequence.error() / base })
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self { mean: self.mean + other.mean, error: self.error.hypot(other.error) }
-    }
-
-    /// Returns the increase that is believed: the mean of the posterior for a prior of zero with the standard deviation
-    /// `prior`.
-    fn believed(self, prior: f64) -> f64 {
-        self.mean.max(0.0) * prior * prior / (prior * prior + self.error * self.error)
-    }
+    unaccounted: Option<Increase>,
 }
 
 impl Audit {
@@ -246,34 +221,21 @@ impl Audit {
             self.known_since = Some(self.requests);
         }
         self.check_halves();
-        self.unaccounted = self.not_in_the_account();
+        // After a restart of the comparisons what was found before stands until there are enough pairs again.
+        self.unaccounted = self.not_in_the_account().or(self.unaccounted);
     }
 
-    /// Returns the increase of response times that is not in the account, as a part of the mean: of background work what the
-    /// account does not charge, and all of what scheduling from outside costs.
-    fn not_in_the_account(&self) -> Option<Unaccounted> {
-        let Comparison { untreated, uncharged, .. } = &self.background;
-        let [_, response, ..] = untreated.means(self.revolution);
-        let mut sum =
-            Unaccounted::of(uncharged, response).filter(|_| self.background.pairs_missing() == 0)?;
-        if self.through {
-            let Comparison { untreated, response, .. } = &self.assistance;
-            let [_, through, ..] = untreated.means(self.revolution);
-            let known = self.assistance.pairs_missing() == 0;
-            sum = sum.and(Unaccounted::of(response, through).filter(|_| known)?);
-        }
-        Some(sum)
+    /// Returns the increase of response times that is not in the account: of background work what the account does not charge,
+    /// and all of what scheduling from outside costs.
+    fn not_in_the_account(&self) -> Option<Increase> {
+        let known = |of: &Comparison| of.uncharged.increase().filter(|_| of.pairs_missing() == 0);
+        let background = known(&self.background)?;
+        Some(if self.through { background.and(known(&self.assistance)?) } else { background })
     }
 
-    /// Returns the part of a bound on harm that the account may use, in ppm: the bound less the increase that the account
-    /// does not see.
-    ///
-    /// That the account sees all is the prior, with the bound as standard deviation. An account that overestimates gets no
-    /// more than the bound: it may be right for the next load.
+    /// Returns the part of a bound on harm that the account may use, in ppm.
     pub fn left_of(&self, bound_ppm: u32) -> u32 {
-        let Some(unaccounted) = self.unaccounted else { return bound_ppm };
-        let bound = f64::from(bound_ppm) / PPM as f64;
-        (((bound - unaccounted.believed(bound)) * PPM as f64).max(0.0)) as u32
+        self.unaccounted.map_or(bound_ppm, |unaccounted| unaccounted.off(bound_ppm))
     }
 
     /// Doubles the windows and restarts if requests in the first half of a plain window are later than in the second: then
@@ -548,30 +510,11 @@ mod tests {
     }
 
     impl Audit {
-        /// Returns an audit that has found this increase in percent, with its error.
-        pub(in super::super) fn of(mean: f64, error: f64) -> Self {
-            let unaccounted = Some(Unaccounted { mean: mean / 100.0, error: error / 100.0 });
+        /// Returns an audit that has found this increase in percent.
+        pub(in super::super) fn of(mean: f64) -> Self {
+            let unaccounted = Some(Increase { mean: mean / 100.0, error: 0.0 });
             Self { unaccounted, ..Self::new(HALF_OFF, REVOLUTION, true) }
         }
-    }
-
-    /// Returns what is left of a bound of 1% in ppm.
-    fn left(mean: f64, error: f64) -> u32 {
-        Audit::of(mean, error).left_of(10_000)
-    }
-
-    #[test]
-    fn what_the_account_does_not_see_is_subtracted_from_the_bound_as_far_as_it_is_known() {
-        assert_eq!(Audit::new(HALF_OFF, REVOLUTION, true).left_of(10_000), 10_000);
-        assert_eq!(left(0.4, 0.0), 6_000);
-        assert_eq!(left(0.4, 1.0), 8_000);
-        assert!(left(0.4, 30.0) > 9_990);
-        assert_eq!(left(3.0, 0.1), 0);
-    }
-
-    #[test]
-    fn an_account_that_overestimates_gets_no_more_than_the_bound() {
-        assert_eq!(left(-0.4, 0.1), 10_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The requests of windows, and differences between paired windows of two kinds.
 
 use super::sequence::{Interval, Sequence};
+use super::unaccounted::Uncharged;
 use units::{Duration, Instant};
 
 /// The minimum of pairs for a report. The sequence is unbounded for fewer than some ten.
@@ -132,21 +133,22 @@ pub(super) struct Comparison {
     pub head: Sequence,
     pub response: Sequence,
     pub residual: Sequence,
-    /// Response time less what the account charges.
-    pub uncharged: Sequence,
+    pub uncharged: Uncharged,
 }
 
 impl Comparison {
     /// Adds a pair whose windows have `usual` requests.
     pub fn add(&mut self, (treated, untreated): (&Sums, &Sums), usual: u64, revolution: Duration) {
+        self.uncharged.fade();
         let Some(weight) = weight(treated.requests, untreated.requests, usual) else { return };
         self.treated.add(treated);
         self.untreated.add(untreated);
         let (with, without) = (treated.means(revolution), untreated.means(revolution));
-        let sequences = [&mut self.head, &mut self.response, &mut self.residual, &mut self.uncharged];
+        let sequences = [&mut self.head, &mut self.response, &mut self.residual];
         for (sequence, (with, without)) in sequences.into_iter().zip(with.into_iter().zip(without)) {
             sequence.add(with - without, weight);
         }
+        self.uncharged.add(with[3] - without[3], without[1], weight);
     }
 
     pub fn pairs_missing(&self) -> u64 {

@@ -77,6 +77,8 @@ impl Core {
         let Some(mut cost) = outside.cost.take() else { return };
         if let (Work::Foreground { job, .. }, Outcome::Done) = (&order.work, outcome) {
             let pending = &job.pending;
+            let charged =
+                if pending.promoted.is_none() { core::mem::take(&mut outside.charged_nanos) } else { 0 };
             let asked = order.command.foreground.unwrap_or(order.command.range);
             let others = || self.pool.iter().chain(outside.foreground_commands());
             let served = Served {
@@ -95,7 +97,7 @@ impl Core {
                     outside.clock.host(plain.heard)
                 }),
                 outstanding: others().count() + 1,
-                charged: core::mem::take(&mut outside.charged_nanos),
+                charged,
             };
             if pending.promoted.is_none() {
                 cost.audit.served(&served);
@@ -122,7 +124,7 @@ mod tests {
         let bounds = |outside: &Outside| [outside.detour_bound().unwrap(), outside.bound_of_streams(10_000)];
         let [detours, streams] = bounds(&outside);
         assert_eq!(streams, 10_000);
-        outside.cost.as_mut().unwrap().audit = Audit::of(0.4, 0.0);
+        outside.cost.as_mut().unwrap().audit = Audit::of(0.4);
         assert_eq!(bounds(&outside), [detours * 6 / 10, 6_000]);
     }
 }

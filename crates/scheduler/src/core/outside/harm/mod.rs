@@ -5,6 +5,7 @@ mod audit;
 mod compare;
 mod cost;
 mod sequence;
+mod unaccounted;
 
 pub use audit::{AuditReport, AuditWindow, Promise};
 pub use compare::AuditArm;

@@ -92,6 +92,18 @@ impl Sequence {
         self.square += squared * difference * difference;
     }
 
+    /// Reduces the weight of all pairs so far to this part.
+    pub fn fade(&mut self, left: f64) {
+        for sum in [&mut self.weight, &mut self.squared, &mut self.sum, &mut self.cross, &mut self.square] {
+            *sum *= left;
+        }
+    }
+
+    /// Returns the sum of all weights.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
     /// Returns the number of pairs so far.
     pub fn pairs(&self) -> u64 {
         self.pairs

@@ -1,0 +1,117 @@
+//! The increase of response times that the audit finds and the account of harm does not have. It is taken off the bound.
+//!
+//! The intervals that the audit reports are over all pairs of windows. This acts, and loads change, so it forgets: also where
+//! pairs bring nothing, because hardly a request comes, until the prior stands again.
+
+use super::sequence::Sequence;
+
+#[cfg(not(feature = "std"))]
+use units::Float as _;
+
+/// A million millionths.
+pub(super) const PPM: u64 = 1_000_000;
+
+/// The number of pairs after which all but 1 in e is forgotten: three days where a window lasts as long as it may, and some
+/// hours at fifty requests a second.
+const PAIRS_REMEMBERED: u32 = 256;
+
+/// The difference between windows of two kinds that the account does not charge, of the last pairs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Uncharged {
+    differences: Sequence,
+    /// The weighted sum of the mean response times in untreated windows.
+    untreated: f64,
+}
+
+impl Uncharged {
+    /// Forgets a part of all pairs: another one has been drawn.
+    pub fn fade(&mut self) {
+        let left = 1.0 - 1.0 / f64::from(PAIRS_REMEMBERED);
+        self.differences.fade(left);
+        self.untreated *= left;
+    }
+
+    /// Adds a pair: the difference of its windows' response times less what the account charges, the mean response time of the
+    /// untreated one, both in revolutions, and its weight.
+    pub fn add(&mut self, difference: f64, untreated: f64, weight: f64) {
+        self.differences.add(difference, weight);
+        self.untreated += untreated * weight;
+    }
+
+    /// Returns the increase, if anything is known.
+    pub fn increase(&self) -> Option<Increase> {
+        let base = self.untreated / self.differences.weight();
+        let relative = |of: f64| of / base;
+        (base > 0.0).then(|| Increase {
+            mean: relative(self.differences.mean()),
+            error: relative(self.differences.error()),
+        })
+    }
+}
+
+/// An increase of response times as a part of the mean, with its standard error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Increase {
+    pub mean: f64,
+    pub error: f64,
+}
+
+impl Increase {
+    /// Returns the sum of two.
+    pub fn and(self, other: Self) -> Self {
+        let error = (self.error * self.error + other.error * other.error).sqrt();
+        Self { mean: self.mean + other.mean, error }
+    }
+
+    /// Returns what is left of a bound on harm, in ppm.
+    ///
+    /// That the account sees all is the prior, with the bound as standard deviation, and the mean of the posterior is taken off.
+    /// An account that overestimates gets no more than the bound: it may be right for the next load.
+    pub fn off(self, bound_ppm: u32) -> u32 {
+        let bound = f64::from(bound_ppm) / PPM as f64;
+        let prior = bound * bound;
+        let believed = self.mean.max(0.0) * prior / (prior + self.error * self.error);
+        // No bound at all leaves nothing to divide.
+        if bound_ppm == 0 { 0 } else { ((bound - believed) * PPM as f64).max(0.0) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is left of a bound of 1% in ppm, for this increase in percent and its error.
+    fn left(mean: f64, error: f64) -> u32 {
+        Increase { mean: mean / 100.0, error: error / 100.0 }.off(10_000)
+    }
+
+    #[test]
+    fn what_the_account_does_not_see_is_taken_off_the_bound_as_far_as_it_is_known() {
+        assert_eq!(left(0.4, 0.0), 6_000);
+        assert_eq!(left(0.4, 1.0), 8_000);
+        assert!(left(0.4, 30.0) > 9_990);
+        assert_eq!(left(3.0, 0.1), 0);
+    }
+
+    #[test]
+    fn an_account_that_overestimates_gets_no_more_than_the_bound() {
+        assert_eq!(left(-0.4, 0.1), 10_000);
+    }
+
+    #[test]
+    fn pairs_that_bring_nothing_lead_back_to_the_bound() {
+        let mut uncharged = Uncharged::default();
+        assert!(uncharged.increase().is_none());
+        for pair in 0..400 {
+            uncharged.fade();
+            // 3 +- 3%.
+            uncharged.add(if pair % 2 == 0 { 0.06 } else { 0.0 }, 1.0, 1.0);
+        }
+        let left = |uncharged: &Uncharged| uncharged.increase().unwrap().off(10_000);
+        assert_eq!(left(&uncharged), 0);
+        for _ in 0..8 * PAIRS_REMEMBERED {
+            uncharged.fade();
+        }
+        assert!(left(&uncharged) > 9_000, "{}", left(&uncharged));
+    }
+}

@@ -124,6 +124,7 @@ _RESULTS = (
     ("outside.measured.background", "1", "increase of the mean response time by background work; low and high end its 95% interval", ""),
     ("outside.measured.order", "1", "increase by the order in which requests are sent; low and high end its 95% interval", ""),
     ("outside.measured.bound", "1", "upper end of both increases, with 95% confidence at all times since the first interval", ""),
+    ("outside.measured.unaccounted", "1", "increase that is not in the account of harm, and is taken off its bound as far as it is known", ""),
     ("outside.measured.window", "text", "the kind of the current window: on, plain or through", ""),
     ("seeds.count", "count", "the number of seeds, over which every number of the result is the mean", ""),
     ("seeds.confidence", "1", "the confidence of the intervals, whose half widths are in seeds.half_width (Student's t)", ""),

@@ -242,6 +242,11 @@ impl Again {
         self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX)
     }
 
+    /// Returns whether so many were that it is more than the assumption at the start.
+    pub fn most_are_seen_to_hit(&self) -> bool {
+        self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX + SHARE_OF)
+    }
+
     /// Returns whether most reads are hits that are repeats.
     pub fn most_come_back(&self) -> bool {
         self.came_back > HIT_SHARE_65536THS_MAX

@@ -343,7 +343,7 @@ impl Core {
             }
         }
         account.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
-        if outside.config.harm_ppm.is_none() || outside.blind {
+        if outside.config.harm_ppm.is_none() {
             let predicted = outside.predicts();
             let may = if predicted { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
             account.beside_ppm = idle.harm_ppm - may;

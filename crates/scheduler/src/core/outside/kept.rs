@@ -25,9 +25,6 @@ const READS_MIN: i64 = 16;
 /// If more than one read in this number is a hit, the gap before each possible hit is not used.
 pub(super) const READS_PER_RARE_HIT: u32 = 32;
 
-/// The reads without a hit after which hits count as rare, if there was none.
-const MISSES_MIN: u32 = 4;
-
 /// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
 /// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
 /// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
@@ -190,7 +187,7 @@ impl Kept {
 
     /// Records the service time of a consecutive read beyond its own time.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
-        let often = self.may_hit_often();
+        let often = self.hit_often();
         let alone = &mut self.alone[expected as usize];
         if since == self.between {
             alone.note(beyond);
@@ -217,7 +214,7 @@ impl Kept {
     /// Returns the cost in ns that recent idle reads, and `more` of them, will still cause by evictions, if it is like that of
     /// earlier ones. Initially each counts as a `miss`.
     pub fn at_risk(&self, more: u64, miss: i64) -> i64 {
-        if !self.may_hit_often() || self.behind == 0 {
+        if !self.hit_often() {
             return 0;
         }
         let each = (self.taken + miss) as f64 / (self.between.idle + 1) as f64;
@@ -236,11 +233,6 @@ impl Kept {
     /// Returns whether such reads are often hits.
     pub fn hit_often(&self) -> bool {
         self.hits * READS_PER_RARE_HIT > self.behind
-    }
-
-    /// Returns whether such reads may often be hits: so it is assumed until a few were not.
-    fn may_hit_often(&self) -> bool {
-        self.hit_often() || self.behind <= MISSES_MIN
     }
 }
 

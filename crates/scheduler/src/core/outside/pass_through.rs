@@ -64,7 +64,9 @@ impl Outside {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
             Some(Caution::Mistrust) => !self.unseen.watches,
-            Some(Caution::Unsynchronised | Caution::Buffered) | None => self.most_come_from_buffer(),
+            Some(Caution::Unsynchronised | Caution::Buffered) | None => {
+                self.config.reads_on && self.again.most_are_seen_to_hit()
+            }
         }
     }
 

@@ -195,8 +195,8 @@ impl Outside {
         (hit, sooner): (bool, bool),
         later: i64,
     ) {
-        // Data that idle time has evicted were there without it.
-        if then.since.idle == self.kept.between.idle {
+        // Data that idle time has evicted were there without it, and data that are there in spite of it too.
+        if sooner || then.since.idle == self.kept.between.idle {
             self.kept.note(sooner);
         }
         self.kept.took(then.since, expected, if hit { 0 } else { later.max(0) });

@@ -211,6 +211,7 @@ lint: rust cc ## formatting, clippy, rustdoc, the language of comments and messa
 	@python3 scripts/prose.py --max 0.5 --words 45000 # comments, documents, messages, names of tests (docs/STYLE.md)
 	@python3 scripts/modules.py # files that are not compiled, circles of modules
 	@python3 scripts/constants.py # constants whose name states no quantity
+	@python3 scripts/types.py # names of types that mean several things in a crate
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	@if $(HAS_LIBCLANG) && $(CARGO) fetch --locked --quiet 2>/dev/null; then \
 	  $(CARGO) clippy --locked --package freeblock-device --package freeblock-server --package freeblock-cli \

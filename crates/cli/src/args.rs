@@ -12,7 +12,7 @@ use crate::probe::ProbeArgs;
 use crate::simulate::args::SimulateArgs;
 #[cfg(unix)]
 use crate::tasks::args::{
-    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+    BackupArgs, DaemonArgs, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
     SnapshotArgs, SnapshotsArgs, VerifyArgs,
 };
 #[cfg(feature = "lab")]
@@ -135,11 +135,11 @@ pub(crate) enum Command {
     /// Show a daemon's disks and tasks
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]
-    Status(Daemon),
+    Status(DaemonArgs),
     /// List a daemon's tasks
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock tasks\n  freeblock tasks --disk d0 --json")]
-    Tasks(Daemon),
+    Tasks(DaemonArgs),
     /// Pause a task; its progress is kept
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock pause 3")]

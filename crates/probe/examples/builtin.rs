@@ -21,7 +21,7 @@ use model::{Profile, builtin};
 use probe::{Options, Outcome, Probe};
 use std::ops::ControlFlow;
 
-struct Wanted {
+struct BuiltinFlags {
     names: Vec<String>,
     noise: bool,
     seed: u64,
@@ -30,9 +30,15 @@ struct Wanted {
     segments: Option<u32>,
 }
 
-fn wanted() -> Option<Wanted> {
-    let mut wanted =
-        Wanted { names: Vec::new(), noise: false, seed: 1, stages: false, profile: false, segments: None };
+fn wanted() -> Option<BuiltinFlags> {
+    let mut wanted = BuiltinFlags {
+        names: Vec::new(),
+        noise: false,
+        seed: 1,
+        stages: false,
+        profile: false,
+        segments: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -87,7 +93,7 @@ fn main() {
 
 /// Probes one; the share of reads that come as predicted where the report is sure, if that is anywhere, of a probe that came to an end.
 #[expect(clippy::print_stdout, reason = "an example")]
-fn line(wanted: &Wanted, name: &str, truth: &Profile) -> Option<Option<f64>> {
+fn line(wanted: &BuiltinFlags, name: &str, truth: &Profile) -> Option<Option<f64>> {
     let drive = |noise: bool| match (noise, wanted.noise) {
         (true, true) => Emulated::noisy(truth, wanted.seed),
         (false, true) => Emulated::with(truth, common::without_chance(), wanted.seed),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 #[derive(Default)]
-struct Wanted {
+struct SureFlags {
     names: Vec<String>,
     ways: Vec<String>,
     only: Vec<String>,
@@ -30,8 +30,8 @@ struct Wanted {
     each: bool,
 }
 
-fn wanted() -> Option<Wanted> {
-    let mut wanted = Wanted { seeds: 3, ..Wanted::default() };
+fn wanted() -> Option<SureFlags> {
+    let mut wanted = SureFlags { seeds: 3, ..SureFlags::default() };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -82,7 +82,7 @@ fn main() {
 
 /// Returns the requested findings of one probe, with the drive's name and seed.
 #[expect(clippy::print_stdout, reason = "an example")]
-fn of(wanted: &Wanted, name: &str, behaviour: Behaviour, seed: u64) -> Vec<(String, Judged)> {
+fn of(wanted: &SureFlags, name: &str, behaviour: Behaviour, seed: u64) -> Vec<(String, Judged)> {
     let Some(truth) = profile_of(name) else {
         println!("{name}: no such drive");
         return Vec::new();
@@ -102,7 +102,7 @@ fn of(wanted: &Wanted, name: &str, behaviour: Behaviour, seed: u64) -> Vec<(Stri
 }
 
 #[expect(clippy::print_stdout, reason = "an example")]
-fn print(wanted: &Wanted, way: &str, mut said: Vec<(String, Judged)>) {
+fn print(wanted: &SureFlags, way: &str, mut said: Vec<(String, Judged)>) {
     println!("{way}\n{:28} {:>18} {:>18} {:>18}", "finding", "all", "75% sure or more", "95%");
     let mut findings: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
     for (_, j) in &said {

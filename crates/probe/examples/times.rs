@@ -15,7 +15,7 @@ use probe::{Options, Probe};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Sectors};
 
-struct Wanted {
+struct TimesFlags {
     names: Vec<String>,
     ways: Vec<String>,
     seeds: u64,
@@ -23,8 +23,9 @@ struct Wanted {
     reads: bool,
 }
 
-fn wanted() -> Option<Wanted> {
-    let mut wanted = Wanted { names: Vec::new(), ways: Vec::new(), seeds: 1, stages: false, reads: false };
+fn wanted() -> Option<TimesFlags> {
+    let mut wanted =
+        TimesFlags { names: Vec::new(), ways: Vec::new(), seeds: 1, stages: false, reads: false };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -68,7 +69,7 @@ fn main() {
     }
 }
 
-fn row(wanted: &Wanted, name: &str, way: &str, seed: u64, writes: bool) -> (f64, String) {
+fn row(wanted: &TimesFlags, name: &str, way: &str, seed: u64, writes: bool) -> (f64, String) {
     let what = format!("{name:24} {way} seed {seed}{}", if writes { " with writes" } else { "" });
     let (Ok(truth), Ok(behaviour)) = (builtin::find(name), way.parse::<Behaviour>()) else {
         return (f64::INFINITY, format!("{what}: no such drive, or no such behaviour"));

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     Parameter::default(),
                 )?;
             }
-            let mut places = Places { blocks: drive.layout().capacity().get() / BLOCK, next: 1 };
+            let mut places = ScatteredBlocks { blocks: drive.layout().capacity().get() / BLOCK, next: 1 };
             for _ in 0..active {
                 begin(&mut core, session, &mut places)?;
             }
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Blocks in a scattered order, the same in every run.
-struct Places {
+struct ScatteredBlocks {
     blocks: u64,
     next: u64,
 }
@@ -63,7 +63,7 @@ struct Places {
 fn begin(
     core: &mut InDrive,
     session: SessionId,
-    places: &mut Places,
+    places: &mut ScatteredBlocks,
 ) -> Result<units::TaskId, Box<dyn Error>> {
     places.next = places.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let block = (places.next >> 20) % places.blocks;

@@ -21,11 +21,11 @@ use workload::random::Stream;
 const MINUTES: u64 = 2;
 
 #[derive(Default)]
-struct Scan;
+struct BlockSizeScan;
 
-impl DiskHooks for Scan {}
+impl DiskHooks for BlockSizeScan {}
 
-impl Application for Scan {
+impl Application for BlockSizeScan {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
 }
 
@@ -34,7 +34,7 @@ fn run(block_kib: u64, outstanding: u64) {
     let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     let mut disk = emulated::disk(&profile, behaviour, &std::env::temp_dir());
     let capacity = disk.core().drive().layout().capacity().get();
-    disk.host(Scan);
+    disk.host(BlockSizeScan);
     let mut now = Instant::ZERO;
     disk.call(now, |_, sessions| {
         let session = sessions.open(Priority::default()).unwrap();
@@ -43,7 +43,7 @@ fn run(block_kib: u64, outstanding: u64) {
     });
     let mut chance = Stream::new(42, "clients");
     let mut id = 0;
-    let mut ask = |disk: &mut Disk<Emulated, Scan>, now| {
+    let mut ask = |disk: &mut Disk<Emulated, BlockSizeScan>, now| {
         id += 1;
         let range = LbnRange::new(Lbn::new(chance.next_u64() % (capacity / 8) * 8), Sectors::new(8));
         let write = Ask::Write { bytes: vec![0; 4096], through: false };

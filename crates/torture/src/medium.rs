@@ -26,7 +26,7 @@ pub(crate) enum Author {
 }
 
 #[derive(Clone, Debug)]
-struct Sector {
+struct SectorVersions {
     health: Health,
     version: u64,
     /// The last pass that read it, and the last that wrote it.
@@ -47,15 +47,15 @@ struct Sector {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Medium {
-    sectors: Vec<Sector>,
+pub(crate) struct VersionedMedium {
+    sectors: Vec<SectorVersions>,
     /// Whether each background write is carried out itself; then concurrent ones have no order.
     each: bool,
 }
 
-impl Medium {
+impl VersionedMedium {
     pub fn new(capacity: u64, each: bool) -> Self {
-        let sector = Sector {
+        let sector = SectorVersions {
             health: Health::Good,
             version: 0,
             read: None,
@@ -70,11 +70,11 @@ impl Medium {
         Self { sectors: vec![sector; capacity as usize], each }
     }
 
-    fn at(&self, lbn: Lbn) -> &Sector {
+    fn at(&self, lbn: Lbn) -> &SectorVersions {
         &self.sectors[lbn.get() as usize]
     }
 
-    fn at_mut(&mut self, lbn: Lbn) -> &mut Sector {
+    fn at_mut(&mut self, lbn: Lbn) -> &mut SectorVersions {
         &mut self.sectors[lbn.get() as usize]
     }
 

@@ -4,7 +4,7 @@
 use crate::calls::Calls;
 use crate::counts::Counts;
 use crate::failure::{Broken, Check, hold};
-use crate::medium::{Health, Medium, lbns};
+use crate::medium::{Health, VersionedMedium, lbns};
 use apps::scrub::{Checksums, Finding, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Priority, Record};
 use std::cell::RefCell;
@@ -80,7 +80,7 @@ impl Scrubs {
 
 /// A host that has a scrubber among its clients.
 pub(crate) trait Scrubbing: Calls {
-    fn medium(&self) -> &Medium;
+    fn medium(&self) -> &VersionedMedium;
     fn scrubs(&self) -> &Scrubs;
     fn scrubs_mut(&mut self) -> &mut Scrubs;
     fn counts_mut(&mut self) -> &mut Counts;

@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::medium::Medium;
+use crate::medium::VersionedMedium;
 use crate::mine::{Mine, Mining};
 use crate::polled;
 use crate::scrub::{Scrubbing, Scrubs};
@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub drive: Arc<DriveModel>,
     mechanics: Mechanics,
     pub core: InDrive,
-    pub medium: Medium,
+    pub medium: VersionedMedium,
     pub clients: Clients,
     pub now: Instant,
     /// The number of events, which gives their order.
@@ -104,7 +104,7 @@ impl World {
             config,
             mechanics: Mechanics::new(Arc::clone(&drive)),
             core: setup.in_drive(Arc::clone(&drive), config),
-            medium: Medium::new(drive.layout().capacity().get(), !setup.writes_serve_writes),
+            medium: VersionedMedium::new(drive.layout().capacity().get(), !setup.writes_serve_writes),
             clients: Clients::default(),
             now: Instant::from_nanos(setup.start_ns),
             sequence: 0,
@@ -260,7 +260,7 @@ impl World {
 }
 
 impl Scrubbing for World {
-    fn medium(&self) -> &Medium {
+    fn medium(&self) -> &VersionedMedium {
         &self.medium
     }
 

@@ -25,13 +25,13 @@ const FIRST_LBN: u64 = 5;
 
 /// A target with limited room.
 #[derive(Debug, Default)]
-struct Tape {
+struct LimitedTape {
     bytes: Vec<u8>,
     room: usize,
     durable: usize,
 }
 
-impl Sink for Tape {
+impl Sink for LimitedTape {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
         let n = bytes.len().min(self.room);
         self.bytes.extend_from_slice(&bytes[..n]);
@@ -73,14 +73,14 @@ fn has(drive: &Drive, first: u64, content: &[Option<Vec<u8>>]) -> bool {
 
 type Shared = Rc<RefCell<Volume>>;
 
-struct World {
+struct BackupWorld {
     host: Naive,
     volume: Shared,
     stream: Stream,
     late: Late,
 }
 
-impl World {
+impl BackupWorld {
     fn new(cow: Cow, seed: u64) -> Self {
         let (first, block) = (Lbn::new(FIRST_LBN), Sectors::new(BLOCK));
         let geometry = Geometry { volume: VolumeId(9), first, block, blocks: BLOCKS, slots: SLOTS };
@@ -155,7 +155,8 @@ impl World {
     }
 
     fn header(&self, snapshot: SnapshotId, base: Option<SnapshotId>) -> Header {
-        let chunks = Backup::<Shared, ImageWriter<Tape>>::list_len(&self.volume, snapshot, base).unwrap();
+        let chunks =
+            Backup::<Shared, ImageWriter<LimitedTape>>::list_len(&self.volume, snapshot, base).unwrap();
         let shape = self.volume.shape();
         Header { image: snapshot.0 + 77, shape, snapshot, base, sector_bytes: SECTOR as u32, chunks }
     }
@@ -163,7 +164,7 @@ impl World {
     /// Makes an image while the foreground overwrites the volume, the target fills up, and the power fails `crashes`
     /// times. Returns the image.
     fn image(&mut self, snapshot: SnapshotId, base: Option<SnapshotId>, mut crashes: u64) -> Vec<u8> {
-        let mut writer = ImageWriter::new(self.header(snapshot, base), Tape::default());
+        let mut writer = ImageWriter::new(self.header(snapshot, base), LimitedTape::default());
         loop {
             let sessions = &mut self.host.registry;
             let of = (snapshot, base);
@@ -192,7 +193,7 @@ impl World {
             }
             let finished = *backup.state() == BackupState::Finished;
             let session = backup.session();
-            let Tape { mut bytes, durable, .. } = backup.into_output().into_sink();
+            let LimitedTape { mut bytes, durable, .. } = backup.into_output().into_sink();
             if finished {
                 assert_eq!(durable, bytes.len(), "an image that is finished and not durable");
                 return bytes;
@@ -206,9 +207,9 @@ impl World {
             writer = match scan(&mut bytes.as_slice()) {
                 Ok(scan) => {
                     bytes.truncate(scan.keep as usize);
-                    ImageWriter::resume(scan, Tape { bytes, ..Tape::default() })
+                    ImageWriter::resume(scan, LimitedTape { bytes, ..LimitedTape::default() })
                 }
-                Err(_) => ImageWriter::new(self.header(snapshot, base), Tape::default()),
+                Err(_) => ImageWriter::new(self.header(snapshot, base), LimitedTape::default()),
             };
         }
     }
@@ -272,7 +273,7 @@ impl World {
     fn none_registered(&self, snapshot: SnapshotId, present: &[u64]) {
         for block in present {
             let place = self.volume.locate(snapshot, *block);
-            let again = |b: &support::Block| place == Ok(SnapshotPlace::At(b.range));
+            let again = |b: &support::RegisteredBlock| place == Ok(SnapshotPlace::At(b.range));
             assert!(!self.host.registry.blocks().iter().any(again), "block {block} is read again");
         }
     }
@@ -290,7 +291,7 @@ proptest! {
     /// of the volume at the snapshot instants.
     #[test]
     fn a_chain_of_images_restores_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..4u64) {
-        let mut world = World::new(cow(app), seed);
+        let mut world = BackupWorld::new(cow(app), seed);
         let mut drive = blank();
         let (mut base, mut onto) = (None, None);
         for _ in 0..3 {
@@ -323,7 +324,7 @@ proptest! {
     /// applied to another base.
     #[test]
     fn a_replica_goes_on_after_a_restart_and_equals_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..5u64) {
-        let mut world = World::new(cow(app), seed);
+        let mut world = BackupWorld::new(cow(app), seed);
         let mut drive = blank();
         let (mut base, mut onto) = (None, None);
         for _ in 0..3 {
@@ -351,7 +352,7 @@ proptest! {
     /// Guards: blocks that are on the replica only according to damaged progress.
     #[test]
     fn damaged_progress_of_a_replica_is_refused_by_name(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
-        let world = World::new(Cow::Snapshot, seed);
+        let world = BackupWorld::new(Cow::Snapshot, seed);
         let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
         let mut replica = Replica::new(world.header(snapshot, None), None, blank()).unwrap();
         replica.put(2, &[1; BLOCK as usize * SECTOR], &[]);
@@ -384,7 +385,7 @@ proptest! {
         app in any::<bool>(), seed in any::<u64>(), start in 0..BLOCKS * BLOCK, len in 1..40u64,
         damage in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..8u8)),
     ) {
-        let mut world = World::new(cow(app), seed);
+        let mut world = BackupWorld::new(cow(app), seed);
         let (mut images, mut base, mut want) = (Vec::new(), None, Vec::new());
         for _ in 0..3 {
             want = world.content();
@@ -435,7 +436,7 @@ proptest! {
     /// snapshot-copy-on-write a whole block may be lost, if it has to be copied and cannot be read.
     #[test]
     fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST_LBN..FIRST_LBN + SLOTS * BLOCK / 2, 1..8)) {
-        let mut world = World::new(cow(app), seed);
+        let mut world = BackupWorld::new(cow(app), seed);
         world.host.bad = bad.clone();
         let want = world.content();
         let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
@@ -472,7 +473,7 @@ proptest! {
     /// Guards: a damaged image that is restored as a whole one, a panic on one, and good blocks lost in a salvage.
     #[test]
     fn a_damaged_image_is_refused_and_the_rest_can_be_salvaged(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
-        let mut world = World::new(Cow::Snapshot, seed);
+        let mut world = BackupWorld::new(Cow::Snapshot, seed);
         let want = world.content();
         let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
         let mut image = world.image(snapshot, None, 0);
@@ -505,15 +506,15 @@ proptest! {
 /// Guards: an unfinished image of another snapshot that a backup continues.
 #[test]
 fn a_backup_refuses_the_image_of_another_snapshot_and_says_when_its_own_is_gone() {
-    let mut world = World::new(Cow::Snapshot, 3);
+    let mut world = BackupWorld::new(Cow::Snapshot, 3);
     let (one, _) = world.volume.borrow_mut().take().unwrap();
     let (two, _) = world.volume.borrow_mut().take().unwrap();
-    let writer = ImageWriter::new(world.header(one, None), Tape::default());
+    let writer = ImageWriter::new(world.header(one, None), LimitedTape::default());
     let volume = world.volume.clone();
     let sessions = &mut world.host.registry;
     let refused = Backup::start(volume.clone(), writer, (two, None), SECTOR, sessions, Priority::default());
     assert!(refused.unwrap_err().to_string().contains("not of snapshot 2"));
-    let tape = Tape { room: usize::MAX, ..Tape::default() };
+    let tape = LimitedTape { room: usize::MAX, ..LimitedTape::default() };
     let writer = ImageWriter::new(world.header(two, None), tape);
     let sessions = &mut world.host.registry;
     let mut backup =

@@ -18,7 +18,7 @@ fn range(start: u64, len: u64) -> LbnRange {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum RecordEvent {
     Read { start: u64, len: u64, block: u64 },
     Write { start: u64, len: u64, block: u64 },
     Steps(u32),
@@ -29,16 +29,16 @@ enum Event {
     Resume,
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<RecordEvent>> {
     let event = prop_oneof![
-        2 => (0..150u64, 1..50u64, 1..9u64).prop_map(|(start, len, block)| Event::Read { start, len, block }),
-        1 => (0..150u64, 1..50u64, 1..9u64).prop_map(|(start, len, block)| Event::Write { start, len, block }),
-        6 => (1..12u32).prop_map(Event::Steps),
-        6 => (1..12u32).prop_map(Event::Get),
-        1 => (0..8usize).prop_map(Event::Abort),
-        1 => (0..150u64, 1..50u64).prop_map(|(start, len)| Event::AbortRange(start, len)),
-        1 => Just(Event::Suspend),
-        1 => Just(Event::Resume),
+        2 => (0..150u64, 1..50u64, 1..9u64).prop_map(|(start, len, block)| RecordEvent::Read { start, len, block }),
+        1 => (0..150u64, 1..50u64, 1..9u64).prop_map(|(start, len, block)| RecordEvent::Write { start, len, block }),
+        6 => (1..12u32).prop_map(RecordEvent::Steps),
+        6 => (1..12u32).prop_map(RecordEvent::Get),
+        1 => (0..8usize).prop_map(RecordEvent::Abort),
+        1 => (0..150u64, 1..50u64).prop_map(|(start, len)| RecordEvent::AbortRange(start, len)),
+        1 => Just(RecordEvent::Suspend),
+        1 => Just(RecordEvent::Resume),
     ];
     prop::collection::vec(event, 1..80)
 }
@@ -88,19 +88,19 @@ proptest! {
         let now = Instant::from_nanos(5);
         for event in events {
             match event {
-                Event::Read { start, len, block } => {
+                RecordEvent::Read { start, len, block } => {
                     let task = app.read(&mut host.registry, range(start, len), Sectors::new(block), Parameter(start));
                     tasks.push(task.unwrap());
                     left.insert(task.unwrap(), blocks(start, len, block));
                 }
-                Event::Write { start, len, block } => {
+                RecordEvent::Write { start, len, block } => {
                     let bytes = vec![start as u8; len as usize * SECTOR];
                     let (range, block_size) = (range(start, len), Sectors::new(block));
                     let task = app.write(&mut host.registry, range, block_size, bytes, Parameter(start)).unwrap();
                     tasks.push(task);
                     left.insert(task, blocks(start, len, block));
                 }
-                Event::Steps(n) => for _ in 0..n {
+                RecordEvent::Steps(n) => for _ in 0..n {
                     let before = host.handed.len();
                     let done = host.step(&mut app);
                     prop_assert!(!(done && (queue.suspended || queue.full)), "a record for a suspended session");
@@ -118,7 +118,7 @@ proptest! {
                     }
                     queue.update();
                 },
-                Event::Get(n) => for _ in 0..n {
+                RecordEvent::Get(n) => for _ in 0..n {
                     let timeout = [Timeout::Poll, Timeout::Forever, Timeout::For(Duration::from_nanos(3))];
                     let timeout = timeout[n as usize % 3];
                     let got = app.get(&mut host.registry, timeout, now).unwrap();
@@ -139,7 +139,7 @@ proptest! {
                         }),
                     }
                 },
-                Event::Abort(task) => {
+                RecordEvent::Abort(task) => {
                     let Some(&task) = tasks.get(task) else { continue };
                     let before = queue.records.len();
                     queue.records.retain(|(done, _)| done.task != task);
@@ -153,7 +153,7 @@ proptest! {
                         }
                     }
                 }
-                Event::AbortRange(start, len) => {
+                RecordEvent::AbortRange(start, len) => {
                     let gone = range(start, len);
                     let before = queue.records.len();
                     queue.records.retain(|(done, _)| !done.range.overlaps(gone));
@@ -166,11 +166,11 @@ proptest! {
                     }
                     prop_assert_eq!(app.abort_range(&mut host.registry, gone), Ok(expected));
                 }
-                Event::Suspend => {
+                RecordEvent::Suspend => {
                     app.suspend(&mut host.registry).unwrap();
                     queue.suspended = true;
                 }
-                Event::Resume => {
+                RecordEvent::Resume => {
                     app.resume(&mut host.registry).unwrap();
                     queue.suspended = false;
                 }

@@ -5,7 +5,7 @@ mod host;
 use crate::support::{self, Registry, SECTOR, range};
 use freeblock_apps::reorganizer::*;
 use freeblock_apps::sessions::{SessionCall, Sessions};
-use host::{Load, World};
+use host::{Load, ReorganizerWorld};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Sectors};
@@ -40,7 +40,7 @@ proptest! {
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..9,
         percent in prop_oneof![Just(50u8), Just(100), 1u8..=100],
     ) {
-        let mut world = World::new(plan(kind, count, seed), staging, percent, seed);
+        let mut world = ReorganizerWorld::new(plan(kind, count, seed), staging, percent, seed);
         world.run(Load { refuse: true, ..Load::default() });
         world.check_moved();
         prop_assert!(world.machine.trouble().is_none());
@@ -53,7 +53,7 @@ proptest! {
     fn newer_foreground_bytes_win_and_reads_are_right_meanwhile(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12,
     ) {
-        let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(kind, count, seed), staging, 50, seed);
         world.run(Load { foreground: true, refuse: true, ..Load::default() });
         world.check_moved();
     }
@@ -64,7 +64,7 @@ proptest! {
     fn a_crash_at_any_step_loses_nothing(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12, crash in 4u64..60, foreground: bool,
     ) {
-        let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(kind, count, seed), staging, 50, seed);
         world.run(Load { foreground, crash, ..Load::default() });
         world.check_moved();
     }
@@ -78,7 +78,7 @@ proptest! {
         bad_write in prop::collection::btree_set(0u64..200, 0..6),
         crash in prop_oneof![Just(0u64), 10u64..80], foreground: bool,
     ) {
-        let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(kind, count, seed), staging, 50, seed);
         world.host.unreadable = bad_read;
         world.host.unwritable = bad_write;
         world.run(Load { foreground, crash, ..Load::default() });
@@ -95,7 +95,7 @@ proptest! {
     /// Guards against blocks that are forgotten when the scheduler has no room for their tasks.
     #[test]
     fn tasks_that_are_refused_are_registered_later(kind in 0u8..2, count in 2u64..60, seed: u64, staging in 2u64..12) {
-        let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(kind, count, seed), staging, 50, seed);
         world.run_among_others();
         world.check_moved();
     }
@@ -103,7 +103,7 @@ proptest! {
     /// Guards recovery from garbage: any flipped byte is refused, or lies in the entry that the crash cut short.
     #[test]
     fn a_damaged_state_is_refused_by_name(seed: u64, at: prop::sample::Index, flip in 1u8..) {
-        let mut world = World::new(plan(1, 40, seed), 8, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(1, 40, seed), 8, 50, seed);
         world.some_steps(120);
         let mut state = world.memory.bytes();
         let at = at.index(state.len());
@@ -121,7 +121,7 @@ proptest! {
         seed: u64, bad in prop::collection::btree_set(0u64..200, 0..12),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0..50u8), 0..4),
     ) {
-        let mut world = World::new(plan(seed as u8 % 2, 40, seed), 8, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(seed as u8 % 2, 40, seed), 8, 50, seed);
         world.host.unreadable = bad.clone();
         world.host.unwritable = bad;
         world.some_steps(150);
@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), seed: u64) {
         let _ = RelocationPlan::decode(&bytes);
-        let mut world = World::new(plan(0, 9, seed), 4, 50, seed);
+        let mut world = ReorganizerWorld::new(plan(0, 9, seed), 4, 50, seed);
         world.some_steps(20);
         let mut state = world.memory.bytes();
         state.extend(&bytes);
@@ -231,7 +231,7 @@ fn every_permutation_of_two_to_five_blocks_ends() {
             let places = [range(n * 3, free * 3)];
             let plan = RelocationPlan::new(Sectors::new(3), Sectors::new(18), &moves, &places).unwrap();
             for staging in 2..=n + 1 {
-                let mut world = World::new(plan.clone(), staging, 50, plans);
+                let mut world = ReorganizerWorld::new(plan.clone(), staging, 50, plans);
                 world.run(Load { refuse: true, ..Load::default() });
                 world.check_moved();
                 plans += 1;
@@ -247,7 +247,7 @@ fn every_permutation_of_two_to_five_blocks_ends() {
 fn a_crash_at_every_single_step_loses_nothing() {
     for (kind, staging, seed) in [(0, 2, 3), (1, 2, 1), (1, 6, 2), (2, 3, 4)] {
         let run = |crash_at, fuel| {
-            let mut world = World::new(plan(kind, 12, seed), staging, 50, seed);
+            let mut world = ReorganizerWorld::new(plan(kind, 12, seed), staging, 50, seed);
             world.run(Load { crash_at, fuel, ..Load::default() });
             world.check_moved();
             world.crashes
@@ -352,7 +352,7 @@ fn starts_that_cannot_end_are_refused() {
 /// Guards against state that is not this plan's, drive's or program's.
 #[test]
 fn a_foreign_state_is_refused_by_name() {
-    let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
+    let mut world = ReorganizerWorld::new(plan(1, 40, 1), 8, 50, 1);
     world.some_steps(60);
     let state = world.memory.bytes();
     let recover = |plan: &RelocationPlan, state: &[u8], staging, sector| {
@@ -380,7 +380,7 @@ fn a_foreign_state_is_refused_by_name() {
 /// Guards against links that would make a search loop, or send two blocks to one place.
 #[test]
 fn a_state_with_contradictory_links_is_refused() {
-    let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
+    let mut world = ReorganizerWorld::new(plan(1, 40, 1), 8, 50, 1);
     world.host.unreadable = (0..200).step_by(23).collect();
     world.some_steps(150);
     world.crash();

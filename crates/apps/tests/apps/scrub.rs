@@ -74,9 +74,9 @@ impl SumFile for Pages {
 
 /// A file that the test can access too.
 #[derive(Clone, Debug, Default)]
-struct Held(Rc<RefCell<Pages>>);
+struct SharedSums(Rc<RefCell<Pages>>);
 
-impl SumFile for Held {
+impl SumFile for SharedSums {
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String> {
         self.0.borrow_mut().read(page, into)
     }
@@ -102,7 +102,7 @@ fn reopened(
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum ScrubEvent {
     Access,
     Deliver(u64),
     Begin(u64, u8),
@@ -112,15 +112,15 @@ enum Event {
     Crash,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = ScrubEvent> {
     prop_oneof![
-        8 => Just(Event::Access),
-        8 => any::<u64>().prop_map(Event::Deliver),
-        2 => (0..26u64, any::<u8>()).prop_map(|(b, f)| Event::Begin(b, f)),
-        2 => Just(Event::Medium),
-        2 => Just(Event::End),
-        1 => Just(Event::Save),
-        1 => Just(Event::Crash),
+        8 => Just(ScrubEvent::Access),
+        8 => any::<u64>().prop_map(ScrubEvent::Deliver),
+        2 => (0..26u64, any::<u8>()).prop_map(|(b, f)| ScrubEvent::Begin(b, f)),
+        2 => Just(ScrubEvent::Medium),
+        2 => Just(ScrubEvent::End),
+        1 => Just(ScrubEvent::Save),
+        1 => Just(ScrubEvent::Crash),
     ]
 }
 
@@ -158,29 +158,29 @@ proptest! {
         let mut judged = 0;
         let mut writing: Option<(u64, u8)> = None;
         let mut rewritten = BTreeSet::new();
-        let rest = (0..4_000).map(|i| if i % 2 == 0 { Event::Access } else { Event::Deliver(i) });
-        for event in events.into_iter().chain([Event::End]).chain(rest) {
+        let rest = (0..4_000).map(|i| if i % 2 == 0 { ScrubEvent::Access } else { ScrubEvent::Deliver(i) });
+        for event in events.into_iter().chain([ScrubEvent::End]).chain(rest) {
             match event {
-                Event::Access => drop(host.step(&mut late)),
-                Event::Deliver(at) => late.deliver(at, &mut host.registry, &mut scrub),
+                ScrubEvent::Access => drop(host.step(&mut late)),
+                ScrubEvent::Deliver(at) => late.deliver(at, &mut host.registry, &mut scrub),
                 // Writes avoid rotten blocks, so that the rot must be found.
-                Event::Begin(block, fill) if writing.is_none() && !rot.contains(&block) && block < plan.blocks() => {
+                ScrubEvent::Begin(block, fill) if writing.is_none() && !rot.contains(&block) && block < plan.blocks() => {
                     store.borrow_mut().writing(block).unwrap();
                     writing = Some((block, fill));
                 }
-                Event::Medium => if let Some((block, fill)) = writing {
+                ScrubEvent::Medium => if let Some((block, fill)) = writing {
                     host.bytes_mut(plan.place(block)).fill(fill);
                 },
-                Event::End => if let Some((block, fill)) = writing.take() {
+                ScrubEvent::End => if let Some((block, fill)) = writing.take() {
                     host.bytes_mut(plan.place(block)).fill(fill);
                     store.borrow_mut().written(block, Some(host.bytes(plan.place(block))));
                     rewritten.insert(block);
                 },
-                Event::Save => {
+                ScrubEvent::Save => {
                     saved = scrub.progress();
                     judged = scrub.figures(Instant::ZERO).done;
                 }
-                Event::Crash => {
+                ScrubEvent::Crash => {
                     let _ = host.registry.close(scrub.session());
                     late.0.clear();
                     // The write under way is cut off; the store is reopened from its file, which has whole pages.
@@ -238,7 +238,7 @@ proptest! {
         let limits = StoreLimits { pages, recent };
         let mut chance = Stream::new(seed, "store");
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
-        let file = Held::default();
+        let file = SharedSums::default();
         let mut store = StoredChecksums::create(plan, limits, file.clone()).unwrap();
         // The model of the drive: a byte a block; the time of each block's last write; the writes under way.
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
@@ -322,7 +322,7 @@ proptest! {
         let limits = StoreLimits { pages, recent: 0 };
         let mut chance = Stream::new(seed, "ranges");
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
-        let file = Held::default();
+        let file = SharedSums::default();
         let mut store = StoredChecksums::create_as(7, plan, limits, file.clone()).unwrap();
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
         // Around the borders of pages, and the end.

@@ -27,7 +27,7 @@ struct Pending {
 
 /// A host with sectors of one repeated byte, a journal, and the naive model: the content of the volume now and at
 /// each snapshot.
-struct Host {
+struct VolumeHost {
     volume: Volume,
     medium: Naive,
     saved: Vec<u8>,
@@ -41,7 +41,7 @@ struct Host {
     pending: Vec<Pending>,
 }
 
-impl Host {
+impl VolumeHost {
     fn new(cow: Cow, slots: u64, bad: BTreeSet<u64>) -> Self {
         let mut medium = Naive::new(FIRST_LBN + slots * BLOCK, 0);
         for (lbn, sector) in medium.medium.chunks_mut(SECTOR).enumerate() {
@@ -148,7 +148,7 @@ fn data(lbn: u64, fill: u8) -> u8 {
     (lbn as u8).wrapping_mul(31) ^ fill
 }
 
-impl Host {
+impl VolumeHost {
     fn take(&mut self) {
         if let Ok((id, entry)) = self.volume.take() {
             self.journal.push(entry.encode());
@@ -282,7 +282,7 @@ impl Host {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum VolumeEvent {
     Write(u64, u64, u8),
     Step(usize),
     Take,
@@ -292,15 +292,15 @@ enum Event {
     Save,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = VolumeEvent> {
     prop_oneof![
-        4 => (0..BLOCKS * BLOCK, 1..3 * BLOCK, any::<u8>()).prop_map(|(a, n, f)| Event::Write(a, n, f)),
-        24 => any::<usize>().prop_map(Event::Step),
-        2 => Just(Event::Take),
-        1 => any::<usize>().prop_map(Event::Delete),
-        1 => (0..BLOCKS).prop_map(Event::Discard),
-        1 => Just(Event::Crash),
-        1 => Just(Event::Save),
+        4 => (0..BLOCKS * BLOCK, 1..3 * BLOCK, any::<u8>()).prop_map(|(a, n, f)| VolumeEvent::Write(a, n, f)),
+        24 => any::<usize>().prop_map(VolumeEvent::Step),
+        2 => Just(VolumeEvent::Take),
+        1 => any::<usize>().prop_map(VolumeEvent::Delete),
+        1 => (0..BLOCKS).prop_map(VolumeEvent::Discard),
+        1 => Just(VolumeEvent::Crash),
+        1 => Just(VolumeEvent::Save),
     ]
 }
 
@@ -319,19 +319,19 @@ proptest! {
     ) {
         let cow = if app { Cow::Application } else { Cow::Snapshot };
         let bad = if with_bad { bad } else { BTreeSet::new() };
-        let mut host = Host::new(cow, BLOCKS + extra, bad);
+        let mut host = VolumeHost::new(cow, BLOCKS + extra, bad);
         for event in events {
             match event {
-                Event::Write(at, len, fill) => {
+                VolumeEvent::Write(at, len, fill) => {
                     let len = len.min(BLOCKS * BLOCK - at);
                     host.begin(range(FIRST_LBN + at, len), fill);
                 }
-                Event::Step(which) => host.step(which),
-                Event::Take => host.take(),
-                Event::Delete(which) => host.delete(which),
-                Event::Discard(block) => host.discard(block),
-                Event::Crash => host.crash(),
-                Event::Save => host.save(),
+                VolumeEvent::Step(which) => host.step(which),
+                VolumeEvent::Take => host.take(),
+                VolumeEvent::Delete(which) => host.delete(which),
+                VolumeEvent::Discard(block) => host.discard(block),
+                VolumeEvent::Crash => host.crash(),
+                VolumeEvent::Save => host.save(),
             }
             host.check();
         }

@@ -110,7 +110,7 @@ fn plan(array: Array, members: usize, sectors: u64) -> ComparisonPlan {
 }
 
 /// A host that reads the blocks of each member in an order of its own.
-struct Host {
+struct ComparisonHost {
     comparison: Comparison,
     /// Blocks to be read, and whether again.
     queues: Vec<Vec<(LbnRange, bool)>>,
@@ -120,7 +120,7 @@ struct Host {
     reads: BTreeMap<(usize, u64), u32>,
 }
 
-impl Host {
+impl ComparisonHost {
     fn new(comparison: Comparison, members: usize, seed: u64) -> Self {
         let next = Box::new(noise(seed));
         Self {
@@ -201,7 +201,7 @@ proptest! {
             members.flip(member % count, *lbn, *bit);
         }
         let comparison = Comparison::start(plan(array, count, sectors), seed).unwrap();
-        let mut host = Host::new(comparison, count, seed);
+        let mut host = ComparisonHost::new(comparison, count, seed);
         host.finish(&members);
         let reported = host.comparison.figures();
         prop_assert_eq!(reported.differing, Vec::from_iter(expected));
@@ -220,14 +220,14 @@ proptest! {
         for lbn in [OFFSET, OFFSET + 201, OFFSET + 399] {
             members.flip(seed as usize % count, lbn, 77);
         }
-        let mut host = Host::new(Comparison::start(plan(array, count, sectors), seed).unwrap(), count, seed);
+        let mut host = ComparisonHost::new(Comparison::start(plan(array, count, sectors), seed).unwrap(), count, seed);
         for _ in 0..steps {
             host.step(&members);
         }
         let (saved, before) = (host.comparison.progress(), host.comparison.figures());
         let resumed = Comparison::resume(plan(array, count, sectors), &saved, seed ^ 1).unwrap().unwrap();
         prop_assert_eq!(resumed.figures(), before.clone());
-        let mut host = Host::new(resumed, count, seed ^ 2);
+        let mut host = ComparisonHost::new(resumed, count, seed ^ 2);
         if !host.comparison.is_done() {
             host.finish(&members);
         }
@@ -249,7 +249,8 @@ fn a_write_that_has_reached_one_member_only_is_not_named() {
         let mut members = Members::new(array, count, sectors, 3);
         let whole = members.disks.clone();
         members.flip(1, OFFSET + 9, 5);
-        let mut host = Host::new(Comparison::start(plan(array, count, sectors), 9).unwrap(), count, 4);
+        let mut host =
+            ComparisonHost::new(Comparison::start(plan(array, count, sectors), 9).unwrap(), count, 4);
         // One reading of the block has found the difference; the write reaches the other members after it.
         let (mut again, mut steps) = (0, 0);
         while again < count {
@@ -267,7 +268,7 @@ fn a_write_that_has_reached_one_member_only_is_not_named() {
 #[test]
 fn a_block_that_changes_at_every_reading_is_counted_and_not_named() {
     let mut members = Members::new(Array::Mirror, 2, 64, 3);
-    let mut host = Host::new(Comparison::start(plan(Array::Mirror, 2, 64), 9).unwrap(), 2, 4);
+    let mut host = ComparisonHost::new(Comparison::start(plan(Array::Mirror, 2, 64), 9).unwrap(), 2, 4);
     members.flip(1, OFFSET, 1);
     for bit in 0.. {
         if host.comparison.is_done() {
@@ -290,7 +291,7 @@ fn every_sector_that_cannot_be_read_is_named_with_its_member_and_hides_no_sector
         for lbn in [OFFSET + 17, OFFSET + 19, OFFSET + 20] {
             members.flip(0, lbn, 8);
         }
-        let mut host = Host::new(Comparison::start(plan(array, 4, 160), 9).unwrap(), 4, 4);
+        let mut host = ComparisonHost::new(Comparison::start(plan(array, 4, 160), 9).unwrap(), 4, 4);
         host.finish(&members);
         let reported = host.comparison.figures();
         let bad: Vec<_> = reported.bad.iter().map(|bad| (bad.member, bad.lbn)).collect();
@@ -306,9 +307,9 @@ fn a_member_that_is_ahead_waits_for_the_others_within_the_memory() {
     let sectors = 80_000;
     let slots = MEMORY_MIN.get() / 10;
     let members = Members::new(Array::Mirror, 2, sectors, 3);
-    let mut host = Host::new(Comparison::start(plan(Array::Mirror, 2, sectors), 9).unwrap(), 2, 4);
+    let mut host = ComparisonHost::new(Comparison::start(plan(Array::Mirror, 2, sectors), 9).unwrap(), 2, 4);
     host.wish();
-    let read_all = |host: &mut Host, member: usize| {
+    let read_all = |host: &mut ComparisonHost, member: usize| {
         let mut blocks = 0;
         loop {
             host.wish();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The daemon, and the form of its answers.
 #[derive(Debug, Args)]
-pub(crate) struct Daemon {
+pub(crate) struct DaemonArgs {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
     pub(crate) control: PathBuf,
@@ -35,7 +35,7 @@ pub(crate) struct Terms {
 #[derive(Debug, Args)]
 pub(crate) struct Start {
     #[command(flatten)]
-    pub(crate) daemon: Daemon,
+    pub(crate) daemon: DaemonArgs,
     #[command(flatten)]
     pub(crate) terms: Terms,
 }
@@ -158,7 +158,7 @@ pub(crate) struct SnapshotsArgs {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) daemon: Daemon,
+    pub(crate) daemon: DaemonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -203,7 +203,7 @@ pub(crate) struct OneTask {
     #[arg(value_name = "TASK")]
     pub(crate) id: u64,
     #[command(flatten)]
-    pub(crate) daemon: Daemon,
+    pub(crate) daemon: DaemonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -215,7 +215,7 @@ pub(crate) struct PriorityArgs {
     #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
     pub(crate) priority: u8,
     #[command(flatten)]
-    pub(crate) daemon: Daemon,
+    pub(crate) daemon: DaemonArgs,
 }
 
 fn seconds(text: &str) -> Result<u64, String> {

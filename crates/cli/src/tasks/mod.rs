@@ -9,8 +9,8 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use args::{
-    Array, BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
-    SnapshotArgs, SnapshotsArgs, Start, Terms, VerifyArgs,
+    Array, BackupArgs, DaemonArgs, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs,
+    ScrubArgs, SnapshotArgs, SnapshotsArgs, Start, Terms, VerifyArgs,
 };
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
@@ -103,7 +103,7 @@ pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<Outcome, Pr
     put(&mut spec, "block_sectors", args.block_sectors);
     put(&mut spec, "memory_bytes", Some(args.memory.get()));
     let (socket, disk, json) = (args.control.clone(), Some(first.clone()), args.json);
-    let start = Start { daemon: Daemon { control: socket, disk, json }, terms: args.terms };
+    let start = Start { daemon: DaemonArgs { control: socket, disk, json }, terms: args.terms };
     let begun = begin("verify", spec, &start)?;
     if args.sectors.is_none() {
         let disks = control.get("/v1/disks").map_err(problem)?;
@@ -127,7 +127,7 @@ pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Pro
 /// Starts a snapshot, and waits until it can be read; or ends one.
 pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String, Problem> {
     let (control, disk, json) = (args.control.clone(), args.of.clone(), args.json);
-    let to = Daemon { control, disk, json };
+    let to = DaemonArgs { control, disk, json };
     let (control, disk) = named(&to, &format!("name one: `freeblock snapshot DISK --name {}`", args.name))?;
     let path = format!("/v1/disks/{disk}/tasks");
     if args.remove {
@@ -221,7 +221,7 @@ pub(crate) fn priority(args: &PriorityArgs) -> Result<String, Problem> {
     shown(&args.daemon, &task)
 }
 
-pub(crate) fn tasks(args: &Daemon, console: &Console) -> Result<Outcome, Problem> {
+pub(crate) fn tasks(args: &DaemonArgs, console: &Console) -> Result<Outcome, Problem> {
     let status = all(args)?;
     let code = u8::from(show::unanswered(&status).next().is_some());
     if args.json {
@@ -232,7 +232,7 @@ pub(crate) fn tasks(args: &Daemon, console: &Console) -> Result<Outcome, Problem
     Ok(Outcome { text: show::tasks(&status), code })
 }
 
-pub(crate) fn status(args: &Daemon) -> Result<Outcome, Problem> {
+pub(crate) fn status(args: &DaemonArgs) -> Result<Outcome, Problem> {
     let status = all(args)?;
     let code = u8::from(show::unanswered(&status).next().is_some());
     let text = if args.json { crate::drive::json(&status)? } else { show::status(&status) };
@@ -240,7 +240,7 @@ pub(crate) fn status(args: &Daemon) -> Result<Outcome, Problem> {
 }
 
 /// Returns the status of all disks, or of the one named.
-fn all(args: &Daemon) -> Result<Value, Problem> {
+fn all(args: &DaemonArgs) -> Result<Value, Problem> {
     let control = Control::new(&args.control);
     match &args.disk {
         Some(disk) if disk != ALL => {
@@ -251,7 +251,7 @@ fn all(args: &Daemon) -> Result<Value, Problem> {
     }
 }
 
-fn shown(args: &Daemon, task: &Value) -> Result<String, Problem> {
+fn shown(args: &DaemonArgs, task: &Value) -> Result<String, Problem> {
     if args.json { crate::drive::json(task) } else { Ok(show::task(task)) }
 }
 
@@ -280,12 +280,12 @@ fn part(name: &str) -> Result<&str, Problem> {
 }
 
 /// Returns the daemon, and the disk meant.
-fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
+fn daemon(args: &DaemonArgs) -> Result<(Control, String), Problem> {
     named(args, "name one with --disk")
 }
 
 /// Returns the same, or the `advice` if several disks may be meant.
-fn named(args: &Daemon, advice: &str) -> Result<(Control, String), Problem> {
+fn named(args: &DaemonArgs, advice: &str) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {
         if disk == ALL {
@@ -331,7 +331,7 @@ fn search(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console)
 }
 
 /// Returns the outcome of such a task.
-fn searched(task: &Value, to: &Daemon, console: &Console) -> Result<Outcome, Problem> {
+fn searched(task: &Value, to: &DaemonArgs, console: &Console) -> Result<Outcome, Problem> {
     Ok(Outcome { text: shown(to, task)?, code: u8::from(has_faults(task, console)) })
 }
 

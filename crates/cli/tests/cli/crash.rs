@@ -119,13 +119,13 @@ struct Sector {
 }
 
 /// The writes of a client over many lives of a daemon, and the contents that must result.
-struct Load {
+struct ClientWrites {
     sectors: Vec<Sector>,
     state: u64,
     stamp: u64,
 }
 
-impl Load {
+impl ClientWrites {
     fn new(seed: u64) -> Self {
         Self { sectors: vec![Sector::default(); SECTORS as usize], state: seed, stamp: 0 }
     }
@@ -200,12 +200,12 @@ impl Load {
 }
 
 /// The directory and configuration of a daemon.
-struct Place {
+struct DaemonSetup {
     dir: Dir,
     disk: String,
 }
 
-impl Place {
+impl DaemonSetup {
     fn new(profile: &str) -> Self {
         let dir = Dir::new();
         let profile = dir.file("drive.toml", profile);
@@ -249,8 +249,8 @@ impl Place {
 
 #[test]
 fn flushed_writes_survive_kill_9_at_any_moment() {
-    let place = Place::new(PROFILE);
-    let mut load = Load::new(20_001_023);
+    let place = DaemonSetup::new(PROFILE);
+    let mut load = ClientWrites::new(20_001_023);
     for _ in 0..lives() {
         let Some(mut daemon) = place.start() else { return };
         let mut client = place.client();
@@ -269,7 +269,12 @@ fn flushed_writes_survive_kill_9_at_any_moment() {
 }
 
 /// Lets a load run for a random number of answers, and then until `enough` returns true; kills the daemon.
-fn run_and_kill(place: &Place, load: &mut Load, daemon: Daemon, mut enough: impl FnMut() -> bool) {
+fn run_and_kill(
+    place: &DaemonSetup,
+    load: &mut ClientWrites,
+    daemon: Daemon,
+    mut enough: impl FnMut() -> bool,
+) {
     let mut daemon = daemon;
     let mut client = place.client();
     let last = 20 + draw(&mut load.state, 120);
@@ -290,8 +295,8 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
     // Enough blocks for a scrub to take several lives.
     const BLOCKS: u64 = 1 << 12;
     const BLOCK: u64 = 128;
-    let place = Place::new(include_str!("../../../../proofs/drive.toml"));
-    let mut load = Load::new(7);
+    let place = DaemonSetup::new(include_str!("../../../../proofs/drive.toml"));
+    let mut load = ClientWrites::new(7);
     // The blocks left at the last query, of the existing scrubs.
     let (mut left, mut newest) = (0, 0);
     let mut resumed = 0;
@@ -363,8 +368,8 @@ fn sectors_of(image: &[u8], block: usize) -> Vec<u64> {
 #[test]
 fn a_backup_is_of_its_instant_through_kill_9_and_overwriting() {
     const BLOCK: usize = 8;
-    let place = Place::new(PROFILE);
-    let mut load = Load::new(11);
+    let place = DaemonSetup::new(PROFILE);
+    let mut load = ClientWrites::new(11);
     // The required content of each image; the number of images checked.
     let mut begun: Vec<Vec<u64>> = Vec::new();
     let (mut checked, mut interrupted) = (0, 0);

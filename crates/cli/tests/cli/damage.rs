@@ -2,7 +2,7 @@
 
 use crate::crash::{Asked, Client};
 use crate::support::run_with;
-use crate::tasks::Daemon;
+use crate::tasks::TaskDaemon;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ fn is_let_in(directory: &Path) -> bool {
     socket.read_exact(&mut [0; 10]).is_ok()
 }
 
-fn wait_for(daemon: &Daemon, text: &str) -> String {
+fn wait_for(daemon: &TaskDaemon, text: &str) -> String {
     for _ in 0..400 {
         let said = daemon.says(&["tasks"]);
         if said.contains(text) {
@@ -37,7 +37,7 @@ fn wait_for(daemon: &Daemon, text: &str) -> String {
 #[test]
 fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides() {
     let directory = directory("journal-damage");
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     daemon.says(&["scrub", "--sectors", "64", "--wait"]);
     // The task waits for its image, and keeps the disk closed meanwhile.
     let image = directory.join("image").display().to_string();
@@ -61,7 +61,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
             Some(bytes) => std::fs::write(&journal, bytes).unwrap(),
             None => std::fs::remove_file(&journal).unwrap(),
         }
-        let Some(mut daemon) = Daemon::start(&directory) else { return };
+        let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
         assert!(!is_let_in(&directory), "a client may write where the restore will");
         let refused = daemon.run(&["scrub"]);
         let refused = String::from_utf8(refused.stderr).unwrap();
@@ -87,14 +87,14 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
         std::fs::read(journal.with_extension("journal.damaged")).unwrap(),
         flipped(good.len() / 2).unwrap()
     );
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     assert!(!is_let_in(&directory), "the export stays closed");
     let said = daemon.says(&["scrub", "--sectors", "64", "--wait"]);
     assert!(said.starts_with("scrub 3 of d0 is done"), "no number is used again: {said}");
     daemon.kill();
     drop(daemon);
     run_with(&["repair", "--state", &state, "--disk", "d0", "--open"]).worked();
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     assert!(is_let_in(&directory));
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();
@@ -106,7 +106,7 @@ fn a_disk_that_was_extended_is_served_and_its_tasks_wait_for_an_operator() {
     let disk = directory.join("raw");
     let file = std::fs::File::create_new(&disk).unwrap();
     file.set_len(16 << 20).unwrap();
-    let start = || Daemon::with(&directory, &disk.display().to_string());
+    let start = || TaskDaemon::with(&directory, &disk.display().to_string());
     let Some(mut daemon) = start() else { return };
     daemon.says(&["restore", &directory.join("image").display().to_string()]);
     wait_for(&daemon, "paused");
@@ -139,7 +139,7 @@ fn a_disk_that_was_extended_is_served_and_its_tasks_wait_for_an_operator() {
 #[test]
 fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
     let directory = directory("unlisted");
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     let image = directory.join("image").display().to_string();
     daemon.says(&["restore", &image]);
     wait_for(&daemon, "paused");
@@ -147,7 +147,7 @@ fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
     drop(daemon);
     // As if the disk had been called so before.
     std::fs::rename(directory.join("state/d0"), directory.join("state/before")).unwrap();
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     daemon.kill();
     let log = daemon.log();
     let line = log.lines().find(|line| line.contains("no disk of the configuration has this name"));
@@ -161,7 +161,7 @@ fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
 #[test]
 fn a_backup_with_damaged_kept_blocks_fails() {
     let directory = directory("kept-damage");
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     let image = directory.join("image").display().to_string();
     daemon.says(&["backup", &image]);
     daemon.says(&["pause", "1"]);
@@ -183,7 +183,7 @@ fn a_backup_with_damaged_kept_blocks_fails() {
     let good = std::fs::read(&kept).unwrap();
     assert!(good.len() > 4_096, "a block was kept");
     std::fs::write(&kept, &good[..good.len() / 2]).unwrap();
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     let said = wait_for(&daemon, "failed");
     assert!(said.contains("task-1.kept") && said.contains("it cannot be completed"), "{said}");
     assert!(state.join("task-1.kept.damaged").exists());
@@ -196,7 +196,7 @@ fn a_backup_with_damaged_kept_blocks_fails() {
 #[test]
 fn two_daemons_do_not_share_a_state_directory_and_repair_waits_for_the_end_of_one() {
     let directory = directory("two");
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     let state = directory.join("state").display().to_string();
     run_with(&["repair", "--state", &state, "--disk", "d0"]).complained(1, &["another process uses it"]);
     let listen = format!("unix:{}", directory.join("other").display());

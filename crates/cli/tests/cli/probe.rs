@@ -91,7 +91,7 @@ fn an_interrupted_probe_saves_its_measurements_and_says_how_to_continue() {
         std::thread::sleep(Duration::from_millis(200));
         let id = child.id().to_string();
         assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
-        let ended = crate::support::Run::from(child.wait_with_output().unwrap());
+        let ended = crate::support::FinishedRun::from(child.wait_with_output().unwrap());
         if ended.code == Some(0) {
             // This computer has finished before the signal.
             break;

@@ -8,19 +8,19 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-struct Daemon {
+struct ReloadableDaemon {
     child: Child,
     log: BufReader<ChildStderr>,
 }
 
-impl Drop for Daemon {
+impl Drop for ReloadableDaemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Daemon {
+impl ReloadableDaemon {
     /// Starts a daemon; `None` if there is no io_uring.
     fn start(config: &str) -> Option<Self> {
         let mut command = command();
@@ -79,7 +79,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     let top = format!("state = \"{state}\"\ncontrol = \"{control}\"\n");
     let write = |text: &str| dir.file("f.toml", text);
     let config = write(&format!("{top}[limits]\nclients = 1\n{disk}"));
-    let Some(mut daemon) = Daemon::start(&config) else { return };
+    let Some(mut daemon) = ReloadableDaemon::start(&config) else { return };
     // One that has chosen no export would be hung up on for the next.
     let first = chosen(&dir).unwrap();
     assert!(chosen(&dir).is_none(), "one at a time");
@@ -137,7 +137,7 @@ fn certificates_are_read_again() {
              listen = [\"tcp:127.0.0.1:{port}\"]\ntls = {{ certificate = \"{certificate}\", key = \"{key}\" }}\n"
         ),
     );
-    let Some(mut daemon) = Daemon::start(&config) else { return };
+    let Some(mut daemon) = ReloadableDaemon::start(&config) else { return };
     let uri = |of: &Dir| format!("nbds://localhost:{port}/?tls-certificates={}", of.path(""));
     works("nbdinfo", &[&uri(&dir)]);
     // The certificates of another authority replace the first, as in a renewal.

@@ -12,14 +12,14 @@ use std::time::Duration;
 const SECTOR: usize = 512;
 
 /// A daemon over files.
-struct Daemon {
+struct FileDaemon {
     child: Child,
     directory: PathBuf,
     /// Its log until it serves.
     log: String,
 }
 
-impl Daemon {
+impl FileDaemon {
     /// Starts it on the files `d0`, `d1` ... of a directory; `None` if there is no io_uring.
     fn start(directory: &Path, disks: usize, more: &str) -> Option<Self> {
         let names: Vec<String> = (0..disks).map(|disk| format!("d{disk}")).collect();
@@ -97,7 +97,7 @@ fn configured(directory: &Path, disks: &[(&str, &str)], control: &str, more: &st
     at("config")
 }
 
-impl Drop for Daemon {
+impl Drop for FileDaemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -148,14 +148,14 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
         files.for_each(|(n, disk)| std::fs::write(directory.join(format!("d{n}")), disk).unwrap());
     };
     write(&disks);
-    let Some(mut daemon) = Daemon::start(&directory, 4, "") else { return };
+    let Some(mut daemon) = FileDaemon::start(&directory, 4, "") else { return };
     let verify = ["verify", "d0", "d1", "d2", "d3", "--array", "raid6", "--chunk", "16k", "--offset", "8"];
     let said = daemon.says(&verify);
     assert!(said.starts_with("verify 1 of d0 is "), "{said}");
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(300));
         drop(daemon);
-        let Some(again) = Daemon::start(&directory, 4, "") else { return };
+        let Some(again) = FileDaemon::start(&directory, 4, "") else { return };
         daemon = again;
     }
     let tasks = daemon.rest();
@@ -171,7 +171,7 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
     changed.iter().for_each(|lbn| disks[1][lbn * SECTOR + 100] ^= 16);
     drop(daemon);
     write(&disks);
-    let Some(daemon) = Daemon::start(&directory, 4, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 4, "") else { return };
     let said = daemon.says(&[&verify[..], &["--wait"]].concat());
     assert!(said.starts_with("verify 2 of d0 is done\n"), "{said}");
     let output = daemon.run(&["verify", "d1", "d2", "--sectors", "8", "--wait"]);
@@ -205,7 +205,7 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
         // So large that no scrub ends during the test.
         std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 30).unwrap();
     }
-    let Some(daemon) = Daemon::start(&directory, disks, "tasks_at_once = 9") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, disks, "tasks_at_once = 9") else { return };
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     daemon.says(&["scrub", "--disk", "d1"]);
     let output = daemon.run(&["scrub", "--disk", "all"]);
@@ -246,7 +246,7 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
 }
 
 /// Returns the tasks of a disk, once one of them is paused: it waits for an image that is not there.
-fn waiting(daemon: &Daemon, disk: &str) -> String {
+fn waiting(daemon: &FileDaemon, disk: &str) -> String {
     loop {
         let said = daemon.says(&["tasks", "--disk", disk]);
         if said.contains("paused") || said.contains("stopped") {
@@ -263,13 +263,13 @@ fn a_disk_in_the_place_of_one_with_tasks_is_left_out_and_the_others_are_served()
     for disk in ["d0", "d1", "d2", "strange"] {
         std::fs::write(file(disk), [7; 1 << 20]).unwrap();
     }
-    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 3, "") else { return };
     daemon.says(&["restore", "--disk", "d1", &file("image").display().to_string()]);
     let before = waiting(&daemon, "d1");
     drop(daemon);
     std::fs::rename(file("d1"), file("own")).unwrap();
     std::fs::rename(file("strange"), file("d1")).unwrap();
-    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 3, "") else { return };
     let line = daemon.log.lines().find(|line| line.contains("the disk is not served, but the others are"));
     let line = line.unwrap_or_else(|| panic!("{}", daemon.log));
     assert!(line.contains("ERROR") && line.contains("the tasks in d1 are of the disk "), "{line}");
@@ -283,7 +283,7 @@ fn a_disk_in_the_place_of_one_with_tasks_is_left_out_and_the_others_are_served()
     let alone = configured(&directory, &[("d1", "d1")], "control", "");
     run_with(&["serve", "--config", &alone]).complained(1, &["the tasks in d1 are of the disk "]);
     std::fs::rename(file("own"), file("d1")).unwrap();
-    let Some(daemon) = Daemon::start(&directory, 3, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 3, "") else { return };
     assert_eq!(waiting(&daemon, "d1"), before);
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();
@@ -293,7 +293,7 @@ fn a_disk_in_the_place_of_one_with_tasks_is_left_out_and_the_others_are_served()
 fn a_start_that_fails_leaves_the_tasks_that_a_disk_has_under_its_old_name() {
     let directory = directory("renamed");
     std::fs::write(directory.join("d0"), [7; 1 << 20]).unwrap();
-    let Some(daemon) = Daemon::start(&directory, 1, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 1, "") else { return };
     daemon.says(&["restore", &directory.join("image").display().to_string()]);
     let before = waiting(&daemon, "d0");
     drop(daemon);
@@ -302,12 +302,12 @@ fn a_start_that_fails_leaves_the_tasks_that_a_disk_has_under_its_old_name() {
     let failed = run_with(&["serve", "--config", &fails]);
     assert!(failed.code == Some(1) && failed.err.contains("none/control"), "{}", failed.err);
     assert!(!marker.exists(), "{}", failed.err);
-    let Some(daemon) = Daemon::start(&directory, 1, "") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, 1, "") else { return };
     assert_eq!(waiting(&daemon, "d0"), before);
     drop(daemon);
     // The name of its file is another, too.
     std::fs::hard_link(directory.join("d0"), directory.join("link")).unwrap();
-    let Some(daemon) = Daemon::with(&directory, &[("other", "link")], "") else { return };
+    let Some(daemon) = FileDaemon::with(&directory, &[("other", "link")], "") else { return };
     assert!(daemon.run(&["status"]).status.success());
     assert!(marker.exists(), "clients may write");
     drop(daemon);
@@ -321,7 +321,7 @@ fn scrubs_of_all_disks_keep_to_tasks_at_once() {
         // So large that no scrub ends during the test.
         std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 30).unwrap();
     }
-    let Some(daemon) = Daemon::start(&directory, disks, "tasks_at_once = 2") else { return };
+    let Some(daemon) = FileDaemon::start(&directory, disks, "tasks_at_once = 2") else { return };
     let said = daemon.says(&["scrub", "--disk", "all"]);
     assert_eq!(said.matches("scrub 1 of d").count(), disks, "{said}");
     for cancelled in 0..disks {

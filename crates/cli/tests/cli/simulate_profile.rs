@@ -1,6 +1,6 @@
 //! `freeblock simulate --where outside`: the scheduler's profile of the drive.
 
-use crate::support::{Dir, Run, keys, number, run, run_with};
+use crate::support::{Dir, FinishedRun, keys, number, run, run_with};
 use serde_json::Value;
 
 /// Writes the Atlas 10K's profile with changed words.
@@ -22,7 +22,7 @@ const AS_IT_IS: [(&str, &str); 2] = [
 const UNKNOWN: (&str, &str) = ("write_back = \"always\"", "write_back = \"unknown\"");
 
 /// Runs a scan beside this number of requests, with a profile.
-fn reported(profile: &str, requests: u32, more: &str) -> Run {
+fn reported(profile: &str, requests: u32, more: &str) -> FinishedRun {
     let requests = requests.to_string();
     let mut args = vec!["simulate", "--where", "outside", "--workload", "oltp", "--background", "scan"];
     args.extend(["--requests", &requests, "--profile", profile]);

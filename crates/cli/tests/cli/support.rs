@@ -13,31 +13,31 @@ pub fn command() -> Command {
 }
 
 /// Runs the binary with these arguments, separated by blanks.
-pub fn run(args: &str) -> Run {
+pub fn run(args: &str) -> FinishedRun {
     run_with(&args.split_whitespace().collect::<Vec<_>>())
 }
 
 /// Runs the binary with these arguments.
-pub fn run_with(args: &[&str]) -> Run {
-    Run::from(command().args(args).output().unwrap())
+pub fn run_with(args: &[&str]) -> FinishedRun {
+    FinishedRun::from(command().args(args).output().unwrap())
 }
 
 /// A finished run.
 #[derive(Debug)]
-pub struct Run {
+pub struct FinishedRun {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl From<Output> for Run {
+impl From<Output> for FinishedRun {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
-impl Run {
+impl FinishedRun {
     /// Checks that it succeeded without complaints; returns its output.
     #[track_caller]
     pub fn worked(self) -> String {

@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-pub(crate) struct Daemon {
+pub(crate) struct TaskDaemon {
     child: Child,
     directory: PathBuf,
     log: Option<std::thread::JoinHandle<String>>,
 }
 
-impl Daemon {
+impl TaskDaemon {
     /// Starts a daemon with an emulated disk; `None` if there is no io_uring.
     pub(crate) fn start(directory: &Path) -> Option<Self> {
         let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/tests/data/small.toml");
@@ -93,7 +93,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for TaskDaemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -106,7 +106,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     use crate::crash::{Asked, Client};
     let directory = std::env::temp_dir().join(format!("freeblock-cli-sums-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     let sums = directory.join("sums");
     std::fs::create_dir_all(&sums).unwrap();
     let sums = sums.display().to_string();
@@ -123,7 +123,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     for stamp in 2..5 {
         daemon.kill();
         drop(daemon);
-        let Some(again) = Daemon::start(&directory) else { return };
+        let Some(again) = TaskDaemon::start(&directory) else { return };
         daemon = again;
         write(&[800, 1_600], stamp);
     }
@@ -140,7 +140,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     let mut bytes = std::fs::read(&disk).unwrap();
     bytes[2_001 * 512 + 77] ^= 16;
     std::fs::write(&disk, bytes).unwrap();
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     write(&[5, 1_600], 9);
     let output = daemon.run(&[&scrub[..], &["--wait"]].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -156,7 +156,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
 fn tasks_are_started_steered_and_outlive_a_kill() {
     let directory = std::env::temp_dir().join(format!("freeblock-cli-tasks-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     assert_eq!(daemon.says(&["tasks"]), "no tasks\n");
     assert!(daemon.says(&["scrub", "--block-sectors", "8", "--wait"]).starts_with("scrub 1 of d0 is done\n"));
     let image = directory.join("image").display().to_string();
@@ -165,7 +165,7 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     daemon.says(&["priority", "2", "70"]);
     daemon.kill();
     drop(daemon);
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     let tasks = daemon.says(&["tasks"]);
     assert!(tasks.contains("scrub") && tasks.contains("backup") && tasks.contains("70"), "{tasks}");
     daemon.says(&["resume", "2"]);
@@ -195,7 +195,7 @@ fn a_file_at_the_limit_of_its_size_stops_its_task_and_not_the_daemon() {
     }
     let directory = std::env::temp_dir().join(format!("freeblock-cli-fsize-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     let id = daemon.child.id().to_string();
     let limited = Command::new("prlimit").args(["--pid", &id, "--fsize=65536"]).status().unwrap();
     assert!(limited.success());
@@ -216,7 +216,7 @@ fn a_snapshot_is_an_export_of_one_instant_through_kill_9() {
     use crate::crash::{Asked, Client};
     let directory = std::env::temp_dir().join(format!("freeblock-cli-snapshot-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     let socket = directory.join("nbd").display().to_string();
     let write = |lbns: std::ops::Range<u64>, stamp| {
         let mut client = Client::open(&socket);
@@ -238,7 +238,7 @@ fn a_snapshot_is_an_export_of_one_instant_through_kill_9() {
         whole(&mut Client::of_export(&socket, "d0@nightly").unwrap());
         daemon.kill();
         drop(daemon);
-        let Some(again) = Daemon::start(&directory) else { return };
+        let Some(again) = TaskDaemon::start(&directory) else { return };
         daemon = again;
     }
     let mut client = Client::of_export(&socket, "d0@nightly").unwrap();
@@ -284,7 +284,7 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     // The number of the drive's sectors: the daemon refuses a file of another size.
     const ALL: usize = 3_590;
     std::fs::write(at("disk"), pattern(ALL as u64)).unwrap();
-    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     let path = |name: &str| at(name).display().to_string();
     daemon.says(&["backup", &path("full"), "--wait"]);
     // The first and the second thousand sectors change places, in blocks that fit into every gap.
@@ -294,7 +294,7 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     daemon.kill();
     drop(daemon);
-    let Some(daemon) = Daemon::start(&directory) else { return };
+    let Some(daemon) = TaskDaemon::start(&directory) else { return };
     daemon.wait_for(2, 1_200);
     assert_eq!(daemon.says(&["tasks", "--json"]).matches("\"state\": \"done\"").count(), 2);
     let tasks = daemon.says(&["tasks"]);

@@ -2,7 +2,7 @@
 //! each alert fires when it has to.
 
 use crate::support::Dir;
-use crate::tasks::Daemon;
+use crate::tasks::TaskDaemon;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ fn selectors(query: &str) -> Vec<(String, BTreeSet<String>)> {
 /// instants.
 fn metrics() -> Option<[String; 2]> {
     let here = Dir::new();
-    let mut daemon = Daemon::start(Path::new(&here.path("daemon")))?;
+    let mut daemon = TaskDaemon::start(Path::new(&here.path("daemon")))?;
     let sums = here.path("sums");
     std::fs::create_dir(&sums).unwrap();
     daemon.says(&["scrub", "--sectors", "256", "--checksums", &sums, "--wait"]);

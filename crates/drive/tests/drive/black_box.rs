@@ -86,14 +86,14 @@ fn black_box(profile: &Profile, behaviour: Behaviour, seed: u64) -> Drive {
 }
 
 /// A request: operation, place, distance from the last one's end, length, pause (us).
-type Ask = (bool, u64, Option<i64>, u64, u64);
+type PausedRequest = (bool, u64, Option<i64>, u64, u64);
 
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
+fn asks() -> impl Strategy<Value = Vec<PausedRequest>> {
     let near = proptest::option::of(-40_i64..40);
     proptest::collection::vec((any::<bool>(), any::<u64>(), near, 1_u64..40, 0_u64..30_000), 1..80)
 }
 
-fn commands(drive: &Drive, asks: &[Ask]) -> Vec<(Command, Duration)> {
+fn commands(drive: &Drive, asks: &[PausedRequest]) -> Vec<(Command, Duration)> {
     let capacity = drive.model().layout().capacity().get();
     let mut last = 0_u64;
     asks.iter()

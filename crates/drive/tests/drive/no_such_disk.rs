@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-type Ask = (bool, u64, u64, u64);
+type ScatteredRequest = (bool, u64, u64, u64);
 
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
+fn asks() -> impl Strategy<Value = Vec<ScatteredRequest>> {
     proptest::collection::vec((any::<bool>(), any::<u64>(), 1_u64..40, 0_u64..30_000), 1..120)
 }
 
-fn run(device: &mut impl BlackBox, asks: &[Ask]) -> Vec<Reply> {
+fn run(device: &mut impl BlackBox, asks: &[ScatteredRequest]) -> Vec<Reply> {
     let capacity = device.capacity().get();
     let (mut now, mut all) = (Instant::ZERO, Vec::new());
     for (i, &(write, place, len, pause)) in asks.iter().enumerate() {

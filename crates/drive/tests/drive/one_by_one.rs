@@ -20,9 +20,9 @@ fn buffered() -> Behaviour {
 const TAGGED: Queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 64 };
 
 /// A switch: its name, the behaviour with it on and off, and whether it is random.
-type Switch = (&'static str, Behaviour, Behaviour, bool);
+type SwitchCase = (&'static str, Behaviour, Behaviour, bool);
 
-fn switches() -> Vec<Switch> {
+fn switches() -> Vec<SwitchCase> {
     let micros = Duration::from_micros;
     let sptf = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let alone = |name, on: Behaviour| (name, on, exact(), true);

@@ -100,14 +100,14 @@ fn rules() -> impl Strategy<Value = Rules> {
 }
 
 /// A request as fractions of a drive: operation, place, distance from the last one's end, length, think time (us).
-type Ask = (bool, u64, Option<i64>, u64, u64);
+type DrawnRequest = (bool, u64, Option<i64>, u64, u64);
 
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
+fn asks() -> impl Strategy<Value = Vec<DrawnRequest>> {
     let ask = (any::<bool>(), any::<u64>(), proptest::option::of(-40_i64..40), 1_u64..60, 0_u64..40_000);
     proptest::collection::vec(ask, 1..60)
 }
 
-fn commands(drive: &Drive, asks: &[Ask]) -> Vec<(Command, Duration)> {
+fn commands(drive: &Drive, asks: &[DrawnRequest]) -> Vec<(Command, Duration)> {
     let capacity = drive.model().layout().capacity().get();
     let mut last = 0_u64;
     asks.iter()
@@ -288,7 +288,7 @@ fn every_built_in_drive_with_electronics_serves_commands() {
             continue;
         }
         let mut drive = Drive::new(&profile).unwrap();
-        let asks: Vec<Ask> = (0..200)
+        let asks: Vec<DrawnRequest> = (0..200)
             .map(|i: u64| {
                 (i.is_multiple_of(3), i * 7_919_131_071, i.is_multiple_of(2).then_some(0), 8, 5_000)
             })

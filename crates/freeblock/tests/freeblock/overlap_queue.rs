@@ -4,7 +4,7 @@ use freeblock::{Lbn, LbnRange, Op, OverlapQueue, Sectors};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum QueueStep {
     Push { write: bool, start: u64, len: u64 },
     BeginNext,
     Done(prop::sample::Index),
@@ -12,14 +12,14 @@ enum Step {
     WithdrawOldest,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
     let step = prop_oneof![
         4 => (any::<bool>(), 0..40u64, 0..12u64)
-            .prop_map(|(write, start, len)| Step::Push { write, start, len }),
-        3 => Just(Step::BeginNext),
-        2 => any::<prop::sample::Index>().prop_map(Step::Done),
-        1 => any::<prop::sample::Index>().prop_map(Step::Unblock),
-        1 => Just(Step::WithdrawOldest),
+            .prop_map(|(write, start, len)| QueueStep::Push { write, start, len }),
+        3 => Just(QueueStep::BeginNext),
+        2 => any::<prop::sample::Index>().prop_map(QueueStep::Done),
+        1 => any::<prop::sample::Index>().prop_map(QueueStep::Unblock),
+        1 => Just(QueueStep::WithdrawOldest),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -43,14 +43,14 @@ proptest! {
         for step in steps {
             let numbers: Vec<u64> = naive.iter().filter_map(|(_, entry)| entry.number).collect();
             match step {
-                Step::Push { write, start, len } => {
+                QueueStep::Push { write, start, len } => {
                     let op = if write { Op::Write } else { Op::Read };
                     let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
                     queue.push(op, range, arrivals);
                     naive.push((arrivals, Entry { op, range, number: None, unblocked: false }));
                     arrivals += 1;
                 }
-                Step::BeginNext => {
+                QueueStep::BeginNext => {
                     let in_the_way = |earlier: &Entry, later: &Entry| {
                         let writes = earlier.op.is_write() || later.op.is_write();
                         !earlier.unblocked && writes && earlier.range.overlaps(later.range)
@@ -66,24 +66,24 @@ proptest! {
                         begun += 1;
                     }
                 }
-                Step::Done(which) if !numbers.is_empty() => {
+                QueueStep::Done(which) if !numbers.is_empty() => {
                     let number = *which.get(&numbers);
                     let at = naive.iter().position(|(_, entry)| entry.number == Some(number)).unwrap();
                     prop_assert_eq!(queue.done(number), Some(naive.remove(at).0));
                     prop_assert_eq!(queue.done(number), None);
                 }
-                Step::Unblock(which) if !numbers.is_empty() => {
+                QueueStep::Unblock(which) if !numbers.is_empty() => {
                     let number = *which.get(&numbers);
                     queue.unblock(number);
                     let unblocked = naive.iter_mut().filter(|(_, entry)| entry.number == Some(number));
                     unblocked.for_each(|(_, entry)| entry.unblocked = true);
                 }
-                Step::WithdrawOldest => {
+                QueueStep::WithdrawOldest => {
                     let oldest = naive.iter().position(|(_, entry)| entry.number.is_none());
                     prop_assert_eq!(queue.oldest().copied(), oldest.map(|at| naive[at].0));
                     prop_assert_eq!(queue.withdraw_oldest(), oldest.map(|at| naive.remove(at).0));
                 }
-                Step::Done(_) | Step::Unblock(_) => {}
+                QueueStep::Done(_) | QueueStep::Unblock(_) => {}
             }
             let mut under_way: Vec<_> = naive.iter().filter_map(|(item, entry)| Some((entry.number?, *item))).collect();
             under_way.sort_unstable();

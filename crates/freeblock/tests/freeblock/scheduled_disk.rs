@@ -158,16 +158,16 @@ impl Rig {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum DiskStep {
     Submit { write: Option<u8>, start: u64, len: u64 },
     Device(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<DiskStep>> {
     let value = prop::option::of(100..200u8);
     let step = prop_oneof![
-        2 => (value, 0..SCANNED_SECTORS - 12, 1..12u64).prop_map(|(write, start, len)| Step::Submit { write, start, len }),
-        3 => any::<usize>().prop_map(Step::Device),
+        2 => (value, 0..SCANNED_SECTORS - 12, 1..12u64).prop_map(|(write, start, len)| DiskStep::Submit { write, start, len }),
+        3 => any::<usize>().prop_map(DiskStep::Device),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -191,7 +191,7 @@ proptest! {
     ) {
         // A write that has failed leaves its sectors as they were, which the serial order does not know.
         let reads = steps.into_iter().map(|step| match step {
-            Step::Submit { start, len, .. } => Step::Submit { write: None, start, len },
+            DiskStep::Submit { start, len, .. } => DiskStep::Submit { write: None, start, len },
             device => device,
         });
         run(&mut Rig::new(disk(), bad), &reads.collect::<Vec<_>>())?;
@@ -199,11 +199,11 @@ proptest! {
 }
 
 /// Takes the steps, and then lets the device work until all is done.
-fn run(rig: &mut Rig, steps: &[Step]) -> Result<(), TestCaseError> {
+fn run(rig: &mut Rig, steps: &[DiskStep]) -> Result<(), TestCaseError> {
     for (id, step) in (0..).zip(steps) {
         match *step {
-            Step::Submit { write, start, len } => rig.submit(id, write, range(start, len)),
-            Step::Device(pick) => rig.step(pick)?,
+            DiskStep::Submit { write, start, len } => rig.submit(id, write, range(start, len)),
+            DiskStep::Device(pick) => rig.step(pick)?,
         }
     }
     let is_done = |rig: &Rig| {

@@ -62,7 +62,7 @@ impl Store for Flaky {
 }
 
 #[derive(Clone, Debug)]
-enum Call {
+enum FileCall {
     Create(FilePath, usize),
     Append(FilePath, usize),
     Read(FilePath),
@@ -86,21 +86,21 @@ fn size() -> impl Strategy<Value = usize> {
     ]
 }
 
-fn call() -> impl Strategy<Value = Call> {
+fn call() -> impl Strategy<Value = FileCall> {
     prop_oneof![
-        6 => (path(), size()).prop_map(|(path, bytes)| Call::Create(path, bytes)),
-        6 => (path(), size()).prop_map(|(path, bytes)| Call::Append(path, bytes)),
-        4 => path().prop_map(Call::Read),
-        5 => path().prop_map(Call::Delete),
-        1 => Just(Call::Sync),
-        1 => Just(Call::Remount),
-        1 => Just(Call::Crash),
-        1 => (0u64..4).prop_map(Call::Faults),
+        6 => (path(), size()).prop_map(|(path, bytes)| FileCall::Create(path, bytes)),
+        6 => (path(), size()).prop_map(|(path, bytes)| FileCall::Append(path, bytes)),
+        4 => path().prop_map(FileCall::Read),
+        5 => path().prop_map(FileCall::Delete),
+        1 => Just(FileCall::Sync),
+        1 => Just(FileCall::Remount),
+        1 => Just(FileCall::Crash),
+        1 => (0u64..4).prop_map(FileCall::Faults),
     ]
 }
 
 const DIRECTORIES: u32 = 3;
-type Model = BTreeMap<FilePath, Vec<u8>>;
+type FileContents = BTreeMap<FilePath, Vec<u8>>;
 type Files = FileSystem<Flaky>;
 
 fn bytes_of(path: FilePath, offset: usize, length: usize) -> Vec<u8> {
@@ -110,7 +110,7 @@ fn bytes_of(path: FilePath, offset: usize, length: usize) -> Vec<u8> {
 }
 
 /// Checks that exactly the model's files exist, with their bytes.
-fn check_all(files: &mut Files, model: &Model) -> Result<(), TestCaseError> {
+fn check_all(files: &mut Files, model: &FileContents) -> Result<(), TestCaseError> {
     let failing = std::mem::replace(&mut files.store_mut().failing, Share::NONE);
     let mut read = Vec::new();
     for (path, bytes) in model {
@@ -157,7 +157,7 @@ fn judge(
     Ok(true)
 }
 
-fn expect(model: &Model, path: FilePath, to_exist: bool) -> Result<(), FileError<FlakyError>> {
+fn expect(model: &FileContents, path: FilePath, to_exist: bool) -> Result<(), FileError<FlakyError>> {
     if path.directory >= DIRECTORIES {
         return Err(FileError::NoSuchDirectory { path, directories: DIRECTORIES });
     }
@@ -168,24 +168,24 @@ fn expect(model: &Model, path: FilePath, to_exist: bool) -> Result<(), FileError
     }
 }
 
-fn run(calls: Vec<Call>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<(), TestCaseError> {
+fn run(calls: Vec<FileCall>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<(), TestCaseError> {
     let fail = |e: &dyn std::fmt::Display| TestCaseError::fail(e.to_string());
     let config = FileConfig { directories: DIRECTORIES, inodes: 70, cache_blocks, ..FileConfig::new(blocks) };
     let mut files = Files::format(Flaky::new(blocks, seed), config).map_err(|e| fail(&e))?;
-    let mut model = Model::new();
-    let mut synced = Model::new();
+    let mut model = FileContents::new();
+    let mut synced = FileContents::new();
     let mut failing = false;
     let mut read = Vec::new();
     for call in calls {
         match call {
-            Call::Create(path, length) => {
+            FileCall::Create(path, length) => {
                 let bytes = bytes_of(path, 0, length);
                 let outcome = files.create(path, &bytes);
                 if judge(outcome, expect(&model, path, false), failing)? {
                     model.insert(path, bytes);
                 }
             }
-            Call::Append(path, length) => {
+            FileCall::Append(path, length) => {
                 let old = model.get(&path).map_or(0, Vec::len);
                 let bytes = bytes_of(path, old, length);
                 let outcome = files.append(path, &bytes);
@@ -193,7 +193,7 @@ fn run(calls: Vec<Call>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<
                     model.entry(path).or_default().extend(bytes);
                 }
             }
-            Call::Read(path) => {
+            FileCall::Read(path) => {
                 let outcome = files.read(path, &mut read).map(drop);
                 if judge(outcome, expect(&model, path, true), failing)? {
                     prop_assert!(model.get(&path) == Some(&read), "{} has other bytes", path);
@@ -201,18 +201,18 @@ fn run(calls: Vec<Call>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<
                     prop_assert!(read.is_empty());
                 }
             }
-            Call::Delete(path) => {
+            FileCall::Delete(path) => {
                 let outcome = files.delete(path);
                 if judge(outcome, expect(&model, path, true), failing)? {
                     model.remove(&path);
                 }
             }
-            Call::Sync => {
+            FileCall::Sync => {
                 if judge(files.sync(), Ok(()), failing)? {
                     synced = model.clone();
                 }
             }
-            Call::Remount => {
+            FileCall::Remount => {
                 files.store_mut().failing = Share::NONE;
                 failing = false;
                 files.sync().map_err(|e| fail(&e))?;
@@ -223,7 +223,7 @@ fn run(calls: Vec<Call>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<
                 let again = files.usage();
                 prop_assert_eq!((again.used, again.free, again.files), (usage.used, usage.free, usage.files));
             }
-            Call::Crash => {
+            FileCall::Crash => {
                 let mut store = files.store().clone();
                 store.failing = Share::NONE;
                 match Files::mount(store, cache_blocks) {
@@ -231,7 +231,7 @@ fn run(calls: Vec<Call>, blocks: u32, cache_blocks: usize, seed: u64) -> Result<
                     Err(error) => prop_assert_eq!(error, MountError::NotSynced),
                 }
             }
-            Call::Faults(quarters) => {
+            FileCall::Faults(quarters) => {
                 files.store_mut().failing = Share::new(quarters, 4).map_err(|e| fail(&e))?;
                 failing = quarters > 0;
             }
@@ -264,7 +264,7 @@ proptest! {
         let mut store = MemoryStore::new(400);
         let config = FileConfig { directories: DIRECTORIES, ..FileConfig::new(400) };
         let mut files = FileSystem::format(&mut store, config).unwrap();
-        let mut model = Model::new();
+        let mut model = FileContents::new();
         for (name, length) in (0..).zip(lengths) {
             let path = FilePath::new(name as u32 % DIRECTORIES, name);
             let bytes = bytes_of(path, 0, length);

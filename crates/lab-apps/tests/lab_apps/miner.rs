@@ -1,6 +1,6 @@
 //! Mining gives the answers of an in-memory computation, whatever the order in which pages come.
 
-use crate::miner_support::{Draw, Host, bytes, generator};
+use crate::miner_support::{Draw, MinerHost, bytes, generator};
 use lab_apps::miner::*;
 use proptest::prelude::*;
 use scheduler::{AnyCore, Parameter, Record};
@@ -263,7 +263,12 @@ fn some_queries() -> Queries {
 }
 
 /// Mines to the end, with real bytes; returns the answers of every scan.
-fn mine(host: &mut Host, table: Table, plan: Plan, generator: &TableGenerator) -> (Vec<Answers>, Vec<u64>) {
+fn mine(
+    host: &mut MinerHost,
+    table: Table,
+    plan: Plan,
+    generator: &TableGenerator,
+) -> (Vec<Answers>, Vec<u64>) {
     let mut miner = Miner::start(&mut host.core, table, plan).unwrap();
     let (mut scans, mut order) = (Vec::new(), Vec::new());
     while !miner.progress().done {
@@ -282,7 +287,7 @@ fn mine(host: &mut Host, table: Table, plan: Plan, generator: &TableGenerator) -
 #[test]
 fn through_the_scheduler_the_answers_are_those_of_memory() {
     for seed in testing::some(1, [3, 8, 11]) {
-        let mut host = Host::small(seed, seed);
+        let mut host = MinerHost::small(seed, seed);
         let table = host.table();
         let generator = generator(&table, seed, 1_000);
         let (scans, mut order) = mine(&mut host, table, Plan::new(some_queries()), &generator);
@@ -301,7 +306,7 @@ fn through_the_scheduler_the_answers_are_those_of_memory() {
 
 #[test]
 fn one_scan_follows_another() {
-    let mut host = Host::small(3, 1);
+    let mut host = MinerHost::small(3, 1);
     let table = Table::new(TableId::new(9), Lbn::new(64), 500, Bytes::new(512)).unwrap();
     let generator = generator(&table, 1, 1_000);
     let plan = Plan { scans: Scans::Times(3), ..Plan::new(some_queries()) };
@@ -319,7 +324,7 @@ fn one_scan_follows_another() {
 #[test]
 fn a_scan_stops_at_its_share_of_the_pages() {
     for permille in [1, 600, 950, 1_000] {
-        let mut host = Host::small(3, 2);
+        let mut host = MinerHost::small(3, 2);
         let table = host.table();
         let generator = generator(&table, 1, 1_000);
         let stop = Stop::Permille(permille);
@@ -333,7 +338,7 @@ fn a_scan_stops_at_its_share_of_the_pages() {
 
 #[test]
 fn a_scan_stops_when_the_estimate_is_narrow_enough() {
-    let mut host = Host::small(3, 2);
+    let mut host = MinerHost::small(3, 2);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);
     let stop = Stop::Narrow { query: 0, permille: 30, least_pages: 100 };
@@ -345,7 +350,7 @@ fn a_scan_stops_when_the_estimate_is_narrow_enough() {
 
 #[test]
 fn finish_ends_the_scan_and_withdraws_its_blocks() {
-    let mut host = Host::small(3, 2);
+    let mut host = MinerHost::small(3, 2);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);
     let plan = Plan { scans: Scans::Forever, ..Plan::new(some_queries()) };
@@ -368,7 +373,7 @@ fn finish_ends_the_scan_and_withdraws_its_blocks() {
 
 #[test]
 fn damaged_and_unreadable_pages_are_reported_and_the_scan_goes_on() {
-    let mut host = Host::small(3, 2);
+    let mut host = MinerHost::small(3, 2);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);
     let mut miner = Miner::start(&mut host.core, table, Plan::new(some_queries())).unwrap();
@@ -402,7 +407,7 @@ fn damaged_and_unreadable_pages_are_reported_and_the_scan_goes_on() {
 
 #[test]
 fn a_record_of_another_is_refused_and_changes_nothing() {
-    let mut host = Host::small(3, 2);
+    let mut host = MinerHost::small(3, 2);
     let table = host.table();
     let mut miner = Miner::start(&mut host.core, table, Plan::new(some_queries())).unwrap();
     let before = (miner.progress(), miner.answers());
@@ -429,7 +434,7 @@ fn a_record_of_another_is_refused_and_changes_nothing() {
 
 #[test]
 fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
-    let mut host = Host::small(3, 2);
+    let mut host = MinerHost::small(3, 2);
     let table = host.table();
     let plan = Plan::new(some_queries());
     let refuse = |core: &mut dyn AnyCore, table, plan, says: &str| {

@@ -1,6 +1,6 @@
 //! Estimates: intervals contain the truth at their confidence level, and strata correct a bias by position.
 
-use crate::miner_support::{Draw, Host, bytes, generator};
+use crate::miner_support::{Draw, MinerHost, bytes, generator};
 use lab_apps::miner::*;
 use units::{Bytes, Lbn};
 
@@ -178,11 +178,11 @@ fn samples_that_the_scheduler_brings() {
         let queries: Vec<Query> =
             STRATA.iter().flat_map(|&strata| asks(Level::Percent95, strata).as_slice().to_vec()).collect();
         let queries = Queries::new(queries).unwrap();
-        let table = Host::small(3, 0).table();
+        let table = MinerHost::small(3, 0).table();
         let generator = generator(&table, 7, 1_000);
         let truth = Trial::new(table, &generator, queries.clone()).truth;
         for seed in 0..runs {
-            let mut host = Host::small(3, seed);
+            let mut host = MinerHost::small(3, seed);
             let plan = Plan { stop: Stop::Permille(permille), ..Plan::new(queries.clone()) };
             let mut miner = Miner::start(&mut host.core, table, plan).unwrap();
             while !miner.progress().done {

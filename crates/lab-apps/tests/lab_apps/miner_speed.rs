@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // a stopwatch
 
-use crate::miner_support::{Host, bytes, generator};
+use crate::miner_support::{MinerHost, bytes, generator};
 use lab_apps::miner::*;
 use model::{DriveModel, builtin};
 use std::time::Instant as Clock;
@@ -62,7 +62,7 @@ fn a_page() {
 #[ignore = "a benchmark"]
 fn a_whole_drive() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
-    let mut host = Host::new(DriveModel::from_profile(&profile).unwrap(), 1);
+    let mut host = MinerHost::new(DriveModel::from_profile(&profile).unwrap(), 1);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);
     let plan = Plan::new(Queries::new(questions()).unwrap());

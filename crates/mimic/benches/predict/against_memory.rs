@@ -19,13 +19,13 @@ const POOLS: u64 = 16;
 const LINE: usize = 64;
 
 #[repr(align(64))]
-struct Line {
+struct MemoryLine {
     next: usize,
 }
 
 /// Lines of memory, each of which holds the index of the next to read; all are read before one repeats.
 struct Chain {
-    lines: Vec<Line>,
+    lines: Vec<MemoryLine>,
     at: usize,
 }
 
@@ -33,7 +33,7 @@ impl Chain {
     fn new(bytes: u64) -> Self {
         let count = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(LINE).max(2);
         let mut random = Stream::new(11, "bench-chain");
-        let mut lines: Vec<Line> = (0..count).map(|next| Line { next }).collect();
+        let mut lines: Vec<MemoryLine> = (0..count).map(|next| MemoryLine { next }).collect();
         // Sattolo's shuffle: a single cycle.
         for i in (1..count).rev() {
             let below = NonZeroU64::new(i as u64).expect("from 1 on");

@@ -204,7 +204,7 @@ mod plain {
     }
 
     #[derive(Clone, Copy, Debug)]
-    pub struct Track {
+    pub struct ImportedTrack {
         pub cylinder: i64,
         pub head: u16,
         pub sectors: u32,
@@ -226,7 +226,7 @@ mod plain {
         &text[start..start + end.unwrap()]
     }
 
-    pub fn tracks(text: &str) -> Vec<Track> {
+    pub fn tracks(text: &str) -> Vec<ImportedTrack> {
         let sectors: Vec<u32> =
             words(list(text, "TP")).chunks(3).map(|row| row[2].parse().unwrap()).collect();
         let nodes: Vec<Vec<Row>> = list(text, "IDX").split('[').skip(1).map(node).collect();
@@ -267,7 +267,7 @@ mod plain {
         cylinder: i64,
         revolutions: f64,
         sectors: &[u32],
-        into: &mut Vec<Track>,
+        into: &mut Vec<ImportedTrack>,
     ) {
         for row in &nodes[node] {
             for i in 0..row.run / row.lbns {
@@ -278,7 +278,7 @@ mod plain {
                     None => follow(nodes, row.child, cylinder, revolutions, sectors, into),
                     Some(head) => {
                         assert_eq!(row.lbns, u64::from(sectors[row.child]), "all sectors hold LBNs");
-                        into.push(Track { cylinder, head, sectors: sectors[row.child], revolutions });
+                        into.push(ImportedTrack { cylinder, head, sectors: sectors[row.child], revolutions });
                     }
                 }
             }

@@ -9,7 +9,7 @@ use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The drive's handling of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Writes {
+enum WriteFaults {
     /// It names one sector in this many that cannot be written.
     FailOneIn(u64),
     /// It refuses all, and names no sector.
@@ -18,7 +18,7 @@ enum Writes {
 
 struct Failing {
     device: Emulated,
-    writes: Writes,
+    writes: WriteFaults,
     tried: u64,
 }
 
@@ -29,7 +29,7 @@ impl Failing {
         commands.iter().try_for_each(|one| self.refuse(*one))
     }
 
-    fn new(truth: &Profile, writes: Writes, noisy: bool) -> Self {
+    fn new(truth: &Profile, writes: WriteFaults, noisy: bool) -> Self {
         let device = if noisy { Emulated::noisy(truth, 1) } else { Emulated::new(truth) };
         Self { device, writes, tried: 0 }
     }
@@ -40,8 +40,8 @@ impl Failing {
         }
         self.tried += 1;
         let unreadable = match self.writes {
-            Writes::Refused => None,
-            Writes::FailOneIn(n) => {
+            WriteFaults::Refused => None,
+            WriteFaults::FailOneIn(n) => {
                 let bad = (range.start().get()..range.end().get()).find(|lbn| lbn % n == 0);
                 let Some(bad) = bad else { return Ok(()) };
                 Some(Lbn::new(bad))
@@ -69,7 +69,7 @@ fn run(device: &mut Failing) -> Result<Outcome, ProbeError> {
 fn unwritable_sectors_are_avoided_and_reported() {
     for noisy in [false, true] {
         let truth = truth();
-        let mut device = Failing::new(&truth, Writes::FailOneIn(50), noisy);
+        let mut device = Failing::new(&truth, WriteFaults::FailOneIn(50), noisy);
         let found = run(&mut device).unwrap();
         let reported: BTreeSet<u64> =
             found.report.unwritable.iter().flat_map(|run| run.first.get()..run.end.get()).collect();
@@ -87,7 +87,7 @@ fn unwritable_sectors_are_avoided_and_reported() {
 fn a_drive_that_refuses_all_writes_is_reported_and_its_reads_are_measured() {
     for noisy in [false, true] {
         let truth = truth();
-        let mut device = Failing::new(&truth, Writes::Refused, noisy);
+        let mut device = Failing::new(&truth, WriteFaults::Refused, noisy);
         let found = run(&mut device).unwrap();
         assert!(device.tried < 20, "{} writes were tried", device.tried);
         let [all] = found.report.unsure_writes.as_slice() else { panic!("{:?}", found.report.unsure_writes) };
@@ -103,7 +103,7 @@ fn a_drive_that_refuses_all_writes_is_reported_and_its_reads_are_measured() {
 
 #[test]
 fn failed_writes_are_in_the_journal_too() {
-    for writes in [Writes::FailOneIn(50), Writes::Refused] {
+    for writes in [WriteFaults::FailOneIn(50), WriteFaults::Refused] {
         let truth = truth();
         let whole = run(&mut Failing::new(&truth, writes, false)).unwrap();
         // Near its end, among the writes.

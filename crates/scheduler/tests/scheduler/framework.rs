@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
 /// A host on an Atlas 10K that takes the core's predictions for the outcome.
-struct Host {
+struct FrameworkHost {
     core: InDrive,
     drive: Arc<DriveModel>,
     now: Instant,
@@ -30,7 +30,7 @@ fn priority(priority: u8) -> Priority {
 
 const BLOCK: Sectors = Sectors::new(8);
 
-impl Host {
+impl FrameworkHost {
     fn new(config: Config) -> Self {
         let profile = builtin::find("quantum-atlas-10k").unwrap();
         let drive = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -126,7 +126,7 @@ impl Buffers for Not {
 
 #[test]
 fn sessions_share_by_priority() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (low, high) = (host.open(priority(10)), host.open(priority(30)));
     // Far apart, so that no access serves both.
@@ -142,7 +142,7 @@ fn sessions_share_by_priority() {
 
 #[test]
 fn a_new_priority_counts_from_then_on() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (low, high) = (host.open(priority(30)), host.open(priority(10)));
     host.core.set_priority(low, priority(10)).unwrap();
@@ -163,7 +163,7 @@ fn a_new_priority_counts_from_then_on() {
 #[test]
 fn a_scan_starves_others_only_where_the_most_blocks_win() {
     let share = |sharing| {
-        let mut host = Host::new(Config::default().with_sharing(sharing));
+        let mut host = FrameworkHost::new(Config::default().with_sharing(sharing));
         let capacity = host.drive.layout().capacity().get();
         let (scan, few) = (host.open(Priority::default()), host.open(Priority::default()));
         host.read(scan, range(0, capacity));
@@ -183,7 +183,7 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
 /// detour.
 #[test]
 fn the_rest_of_the_winners_gap_goes_to_the_others() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (scan, few) = (host.open(priority(1)), host.open(priority(100)));
     host.read(scan, range(0, capacity));
@@ -206,8 +206,8 @@ fn the_rest_of_the_winners_gap_goes_to_the_others() {
 /// requests end at the instants at which they end without any session.
 #[test]
 fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground_nothing() {
-    let mut host = Host::new(Config::default());
-    let mut alone = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
+    let mut alone = FrameworkHost::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (scan, few) = (host.open(priority(1)), host.open(priority(100)));
     host.read(scan, range(0, capacity));
@@ -237,7 +237,7 @@ fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground
 #[test]
 fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_lie() {
     let run = |winner: bool| {
-        let mut host = Host::new(Config::default());
+        let mut host = FrameworkHost::new(Config::default());
         let capacity = host.drive.layout().capacity().get();
         let other = host.open(priority(1));
         // Few enough that most gaps find nothing near.
@@ -258,7 +258,7 @@ fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_li
 
 #[test]
 fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
-    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
+    let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));
     let capacity = host.drive.layout().capacity().get();
     let (never, other) = (host.open(priority(100)), host.open(priority(1)));
     host.write(never, range(0, capacity));
@@ -274,7 +274,7 @@ fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
 #[test]
 fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
     let run = |never: bool| {
-        let mut host = Host::new(Config::default());
+        let mut host = FrameworkHost::new(Config::default());
         let capacity = host.drive.layout().capacity().get();
         let other = host.open(priority(1));
         let mut not = Vec::new();
@@ -299,7 +299,7 @@ fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
 /// Promise 3: foreground data are newer than background writes that wait.
 #[test]
 fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     host.write(session, range(1_000, 16));
     host.core.suspend(session).unwrap();
@@ -319,7 +319,7 @@ fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
 
 #[test]
 fn one_write_serves_reads_of_the_place_unless_they_want_the_medium() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let (reader, scrubber) = (host.open(Priority::default()), host.open(Priority::default()));
     host.core.serve_reads_by_writes(scrubber, false).unwrap();
     host.read(reader, range(400_000, 8));
@@ -335,7 +335,7 @@ fn one_write_serves_reads_of_the_place_unless_they_want_the_medium() {
 /// Promise 4.
 #[test]
 fn a_bad_sector_costs_its_own_block_only() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     host.read(session, range(0, 80));
     host.bad = vec![Lbn::new(21), Lbn::new(22)];
@@ -353,7 +353,7 @@ fn a_bad_sector_costs_its_own_block_only() {
 
 #[test]
 fn a_lost_request_is_repeated() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity();
     host.read(session, LbnRange::new(Lbn::ZERO, capacity));
@@ -393,7 +393,7 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
 /// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
 #[test]
 fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
-    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
+    let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity();
     host.submit(Op::Read, range(9_000_000, 8));
@@ -422,7 +422,7 @@ fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
 #[test]
 fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() {
     let idle = IdleTime::default().with_harm_ppm(0);
-    let mut host = Host::new(Config::default().with_idle(Some(idle)));
+    let mut host = FrameworkHost::new(Config::default().with_idle(Some(idle)));
     let session = host.open(Priority::default());
     let track = host.drive.layout().track_at(units::Cylinder::new(0), units::Head::new(0)).unwrap();
     host.read(session, range(0, host.drive.layout().track(track).sectors.into()));
@@ -444,7 +444,7 @@ fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() 
 #[test]
 fn the_same_seed_gives_the_same_winners() {
     let run = |seed| {
-        let mut host = Host::new(Config::default().with_seed(seed));
+        let mut host = FrameworkHost::new(Config::default().with_seed(seed));
         let capacity = host.drive.layout().capacity().get();
         for part in 0..3 {
             let session = host.open(Priority::default());
@@ -459,7 +459,7 @@ fn the_same_seed_gives_the_same_winners() {
 
 #[test]
 fn promotions_of_a_suspended_session_wait_for_its_resume() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     host.read(session, range(0, 80));
     host.core.suspend(session).unwrap();
@@ -481,7 +481,7 @@ fn promotions_of_a_suspended_session_wait_for_its_resume() {
 
 #[test]
 fn promoted_work_ends_with_its_session_and_is_done_for_no_other() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let (scan, urgent) = (host.open(Priority::default()), host.open(Priority::default()));
     host.read(scan, range(0, 9_000_000));
     host.read(urgent, range(400_000, 8));
@@ -495,7 +495,7 @@ fn promoted_work_ends_with_its_session_and_is_done_for_no_other() {
 /// Promise 5: a client cannot fill the space of the foreground.
 #[test]
 fn promotions_do_not_make_the_core_refuse_the_foreground() {
-    let mut host = Host::new(Config::default().with_most_pending(3));
+    let mut host = FrameworkHost::new(Config::default().with_most_pending(3));
     let session = host.open(Priority::default());
     host.read(session, range(0, 8));
     let promoted: Vec<u64> = (0..5).map(|_| host.core.promote(session, range(0, 8)).unwrap()).collect();
@@ -510,7 +510,7 @@ fn promotions_do_not_make_the_core_refuse_the_foreground() {
 #[test]
 fn failed_reads_and_failed_writes_are_distinguished() {
     let run = |bad: Bad<'_>| {
-        let mut host = Host::new(Config::default());
+        let mut host = FrameworkHost::new(Config::default());
         let (reader, writer) = (host.open(Priority::default()), host.open(Priority::default()));
         // Both are done with the foreground's write.
         host.read(reader, range(400_000, 8));
@@ -532,7 +532,7 @@ fn failed_reads_and_failed_writes_are_distinguished() {
 
 #[test]
 fn work_under_way_has_a_known_purpose() {
-    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
+    let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     assert_eq!(host.core.whose(), None);
     host.read(session, range(0, 8));
@@ -550,7 +550,7 @@ fn work_under_way_has_a_known_purpose() {
 /// The records that came before the abort cannot be flagged any more.
 #[test]
 fn after_an_abort_a_client_knows_whether_more_comes() {
-    let mut host = Host::new(Config::default());
+    let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     host.read(session, range(0, 24));
     host.core.promote(session, range(0, 8)).unwrap();
@@ -567,7 +567,7 @@ fn after_an_abort_a_client_knows_whether_more_comes() {
 /// Idle time has left the head far away, and a promoted request pays for that.
 #[test]
 fn the_cost_of_idle_time_to_promoted_work_is_in_the_estimate() {
-    let mut host = Host::new(Config::default().with_idle(Some(IdleTime::default())));
+    let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));
     let session = host.open(Priority::default());
     let capacity = host.drive.layout().capacity().get();
     host.submit(Op::Read, range(capacity / 2, 8));

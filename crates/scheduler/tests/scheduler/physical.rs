@@ -57,16 +57,16 @@ const END: Instant = Instant::from_nanos(20_000_000_000);
 
 /// A foreground request, and the time before it.
 #[derive(Clone, Debug)]
-struct Step {
+struct TimedRequest {
     op: Op,
     range: LbnRange,
     wait: Duration,
 }
 
 /// Returns a write of whole sectors of the medium, or a read of any sectors.
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TimedRequest> {
     let place = (0..SHARED_SECTORS / 8 - 8, 1u64..8, 0u64..8);
-    (any::<bool>(), place, 0u64..60_000).prop_map(|(writes, (at, len, off), us)| Step {
+    (any::<bool>(), place, 0u64..60_000).prop_map(|(writes, (at, len, off), us)| TimedRequest {
         op: if writes { Op::Write } else { Op::Read },
         range: if writes { range(8 * at, 8 * len) } else { range(8 * at + off, 5 * len) },
         wait: Duration::from_micros(us),
@@ -95,7 +95,7 @@ fn check_accesses(core: &InDrive) -> u64 {
 }
 
 /// Serves the requests in the drive as the core predicts; returns the number of background writes.
-fn serve_inside(core: &mut InDrive, steps: &[Step]) -> u64 {
+fn serve_inside(core: &mut InDrive, steps: &[TimedRequest]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut steps = steps.iter().enumerate();
     let mut next = steps.next().map(|(id, step)| (id, now + step.wait, step));
@@ -125,7 +125,7 @@ fn serve_inside(core: &mut InDrive, steps: &[Step]) -> u64 {
 }
 
 /// Serves the requests outside the drive, one command after another; returns the number of background writes.
-fn serve_outside(core: &mut OutsideDrive, steps: &[Step]) -> u64 {
+fn serve_outside(core: &mut OutsideDrive, steps: &[TimedRequest]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut there = VecDeque::new();
     let mut steps = steps.iter().enumerate();

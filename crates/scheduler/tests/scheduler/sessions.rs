@@ -11,7 +11,7 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum SessionStep {
     Open,
     Read {
         session: usize,
@@ -26,15 +26,15 @@ enum Step {
     Poll(u32),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<SessionStep>> {
     let step = prop_oneof![
-        1 => Just(Step::Open),
+        1 => Just(SessionStep::Open),
         3 => (0..4usize, any::<u64>(), 1..300u64, 1..12u64)
-            .prop_map(|(session, start, len, block)| Step::Read { session, start, len, block }),
-        2 => (0..12usize).prop_map(Step::Abort),
-        1 => (0..4usize).prop_map(Step::Close),
-        8 => any::<u64>().prop_map(Step::Request),
-        8 => (1..12u32).prop_map(Step::Poll),
+            .prop_map(|(session, start, len, block)| SessionStep::Read { session, start, len, block }),
+        2 => (0..12usize).prop_map(SessionStep::Abort),
+        1 => (0..4usize).prop_map(SessionStep::Close),
+        8 => any::<u64>().prop_map(SessionStep::Request),
+        8 => (1..12u32).prop_map(SessionStep::Poll),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -61,12 +61,12 @@ proptest! {
         let (mut now, mut requests) = (Instant::ZERO, 0);
         for step in steps {
             match step {
-                Step::Open => {
+                SessionStep::Open => {
                     let id = core.open(Priority::default()).unwrap();
                     client.sessions.push(id);
                     client.open.insert(id);
                 }
-                Step::Read { session, start, len, block } => {
+                SessionStep::Read { session, start, len, block } => {
                     let Some(&id) = client.sessions.get(session) else { continue };
                     let start = start % capacity;
                     let len = len.min(capacity - start);
@@ -83,7 +83,7 @@ proptest! {
                         }
                     }
                 }
-                Step::Abort(task) => {
+                SessionStep::Abort(task) => {
                     let Some(&id) = client.tasks.get(task) else { continue };
                     match (core.abort(id), client.active.remove(&id)) {
                         (Ok(lost), Some((_, blocks, came))) => prop_assert_eq!(lost + came.len() as u64, blocks),
@@ -95,7 +95,7 @@ proptest! {
                         (Ok(_), None) => prop_assert!(false, "aborted what had ended"),
                     }
                 }
-                Step::Close(session) => {
+                SessionStep::Close(session) => {
                     let Some(&id) = client.sessions.get(session) else { continue };
                     let closed = core.close(id);
                     prop_assert_eq!(closed.is_ok(), client.open.remove(&id));
@@ -107,12 +107,12 @@ proptest! {
                     });
                     prop_assert_eq!(closed.unwrap_or(0), lost);
                 }
-                Step::Request(at) => {
+                SessionStep::Request(at) => {
                     requests += 1;
                     let range = LbnRange::new(Lbn::new(at % capacity), Sectors::new(1));
                     core.submit(now, Request { id: RequestId::new(requests), op: Op::Read, range }).unwrap();
                 }
-                Step::Poll(times) => {
+                SessionStep::Poll(times) => {
                     for _ in 0..times {
                         match core.poll(now) {
                             Some(Output::Do(HeadWork::Execute)) => {

@@ -24,7 +24,7 @@ struct Landed {
 }
 
 #[derive(Clone, Debug)]
-struct Task {
+struct RegisteredTask {
     session: SessionId,
     registered: u64,
     range: LbnRange,
@@ -41,13 +41,13 @@ struct Exec {
 }
 
 /// A host that takes the core's predicted times for the outcome and models the medium.
-struct Host {
+struct WriteHost {
     core: InDrive,
     drive: Arc<DriveModel>,
     now: Instant,
     events: u64,
     medium: BTreeMap<Lbn, Landed>,
-    tasks: BTreeMap<TaskId, Task>,
+    tasks: BTreeMap<TaskId, RegisteredTask>,
     /// Sessions whose writes are each carried out.
     own: BTreeSet<SessionId>,
     /// Sectors that each task has written.
@@ -81,7 +81,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-impl Host {
+impl WriteHost {
     fn new(drive: DriveModel) -> Self {
         let drive = Arc::new(drive);
         let config = Config::default().with_idle(Some(IdleTime::default()));
@@ -111,7 +111,7 @@ impl Host {
         let registered = self.event();
         let task = self.core.write(session, range, Sectors::new(block), Parameter::default()).unwrap();
         let blocks = range.len().get().div_ceil(block);
-        self.tasks.insert(task, Task { session, registered, range, came: BTreeSet::new(), blocks });
+        self.tasks.insert(task, RegisteredTask { session, registered, range, came: BTreeSet::new(), blocks });
     }
 
     fn submit(&mut self, op: Op, range: LbnRange) {
@@ -250,7 +250,7 @@ impl Host {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum WriteStep {
     Write {
         session: usize,
         start: u64,
@@ -269,19 +269,19 @@ enum Step {
     Lose,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<WriteStep>> {
     let step = prop_oneof![
         8 => (0..3usize, 0..60u64, 1..60u64, 1..24u64)
-            .prop_map(|(session, start, len, block)| Step::Write { session, start, len, block }),
-        2 => (0..3usize).prop_map(Step::Suspend),
-        3 => (0..3usize).prop_map(Step::Resume),
-        1 => (0..20usize).prop_map(Step::Abort),
-        2 => (0..3usize, 0..60u64, 1..40u64).prop_map(|(s, at, len)| Step::Promote(s, at, len)),
-        3 => prop_oneof![Just(0u8), any::<u8>()].prop_map(Step::NotNow),
-        3 => (any::<bool>(), 0..60u64, 1..20u64).prop_map(|(w, at, len)| Step::Foreground(w, at, len)),
-        4 => (0..1_000u64, 0..4_000u64).prop_map(|(part, at)| Step::Interrupt(part, at)),
-        8 => (1..4u32).prop_map(Step::Run),
-        1 => Just(Step::Lose),
+            .prop_map(|(session, start, len, block)| WriteStep::Write { session, start, len, block }),
+        2 => (0..3usize).prop_map(WriteStep::Suspend),
+        3 => (0..3usize).prop_map(WriteStep::Resume),
+        1 => (0..20usize).prop_map(WriteStep::Abort),
+        2 => (0..3usize, 0..60u64, 1..40u64).prop_map(|(s, at, len)| WriteStep::Promote(s, at, len)),
+        3 => prop_oneof![Just(0u8), any::<u8>()].prop_map(WriteStep::NotNow),
+        3 => (any::<bool>(), 0..60u64, 1..20u64).prop_map(|(w, at, len)| WriteStep::Foreground(w, at, len)),
+        4 => (0..1_000u64, 0..4_000u64).prop_map(|(part, at)| WriteStep::Interrupt(part, at)),
+        8 => (1..4u32).prop_map(WriteStep::Run),
+        1 => Just(WriteStep::Lose),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -302,7 +302,7 @@ proptest! {
             let start = (base + start).min(capacity - 1);
             range(start, len.min(capacity - start))
         };
-        let mut host = Host::new(drive);
+        let mut host = WriteHost::new(drive);
         let sessions: Vec<SessionId> = (0..3).map(|_| host.core.open(Priority::default()).unwrap()).collect();
         for (_, session) in sessions.iter().enumerate().filter(|(i, _)| own >> i & 1 == 1) {
             host.core.serve_writes_by_writes(*session, false).unwrap();
@@ -310,16 +310,16 @@ proptest! {
         }
         for step in steps {
             match step {
-                Step::Write { session, start, len, block } => {
+                WriteStep::Write { session, start, len, block } => {
                     host.write(sessions[session], clip(start, len), block);
                     host.poll();
                 }
-                Step::Suspend(session) => host.core.suspend(sessions[session]).unwrap(),
-                Step::Resume(session) => {
+                WriteStep::Suspend(session) => host.core.suspend(sessions[session]).unwrap(),
+                WriteStep::Resume(session) => {
                     host.core.resume(sessions[session]).unwrap();
                     host.poll();
                 }
-                Step::Abort(nth) => {
+                WriteStep::Abort(nth) => {
                     let Some(id) = host.tasks.keys().nth(nth).copied() else { continue };
                     if let Ok(left) = host.core.abort(id) {
                         let task = host.tasks.get_mut(&id).unwrap();
@@ -327,23 +327,23 @@ proptest! {
                         task.blocks = task.came.len() as u64;
                     }
                 }
-                Step::Promote(session, start, len) => {
+                WriteStep::Promote(session, start, len) => {
                     host.core.promote(sessions[session], clip(start, len)).unwrap();
                     host.poll();
                 }
-                Step::NotNow(mask) => host.not_now = mask,
-                Step::Foreground(write, at, len) => {
+                WriteStep::NotNow(mask) => host.not_now = mask,
+                WriteStep::Foreground(write, at, len) => {
                     host.submit(if write { Op::Write } else { Op::Read }, clip(at, len));
                 }
-                Step::Interrupt(part, at) => {
+                WriteStep::Interrupt(part, at) => {
                     if let Some(until) = host.core.busy_until() {
                         let left = until.saturating_since(host.now).as_nanos();
                         host.now += Duration::from_nanos(left * part / 1_000);
                     }
                     host.submit(Op::Read, range(at % capacity, 1));
                 }
-                Step::Run(times) => (0..times).for_each(|_| host.step(false)),
-                Step::Lose => host.step(true),
+                WriteStep::Run(times) => (0..times).for_each(|_| host.step(false)),
+                WriteStep::Lose => host.step(true),
             }
             prop_assert_eq!(host.wrong.take(), None);
         }
@@ -366,15 +366,15 @@ proptest! {
 }
 
 /// Returns a drive of some thousand sectors and a core with three sessions.
-fn three() -> (Host, [SessionId; 3]) {
+fn three() -> (WriteHost, [SessionId; 3]) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&model::Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
-    let mut host = Host::new(drive);
+    let mut host = WriteHost::new(drive);
     let sessions = [(); 3].map(|()| host.core.open(Priority::default()).unwrap());
     (host, sessions)
 }
 
-fn came(host: &Host) -> Vec<usize> {
+fn came(host: &WriteHost) -> Vec<usize> {
     host.tasks.values().map(|task| task.came.len()).collect()
 }
 
@@ -544,7 +544,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
 fn each_write_carried_out_itself_can_be_the_default() {
     let (host, _) = three();
     let config = Config::default().with_writes_serve_writes(false).with_idle(Some(IdleTime::default()));
-    let mut host = Host { core: InDrive::new(Arc::clone(&host.drive), config), ..host };
+    let mut host = WriteHost { core: InDrive::new(Arc::clone(&host.drive), config), ..host };
     let [one, other] = [(); 2].map(|()| host.core.open(Priority::default()).unwrap());
     host.own.extend([one, other]);
     host.write(one, range(8, 8), 8);

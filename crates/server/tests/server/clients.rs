@@ -1,6 +1,6 @@
 //! Clients that take nothing, ask for too much, or are gone, beside unaffected ones.
 
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use crate::support::{Server, is_read, reads, request, send};
 use drive::{BadSectors, Behaviour};
 use server::{ExportConfig, Limits};
@@ -51,7 +51,7 @@ fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     let behaviour =
         Behaviour { bad_sectors: Some(BadSectors { count: 1, retries: 0 }), ..Behaviour::default() };
     let Some(server) = Server::emulated("middle", behaviour, Limits { client, ..patient() }) else { return };
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let mut client = server.client();
     client.write_all(&request(0, 7, 0, server.size as u32)).unwrap();
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ fn tcp(server: &Server<device::Raw>, from: u8) -> TcpStream {
 /// A client that has chosen an export may be a mounted device, so none is hung up on.
 #[test]
 fn idle_clients_of_one_peer_keep_no_other_out() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let limits = Limits { clients: 16, handshake: Duration::from_secs(3600), ..patient() };
     let Some(server) = raw("peers", limits) else { return };
     let come = |from| (0..20).filter_map(|_| chosen(tcp(&server, from))).collect::<Vec<TcpStream>>();

@@ -53,7 +53,7 @@ impl Dice {
 
 /// The possible contents of a block: that of the last acknowledged write, or of any later one.
 #[derive(Default)]
-struct Block {
+struct PossibleContents {
     acknowledged: u64,
     since: Vec<u64>,
 }
@@ -65,7 +65,7 @@ fn load(
     child: &mut Child,
     dice: &mut Dice,
     first: u64,
-    blocks: &mut BTreeMap<u64, Block>,
+    blocks: &mut BTreeMap<u64, PossibleContents>,
 ) -> u64 {
     let (most, mut number) = (200 + dice.below(600), first);
     let mut under_way: BTreeMap<u64, u64> = BTreeMap::new();
@@ -122,7 +122,7 @@ fn acknowledged_writes_survive_a_kill_at_any_moment() {
             client.read_exact(&mut reply).unwrap();
             let words: Vec<u64> =
                 reply[16..].chunks(8).map(|word| u64::from_be_bytes(word.try_into().unwrap())).collect();
-            let block: &mut Block = blocks.entry(at).or_default();
+            let block: &mut PossibleContents = blocks.entry(at).or_default();
             for sector in words.chunks(64) {
                 let value = sector[0];
                 assert!(
@@ -130,7 +130,7 @@ fn acknowledged_writes_survive_a_kill_at_any_moment() {
                     "round {round}: block {at} has half a sector"
                 );
                 let may = value == block.acknowledged || block.since.contains(&value);
-                let Block { acknowledged, since } = block;
+                let PossibleContents { acknowledged, since } = block;
                 assert!(may, "round {round}: block {at} has {value}, not {acknowledged} or one of {since:?}");
             }
             // A write that was not acknowledged may be there in part: the next one settles it.
@@ -140,7 +140,7 @@ fn acknowledged_writes_survive_a_kill_at_any_moment() {
                 let (header, bytes) = (request(1, 0, at * u64::from(BLOCK), BLOCK), number.to_be_bytes());
                 client.write_all(&[header, bytes.repeat(BLOCK as usize / 8)].concat()).unwrap();
                 client.read_exact(&mut [0; 16]).unwrap();
-                *block = Block { acknowledged: number, since: Vec::new() };
+                *block = PossibleContents { acknowledged: number, since: Vec::new() };
                 number += 1;
             }
         }

@@ -1,7 +1,7 @@
 //! Devices that fail behind a live server: the errors of clients, and the log. Real time passes, but no result depends
 //! on it.
 
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use crate::support::{PROFILE, Server, open, request};
 use device::{Emulated, Faults, Faulty};
 use model::{DriveModel, Profile};
@@ -46,7 +46,7 @@ const IO: u32 = 5;
 
 #[test]
 fn a_command_that_is_never_answered_is_an_io_error_and_the_log_says_why() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let faults = Faults { seed: 2, lost: 100, ..Faults::default() };
     let Some(server) = serve("lost", faults, Duration::from_millis(300)) else { return };
     let mut client = server.connect();
@@ -66,7 +66,7 @@ fn a_command_that_is_never_answered_is_an_io_error_and_the_log_says_why() {
 
 #[test]
 fn a_device_that_answers_nothing_any_more_does_not_hold_the_servers_end_up() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let faults = Faults { seed: 2, lost: 1000, ..Faults::default() };
     let Some(server) = serve("dead", faults, Duration::from_millis(200)) else { return };
     let mut client = server.connect();
@@ -79,7 +79,7 @@ fn a_device_that_answers_nothing_any_more_does_not_hold_the_servers_end_up() {
 
 #[test]
 fn a_late_answer_belongs_to_no_request_and_a_bad_sector_is_named() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let (late, by) = (150, Duration::from_millis(900));
     let faults = Faults { seed: 5, late, by, bad: [Lbn::new(3_000)].into(), ..Faults::default() };
     let Some(server) = serve("late", faults, Duration::from_millis(200)) else { return };
@@ -100,7 +100,7 @@ fn a_late_answer_belongs_to_no_request_and_a_bad_sector_is_named() {
 
 #[test]
 fn a_client_that_vanishes_with_writes_in_flight_delays_no_other() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(server) = serve("gone", Faults::default(), Duration::from_secs(30)) else { return };
     let mut gone = server.connect();
     open(&mut gone);

@@ -1,6 +1,6 @@
 //! Clients that send garbage, too much, too slowly or nothing, beside one that only wants its bytes.
 
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use crate::support::{Server, open, request, send};
 use server::{ExportConfig, Limits};
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 
 #[test]
 fn a_thousand_garbage_connections_hurt_no_other_client() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(server) = Server::raw("thousand", 1 << 20, export(Limits::default())) else { return };
     let mut good = server.connect();
     open(&mut good);
@@ -75,7 +75,7 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
 /// A client that lists, says goodbye, or only checks for a listener causes no warning.
 #[test]
 fn an_orderly_end_causes_no_warning() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(server) = Server::raw("order", 1 << 20, export(Limits::default())) else { return };
     let connect = || UnixStream::connect(server.dir.join("s")).unwrap();
     drop(connect());
@@ -95,7 +95,7 @@ fn an_orderly_end_causes_no_warning() {
 
 #[test]
 fn a_client_that_does_not_choose_is_hung_up_on() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
     let Some(server) = Server::raw("silent", 1 << 20, export(limits)) else { return };
     let mut chosen = server.connect();
@@ -120,7 +120,7 @@ fn a_client_that_does_not_choose_is_hung_up_on() {
 fn a_slow_consumer_holds_its_share_only() {
     let client = nbd::Limits { requests: 16, bytes: 1 << 20, options: 10 };
     let limits = Limits { client, patience: Duration::from_millis(50), ..Limits::default() };
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(server) = Server::raw("slow", 16 << 20, export(limits)) else { return };
     let mut slow = server.connect();
     open(&mut slow);
@@ -150,7 +150,7 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     if !testing::in_own_process("limits::without_a_free_descriptor_a_server_tries_again_and_does_not_spin") {
         return;
     }
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(server) = Server::raw("descriptors", 1 << 20, export(Limits::default())) else { return };
     let before = getrlimit(Resource::Nofile);
     // The client gets the last descriptor.

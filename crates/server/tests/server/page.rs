@@ -275,9 +275,9 @@ fn a_page_that_only_shows_changes_nothing() {
 
 /// A source that numbers its snapshots.
 #[derive(Default)]
-struct Counted(AtomicU64);
+struct NumberedSnapshots(AtomicU64);
 
-impl SnapshotSource for Counted {
+impl SnapshotSource for NumberedSnapshots {
     fn snapshot(&self) -> Value {
         json!({ "n": self.0.fetch_add(1, Ordering::Relaxed), "filler": "x".repeat(1 << 20) })
     }
@@ -289,7 +289,7 @@ impl SnapshotSource for Counted {
 
 #[test]
 fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused() {
-    let counted = Arc::new(Counted::default());
+    let counted = Arc::new(NumberedSnapshots::default());
     let config = WebConfig { every: Duration::from_millis(100), ..here() };
     let web = Web::open(config, PageContent::Other(Arc::clone(&counted) as _)).unwrap();
     let mut all: Vec<Browser> = (0..BROWSERS_MAX).map(|_| Browser::new(web.address())).collect();

@@ -27,11 +27,11 @@ enum Transport {
 
 const TRANSPORTS: [Transport; 3] = [Transport::Unix, Transport::Tcp, Transport::Tls];
 
-trait Stream: Read + Write {}
+trait ByteStream: Read + Write {}
 
-impl<T: Read + Write> Stream for T {}
+impl<T: Read + Write> ByteStream for T {}
 
-type Client = Box<dyn Stream>;
+type PieceClient = Box<dyn ByteStream>;
 
 /// Returns a server in which each client has a reserve of 32 KiB, four pieces of 8 KiB, and all have 320 KiB in common.
 fn server(test: &str, certificates: &Certificates) -> Option<Server<device::Raw>> {
@@ -50,9 +50,9 @@ fn enter(
     certificates: &Certificates,
     transport: Transport,
     structured: bool,
-) -> Option<Client> {
+) -> Option<PieceClient> {
     let tcp = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let mut client: Client = match transport {
+    let mut client: PieceClient = match transport {
         Transport::Unix => Box::new(server.connect()),
         Transport::Tcp | Transport::Tls => Box::new(tcp()),
     };
@@ -76,7 +76,7 @@ fn let_in(
     certificates: &Certificates,
     transport: Transport,
     structured: bool,
-) -> Client {
+) -> PieceClient {
     for _ in 0..100_000 {
         if let Some(client) = enter(server, certificates, transport, structured) {
             return client;
@@ -86,7 +86,10 @@ fn let_in(
     panic!("no slot is free, and the clients that had them are gone");
 }
 
-fn encrypt(mut client: Client, certificates: &Certificates) -> StreamOwned<ClientConnection, Client> {
+fn encrypt(
+    mut client: PieceClient,
+    certificates: &Certificates,
+) -> StreamOwned<ClientConnection, PieceClient> {
     client.write_all(b"IHAVEOPT\0\0\0\x05\0\0\0\0").unwrap();
     client.read_exact(&mut [0; 20]).unwrap();
     let mut roots = RootCertStore::empty();
@@ -107,21 +110,21 @@ fn bytes(number: usize) -> Vec<u8> {
     (0..REQUEST_BYTES).map(|at| byte(number, at)).collect()
 }
 
-fn write(client: &mut Client, data: &[u8]) {
+fn write(client: &mut PieceClient, data: &[u8]) {
     client.write_all(&request(1, 9, 0, REQUEST_BYTES as u32)).unwrap();
     client.write_all(data).unwrap();
     client.flush().unwrap();
 }
 
 /// Reads the answer to a write, which is simple in either mode.
-fn is_written(client: &mut Client) -> bool {
+fn is_written(client: &mut PieceClient) -> bool {
     let mut reply = [1; 16];
     client.read_exact(&mut reply).unwrap();
     reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
 }
 
 /// Reads one chunk of a structured reply, and returns its flags, its kind and its data.
-fn chunk(client: &mut Client) -> (u16, u16, Vec<u8>) {
+fn chunk(client: &mut PieceClient) -> (u16, u16, Vec<u8>) {
     let mut head = [0; 20];
     client.read_exact(&mut head).unwrap();
     assert_eq!(head[..4], 0x668e_33ef_u32.to_be_bytes());
@@ -131,7 +134,7 @@ fn chunk(client: &mut Client) -> (u16, u16, Vec<u8>) {
 }
 
 /// Reads all of the export's first part, and returns it with the number of chunks in which it came.
-fn read(client: &mut Client, structured: bool) -> (Vec<u8>, usize) {
+fn read(client: &mut PieceClient, structured: bool) -> (Vec<u8>, usize) {
     client.write_all(&request(0, 7, 0, REQUEST_BYTES as u32)).unwrap();
     client.flush().unwrap();
     let mut all = vec![0; REQUEST_BYTES];

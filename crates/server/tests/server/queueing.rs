@@ -1,6 +1,6 @@
 //! Clients' requests on their way to a disk that answers when the test lets it, and clients that come and go meanwhile.
 
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use crate::support::{Server, is_read, open, request};
 use crate::tls::Certificates;
 use device::{Abilities, Answer, Ask, Device, Failure, Run};
@@ -17,19 +17,19 @@ use units::{Bytes, Duration, Instant, LbnRange};
 
 /// A call that has come to a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Event {
+enum QueueEvent {
     Asked,
     Runs,
 }
 
 /// The state that a test shares with its disk.
 #[derive(Debug, Default)]
-struct Shared {
+struct GateState {
     /// The requests at the disk, with their bytes.
     asked: Vec<(u64, u64, bool)>,
     /// How many of the oldest it is to answer.
     answers: usize,
-    events: Vec<Event>,
+    events: Vec<QueueEvent>,
     /// How many answers about its runs it may give.
     runs: usize,
     writers: usize,
@@ -41,12 +41,12 @@ struct Shared {
 
 /// A disk of a terabyte that reads as zeroes. It answers as many requests as the test allows.
 #[derive(Debug)]
-struct Held {
-    shared: Arc<Mutex<Shared>>,
+struct GatedDisk {
+    shared: Arc<Mutex<GateState>>,
     now: Instant,
 }
 
-impl Device for Held {
+impl Device for GatedDisk {
     fn sector_bytes(&self) -> Bytes {
         Bytes::new(512)
     }
@@ -61,7 +61,7 @@ impl Device for Held {
 
     /// Takes its time, as a look at a file with many holes may.
     fn runs(&self, range: LbnRange) -> Vec<Run> {
-        self.shared.lock().unwrap().events.push(Event::Runs);
+        self.shared.lock().unwrap().events.push(QueueEvent::Runs);
         until(&self.shared, |shared| shared.runs > 0);
         self.shared.lock().unwrap().runs -= 1;
         vec![Run { len: range.len(), hole: false }]
@@ -70,7 +70,7 @@ impl Device for Held {
     fn ask(&mut self, _: Instant, id: u64, range: LbnRange, ask: Ask) {
         let bytes = range.len().get() * 512;
         let mut shared = self.shared.lock().unwrap();
-        shared.events.push(Event::Asked);
+        shared.events.push(QueueEvent::Asked);
         shared.asked.push((id, bytes, matches!(ask, Ask::Read)));
     }
 
@@ -106,25 +106,25 @@ impl Device for Held {
     }
 }
 
-fn held(test: &str, config: ExportConfig) -> Option<(Server<Held>, Arc<Mutex<Shared>>)> {
-    let shared = Arc::new(Mutex::new(Shared::default()));
-    let disk = Held { shared: Arc::clone(&shared), now: Instant::ZERO };
+fn held(test: &str, config: ExportConfig) -> Option<(Server<GatedDisk>, Arc<Mutex<GateState>>)> {
+    let shared = Arc::new(Mutex::new(GateState::default()));
+    let disk = GatedDisk { shared: Arc::clone(&shared), now: Instant::ZERO };
     Some((Server::start(test, config, |_| disk)?, shared))
 }
 
 /// Waits until the disk's state is such.
-fn until(shared: &Mutex<Shared>, is: impl Fn(&Shared) -> bool) {
+fn until(shared: &Mutex<GateState>, is: impl Fn(&GateState) -> bool) {
     while !is(&shared.lock().unwrap()) {
         std::thread::yield_now();
     }
 }
 
-fn answer(shared: &Mutex<Shared>, requests: usize) {
+fn answer(shared: &Mutex<GateState>, requests: usize) {
     shared.lock().unwrap().answers = requests;
 }
 
 /// Returns a client that has chosen the export of this name, with structured replies and the context `base:allocation`.
-fn with_allocation(server: &Server<Held>, export: &str) -> UnixStream {
+fn with_allocation(server: &Server<GatedDisk>, export: &str) -> UnixStream {
     let mut client = server.connect();
     client.read_exact(&mut [0; 18]).unwrap();
     let option = |kind: u32, data: &[u8]| {
@@ -202,11 +202,11 @@ fn a_client_that_asks_for_allocation_keeps_no_other_waiting() {
     let (mut asks, mut other) = (with_allocation(&server, ""), server.client());
     let requests: Vec<u8> = (0..100).flat_map(|cookie| request(BLOCK_STATUS, cookie, 0, 4096)).collect();
     asks.write_all(&requests).unwrap();
-    until(&shared, |shared| shared.events.contains(&Event::Runs));
+    until(&shared, |shared| shared.events.contains(&QueueEvent::Runs));
     other.write_all(&request(READ, 1, 0, 512)).unwrap();
     shared.lock().unwrap().runs = 100;
     until(&shared, |shared| !shared.asked.is_empty());
-    let before = shared.lock().unwrap().events.iter().take_while(|event| **event == Event::Runs).count();
+    let before = shared.lock().unwrap().events.iter().take_while(|event| **event == QueueEvent::Runs).count();
     assert!(before < 10, "{before} of 100 answers came first");
     answer(&shared, usize::MAX);
     other.read_exact(&mut [0; 16 + 512]).unwrap();
@@ -418,7 +418,7 @@ fn clients_that_choose_no_export_keep_no_other_out() {
 /// A client that repeats a failing request must not fill the file system of the log.
 #[test]
 fn a_thousand_failed_requests_are_few_lines_and_a_count() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some((server, shared)) = held("failing", ExportConfig::default()) else { return };
     shared.lock().unwrap().fails = true;
     answer(&shared, usize::MAX);
@@ -440,7 +440,7 @@ fn a_thousand_failed_requests_are_few_lines_and_a_count() {
 }
 
 /// Starts clients of an export that write 120 KiB, one after the other, and leave without waiting for the answer.
-fn write_and_leave(server: &Server<Held>, export: &'static str, clients: usize) -> JoinHandle<()> {
+fn write_and_leave(server: &Server<GatedDisk>, export: &'static str, clients: usize) -> JoinHandle<()> {
     let path = server.dir.join("s");
     // Connections of which the server accepts none wait in the system, and then the next one would wait.
     std::thread::spawn(move || {
@@ -469,7 +469,7 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
         return;
     };
     let clients = write_and_leave(&server, "", 1_000);
-    let at_disk = |shared: &Shared| shared.asked.iter().map(|(_, bytes, _)| *bytes).sum::<u64>();
+    let at_disk = |shared: &GateState| shared.asked.iter().map(|(_, bytes, _)| *bytes).sum::<u64>();
     // The disk answers one request at a time, whenever nothing more comes.
     while !clients.is_finished() {
         let held = crate::memory::ALLOCATOR.allocated();

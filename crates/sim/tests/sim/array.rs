@@ -346,13 +346,13 @@ fn a_request_past_the_end_of_the_array_is_refused() {
 
 /// Every event that an array reports.
 #[derive(Default)]
-struct Seen {
+struct ArrayEvents {
     arrived: Vec<(RequestId, Instant)>,
     finished: Vec<Finished>,
     commands: Vec<(usize, RequestId, Finished)>,
 }
 
-impl Observer for Seen {
+impl Observer for ArrayEvents {
     fn arrived(&mut self, request: Submitted, at: Instant) {
         self.arrived.push((request.id, at));
     }
@@ -371,7 +371,7 @@ fn an_observer_sees_requests_of_the_array_and_commands_of_each_drive() {
     let array = Drives::new("raid5:64k".parse().unwrap(), members(4, Background::None)).unwrap();
     let capacity = array.capacity();
     let mut array = array.under(load(capacity, Share::TWO_THIRDS, Arrival::outstanding(8)));
-    let mut seen = Seen::default();
+    let mut seen = ArrayEvents::default();
     while array.advance(100, &mut seen).unwrap() {}
     assert_eq!((seen.arrived.len(), seen.finished.len()), (2_000, 2_000));
     for (drive, member) in array.drives().enumerate() {
@@ -427,7 +427,7 @@ fn an_array_of_one_drive_alone_is_that_drive() {
     let mut array =
         Drives::new(ArrayLayout::Concatenation, vec![Member::device(device())]).unwrap().under(load());
     let mut alone = Direct::new(device(), usize::MAX, load());
-    let (mut ours, mut its) = (Seen::default(), Seen::default());
+    let (mut ours, mut its) = (ArrayEvents::default(), ArrayEvents::default());
     while array.advance(100, &mut ours).unwrap() {}
     while alone.advance_observed(100, &mut its).unwrap() {}
     let times = |seen: &[Finished]| seen.iter().map(|done| (done.arrived, done.at)).collect::<Vec<_>>();
@@ -502,7 +502,7 @@ fn flushes_go_to_every_drive_and_forced_writes_and_discards_to_those_with_their_
         for outside in [false, true] {
             let array = Drives::new(layout.parse().unwrap(), with_buffers(4, outside)).unwrap();
             let mut array = array.under(Given::new(&requests));
-            let mut seen = Seen::default();
+            let mut seen = ArrayEvents::default();
             while array.advance(100, &mut seen).unwrap() {}
             let of = |n: u64| -> Vec<Finished> {
                 let its = seen.commands.iter().filter(|(_, id, _)| *id == RequestId::new(n));

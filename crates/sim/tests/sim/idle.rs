@@ -20,14 +20,14 @@ fn start(drive: &Arc<DriveModel>, apart: Duration, seed: u64) -> Inside<Random> 
 }
 
 /// A scan of the whole drive that wants each block again after its delivery: the hardest blocks are always wanted.
-struct Scan {
+struct RepeatedScan {
     session: SessionId,
     blocks: u64,
 }
 
 const BLOCK: Sectors = Sectors::new(256);
 
-impl Scan {
+impl RepeatedScan {
     fn start(core: &mut dyn AnyCore, drive: &DriveModel) -> Self {
         let session = core.open(Priority::default()).unwrap();
         let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
@@ -36,7 +36,7 @@ impl Scan {
     }
 }
 
-impl Observer for Scan {
+impl Observer for RepeatedScan {
     fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
@@ -49,7 +49,7 @@ fn slower(apart: Duration, requests: u64, seed: u64) -> (f64, f64) {
     let mut plain = start(&drive, apart, seed);
     plain.advance(requests, &mut Nothing).unwrap();
     let mut busy = start(&drive, apart, seed);
-    let mut scan = Scan::start(busy.core_mut(), &drive);
+    let mut scan = RepeatedScan::start(busy.core_mut(), &drive);
     busy.advance(requests, &mut scan).unwrap();
     let mean = |run: &Inside<Random>| run.report().foreground.mean_response_ms;
     let bytes = scan.blocks * BLOCK.get() * drive.sector_bytes().get();

@@ -13,7 +13,7 @@ use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Share, Think};
 
 /// A drive with a load on it.
 #[derive(Clone, Debug)]
-struct Load {
+struct LoadedDrive {
     drive: u64,
     size: Size,
     policy: PolicyName,
@@ -28,7 +28,7 @@ struct Load {
     budget: u32,
 }
 
-fn loads(size: Size) -> impl Strategy<Value = Load> {
+fn loads(size: Size) -> impl Strategy<Value = LoadedDrive> {
     let policy = prop_oneof![
         Just(PolicyName::Fcfs),
         Just(PolicyName::CLook),
@@ -48,7 +48,7 @@ fn loads(size: Size) -> impl Strategy<Value = Load> {
     )
         .prop_map(
             move |((drive, policy, age, seed), (tasks, think_us, open, sectors, local, reads), budget)| {
-                Load {
+                LoadedDrive {
                     drive,
                     size,
                     policy,
@@ -66,7 +66,7 @@ fn loads(size: Size) -> impl Strategy<Value = Load> {
         )
 }
 
-impl Load {
+impl LoadedDrive {
     fn drive(&self) -> Arc<DriveModel> {
         Arc::new(DriveModel::from_profile(&random_profile(self.drive, self.size)).unwrap())
     }
@@ -101,12 +101,12 @@ impl Load {
 
 /// An observer that records everything.
 #[derive(Default, Debug, PartialEq, Clone)]
-struct Log {
+struct EventLog {
     completions: Vec<(RequestId, Instant, Instant)>,
     records: Vec<(Record, Instant)>,
 }
 
-impl Observer for Log {
+impl Observer for EventLog {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         self.completions.push((request.id, arrived, at));
     }
@@ -146,7 +146,7 @@ proptest! {
     fn foreground_completions_are_identical_to_the_nanosecond(load in loads(Size::Small), tasks in wanted()) {
         let (mut without, mut with) = (load.start(Background::None), load.start(Background::None));
         want(&mut with, &tasks);
-        let (mut plain, mut busy) = (Log::default(), Log::default());
+        let (mut plain, mut busy) = (EventLog::default(), EventLog::default());
         without.advance(400, &mut plain).unwrap();
         with.advance(400, &mut busy).unwrap();
         prop_assert_eq!(plain.completions, busy.completions);
@@ -161,10 +161,10 @@ proptest! {
     #[test]
     fn every_wanted_block_is_delivered_exactly_once(load in loads(Size::Tiny), tasks in wanted(), abort in any::<u64>()) {
         // An overloaded open queue would grow for as long as the test goes on.
-        let load = Load { open: false, ..load };
+        let load = LoadedDrive { open: false, ..load };
         let mut run = load.start(Background::None);
         let registered = want(&mut run, &tasks);
-        let mut log = Log::default();
+        let mut log = EventLog::default();
         run.advance(abort % 60, &mut log).unwrap();
         let mut aborted = None;
         if abort % 3 == 0 && let Some(&(task, ..)) = registered.first() {
@@ -206,10 +206,10 @@ proptest! {
     /// Promise 6: the same inputs give the same outputs.
     #[test]
     fn the_same_seed_gives_the_same_run(load in loads(Size::Small), tasks in wanted()) {
-        let run = || -> (Log, Report) {
+        let run = || -> (EventLog, Report) {
             let mut run = load.start(Background::Scan { block: Sectors::new(8) });
             want(&mut run, &tasks);
-            let mut log = Log::default();
+            let mut log = EventLog::default();
             run.advance(150, &mut log).unwrap();
             (log, run.report())
         };
@@ -245,7 +245,7 @@ proptest! {
 /// With a number of requests, the foreground continues after its scan, and the scan's figures stay as they were.
 #[test]
 fn the_foreground_outlives_its_scan() {
-    let load = Load {
+    let load = LoadedDrive {
         drive: 3,
         size: Size::Tiny,
         policy: PolicyName::Fcfs,

@@ -29,7 +29,7 @@ impl Observer for Kept {
 
 /// The hosts under one name.
 #[expect(clippy::large_enum_variant, reason = "a test has one at a time")]
-enum Host {
+enum AnyHost {
     Inside(Inside<Random>),
     Outside(Outside<Random>),
     Device(Direct<drive::Drive, Random>),
@@ -37,7 +37,7 @@ enum Host {
 
 const HOSTS: [&str; 3] = ["inside", "outside", "device"];
 
-impl Host {
+impl AnyHost {
     /// Returns a host with 60 random requests a second on an Atlas 10K.
     fn new(name: &str) -> Self {
         let profile = builtin::find("quantum-atlas-10k").unwrap();
@@ -139,7 +139,7 @@ fn check(name: &str, report: &ForegroundReport, done: &[Finished], ran: f64) {
 #[test]
 fn every_host_reports_what_its_requests_add_up_to() {
     for name in HOSTS {
-        let mut host = Host::new(name);
+        let mut host = AnyHost::new(name);
         let mut kept = Kept::default();
         host.advance(3_000, &mut kept);
         let report = host.report();
@@ -162,7 +162,7 @@ fn every_host_reports_what_its_requests_add_up_to() {
 fn a_request_takes_at_least_its_moves_its_latency_and_its_transfer() {
     for name in HOSTS {
         let mut kept = Kept::default();
-        Host::new(name).advance(2_000, &mut kept);
+        AnyHost::new(name).advance(2_000, &mut kept);
         let mut hits = 0;
         for done in &kept.done {
             assert!(done.arrived <= done.started && done.started <= done.at, "{name}: {done:?}");
@@ -188,7 +188,7 @@ fn a_request_takes_at_least_its_moves_its_latency_and_its_transfer() {
 #[test]
 fn a_warm_up_is_left_out_of_everything() {
     for name in HOSTS {
-        let mut host = Host::new(name);
+        let mut host = AnyHost::new(name);
         let mut kept = Kept::default();
         host.advance(500, &mut kept);
         kept.done.clear();
@@ -212,7 +212,7 @@ fn a_warm_up_is_left_out_of_everything() {
 #[test]
 fn a_run_ends_at_an_instant() {
     for name in HOSTS {
-        let (mut host, mut kept) = (Host::new(name), Kept::default());
+        let (mut host, mut kept) = (AnyHost::new(name), Kept::default());
         let end = Instant::ZERO + Duration::from_secs(10);
         host.advance_to(end, &mut kept);
         assert_eq!(host.now(), end, "{name}");
@@ -224,7 +224,7 @@ fn a_run_ends_at_an_instant() {
 #[test]
 fn the_intervals_of_a_series_add_up_to_the_run() {
     for name in HOSTS {
-        let mut host = Host::new(name);
+        let mut host = AnyHost::new(name);
         let mut series = Series::new(Duration::from_secs(1), units::Bytes::new(512)).unwrap();
         host.advance(1_000, &mut series);
         let intervals = series.finish(host.now()).unwrap();

@@ -24,7 +24,7 @@ pub(super) enum For {
 
 /// A command that was sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentCommand {
     pub command: Command,
     pub at: Instant,
     /// The number of its group: commands that were chosen together.
@@ -47,7 +47,7 @@ pub(super) struct Account {
     heard: Instant,
 }
 
-impl Sent {
+impl SentCommand {
     /// Returns a reading of the host's own.
     pub fn reading(command: Command, at: Instant, group: u64) -> Self {
         let (held, bad) = (Vec::new(), BTreeSet::new());
@@ -79,7 +79,7 @@ impl Front {
         let inside = range.end().get() <= self.capacity && !range.is_empty();
         hold(inside, Check::Request, || format!("no such sectors: {command:?}"))?;
         self.check_for(&command, request, goes_on)?;
-        let mut sent = Sent {
+        let mut sent = SentCommand {
             command,
             at: self.now,
             group: self.group,
@@ -179,7 +179,7 @@ impl Front {
     }
 
     /// Finds the buffer of each sector that is written, except the foreground's own.
-    fn give_buffers(&mut self, sent: &mut Sent) -> Result<(), Broken> {
+    fn give_buffers(&mut self, sent: &mut SentCommand) -> Result<(), Broken> {
         let Command { range, foreground, ref parts, .. } = sent.command;
         let own = foreground.filter(|_| sent.request.is_some());
         let parts: Vec<&Part> = parts.iter().filter(|part| part.op == Op::Write).collect();
@@ -269,7 +269,7 @@ impl Front {
 
     /// Gives up on a command of which the drive has done a part: its request fails, and its background blocks are wanted
     /// again.
-    fn give_up(&mut self, sent: Sent, fate: Fate) -> Result<(), Broken> {
+    fn give_up(&mut self, sent: SentCommand, fate: Fate) -> Result<(), Broken> {
         self.sequence += 1;
         self.counts.given_up += 1;
         self.pass(&sent, fate.sectors(sent.command.range.len().get()), true)?;
@@ -298,7 +298,7 @@ impl Front {
 
     /// Passes the first sectors of a command. If it is lost its effect is unknown: a foreground write is then no newer than
     /// the content before it, until it is repeated.
-    pub(super) fn pass(&mut self, sent: &Sent, sectors: u64, lost: bool) -> Result<(), Broken> {
+    pub(super) fn pass(&mut self, sent: &SentCommand, sectors: u64, lost: bool) -> Result<(), Broken> {
         let Command { op, range, foreground, .. } = sent.command;
         let own = foreground.zip(sent.request.and_then(|id| self.requests.get(&id)));
         let unreported = !sent.bad.is_empty() && self.setup.outside.tells == Tells::Nothing;
@@ -330,9 +330,9 @@ impl Front {
     }
 
     /// Reports the end of a command to the core.
-    fn tell(&mut self, sent: Sent) -> Result<(), Broken> {
+    fn tell(&mut self, sent: SentCommand) -> Result<(), Broken> {
         self.sequence += 1;
-        let Sent { ref command, ref bad, .. } = sent;
+        let SentCommand { ref command, ref bad, .. } = sent;
         let Command { id, range, foreground, .. } = *command;
         self.account(&sent);
         let list: Vec<Lbn> = bad.iter().copied().collect();
@@ -381,7 +381,7 @@ impl Front {
     fn overtake(&mut self, ended: &Command, undone: impl Fn(LbnRange) -> bool) {
         let waiting = self.waiting.iter_mut().chain(self.at_drive.values_mut());
         let under_way = waiting.chain(self.replies.iter_mut().map(|reply| &mut reply.sent));
-        for Sent { command, .. } in under_way.filter(|sent| sent.command.id > ended.id) {
+        for SentCommand { command, .. } in under_way.filter(|sent| sent.command.id > ended.id) {
             let own = command.request.and(command.foreground);
             let by = if self.setup.writes_serve_writes { Some(command.range) } else { own };
             let Some(by) = by.filter(|_| command.op.is_write()) else { continue };
@@ -405,7 +405,7 @@ impl Front {
                 self.at_drive.insert(name, sent);
             }
         }
-        let lost: Vec<Sent> = self.at_drive.values().cloned().collect();
+        let lost: Vec<SentCommand> = self.at_drive.values().cloned().collect();
         self.cut_off()?;
         let reported = std::mem::take(&mut self.replies).into_iter().map(|reply| reply.sent);
         let unsent = std::mem::take(&mut self.waiting);
@@ -429,7 +429,7 @@ impl Front {
     }
 
     /// Adds the visible cost of detours.
-    fn account(&mut self, sent: &Sent) {
+    fn account(&mut self, sent: &SentCommand) {
         let predicted = self.core.predicted(sent.command.id);
         let took = self.now.saturating_since(self.harm.heard.max(sent.at));
         self.harm.heard = self.now;

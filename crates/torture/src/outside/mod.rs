@@ -18,7 +18,7 @@ use crate::dice::Dice;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
-use crate::medium::{Health, Medium};
+use crate::medium::{Health, VersionedMedium};
 use crate::mine::{Mine, Mining};
 use crate::misuse::{misuse, refuse};
 use crate::polled;
@@ -28,7 +28,7 @@ use crate::stage::{Doors, Outcome, Stage};
 use crate::step::Step;
 use crate::troubles::Troubles;
 use boxed::Boxed;
-use command::Sent;
+use command::SentCommand;
 use model::DriveModel;
 use readings::Readings;
 use scheduler::{AnyCore, Caution, Config, Core, Input, Output, OutsideDrive, Request};
@@ -74,7 +74,7 @@ struct Kept {
 /// A completion that is still to be reported.
 struct Reply {
     at: Instant,
-    sent: Sent,
+    sent: SentCommand,
 }
 
 pub(crate) struct Front {
@@ -86,7 +86,7 @@ pub(crate) struct Front {
     /// The maximum of commands at the drive, by any model that the core has had.
     most_at_drive: usize,
     core: OutsideDrive,
-    medium: Medium,
+    medium: VersionedMedium,
     clients: Clients,
     now: Instant,
     sequence: u64,
@@ -98,9 +98,9 @@ pub(crate) struct Front {
     /// Whether it polls once more each time.
     once_more: bool,
     /// Commands that wait until they overlap none at the drive, in order.
-    waiting: Vec<Sent>,
+    waiting: Vec<SentCommand>,
     /// At the drive, by the command's number.
-    at_drive: BTreeMap<u64, Sent>,
+    at_drive: BTreeMap<u64, SentCommand>,
     /// Finished commands without a report.
     replies: Vec<Reply>,
     /// Buffers that were given and are in no command yet.
@@ -128,7 +128,7 @@ pub(crate) struct Front {
 }
 
 impl Scrubbing for Front {
-    fn medium(&self) -> &Medium {
+    fn medium(&self) -> &VersionedMedium {
         &self.medium
     }
 
@@ -169,7 +169,7 @@ impl Stage for Front {
             known,
             capacity,
             boxed,
-            medium: Medium::new(capacity, !setup.writes_serve_writes),
+            medium: VersionedMedium::new(capacity, !setup.writes_serve_writes),
             clients: Clients::default(),
             now,
             sequence: 0,

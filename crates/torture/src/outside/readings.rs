@@ -1,7 +1,7 @@
 //! Readings of the host's own.
 
 use super::command::For;
-use super::{Front, Sent};
+use super::{Front, SentCommand};
 use crate::failure::{Broken, Check, hold};
 use scheduler::{HostCall, Input, Output, ReadingRefused, Refused};
 use units::{Instant, Lbn, LbnRange, Sectors};
@@ -72,7 +72,7 @@ impl Front {
         self.hash.add(command.id.get());
         self.group += 1;
         self.group_for = For::Nothing;
-        self.waiting.push(Sent::reading(command, self.now, self.group));
+        self.waiting.push(SentCommand::reading(command, self.now, self.group));
         self.go()
     }
 }

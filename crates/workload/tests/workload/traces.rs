@@ -61,8 +61,8 @@ fn every_public_format_gives_the_same_two_hundred_requests() {
 
 #[test]
 fn a_slow_source_gives_what_a_fast_one_does() {
-    struct Dribble<'a>(&'a [u8]);
-    impl std::io::Read for Dribble<'_> {
+    struct Trickle<'a>(&'a [u8]);
+    impl std::io::Read for Trickle<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
             let some = into.len().min(7);
             self.0.read(&mut into[..some])
@@ -70,7 +70,7 @@ fn a_slow_source_gives_what_a_fast_one_does() {
     }
     for name in ["msr.csv", "blkparse.txt", "oracleGeneral.bin", "fio3.log"] {
         let Some(bytes) = case(name) else { continue };
-        let slow = trace::read_with(&trace::Options::default(), Dribble(&bytes)).unwrap();
+        let slow = trace::read_with(&trace::Options::default(), Trickle(&bytes)).unwrap();
         assert_eq!(slow, trace::read(&bytes).unwrap(), "{name}");
     }
 }

@@ -15,9 +15,9 @@ use units::{Duration, Instant, Lbn, Sectors};
 
 /// An image in memory.
 #[derive(Clone, Default)]
-struct Tape(Rc<RefCell<Vec<u8>>>);
+struct MemoryTape(Rc<RefCell<Vec<u8>>>);
 
-impl Sink for Tape {
+impl Sink for MemoryTape {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
         self.0.borrow_mut().extend(bytes);
         Ok(bytes.len())
@@ -29,12 +29,12 @@ impl Sink for Tape {
 }
 
 /// The destination of the restore, by the addresses that clients use.
-struct Restored {
+struct RestoredBytes {
     bytes: Vec<u8>,
     sector: usize,
 }
 
-impl Destination for Restored {
+impl Destination for RestoredBytes {
     fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
         let from = at.get() as usize * self.sector;
         self.bytes.get_mut(from..from + bytes.len()).ok_or("past the end")?.copy_from_slice(bytes);
@@ -49,9 +49,9 @@ impl Destination for Restored {
 type Provided = Rc<RefCell<Snapshots>>;
 
 #[derive(Default)]
-struct Host(Option<Backup<Provided, ImageWriter<Tape>>>);
+struct HostedBackup(Option<Backup<Provided, ImageWriter<MemoryTape>>>);
 
-impl Application for Host {
+impl Application for HostedBackup {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(app) = &mut self.0 {
             app.done(sessions, done, bytes, now);
@@ -151,10 +151,10 @@ proptest! {
         }
         let snapshot = snapshots.borrow_mut().take().unwrap().0;
         let at_the_snapshot = now_there.clone();
-        let (tape, shape) = (Tape::default(), snapshots.shape());
+        let (tape, shape) = (MemoryTape::default(), snapshots.shape());
         let chunks = shape.blocks;
         let header = Header { image: 1, shape, snapshot, base: None, sector_bytes: sector as u32, chunks };
-        let app = volume.host(Host::default());
+        let app = volume.host(HostedBackup::default());
         volume.call(app, |app, sessions| {
             let output = ImageWriter::new(header, tape.clone());
             let of = (snapshot, None);
@@ -166,7 +166,7 @@ proptest! {
             overwrite(&mut volume, &mut now_there, (at, n), 100 + number as u8);
         }
         run(&mut volume, |volume| *volume.app(app).unwrap().0.as_ref().unwrap().state() == BackupState::Finished)?;
-        let mut restored = Restored { bytes: vec![0; at_the_snapshot.len()], sector };
+        let mut restored = RestoredBytes { bytes: vec![0; at_the_snapshot.len()], sector };
         let image = tape.0.borrow().clone();
         let reported = restore(&mut image.as_slice(), None, &mut restored).unwrap();
         prop_assert!(reported.missing.is_empty());

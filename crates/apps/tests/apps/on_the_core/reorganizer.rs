@@ -10,9 +10,9 @@ use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The reorganiser, which begins once its volume is running.
 #[derive(Default)]
-struct Host(Option<Reorganizer<Memory>>);
+struct HostedReorganizer(Option<Reorganizer<Memory>>);
 
-impl Application for Host {
+impl Application for HostedReorganizer {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(app) = &mut self.0 {
             app.done(sessions, done, bytes, now);
@@ -63,7 +63,7 @@ proptest! {
         for life in 0.. {
             let mut volume = world.start(platters, now, life);
             world.load(&mut volume, false);
-            let app = volume.host(Host::default());
+            let app = volume.host(HostedReorganizer::default());
             volume.call(app, |app, sessions| {
                 app.0 = Some(match &nvram {
                     None => Reorganizer::start(&plan, options, sector, Memory::default(), sessions).unwrap(),

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, Sectors};
 
 #[derive(Default)]
-struct Host(Option<Scrubber<()>>);
+struct HostedScrubber(Option<Scrubber<()>>);
 
-impl Application for Host {
+impl Application for HostedScrubber {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(app) = &mut self.0 {
             app.done(sessions, done, bytes, now);
@@ -47,7 +47,7 @@ proptest! {
         let findings = loop {
             let mut volume = world.start(platters, now, now.as_nanos());
             world.load(&mut volume, true);
-            let app = volume.host(Host::default());
+            let app = volume.host(HostedScrubber::default());
             volume.call(app, |app, sessions| {
                 let priority = Priority::default();
                 app.0 = Some(match &saved {

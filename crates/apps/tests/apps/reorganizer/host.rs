@@ -77,7 +77,7 @@ pub struct Load {
     pub refuse: bool,
 }
 
-pub struct World {
+pub struct ReorganizerWorld {
     pub host: Naive,
     /// The expected content of each logical sector.
     pub model: Vec<u8>,
@@ -92,7 +92,7 @@ pub struct World {
     chance: Stream,
 }
 
-impl World {
+impl ReorganizerWorld {
     pub fn new(plan: RelocationPlan, staging: u64, percent: u8, seed: u64) -> Self {
         let capacity = plan.capacity().get();
         let mut host = Naive::new(capacity, seed);
@@ -101,7 +101,7 @@ impl World {
         let sector = Bytes::new(SECTOR as u64);
         let memory = Mortal::default();
         let machine = Reorganizer::start(&plan, options, sector, memory.clone(), &mut host.registry).unwrap();
-        World {
+        ReorganizerWorld {
             model: host.medium.clone(),
             host,
             plan,

@@ -14,7 +14,7 @@ mod volume;
 
 use freeblock_apps::backup::Destination;
 use freeblock_apps::sessions::{Application, Record, Sessions, Wanted};
-pub use registry::{Block, Registry};
+pub use registry::{RegisteredBlock, Registry};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use units::{Instant, Lbn, LbnRange, Op, Sectors};

@@ -15,7 +15,7 @@ struct Session {
 
 /// A registered block.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct RegisteredBlock {
     pub session: SessionId,
     pub task: TaskId,
     pub range: LbnRange,
@@ -32,7 +32,7 @@ pub struct Block {
 pub struct Registry {
     capacity: Sectors,
     sessions: BTreeMap<SessionId, Session>,
-    blocks: Vec<Block>,
+    blocks: Vec<RegisteredBlock>,
     next: u64,
     pub most_sessions: usize,
     pub most_tasks: usize,
@@ -67,11 +67,11 @@ impl Registry {
         self.sessions[&session].suspended
     }
 
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[RegisteredBlock] {
         &self.blocks
     }
 
-    pub fn block_mut(&mut self, at: usize) -> &mut Block {
+    pub fn block_mut(&mut self, at: usize) -> &mut RegisteredBlock {
         &mut self.blocks[at]
     }
 
@@ -82,8 +82,8 @@ impl Registry {
 
     /// Returns the blocks whose access may begin: promoted ones, or else those of sessions that are not suspended.
     pub fn ready(&self) -> Vec<usize> {
-        let idle = |b: &Block| b.under_way.is_none();
-        let any = |of: &dyn Fn(&Block) -> bool| -> Vec<usize> {
+        let idle = |b: &RegisteredBlock| b.under_way.is_none();
+        let any = |of: &dyn Fn(&RegisteredBlock) -> bool| -> Vec<usize> {
             (0..self.blocks.len()).filter(|&i| idle(&self.blocks[i]) && of(&self.blocks[i])).collect()
         };
         let promoted = any(&|b| b.promoted);
@@ -100,7 +100,7 @@ impl Registry {
     }
 
     /// Removes a block; returns whether it was its session's last.
-    pub fn take(&mut self, at: usize) -> (Block, bool) {
+    pub fn take(&mut self, at: usize) -> (RegisteredBlock, bool) {
         let block = self.blocks.remove(at);
         let session = self.sessions.get_mut(&block.session).unwrap();
         session.left -= 1;
@@ -108,7 +108,7 @@ impl Registry {
     }
 
     /// Clears everything; returns the blocks that were under way.
-    pub fn power_cut(&mut self) -> Vec<Block> {
+    pub fn power_cut(&mut self) -> Vec<RegisteredBlock> {
         self.sessions.clear();
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.retain(|b| b.under_way.is_some());
@@ -143,14 +143,23 @@ impl Registry {
         while at < range.end() {
             let range = LbnRange::new(at, block.min(range.end().since(at)));
             let (promoted, under_way, bad) = (false, None, None);
-            self.blocks.push(Block { session, task, range, op, parameter, promoted, under_way, bad });
+            self.blocks.push(RegisteredBlock {
+                session,
+                task,
+                range,
+                op,
+                parameter,
+                promoted,
+                under_way,
+                bad,
+            });
             owner.left += 1;
             at = range.end();
         }
         Ok(task)
     }
 
-    fn withdraw(&mut self, of: impl Fn(&Block) -> bool, even_under_way: bool) -> u64 {
+    fn withdraw(&mut self, of: impl Fn(&RegisteredBlock) -> bool, even_under_way: bool) -> u64 {
         let before = self.blocks.len();
         let (sessions, lax) = (&mut self.sessions, self.lax && !even_under_way);
         self.blocks.retain(|b| {
@@ -199,7 +208,7 @@ impl Sessions for Registry {
             }
             SessionCall::Promote { session, range } => {
                 self.known(session)?;
-                let touched = |b: &&mut Block| b.session == session && b.range.overlaps(range);
+                let touched = |b: &&mut RegisteredBlock| b.session == session && b.range.overlaps(range);
                 let promoted = self.blocks.iter_mut().filter(touched).filter(|block| !block.promoted);
                 return Ok(promoted.map(|block| block.promoted = true).count() as u64);
             }

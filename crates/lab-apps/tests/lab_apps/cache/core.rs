@@ -49,7 +49,7 @@ impl lab_apps::cache::HeadTime for FromHere<'_> {
     }
 }
 
-struct Rig {
+struct CoreRig {
     core: InDrive,
     cache: Cache,
     /// Only its medium and its random numbers are used.
@@ -63,7 +63,7 @@ struct Rig {
     last: Lbn,
 }
 
-impl Rig {
+impl CoreRig {
     fn new(seed: u64, change: impl FnOnce(&mut Config)) -> Self {
         let toml = include_str!("../../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
@@ -209,7 +209,7 @@ fn every_promise_holds_on_the_core() {
     {
         for force in [Force::Promote, Force::Submit] {
             for cleaner in [true, false] {
-                let rig = Rig::new(seed, |config| {
+                let rig = CoreRig::new(seed, |config| {
                     (config.replacement, config.force) = (replacement, force);
                     config.cleaner = config.cleaner.filter(|_| cleaner);
                     config.syncer = Some(Syncer::default()).filter(|_| seed % 2 == 0);

@@ -1,14 +1,14 @@
 //! Each danger in its smallest form.
 
 use super::host::{Registry, range, stamp};
-use super::rig::{Rig, STEP, block};
+use super::rig::{CacheRig, STEP, block};
 use lab_apps::cache::*;
 use scheduler::Sessions;
 use units::{Bytes, Duration, Lbn, LbnRange, Op, Sectors};
 
 #[test]
 fn dirtied_again_while_it_is_written() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     assert!(rig.begin(block(1)));
     rig.write(range(5, 1));
@@ -24,7 +24,7 @@ fn dirtied_again_while_it_is_written() {
 
 #[test]
 fn dirtied_again_between_its_two_halves() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     assert!(rig.begin(range(4, 2)));
     rig.write(range(4, 1));
@@ -42,7 +42,7 @@ fn dirtied_again_between_its_two_halves() {
 fn written_past_the_task_while_its_bytes_are_out_and_flushed() {
     // The sector was dirty before the bytes were taken, is not among them, and is dirtied again. The flush covers its
     // older version, but must wait for the second write all the same.
-    let mut rig = Rig::small(4, |config| config.cleaner = None);
+    let mut rig = CacheRig::small(4, |config| config.cleaner = None);
     rig.write(range(5, 2));
     rig.flush();
     rig.write(range(4, 1));
@@ -57,7 +57,7 @@ fn written_past_the_task_while_its_bytes_are_out_and_flushed() {
 
 #[test]
 fn evicted_while_it_is_written_for_free() {
-    let mut rig = Rig::small(1, |_| {});
+    let mut rig = CacheRig::small(1, |_| {});
     rig.write(block(1));
     assert!(rig.begin(block(1)));
     let read = rig.read(block(2)).unwrap();
@@ -73,7 +73,7 @@ fn evicted_while_it_is_written_for_free() {
 #[test]
 fn promoted_when_its_bytes_are_out() {
     for force in [Force::Promote, Force::Submit] {
-        let mut rig = Rig::small(4, |config| config.force = force);
+        let mut rig = CacheRig::small(4, |config| config.force = force);
         rig.write(block(1));
         assert!(rig.begin(block(1)));
         let flush = rig.flush().unwrap();
@@ -88,7 +88,7 @@ fn promoted_when_its_bytes_are_out() {
 
 #[test]
 fn promoted_when_half_of_it_is_written() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     assert!(rig.begin(range(4, 2)));
     rig.finish();
@@ -102,7 +102,7 @@ fn promoted_when_half_of_it_is_written() {
 
 #[test]
 fn trimmed_while_it_is_written_and_written_anew() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     assert!(rig.begin(block(1)));
     rig.trim(block(1));
@@ -116,7 +116,7 @@ fn trimmed_while_it_is_written_and_written_anew() {
 
 #[test]
 fn a_dead_buffer_is_not_written() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     rig.write(block(2));
     rig.trim(block(1));
@@ -129,7 +129,7 @@ fn a_dead_buffer_is_not_written() {
 
 #[test]
 fn a_locked_buffer_says_not_now() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(range(4, 2));
     rig.pin(Lbn::new(4));
     assert!(!rig.begin(range(4, 2)));
@@ -143,7 +143,7 @@ fn a_locked_buffer_says_not_now() {
 
 #[test]
 fn a_pinned_buffer_stays() {
-    let mut rig = Rig::small(1, |config| config.force = Force::Submit);
+    let mut rig = CacheRig::small(1, |config| config.force = Force::Submit);
     rig.write(block(1));
     rig.pin(Lbn::new(7));
     let (read, flush) = (rig.read(block(2)).unwrap(), rig.flush().unwrap());
@@ -156,7 +156,7 @@ fn a_pinned_buffer_stays() {
 
 #[test]
 fn a_failed_write_stays_dirty_and_is_reported() {
-    let mut rig = Rig::small(4, |config| config.retry = Duration::from_secs(5));
+    let mut rig = CacheRig::small(4, |config| config.retry = Duration::from_secs(5));
     rig.write(block(1));
     rig.host.bad.insert(6);
     rig.model.ever_bad.insert(6);
@@ -178,7 +178,7 @@ fn a_failed_write_stays_dirty_and_is_reported() {
 
 #[test]
 fn a_flush_tries_failed_writes_again() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     rig.host.bad.insert(4);
     rig.model.ever_bad.insert(4);
@@ -193,7 +193,7 @@ fn a_flush_tries_failed_writes_again() {
 
 #[test]
 fn a_bad_sector_fails_only_calls_for_it() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.host.bad.insert(5);
     rig.model.ever_bad.insert(5);
     rig.read(range(6, 2));
@@ -211,7 +211,7 @@ fn a_bad_sector_fails_only_calls_for_it() {
 
 #[test]
 fn no_room_for_any_call_is_an_error_and_not_a_hang() {
-    let mut rig = Rig::small(2, |_| {});
+    let mut rig = CacheRig::small(2, |_| {});
     for lbn in [4, 8] {
         rig.host.bad.insert(lbn);
         rig.model.ever_bad.insert(lbn);
@@ -230,7 +230,7 @@ fn no_room_for_any_call_is_an_error_and_not_a_hang() {
 
 #[test]
 fn a_partial_write_of_an_absent_block_reads_nothing() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(range(4, 1));
     rig.write(range(6, 2));
     // Two runs take two write-backs, one after the other: the sectors in between were never read.
@@ -251,7 +251,7 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
 
 #[test]
 fn a_flush_does_not_wait_for_later_writes() {
-    let mut rig = Rig::small(8, |_| {});
+    let mut rig = CacheRig::small(8, |_| {});
     rig.write(block(1));
     let flush = rig.flush().unwrap();
     for _ in 0..2 {
@@ -268,7 +268,7 @@ fn a_flush_does_not_wait_for_later_writes() {
 #[test]
 fn a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time() {
     for force in [Force::Promote, Force::Submit] {
-        let mut rig = Rig::small(1, |config| config.force = force);
+        let mut rig = CacheRig::small(1, |config| config.force = force);
         rig.write(block(1));
         let read = rig.read(block(2)).unwrap();
         for _ in 0..60 {
@@ -282,7 +282,7 @@ fn a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time() {
 
 #[test]
 fn refused_buffers_are_written_once_they_are_forced() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.host.registry.most_tasks = 1;
     rig.write(block(1));
     rig.write(block(2));
@@ -299,7 +299,7 @@ fn refused_buffers_are_written_once_they_are_forced() {
 
 #[test]
 fn contents_that_survived_a_crash_are_written() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(range(5, 2));
     rig.write(range(10, 4));
     assert!(rig.begin(range(5, 2)));
@@ -314,7 +314,7 @@ fn contents_that_survived_a_crash_are_written() {
 
 #[test]
 fn contents_that_do_not_fit_are_refused_by_name() {
-    let mut rig = Rig::small(2, |_| {});
+    let mut rig = CacheRig::small(2, |_| {});
     let now = rig.host.now;
     let start = |config: Config, kept: &[(LbnRange, &[u8])], registry: &mut Registry| {
         Cache::recover(config, kept.iter().copied(), registry, now).map(|_| ()).unwrap_err().to_string()
@@ -348,7 +348,7 @@ fn contents_that_do_not_fit_are_refused_by_name() {
 
 #[test]
 fn a_call_that_cannot_be_is_refused_by_name() {
-    let mut rig = Rig::small(2, |config| config.most_calls = 2);
+    let mut rig = CacheRig::small(2, |config| config.most_calls = 2);
     let (now, cache) = (rig.host.now, &mut rig.cache);
     assert_eq!(cache.read(range(3, 0), now), Err(CallError::Empty(Lbn::new(3))));
     assert!(matches!(cache.read(range(63, 2), now), Err(CallError::Outside { .. })));
@@ -373,7 +373,7 @@ fn a_call_that_cannot_be_is_refused_by_name() {
 
 #[test]
 fn without_contents_only_the_timing_is_simulated() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     let mut config = rig.config;
     config.sector = Bytes::ZERO;
     let (registry, now) = (&mut rig.host.registry, rig.host.now);
@@ -396,7 +396,7 @@ fn without_contents_only_the_timing_is_simulated() {
 #[test]
 fn the_same_calls_give_the_same_actions() {
     let run = || {
-        let mut rig = Rig::small(5, |config| config.syncer = Some(Syncer { age: STEP, every: STEP }));
+        let mut rig = CacheRig::small(5, |config| config.syncer = Some(Syncer { age: STEP, every: STEP }));
         for _ in 0..400 {
             rig.act(true, false);
         }
@@ -407,7 +407,7 @@ fn the_same_calls_give_the_same_actions() {
 
 #[test]
 fn a_closed_session_leaves_nothing_behind() {
-    let mut rig = Rig::small(4, |_| {});
+    let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     rig.settle();
     let session = rig.cache.session().unwrap();
@@ -417,7 +417,7 @@ fn a_closed_session_leaves_nothing_behind() {
 
 #[test]
 fn a_victim_that_is_written_in_two_parts_is_forced_twice() {
-    let mut rig = Rig::small(1, |_| {});
+    let mut rig = CacheRig::small(1, |_| {});
     rig.write(range(4, 1));
     rig.write(range(6, 1));
     let read = rig.read(block(2)).unwrap();
@@ -432,7 +432,7 @@ fn a_victim_that_is_written_in_two_parts_is_forced_twice() {
 
 #[test]
 fn a_read_and_a_write_of_one_block_end_each_for_itself() {
-    let mut rig = Rig::small(4, |config| config.cleaner = None);
+    let mut rig = CacheRig::small(4, |config| config.cleaner = None);
     rig.write(range(4, 1));
     let flush = rig.flush().unwrap();
     let read = rig.read(block(1)).unwrap();

@@ -35,7 +35,7 @@ pub fn version(lbn: u64, bytes: &[u8]) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct RegisteredTask {
     pub id: TaskId,
     pub range: LbnRange,
     parameter: Parameter,
@@ -51,7 +51,7 @@ pub struct Task {
 /// The sessions: one, of writes.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<RegisteredTask>,
     next: u64,
     capacity: u64,
     pub most_tasks: usize,
@@ -88,7 +88,7 @@ impl Sessions for Registry {
                 }
                 self.next += 1;
                 let id = TaskId::new(self.next);
-                self.tasks.push(Task {
+                self.tasks.push(RegisteredTask {
                     id,
                     range,
                     parameter,
@@ -137,7 +137,7 @@ enum Whose {
 
 /// An access under way.
 #[derive(Clone, Debug)]
-struct Flight {
+struct RunningAccess {
     whose: Whose,
     op: Op,
     range: LbnRange,
@@ -156,7 +156,7 @@ pub struct Host {
     pub bad: BTreeSet<u64>,
     /// Foreground requests that wait.
     pub queue: Vec<Request>,
-    flights: Vec<Flight>,
+    flights: Vec<RunningAccess>,
     completions: Vec<Completion>,
     /// The bound on promotions at a time, if there is one.
     pub most_promoted: Option<usize>,
@@ -289,7 +289,7 @@ impl Host {
         assert_eq!(part.start(), task.left.start());
         task.left = range(part.end().get(), task.left.end().get() - part.end().get());
         task.under_way += 1;
-        self.flights.push(Flight { whose: Whose::Task(task.id), op: Op::Write, range: part, bytes });
+        self.flights.push(RunningAccess { whose: Whose::Task(task.id), op: Op::Write, range: part, bytes });
         true
     }
 
@@ -303,7 +303,7 @@ impl Host {
         if op.is_write() {
             cache.bytes(id, range, &mut bytes).unwrap();
         }
-        self.flights.push(Flight { whose: Whose::Request(id), op, range, bytes });
+        self.flights.push(RunningAccess { whose: Whose::Request(id), op, range, bytes });
     }
 
     /// Lets one of the accesses under way reach the medium.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::LbnRange;
 
 #[derive(Debug)]
-enum Call {
+enum OpenCall {
     /// The versions acknowledged when it began.
     Read(LbnRange, Vec<u64>),
     /// The versions to be acknowledged when it ends.
@@ -22,7 +22,7 @@ pub struct Model {
     acknowledged: Vec<u64>,
     /// The newest version that a completed flush covers.
     durable: Vec<u64>,
-    calls: BTreeMap<CallId, Call>,
+    calls: BTreeMap<CallId, OpenCall>,
     /// Sectors that were bad at any time.
     pub ever_bad: BTreeSet<u64>,
 }
@@ -41,15 +41,15 @@ impl Model {
 
     pub fn read(&mut self, call: CallId, range: LbnRange) {
         let floor = sectors(range).map(|lbn| self.acknowledged[lbn as usize]).collect();
-        self.calls.insert(call, Call::Read(range, floor));
+        self.calls.insert(call, OpenCall::Read(range, floor));
     }
 
     pub fn write(&mut self, call: CallId, range: LbnRange, version: u64) {
-        self.calls.insert(call, Call::Write(range, vec![version; range.len().get() as usize]));
+        self.calls.insert(call, OpenCall::Write(range, vec![version; range.len().get() as usize]));
     }
 
     pub fn flush(&mut self, call: CallId) {
-        self.calls.insert(call, Call::Flush(self.acknowledged.clone()));
+        self.calls.insert(call, OpenCall::Flush(self.acknowledged.clone()));
     }
 
     pub fn trim(&mut self, range: LbnRange) {
@@ -58,8 +58,8 @@ impl Model {
             self.durable[lbn as usize] = 0;
             for call in self.calls.values_mut() {
                 match call {
-                    Call::Flush(floor) => floor[lbn as usize] = 0,
-                    Call::Read(range, floor) | Call::Write(range, floor)
+                    OpenCall::Flush(floor) => floor[lbn as usize] = 0,
+                    OpenCall::Read(range, floor) | OpenCall::Write(range, floor)
                         if sectors(*range).any(|l| l == lbn) =>
                     {
                         floor[(lbn - range.start().get()) as usize] = 0;
@@ -77,12 +77,12 @@ impl Model {
             (_, Err(Failure::NoRoom)) => {
                 assert!(!self.ever_bad.is_empty(), "no room though every sector is good");
             }
-            (Call::Read(range, _), Err(Failure::Bad(lbn))) => {
+            (OpenCall::Read(range, _), Err(Failure::Bad(lbn))) => {
                 assert!(range.contains(*lbn) && self.ever_bad.contains(&lbn.get()), "{lbn} is not bad");
             }
-            (Call::Flush(_), Err(Failure::Bad(lbn))) => assert!(self.ever_bad.contains(&lbn.get())),
-            (Call::Write(..), Err(failure)) => panic!("a write fails with {failure}"),
-            (Call::Read(range, floor), Ok(bytes)) => {
+            (OpenCall::Flush(_), Err(Failure::Bad(lbn))) => assert!(self.ever_bad.contains(&lbn.get())),
+            (OpenCall::Write(..), Err(failure)) => panic!("a write fails with {failure}"),
+            (OpenCall::Read(range, floor), Ok(bytes)) => {
                 for ((lbn, bytes), floor) in sectors(range).zip(bytes.chunks_exact(SECTOR)).zip(floor) {
                     let got = version(lbn, bytes);
                     assert!(
@@ -92,13 +92,13 @@ impl Model {
                 }
                 assert_eq!(bytes.len(), range.len().get() as usize * SECTOR);
             }
-            (Call::Write(range, versions), Ok(_)) => {
+            (OpenCall::Write(range, versions), Ok(_)) => {
                 for (lbn, version) in sectors(range).zip(versions) {
                     let newest = &mut self.acknowledged[lbn as usize];
                     *newest = version.max(*newest);
                 }
             }
-            (Call::Flush(floor), Ok(_)) => {
+            (OpenCall::Flush(floor), Ok(_)) => {
                 for (durable, floor) in self.durable.iter_mut().zip(floor) {
                     *durable = floor.max(*durable);
                 }

@@ -1,14 +1,14 @@
 //! The syncer, the buffer daemon, and the choice of victims.
 
 use super::host::At;
-use super::rig::{Rig, block};
+use super::rig::{CacheRig, block};
 use lab_apps::cache::*;
 use units::{Duration, Instant, Op};
 
 #[test]
 fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
     let syncer = Syncer::default();
-    let mut rig = Rig::small(8, |config| config.syncer = Some(syncer));
+    let mut rig = CacheRig::small(8, |config| config.syncer = Some(syncer));
     rig.wait(Duration::from_millis(700));
     rig.write(block(1));
     rig.wait(Duration::from_secs(10));
@@ -30,7 +30,7 @@ fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
 #[test]
 fn a_syncer_that_looks_seldom_looks_ahead() {
     let syncer = Syncer { age: Duration::from_secs(30), every: Duration::from_secs(7) };
-    let mut rig = Rig::small(8, |config| config.syncer = Some(syncer));
+    let mut rig = CacheRig::small(8, |config| config.syncer = Some(syncer));
     rig.wait(Duration::from_secs(1));
     rig.write(block(1));
     rig.wait(Duration::from_secs(2));
@@ -43,7 +43,7 @@ fn a_syncer_that_looks_seldom_looks_ahead() {
 
 #[test]
 fn a_buffer_dirtied_again_during_its_write_is_young() {
-    let mut rig = Rig::small(8, |config| config.syncer = Some(Syncer::default()));
+    let mut rig = CacheRig::small(8, |config| config.syncer = Some(Syncer::default()));
     rig.write(block(1));
     rig.wait(Duration::from_secs(20));
     assert!(rig.begin(block(1)));
@@ -57,7 +57,7 @@ fn a_buffer_dirtied_again_during_its_write_is_young() {
 
 #[test]
 fn the_buffer_daemon_cleans_from_high_to_low() {
-    let mut rig = Rig::small(8, |config| config.watermarks = Watermarks { low: 2, high: 5 });
+    let mut rig = CacheRig::small(8, |config| config.watermarks = Watermarks { low: 2, high: 5 });
     for n in 1..5 {
         rig.write(block(n));
     }
@@ -77,7 +77,7 @@ fn the_buffer_daemon_cleans_from_high_to_low() {
 
 #[test]
 fn a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark() {
-    let mut rig = Rig::small(8, |config| {
+    let mut rig = CacheRig::small(8, |config| {
         config.watermarks = Watermarks { low: 1, high: 4 };
         config.daemon_outstanding = 1;
     });
@@ -93,7 +93,7 @@ fn a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark() {
 
 #[test]
 fn sptf_evict_cleans_the_buffer_nearest_to_the_head() {
-    let mut rig = Rig::small(8, |config| {
+    let mut rig = CacheRig::small(8, |config| {
         config.replacement = Replacement::SptfEvict;
         config.watermarks = Watermarks { low: 2, high: 4 };
         config.daemon_outstanding = 1;
@@ -111,7 +111,7 @@ fn sptf_evict_cleans_the_buffer_nearest_to_the_head() {
 #[test]
 fn a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict() {
     for (replacement, victim) in [(Replacement::Lru, 2), (Replacement::SptfEvict, 9)] {
-        let mut rig = Rig::small(3, |config| {
+        let mut rig = CacheRig::small(3, |config| {
             config.replacement = replacement;
             config.cleaner = None;
         });
@@ -133,7 +133,7 @@ fn a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict() {
 #[test]
 fn free_clean_takes_buffers_written_for_free_and_lru_the_oldest() {
     for (replacement, gone) in [(Replacement::Lru, 1), (Replacement::FreeClean, 3)] {
-        let mut rig = Rig::small(4, |config| config.replacement = replacement);
+        let mut rig = CacheRig::small(4, |config| config.replacement = replacement);
         rig.read(block(1));
         rig.foreground();
         for n in [2, 3, 4] {
@@ -156,7 +156,7 @@ fn free_clean_takes_buffers_written_for_free_and_lru_the_oldest() {
 
 #[test]
 fn free_clean_without_a_gift_is_lru() {
-    let mut rig = Rig::small(2, |config| config.replacement = Replacement::FreeClean);
+    let mut rig = CacheRig::small(2, |config| config.replacement = Replacement::FreeClean);
     rig.write(block(1));
     rig.read(block(2));
     rig.foreground();

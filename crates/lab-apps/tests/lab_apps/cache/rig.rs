@@ -5,7 +5,7 @@ use super::model::Model;
 use lab_apps::cache::{Action, Cache, CallError, CallId, Config};
 use units::{Bytes, Duration, Lbn, LbnRange, Op};
 
-pub struct Rig {
+pub struct CacheRig {
     pub cache: Cache,
     pub host: Host,
     pub model: Model,
@@ -23,7 +23,7 @@ pub struct Rig {
 /// A step of virtual time.
 pub const STEP: Duration = Duration::from_millis(1);
 
-impl Rig {
+impl CacheRig {
     pub fn new(config: Config, survives: bool, seed: u64) -> Self {
         let capacity = config.volume.end().get();
         let mut host = Host::new(capacity, seed);
@@ -229,7 +229,7 @@ pub fn block(n: u64) -> LbnRange {
     range(n * 4, 4)
 }
 
-impl Rig {
+impl CacheRig {
     /// Takes the bytes of the task that covers this range, or a part of it.
     pub fn begin(&mut self, of: LbnRange) -> bool {
         let covers = |r: LbnRange| r.covers(of);

@@ -1,7 +1,7 @@
 //! Random histories: every read returns the newest bytes, nothing promised is lost, everything ends.
 
 use super::host::range;
-use super::rig::{Rig, STEP};
+use super::rig::{CacheRig, STEP};
 use lab_apps::cache::{Config, Force, Replacement, Syncer, Watermarks};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -88,7 +88,7 @@ proptest! {
         world in worlds(),
         length in 1u64..400,
     ) {
-        let mut rig = Rig::new(config, world.survives, world.seed);
+        let mut rig = CacheRig::new(config, world.survives, world.seed);
         rig.host.coalesces = world.coalesces;
         rig.host.registry.most_tasks = world.most_tasks;
         rig.host.most_promoted = world.most_promoted;

@@ -14,11 +14,11 @@
 //! | the cleaner in gaps may use room in the last free segment while the foreground cleaner fills it | `blocks_from_gaps_leave_the_last_segment_to_the_foreground_cleaner` |
 //! | a record of an earlier writing of a segment is accepted | `a_record_of_a_segments_earlier_contents_is_dropped` |
 
-mod rig;
+pub mod rig;
 
 use lab_apps::lld::{LogConfig, Reads};
 use proptest::prelude::*;
-use rig::{Event, Rig, configs, events};
+use rig::{Event, LogRig, configs, events};
 
 fn reads() -> impl Strategy<Value = Reads> {
     prop_oneof![Just(Reads::Block), Just(Reads::Run), Just(Reads::Segment)]
@@ -29,8 +29,8 @@ fn percents() -> impl Strategy<Value = u32> {
     prop_oneof![0..=95u32, Just(95)]
 }
 
-fn run(config: LogConfig, reads: Reads, free: bool, percent: u32, events: &[Event]) -> Rig {
-    let mut rig = Rig::new(config, reads, free);
+fn run(config: LogConfig, reads: Reads, free: bool, percent: u32, events: &[Event]) -> LogRig {
+    let mut rig = LogRig::new(config, reads, free);
     rig.fill(percent);
     rig.check();
     for (i, event) in events.iter().enumerate() {
@@ -91,7 +91,7 @@ fn a_log_that_is_95_percent_full_goes_on() {
             minimum_free: 2,
             ..LogConfig::default()
         };
-        let mut rig = Rig::new(config, reads, free);
+        let mut rig = LogRig::new(config, reads, free);
         rig.fill(95);
         let live = rig.live();
         assert!(live * 100 >= 120 * 8 * 95, "{live} blocks are live");
@@ -115,7 +115,7 @@ fn blocks_from_gaps_leave_the_last_segment_to_the_foreground_cleaner() {
             minimum_free: 2,
             ..LogConfig::default()
         };
-        let mut rig = Rig::new(config, reads, true);
+        let mut rig = LogRig::new(config, reads, true);
         rig.fill(100);
         let live = rig.live();
         assert_eq!(live, rig.log.geometry().capacity());
@@ -136,7 +136,7 @@ fn reads_of_blocks_that_died_are_taken_back() {
         logical_blocks: 200,
         ..LogConfig::default()
     };
-    let mut rig = Rig::new(config, Reads::Run, true);
+    let mut rig = LogRig::new(config, Reads::Run, true);
     rig.fill(80);
     for block in (0..112).step_by(2) {
         rig.happen(Event::Write(block));
@@ -160,7 +160,7 @@ fn a_record_of_a_segments_earlier_contents_is_dropped() {
         logical_blocks: 200,
         ..LogConfig::default()
     };
-    let mut rig = Rig::new(config, Reads::Run, true);
+    let mut rig = LogRig::new(config, Reads::Run, true);
     rig.fill(80);
     for block in (0..112).step_by(2) {
         rig.happen(Event::Write(block));

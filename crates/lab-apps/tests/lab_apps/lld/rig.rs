@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use units::{Instant, LbnRange, Op, SessionId, TaskId};
 
 /// The content of the client's block, or nothing.
-type Content = Option<Vec<u8>>;
+pub type Content = Option<Vec<u8>>;
 
 /// An event in the history of a log.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +84,13 @@ pub fn configs() -> impl Strategy<Value = LogConfig> {
 struct PowerFailed;
 
 /// A change by the client, and the sequence with which it becomes durable.
-struct Done {
-    block: u32,
-    content: Content,
-    sequence: Sequence,
+pub struct Done {
+    pub block: u32,
+    pub content: Content,
+    pub sequence: Sequence,
 }
 
-pub struct Rig {
+pub struct LogRig {
     pub config: LogConfig,
     pub log: Log,
     pub medium: Vec<u8>,
@@ -110,7 +110,7 @@ pub struct Rig {
     pub foreground_copies: u64,
 }
 
-impl Rig {
+impl LogRig {
     pub fn new(config: LogConfig, reads: Reads, free: bool) -> Self {
         let log = Log::new(config).unwrap();
         let bytes = log.geometry().range().end().get() * u64::from(config.sector_bytes);

@@ -32,14 +32,14 @@ impl Draw {
     }
 }
 
-pub struct Host {
+pub struct MinerHost {
     pub core: InDrive,
     pub now: Instant,
     foreground: Oltp,
     requests: u64,
 }
 
-impl Host {
+impl MinerHost {
     pub fn new(drive: DriveModel, seed: u64) -> Self {
         let capacity = drive.layout().capacity();
         let foreground = Oltp::new(OltpConfig::new(capacity, Bytes::new(512)), seed).unwrap();

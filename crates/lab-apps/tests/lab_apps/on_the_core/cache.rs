@@ -12,9 +12,9 @@ const BLOCK: u64 = 8;
 const BLOCKS: u64 = 40;
 
 #[derive(Default)]
-struct Host(Option<Cache>);
+struct HostedCache(Option<Cache>);
 
-impl Application for Host {
+impl Application for HostedCache {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(cache) = &mut self.0 {
             cache.done(sessions, done, bytes, now);
@@ -27,7 +27,7 @@ impl Application for Host {
 }
 
 #[derive(Clone, Debug)]
-enum Call {
+enum CacheCall {
     Write {
         block: u64,
         value: u8,
@@ -40,24 +40,24 @@ enum Call {
     Flush(Vec<u8>),
 }
 
-struct Rig {
+struct VolumeRig {
     volume: Volume,
-    place: Place<Host>,
+    place: Place<HostedCache>,
     sector: usize,
     requests: BTreeMap<RequestId, RequestId>,
-    calls: BTreeMap<CallId, Call>,
+    calls: BTreeMap<CallId, CacheCall>,
     /// For each block the last value written, answered, and flushed. Values of a block ascend.
     issued: Vec<u8>,
     answered: Vec<u8>,
     flushed: Vec<u8>,
 }
 
-impl Rig {
+impl VolumeRig {
     fn new(world: &World, buffers: usize) -> Self {
         let drive = world.drive();
         let mut volume = world.start(Platters::blank(&drive), Instant::ZERO, 0);
         world.load(&mut volume, false);
-        let place = volume.host(Host::default());
+        let place = volume.host(HostedCache::default());
         let mut config =
             Config::new(range(0, BLOCKS * BLOCK), Sectors::new(BLOCK), drive.sector_bytes(), buffers);
         config.syncer = None;
@@ -111,18 +111,18 @@ impl Rig {
                 Action::Answer { call, result } => {
                     let bytes = result.unwrap();
                     match self.calls.remove(&call).unwrap() {
-                        Call::Write { block, value } => {
+                        CacheCall::Write { block, value } => {
                             let answered = &mut self.answered[block as usize];
                             *answered = value.max(*answered);
                         }
-                        Call::Read { block, floor } => {
+                        CacheCall::Read { block, floor } => {
                             let most = self.issued[block as usize];
                             prop_assert!(
                                 bytes.iter().all(|byte| (floor..=most).contains(byte)),
                                 "a stale read"
                             );
                         }
-                        Call::Flush(values) => {
+                        CacheCall::Flush(values) => {
                             for (flushed, value) in self.flushed.iter_mut().zip(values) {
                                 *flushed = value.max(*flushed);
                             }
@@ -156,7 +156,7 @@ proptest! {
         ops in prop::collection::vec((0..3u8, 0..BLOCKS, 0..60_000u64), 1..80),
     ) {
         prop_assume!(world.drive().layout().capacity().get() >= BLOCKS * BLOCK);
-        let mut rig = Rig::new(&world, buffers);
+        let mut rig = VolumeRig::new(&world, buffers);
         for (kind, block, micros) in ops {
             let place = range(block * BLOCK, BLOCK);
             let now = rig.volume.now();
@@ -166,22 +166,22 @@ proptest! {
                     let value = rig.issued[block as usize];
                     let bytes = vec![value; BLOCK as usize * rig.sector];
                     let call = rig.cache(|cache, _| cache.write(place, bytes, now)).unwrap();
-                    rig.calls.insert(call, Call::Write { block, value });
+                    rig.calls.insert(call, CacheCall::Write { block, value });
                 }
                 1 => {
                     let floor = rig.answered[block as usize];
                     let call = rig.cache(|cache, _| cache.read(place, now)).unwrap();
-                    rig.calls.insert(call, Call::Read { block, floor });
+                    rig.calls.insert(call, CacheCall::Read { block, floor });
                 }
                 _ => {
                     let values = rig.answered.clone();
                     let call = rig.cache(|cache, _| cache.flush()).unwrap();
-                    rig.calls.insert(call, Call::Flush(values));
+                    rig.calls.insert(call, CacheCall::Flush(values));
                 }
             }
             rig.run(Duration::from_micros(micros))?;
         }
-        let Rig { volume, sector, flushed, issued, .. } = rig;
+        let VolumeRig { volume, sector, flushed, issued, .. } = rig;
         let platters = volume.power_cut().unwrap();
         for (block, (least, most)) in (0..BLOCKS).zip(flushed.into_iter().zip(issued)) {
             let mut bytes = vec![0; BLOCK as usize * sector];

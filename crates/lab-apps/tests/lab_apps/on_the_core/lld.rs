@@ -2,6 +2,7 @@
 //! find the last data written.
 
 use super::world::{World, worlds};
+use crate::lld::rig::{Content, Done};
 use lab_apps::lld::{
     Data, ForegroundCleaner, FreeCleanError, FreeCleaner, FreeConfig, Log, LogConfig, LogicalBlock, Reads,
     Sequence, Step, Taken, WriteError, recover,
@@ -25,9 +26,9 @@ struct Disk {
 }
 
 #[derive(Default)]
-struct Host(Option<Disk>);
+struct HostedLog(Option<Disk>);
 
-impl Application for Host {
+impl Application for HostedLog {
     fn done(&mut self, _: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         let Some(disk) = &mut self.0 else { return };
         match disk.free.record(&mut disk.log, done, bytes) {
@@ -39,7 +40,7 @@ impl Application for Host {
 
 /// A call of the client.
 #[derive(Clone, Copy, Debug)]
-enum Call {
+enum LogCall {
     Write(u32),
     Trim(u32),
     Read(u32),
@@ -47,45 +48,35 @@ enum Call {
     Sync,
 }
 
-fn calls() -> impl Strategy<Value = Call> {
+fn calls() -> impl Strategy<Value = LogCall> {
     prop_oneof![
-        8 => any::<u32>().prop_map(Call::Write),
+        8 => any::<u32>().prop_map(LogCall::Write),
         // A few hot blocks, so that segments age unevenly.
-        6 => (0..6u32).prop_map(Call::Write),
-        2 => any::<u32>().prop_map(Call::Trim),
-        3 => any::<u32>().prop_map(Call::Read),
-        1 => Just(Call::Sync),
+        6 => (0..6u32).prop_map(LogCall::Write),
+        2 => any::<u32>().prop_map(LogCall::Trim),
+        3 => any::<u32>().prop_map(LogCall::Read),
+        1 => Just(LogCall::Sync),
     ]
 }
 
 /// Power failed, or the test did.
 #[derive(Debug)]
-enum Stop {
+enum Interruption {
     Cut,
     Failed(TestCaseError),
 }
 
-impl From<TestCaseError> for Stop {
+impl From<TestCaseError> for Interruption {
     fn from(error: TestCaseError) -> Self {
         Self::Failed(error)
     }
-}
-
-/// Data that no other write has, or nothing.
-type Content = Option<Vec<u8>>;
-
-/// A change by the client, and the sequence with which it becomes durable.
-struct Done {
-    block: u32,
-    content: Content,
-    sequence: Sequence,
 }
 
 /// One life of a drive, from power-on to power cut.
 struct Life {
     config: LogConfig,
     volume: Volume,
-    place: Place<Host>,
+    place: Place<HostedLog>,
     foreground: ForegroundCleaner,
     cut: Option<Instant>,
     base: BTreeMap<u32, Vec<u8>>,
@@ -114,7 +105,7 @@ impl Life {
         world.load(&mut volume, false);
         let free = FreeConfig { start_below: 6, victims: 3, ..FreeConfig::default() };
         let free = FreeCleaner::new(free, &log).unwrap();
-        let place = volume.host(Host(Some(Disk { log, free, copied: 0, failed: None })));
+        let place = volume.host(HostedLog(Some(Disk { log, free, copied: 0, failed: None })));
         Self {
             config,
             volume,
@@ -135,25 +126,25 @@ impl Life {
         self.disk(|disk, _| call(&mut disk.log))
     }
 
-    fn look_around(&mut self) -> Result<(), Stop> {
+    fn look_around(&mut self) -> Result<(), Interruption> {
         let now = self.volume.now();
         let stepped = self.disk(|disk, sessions| disk.free.step(&mut disk.log, sessions, now));
         let failed = self.disk(|disk, _| disk.failed.take());
         prop_stop(stepped.is_ok() && failed.is_none(), || format!("{stepped:?} {failed:?}"))
     }
 
-    fn pass(&mut self, time: Duration) -> Result<(), Stop> {
+    fn pass(&mut self, time: Duration) -> Result<(), Interruption> {
         let until = self.volume.now() + time;
         if let Some(cut) = self.cut.filter(|cut| *cut <= until) {
             self.volume.run_until(cut).unwrap();
-            return Err(Stop::Cut);
+            return Err(Interruption::Cut);
         }
         self.volume.run_until(until).unwrap();
         Ok(())
     }
 
     /// Runs until the log's only request is done.
-    fn wait(&mut self) -> Result<Completion, Stop> {
+    fn wait(&mut self) -> Result<Completion, Interruption> {
         let end = self.volume.now() + Duration::from_secs(600);
         loop {
             if let Some(done) = self.volume.completion() {
@@ -164,18 +155,18 @@ impl Life {
             prop_stop(next.is_some_and(|at| at < end), || "a request that is never done".into())?;
             if let Some(cut) = self.cut.filter(|cut| next.is_some_and(|at| at > *cut)) {
                 self.volume.run_until(cut).unwrap();
-                return Err(Stop::Cut);
+                return Err(Interruption::Cut);
             }
             self.volume.step().unwrap();
         }
     }
 
-    fn read(&mut self, range: LbnRange) -> Result<Vec<u8>, Stop> {
+    fn read(&mut self, range: LbnRange) -> Result<Vec<u8>, Interruption> {
         self.volume.submit_read(range).unwrap();
         self.wait().map(|done| done.bytes)
     }
 
-    fn write_out(&mut self) -> Result<(), Stop> {
+    fn write_out(&mut self) -> Result<(), Interruption> {
         while let Some((segment, range, bytes)) =
             self.log(|log| log.pending_write().map(|w| (w.segment, w.range, w.bytes.to_vec())))
         {
@@ -187,7 +178,7 @@ impl Life {
         Ok(())
     }
 
-    fn clean(&mut self) -> Result<(), Stop> {
+    fn clean(&mut self) -> Result<(), Interruption> {
         for _ in 0..10_000 {
             let now = self.volume.now();
             let Self { foreground, volume, place, .. } = self;
@@ -209,7 +200,7 @@ impl Life {
         prop_stop(false, || "the foreground cleaner does not come to an end".into())
     }
 
-    fn change(&mut self, block: u32, content: Content) -> Result<(), Stop> {
+    fn change(&mut self, block: u32, content: Content) -> Result<(), Interruption> {
         loop {
             let (logical, now) = (LogicalBlock::new(block), self.volume.now());
             let changed = self.log(|log| match &content {
@@ -235,19 +226,19 @@ impl Life {
         if self.log(|log| log.needs_cleaning()) { self.clean() } else { Ok(()) }
     }
 
-    fn call(&mut self, call: Call) -> Result<(), Stop> {
+    fn call(&mut self, call: LogCall) -> Result<(), Interruption> {
         let block = |block: u32| block % self.config.logical_blocks;
         match call {
-            Call::Write(at) => {
+            LogCall::Write(at) => {
                 let at = block(at);
                 self.stamps += 1;
                 let stamp = [self.stamps.to_le_bytes(), u64::from(at).to_le_bytes()].concat();
                 let bytes = self.log(|log| log.geometry().block_bytes());
                 self.change(at, Some(stamp.into_iter().cycle().take(bytes).collect()))
             }
-            Call::Trim(at) => self.change(block(at), None),
-            Call::Read(at) => self.read_back(block(at)),
-            Call::Sync => {
+            LogCall::Trim(at) => self.change(block(at), None),
+            LogCall::Read(at) => self.read_back(block(at)),
+            LogCall::Sync => {
                 while let Err(WriteError::WriteOut) = self.log(Log::seal) {
                     self.write_out()?;
                 }
@@ -257,7 +248,7 @@ impl Life {
     }
 
     /// A client reads a block, from memory or the medium.
-    fn read_back(&mut self, block: u32) -> Result<(), Stop> {
+    fn read_back(&mut self, block: u32) -> Result<(), Interruption> {
         let owned = |data: Data<'_>| match data {
             Data::Nothing => Err(None),
             Data::Memory(data) => Err(Some(data.to_vec())),
@@ -275,7 +266,7 @@ impl Life {
     }
 }
 
-fn prop_stop(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Stop> {
+fn prop_stop(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Interruption> {
     if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise()).into()) }
 }
 
@@ -317,7 +308,7 @@ struct Tried {
 fn live(
     world: &World,
     (config, reads): (LogConfig, Reads),
-    lives: &[(u64, Vec<Call>)],
+    lives: &[(u64, Vec<LogCall>)],
     think: Duration,
 ) -> Result<Tried, TestCaseError> {
     let mut tried = Tried::default();
@@ -332,10 +323,10 @@ fn live(
             lived = lived.and_then(|()| life.call(*call)).and_then(|()| life.pass(think));
         }
         match lived {
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(Interruption::Failed(error)) => return Err(error),
             // If the calls end before the cut, the drive keeps power until then.
             Ok(()) => _ = life.pass(Duration::from_secs(2)),
-            Err(Stop::Cut) => {}
+            Err(Interruption::Cut) => {}
         }
         let was_durable = life.log(|log| log.durable());
         let filling = life.log(|log| log.filling());
@@ -403,7 +394,7 @@ fn gaps_clean_a_log_in_the_drive_and_outside() {
             let config = config(&world, (20, 4, 1), false);
             let mut chance = Stream::new(seed, "blocks");
             let blocks = NonZeroU64::new(44).unwrap();
-            let calls: Vec<_> = (0..2_000).map(|_| Call::Write(chance.below(blocks) as u32)).collect();
+            let calls: Vec<_> = (0..2_000).map(|_| LogCall::Write(chance.below(blocks) as u32)).collect();
             let lives: Vec<_> = (0..3).map(|n| (12_000_000 + n * 137_000, calls.clone())).collect();
             let tried = live(&world, (config, Reads::Run), &lives, Duration::from_millis(5)).unwrap();
             all.for_free += tried.for_free;

@@ -1,7 +1,7 @@
 //! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
 
 use super::images::backup;
-use super::log::Log;
+use super::log::OperatorLog;
 use super::memory::below;
 use super::rig::Rig;
 use crate::file_system::Places;
@@ -211,7 +211,7 @@ fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() 
 fn tasks_outside_of_narrower_targets_go_on_and_are_named() {
     let mut rig = Rig::new();
     let id = rig.start(backup());
-    let log = Log::default();
+    let log = OperatorLog::default();
     let narrower = |target: &str| Places::new(Some(vec![target.into()]));
     tracing::subscriber::with_default(log.clone(), || {
         rig.call(|manager, _| manager.warn_of_tasks_outside(&narrower("/backups")));

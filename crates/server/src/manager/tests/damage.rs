@@ -3,7 +3,7 @@
 //! loses, invents and overwrites nothing.
 
 use super::images::backup;
-use super::log::Log as Lines;
+use super::log::OperatorLog as Lines;
 use super::memory::MemoryFiles;
 use super::rig::{self, Rig, SECTOR, STATE, range};
 use super::tasks::busy;

@@ -92,22 +92,22 @@ impl Drop for History {
 }
 
 /// The kinds of steps, each with its weight.
-const STEPS: [(Step, u64); 11] = [
-    (Step::Access, 10),
-    (Step::Time, 10),
-    (Step::Read, 8),
-    (Step::Snapshot, 2),
-    (Step::Backup, 2),
-    (Step::Scrub, 1),
-    (Step::Pause, 1),
-    (Step::Resume, 2),
-    (Step::Cancel, 1),
-    (Step::Pace, 1),
-    (Step::Crash, 1),
+const STEPS: [(HistoryStep, u64); 11] = [
+    (HistoryStep::Access, 10),
+    (HistoryStep::Time, 10),
+    (HistoryStep::Read, 8),
+    (HistoryStep::Snapshot, 2),
+    (HistoryStep::Backup, 2),
+    (HistoryStep::Scrub, 1),
+    (HistoryStep::Pause, 1),
+    (HistoryStep::Resume, 2),
+    (HistoryStep::Cancel, 1),
+    (HistoryStep::Pace, 1),
+    (HistoryStep::Crash, 1),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum HistoryStep {
     Access,
     Time,
     Read,
@@ -149,9 +149,9 @@ impl History {
 
     /// Half of the kinds of steps happen in a history, so that each can be frequent (swarm testing).
     fn run(&mut self, steps: usize) {
-        let kinds: Vec<(Step, u64)> = STEPS
+        let kinds: Vec<(HistoryStep, u64)> = STEPS
             .into_iter()
-            .filter(|(step, _)| matches!(step, Step::Access | Step::Time) || self.below(2) == 0)
+            .filter(|(step, _)| matches!(step, HistoryStep::Access | HistoryStep::Time) || self.below(2) == 0)
             .collect();
         let all = kinds.iter().map(|(_, weight)| weight).sum();
         for _ in 0..steps {
@@ -161,7 +161,7 @@ impl History {
                 at = at.saturating_sub(*weight);
                 here
             });
-            let step = step.map_or(Step::Time, |(step, _)| *step);
+            let step = step.map_or(HistoryStep::Time, |(step, _)| *step);
             self.steps.push(format!("{step:?}"));
             self.take(step);
             self.check_tasks();
@@ -169,9 +169,9 @@ impl History {
         self.end();
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: HistoryStep) {
         match step {
-            Step::Access => {
+            HistoryStep::Access => {
                 if self.rig.outstanding() < 6 {
                     let before: Vec<(LbnRange, Vec<u8>)> = self.waiting();
                     access(&mut self.rig, &mut self.chance);
@@ -181,31 +181,31 @@ impl History {
                     }
                 }
             }
-            Step::Time => {
+            HistoryStep::Time => {
                 for _ in 0..=self.below(40) {
                     self.rig.step();
                     self.check_tasks();
                 }
             }
-            Step::Read => self.ask(),
-            Step::Snapshot => {
+            HistoryStep::Read => self.ask(),
+            HistoryStep::Snapshot => {
                 self.names += 1;
                 let name = Some(format!("s{}", self.names));
                 self.start(TaskSpec { name, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Snapshot) });
             }
-            Step::Backup => {
+            HistoryStep::Backup => {
                 self.names += 1;
                 let to = Some(format!("/backups/{}", self.names).into());
                 self.start(TaskSpec { to, block_sectors: Some(8), ..TaskSpec::new(TaskKind::Backup) });
             }
-            Step::Scrub => {
+            HistoryStep::Scrub => {
                 self.start(TaskSpec { block_sectors: Some(8), ..TaskSpec::new(TaskKind::Scrub) });
             }
-            Step::Pause => self.steer(|manager, sessions, id| manager.pause(sessions, id).is_ok()),
-            Step::Resume => self.steer(|manager, sessions, id| manager.resume(sessions, id).is_ok()),
-            Step::Cancel => self.steer(|manager, sessions, id| manager.cancel(sessions, id).is_ok()),
-            Step::Pace => self.rig.pace = [1, 3, usize::MAX][self.below(3) as usize],
-            Step::Crash => self.crash(),
+            HistoryStep::Pause => self.steer(|manager, sessions, id| manager.pause(sessions, id).is_ok()),
+            HistoryStep::Resume => self.steer(|manager, sessions, id| manager.resume(sessions, id).is_ok()),
+            HistoryStep::Cancel => self.steer(|manager, sessions, id| manager.cancel(sessions, id).is_ok()),
+            HistoryStep::Pace => self.rig.pace = [1, 3, usize::MAX][self.below(3) as usize],
+            HistoryStep::Crash => self.crash(),
         }
     }
 

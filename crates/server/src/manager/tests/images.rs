@@ -1,6 +1,6 @@
 //! Backups, replicas, differences and restores on a busy drive, by failure.
 
-use super::log::Log;
+use super::log::OperatorLog;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, busy, scrub};
@@ -204,7 +204,7 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
         let room = if spec.kind == TaskKind::Backup { 300_000 } else { rig.now.len() as u64 };
         rig.files.limit("/backups", Some(room));
         let id = rig.start(spec.clone());
-        let log = Log::default();
+        let log = OperatorLog::default();
         let state = tracing::subscriber::with_default(log.clone(), || busy(&mut rig, id, &mut chance));
         if spec.kind == TaskKind::Replica {
             assert_eq!(state, TaskState::Done, "a replica takes its room at once");
@@ -233,7 +233,7 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
 /// It tries again every ten seconds, and a comparison loses its permit meanwhile.
 #[test]
 fn a_task_that_cannot_go_on_is_in_the_log_once_until_it_makes_progress() {
-    let log = Log::default();
+    let log = OperatorLog::default();
     let lines = |words: &[&str]| log.numbers(words, "task").len();
     tracing::subscriber::with_default(log.clone(), || {
         // The rig has no other disks.

@@ -487,12 +487,12 @@ fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
 }
 
 /// Counts the promotions.
-struct Counting<'a> {
+struct CountingPromotions<'a> {
     sessions: &'a mut dyn Sessions,
     promoted: usize,
 }
 
-impl Sessions for Counting<'_> {
+impl Sessions for CountingPromotions<'_> {
     fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
         self.promoted += usize::from(matches!(call, SessionCall::Promote { .. }));
         self.sessions.call(call)
@@ -521,7 +521,7 @@ fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_f
     let now = rig.volume.now();
     let promoted = |rig: &mut Rig, call: &mut dyn FnMut(&mut TaskManager, &mut dyn Sessions)| {
         rig.call(|manager, sessions| {
-            let mut counting = Counting { sessions, promoted: 0 };
+            let mut counting = CountingPromotions { sessions, promoted: 0 };
             call(manager, &mut counting);
             counting.promoted
         })
@@ -552,7 +552,7 @@ fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
     let (mut rig, _, _) = served();
     let hold = |rig: &mut Rig, urgent: bool| {
         rig.call(|manager, sessions| {
-            let mut counting = Counting { sessions, promoted: 0 };
+            let mut counting = CountingPromotions { sessions, promoted: 0 };
             let held = match urgent {
                 true => manager.hold(&mut counting, range(800, 8)),
                 false => manager.hold_later(&mut counting, range(800, 8)),

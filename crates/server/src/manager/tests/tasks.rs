@@ -1,7 +1,7 @@
 //! Tasks on a busy drive: scrubs, comparisons, and what all kinds have in common.
 
 use super::images::{backup, replica};
-use super::log::Log;
+use super::log::OperatorLog;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::handle::Peers;
@@ -60,7 +60,7 @@ fn bad_sectors_stand_in_the_log_and_do_not_fill_it() {
     for spec in [scrub(), backup()] {
         let mut rig = Rig::new();
         (0..40).for_each(|i| rig.volume.platters_mut().spoil(Lbn::new(77 + i * 50), Cure::None));
-        let log = Log::default();
+        let log = OperatorLog::default();
         let kind = format!("kind={}", spec.kind);
         tracing::subscriber::with_default(log.clone(), || {
             let id = rig.start(spec);
@@ -219,7 +219,7 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     rig.run_for(Duration::from_millis(400));
     rig.files.limit("/state", Some(0));
     // Also at a restart the log says so, once.
-    let log = Log::default();
+    let log = OperatorLog::default();
     let mut rig = tracing::subscriber::with_default(log.clone(), || {
         let mut rig = rig.crash(None);
         rig.files.limit("/state", Some(0));

@@ -1,7 +1,7 @@
 //! Sessions of client programs, in Rust and Python.
 
 use super::{daemon, until};
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use client::{Got, Session, SessionError};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -96,7 +96,7 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
 /// beside them.
 #[test]
 fn a_vanished_and_a_slow_client_delay_no_other() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(daemon) = daemon("session-slow") else { return };
     let mut slow = Session::open(&daemon.socket, "data", 100).unwrap();
     for _ in 0..40 {
@@ -124,7 +124,7 @@ fn a_vanished_and_a_slow_client_delay_no_other() {
 
 #[test]
 fn garbage_on_a_session_or_the_socket_stands_in_the_log() {
-    let log = Log::shared();
+    let log = OperatorLog::shared();
     let Some(daemon) = daemon("session-garbage") else { return };
     let mut garbage = UnixStream::connect(&daemon.socket).unwrap();
     garbage.write_all(b"\x01\x02\x03 nothing of the kind\r\n\r\n").unwrap();

@@ -1,7 +1,7 @@
 //! A drive that contradicts its profile.
 
 use super::{PROFILE, core, nameless, range};
-use crate::support::log::Log;
+use crate::support::log::OperatorLog;
 use device::{Abilities, Answer, Ask, Device, Emulated};
 use model::Profile;
 use server::{Disk, DiskStatus};
@@ -32,9 +32,9 @@ fn read(disk: &mut Disk<impl Device>, now: &mut Instant, dice: &mut Stream, read
 }
 
 /// Serves a minute and a half of reads from a 6,000 rpm drive with this profile; returns the status and the log.
-fn served(profile: &str) -> (DiskStatus, Log) {
+fn served(profile: &str) -> (DiskStatus, OperatorLog) {
     let (model, config) = core("sptf", 3);
-    let log = Log::default();
+    let log = OperatorLog::default();
     let status = tracing::subscriber::with_default(log.clone(), || {
         let mut disk = Disk::new(drive(profile), model, config).unwrap();
         read(&mut disk, &mut Instant::ZERO.clone(), &mut Stream::new(3, "reads"), 10_000)
@@ -102,7 +102,7 @@ impl Device for Exchanged {
 #[test]
 fn the_status_and_the_log_report_when_the_drive_follows_its_profile_again() {
     let (model, config) = core("sptf", 3);
-    let log = Log::default();
+    let log = OperatorLog::default();
     tracing::subscriber::with_default(log.clone(), || {
         let at = Instant::ZERO + Duration::from_secs(60);
         let device = Exchanged { drives: [drive(&at_rpm(6_713)), drive(PROFILE)], at, asked: 0 };

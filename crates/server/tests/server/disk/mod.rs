@@ -18,7 +18,7 @@ use model::{DriveModel, Profile};
 use proptest::prelude::*;
 use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Parameter, Priority};
 use server::{Disk, DiskHooks};
-use spy::{Shared, Spy, stamped, stamps};
+use spy::{SharedTruth, Spy, stamped, stamps};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
@@ -49,18 +49,18 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
 }
 
 /// Returns a disk over a drive that reorders, and the true content.
-fn disk<A: DiskHooks>(policy: &str, seed: u64) -> (Disk<Spy, A>, Shared) {
+fn disk<A: DiskHooks>(policy: &str, seed: u64) -> (Disk<Spy, A>, SharedTruth) {
     disk_with(policy, seed, Some(IdleTime::default()))
 }
 
 /// Returns the same, whose background has this idle time.
-fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy, A>, Shared) {
+fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy, A>, SharedTruth) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
     let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
     let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
-    let truth = Shared::default();
+    let truth = SharedTruth::default();
     (Disk::new(Spy::new(drive, &truth), model, config.with_idle(idle)).unwrap(), truth)
 }
 
@@ -78,7 +78,7 @@ fn nameless() -> File {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum DiskStep {
     Read(LbnRange),
     Write(LbnRange, bool),
     Discard(LbnRange),
@@ -99,37 +99,37 @@ fn any_range(longest: u64) -> impl Strategy<Value = LbnRange> {
     (start, 1..=longest).prop_map(|(start, len)| range(start, len))
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = DiskStep> {
     prop_oneof![
-        6 => any_range(40).prop_map(Step::Read),
-        6 => (any_range(40), any::<bool>()).prop_map(|(range, through)| Step::Write(range, through)),
-        1 => any_range(40).prop_map(Step::Discard),
-        1 => Just(Step::Flush),
-        5 => (0u64..30_000).prop_map(Step::Wait),
-        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| Step::Register(Op::Read, range, block)),
-        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| Step::Register(Op::Write, range, block)),
-        1 => (0usize..8).prop_map(Step::Abort),
-        1 => any_range(100).prop_map(Step::Promote),
-        1 => prop_oneof![0..CAPACITY, 950u64..1_050].prop_map(Step::Spoil),
-        1 => Just(Step::FailAWrite),
+        6 => any_range(40).prop_map(DiskStep::Read),
+        6 => (any_range(40), any::<bool>()).prop_map(|(range, through)| DiskStep::Write(range, through)),
+        1 => any_range(40).prop_map(DiskStep::Discard),
+        1 => Just(DiskStep::Flush),
+        5 => (0u64..30_000).prop_map(DiskStep::Wait),
+        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| DiskStep::Register(Op::Read, range, block)),
+        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| DiskStep::Register(Op::Write, range, block)),
+        1 => (0usize..8).prop_map(DiskStep::Abort),
+        1 => any_range(100).prop_map(DiskStep::Promote),
+        1 => prop_oneof![0..CAPACITY, 950u64..1_050].prop_map(DiskStep::Spoil),
+        1 => Just(DiskStep::FailAWrite),
     ]
 }
 
 /// The expected content of a sector for a client: the last write that arrived before, and when.
 type Expected = (u64, u64);
 
-enum Asked {
+enum OpenRequest {
     Read(LbnRange, Vec<Expected>),
     Write(LbnRange, u64, bool),
     Discard,
     Flush(u64),
 }
 
-struct World {
+struct DiskWorld {
     disk: Disk<Spy, Tester>,
-    truth: Shared,
+    truth: SharedTruth,
     now: Instant,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, OpenRequest>,
     /// The last write to each sector, by arrival.
     latest: Vec<Expected>,
     /// Writes that failed, and discards: the content is undefined.
@@ -138,7 +138,7 @@ struct World {
     recording: recording::Memory,
 }
 
-impl World {
+impl DiskWorld {
     fn new(policy: &str, seed: u64) -> Self {
         let (mut disk, truth) = disk(policy, seed);
         let recording = recording::record(&mut disk, policy, seed);
@@ -152,42 +152,42 @@ impl World {
         range.start().get() as usize..range.end().get() as usize
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: DiskStep) {
         let id = self.truth.get().tick();
         let (range, ask, asked) = match step {
-            Step::Read(range) => {
-                (range, Ask::Read, Asked::Read(range, self.latest[Self::lbns(range)].to_vec()))
+            DiskStep::Read(range) => {
+                (range, Ask::Read, OpenRequest::Read(range, self.latest[Self::lbns(range)].to_vec()))
             }
-            Step::Write(range, through) => {
+            DiskStep::Write(range, through) => {
                 self.latest[Self::lbns(range)].fill((id, id));
                 let bytes = stamped(id).repeat(range.len().get() as usize);
-                (range, Ask::Write { bytes, through }, Asked::Write(range, id, through))
+                (range, Ask::Write { bytes, through }, OpenRequest::Write(range, id, through))
             }
-            Step::Discard(range) => {
+            DiskStep::Discard(range) => {
                 self.latest[Self::lbns(range)].fill((id, id));
                 self.unknown.insert(id);
-                (range, Ask::Discard, Asked::Discard)
+                (range, Ask::Discard, OpenRequest::Discard)
             }
-            Step::Flush => (range(0, 0), Ask::Flush, Asked::Flush(id)),
-            Step::Wait(us) => return self.run_until(self.now + Duration::from_micros(us)),
-            Step::Register(op, range, block) => {
+            DiskStep::Flush => (range(0, 0), Ask::Flush, OpenRequest::Flush(id)),
+            DiskStep::Wait(us) => return self.run_until(self.now + Duration::from_micros(us)),
+            DiskStep::Register(op, range, block) => {
                 let block = Sectors::new(block);
                 self.call(|app, sessions| app.register(sessions, op, range, block));
                 return self.take();
             }
-            Step::Abort(which) => {
+            DiskStep::Abort(which) => {
                 self.call(|app, sessions| app.abort(sessions, which));
                 return self.take();
             }
-            Step::Promote(range) => {
+            DiskStep::Promote(range) => {
                 self.call(|app, sessions| app.promote(sessions, range));
                 return self.take();
             }
-            Step::Spoil(lbn) => {
+            DiskStep::Spoil(lbn) => {
                 self.truth.get().bad.insert(lbn);
                 return;
             }
-            Step::FailAWrite => {
+            DiskStep::FailAWrite => {
                 self.truth.get().failing = true;
                 return;
             }
@@ -225,29 +225,29 @@ impl World {
             let truth = self.truth.clone();
             let truth = truth.get();
             match (asked, answer.result) {
-                (Asked::Read(range, expected), Ok(bytes)) => {
+                (OpenRequest::Read(range, expected), Ok(bytes)) => {
                     assert_eq!(truth.first_bad(range), None, "{range} is read although it cannot be");
                     for ((lbn, found), expected) in Self::lbns(range).zip(stamps(&bytes)).zip(expected) {
                         self.check(lbn, found, expected);
                     }
                 }
-                (Asked::Read(range, _), Err(Failure::Medium(bad))) => {
+                (OpenRequest::Read(range, _), Err(Failure::Medium(bad))) => {
                     assert_eq!(truth.first_bad(range), Some(bad), "only what is bad fails");
                 }
-                (Asked::Write(range, stamp, through), Ok(_)) => {
+                (OpenRequest::Write(range, stamp, through), Ok(_)) => {
                     // Later writes that waited for it may be done by now, too.
                     let last = Self::lbns(range).filter(|lbn| self.latest[*lbn].0 == stamp);
                     assert!({ last }.all(|lbn| truth.sectors[lbn] == stamp), "{range} is acknowledged");
                     let kept = Self::lbns(range).all(|lbn| !truth.volatile.contains_key(&(lbn as u64)));
                     assert!(kept || !through, "{range} was to go through");
                 }
-                (Asked::Write(_, stamp, _), Err(Failure::File(_))) => {
+                (OpenRequest::Write(_, stamp, _), Err(Failure::File(_))) => {
                     self.unknown.insert(stamp);
                 }
-                (Asked::Flush(since), Ok(_)) => {
+                (OpenRequest::Flush(since), Ok(_)) => {
                     assert!(truth.volatile.values().all(|event| *event > since), "not all is flushed");
                 }
-                (Asked::Discard, Ok(_)) => {}
+                (OpenRequest::Discard, Ok(_)) => {}
                 (_, result) => panic!("{result:?}"),
             }
         }
@@ -303,7 +303,7 @@ proptest! {
         seed in 0u64..1_000,
         steps in prop::collection::vec(step(), 1..150),
     ) {
-        let mut world = World::new(policy, seed);
+        let mut world = DiskWorld::new(policy, seed);
         for step in steps {
             world.step(step);
         }
@@ -313,9 +313,9 @@ proptest! {
 
 /// A device that counts the commands at it.
 #[derive(Debug)]
-struct Counted(Emulated, Arc<AtomicUsize>);
+struct CountedDevice(Emulated, Arc<AtomicUsize>);
 
-impl Device for Counted {
+impl Device for CountedDevice {
     fn sector_bytes(&self) -> Bytes {
         self.0.sector_bytes()
     }
@@ -358,8 +358,8 @@ fn a_client_has_its_answer_before_the_core_chooses_background_work() {
     let config = Config::outside(OutsideConfig::blind().serving()).with_idle(idle);
     let at_device = Arc::new(AtomicUsize::new(0));
     let drive = Emulated::new(&profile, Behaviour::modern(), 1, nameless()).unwrap();
-    let mut disk = Disk::new(Counted(drive, Arc::clone(&at_device)), Arc::new(known), config).unwrap();
-    disk.host(probe::Scan::default());
+    let mut disk = Disk::new(CountedDevice(drive, Arc::clone(&at_device)), Arc::new(known), config).unwrap();
+    disk.host(probe::CountingScan::default());
     let mut now = Instant::ZERO;
     let wanted = disk.call(now, |_, sessions| {
         let session = sessions.open(Priority::default())?;

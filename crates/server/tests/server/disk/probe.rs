@@ -16,13 +16,13 @@ use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// A scan that counts its blocks.
 #[derive(Default)]
-pub struct Scan {
+pub struct CountingScan {
     blocks: u64,
 }
 
-impl DiskHooks for Scan {}
+impl DiskHooks for CountingScan {}
 
-impl Application for Scan {
+impl Application for CountingScan {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {
         self.blocks += 1;
     }
@@ -107,9 +107,9 @@ fn a_recording_in_which_a_profile_is_adopted_replays() {
 impl Serving {
     /// Begins a scan of the disk.
     fn scan(&mut self) {
-        self.disk.host(Scan::default());
+        self.disk.host(CountingScan::default());
         let all = LbnRange::new(Lbn::ZERO, Device::capacity(self));
-        let call = |_: &mut Scan, sessions: &mut dyn Sessions| {
+        let call = |_: &mut CountingScan, sessions: &mut dyn Sessions| {
             let session = sessions.open(Priority::default()).unwrap();
             sessions.read(session, all, Sectors::new(16), Parameter::default()).unwrap();
         };

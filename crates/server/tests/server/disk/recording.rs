@@ -68,11 +68,11 @@ fn recording(lines: &[String]) -> Vec<u8> {
 
 #[test]
 fn a_recording_that_was_changed_or_cut_is_found_out() {
-    let mut world = super::World::new("sptf", 5);
+    let mut world = super::DiskWorld::new("sptf", 5);
     for i in 0..60 {
-        world.step(super::Step::Register(units::Op::Write, super::range(i * 50, 40), 8));
-        world.step(super::Step::Read(super::range(i * 997 % 3_400, 8)));
-        world.step(super::Step::Wait(9_000));
+        world.step(super::DiskStep::Register(units::Op::Write, super::range(i * 50, 40), 8));
+        world.step(super::DiskStep::Read(super::range(i * 997 % 3_400, 8)));
+        world.step(super::DiskStep::Wait(9_000));
     }
     world.finish();
     let recorded = world.recording.bytes();
@@ -112,18 +112,18 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
 
 #[test]
 fn a_recording_that_reaches_its_limit_ends_whole_and_the_disk_goes_on() {
-    let mut world = super::World::new("sptf", 5);
+    let mut world = super::DiskWorld::new("sptf", 5);
     let memory = Memory::default();
     let setup = serde_json::json!({ "policy": "sptf", "seed": 5 });
     world.disk.record(Recorder::new(memory.clone(), &setup).unwrap().limited(20_000));
     for i in 0..200 {
-        world.step(super::Step::Read(super::range(i * 997 % 3_400, 8)));
-        world.step(super::Step::Wait(9_000));
+        world.step(super::DiskStep::Read(super::range(i * 997 % 3_400, 8)));
+        world.step(super::DiskStep::Wait(9_000));
     }
     let bytes = memory.bytes();
     assert!((20_000..22_000).contains(&bytes.len()), "{}", bytes.len());
     let reported = again(&bytes).unwrap();
     assert!(!reported.cut_off && reported.requests > 20 && reported.requests < 200, "{reported:?}");
-    (0..20).for_each(|i| world.step(super::Step::Read(super::range(i * 8, 8))));
+    (0..20).for_each(|i| world.step(super::DiskStep::Read(super::range(i * 8, 8))));
     assert_eq!(memory.bytes().len(), bytes.len());
 }

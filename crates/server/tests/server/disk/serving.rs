@@ -24,7 +24,7 @@ pub const OTHERS: u64 = 1 << 40;
 /// A disk under random requests, a third of them writes, whose arrivals have random distances; and the drive alone with the same
 /// requests.
 pub struct Serving {
-    pub disk: Disk<Emulated, super::probe::Scan>,
+    pub disk: Disk<Emulated, super::probe::CountingScan>,
     alone: Drive,
     /// Requests for which the drive alone has no room.
     held: VecDeque<Command>,

@@ -47,7 +47,7 @@ impl Application for Blocks {
     }
 }
 
-struct World {
+struct SilenceWorld {
     disk: Disk<Faulty<Emulated>, Blocks>,
     recording: recording::Memory,
     now: Instant,
@@ -56,7 +56,7 @@ struct World {
     answers: BTreeMap<u64, Result<Vec<u8>, Failure>>,
 }
 
-impl World {
+impl SilenceWorld {
     fn new(faults: Faults) -> Self {
         let (model, config) = core("sptf", faults.seed);
         let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
@@ -133,7 +133,7 @@ fn a_command_without_an_answer_fails_its_request_and_releases_its_blocks() {
 
 /// Loses some of all commands; returns the failed requests and the lost commands.
 fn lose(seed: u64) -> (u64, u64) {
-    let mut world = World::new(Faults { seed, lost: 10, ..Faults::default() });
+    let mut world = SilenceWorld::new(Faults { seed, lost: 10, ..Faults::default() });
     world.start(Op::Read, range(0, 3_200));
     let mut chance = Stream::new(seed, "client");
     let (mut waiting, mut good, mut silent) = (Vec::new(), 0, 0);
@@ -170,7 +170,7 @@ fn lose(seed: u64) -> (u64, u64) {
 
 #[test]
 fn a_silent_device_gets_a_bounded_number_of_commands_and_all_requests_fail() {
-    let mut world = World::new(Faults { seed: 1, lost: 1000, ..Faults::default() });
+    let mut world = SilenceWorld::new(Faults { seed: 1, lost: 1000, ..Faults::default() });
     world.start(Op::Read, range(0, 800));
     let ids: Vec<u64> = (0..40).map(|i| world.ask(range(i * 80, 8), Ask::Read)).collect();
     let flush = world.ask(range(0, 0), Ask::Flush);
@@ -191,7 +191,7 @@ fn a_silent_device_gets_a_bounded_number_of_commands_and_all_requests_fail() {
 fn a_late_write_never_overwrites_a_newer_one() {
     for seed in 0..8 {
         let by = Duration::from_secs(100);
-        let mut world = World::new(Faults { seed, late: 120, by, ..Faults::default() });
+        let mut world = SilenceWorld::new(Faults { seed, late: 120, by, ..Faults::default() });
         world.start(Op::Write, range(1_000, 800));
         let mut chance = Stream::new(seed, "client");
         // The possible contents of a sector, as far as the client can know.
@@ -226,7 +226,7 @@ fn a_late_write_never_overwrites_a_newer_one() {
         }
         let status = world.disk.status();
         assert!(status.timed_out >= silent && status.failing.is_none(), "{status:?}");
-        let read = |world: &mut World, at: LbnRange| loop {
+        let read = |world: &mut SilenceWorld, at: LbnRange| loop {
             let id = world.ask(at, Ask::Read);
             if let Ok(bytes) = world.answer(id) {
                 break stamps(&bytes);

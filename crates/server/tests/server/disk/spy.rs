@@ -64,9 +64,9 @@ impl Truth {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Shared(Arc<Mutex<Truth>>);
+pub struct SharedTruth(Arc<Mutex<Truth>>);
 
-impl Shared {
+impl SharedTruth {
     pub fn get(&self) -> MutexGuard<'_, Truth> {
         self.0.lock().unwrap()
     }
@@ -75,11 +75,11 @@ impl Shared {
 #[derive(Debug)]
 pub struct Spy {
     device: Emulated,
-    truth: Shared,
+    truth: SharedTruth,
 }
 
 impl Spy {
-    pub fn new(device: Emulated, truth: &Shared) -> Self {
+    pub fn new(device: Emulated, truth: &SharedTruth) -> Self {
         truth.get().sectors = vec![0; device.size().get() as usize / SECTOR];
         Self { device, truth: truth.clone() }
     }

@@ -1,6 +1,6 @@
 //! An application that checks each block it gets.
 
-use super::spy::{SECTOR, Shared, stamped, stamps};
+use super::spy::{SECTOR, SharedTruth, stamped, stamps};
 use device::Failure;
 use scheduler::{Application, Parameter, Priority, Record, Sessions, Wanted};
 use server::DiskHooks;
@@ -12,7 +12,7 @@ use workload::random::Stream;
 pub const BACKGROUND: u64 = 1 << 63;
 
 pub struct Tester {
-    truth: Shared,
+    truth: SharedTruth,
     chance: Stream,
     pub session: Option<SessionId>,
     pub tasks: BTreeMap<TaskId, Task>,
@@ -35,7 +35,7 @@ pub struct Task {
 }
 
 impl Tester {
-    pub fn new(truth: &Shared, seed: u64) -> Self {
+    pub fn new(truth: &SharedTruth, seed: u64) -> Self {
         Self {
             truth: truth.clone(),
             chance: Stream::new(seed, "tester"),

@@ -8,14 +8,14 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// All lines logged in this process that an operator sees.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<String>>>);
+pub struct OperatorLog(Arc<Mutex<Vec<String>>>);
 
-impl Log {
+impl OperatorLog {
     /// Returns the log of all tests, which run together.
     pub fn shared() -> Self {
-        static LOG: OnceLock<Log> = OnceLock::new();
+        static LOG: OnceLock<OperatorLog> = OnceLock::new();
         let log = LOG.get_or_init(|| {
-            let log = Log::default();
+            let log = OperatorLog::default();
             tracing::subscriber::set_global_default(log.clone()).unwrap();
             log
         });
@@ -47,7 +47,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Log {
+impl Subscriber for OperatorLog {
     /// Filters like the program's own subscriber.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO

@@ -11,7 +11,7 @@ use units::{Instant, Lbn, LbnRange, Op, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
 
 /// A load of random reads, and as many appends of 4 KB or 8 KB to a log.
-struct Log {
+struct AppendingLoad {
     drawn: Random,
     begin: Lbn,
     at: Lbn,
@@ -20,7 +20,7 @@ struct Log {
 /// The size of the log, after which it begins anew.
 const LOG: Sectors = Sectors::new(1 << 19);
 
-impl Source for Log {
+impl Source for AppendingLoad {
     fn next_request(&mut self) -> Option<Request> {
         let drawn = self.drawn.next_request()?;
         if !drawn.op.is_write() {
@@ -36,7 +36,7 @@ impl Source for Log {
 
 /// A drive behind its interface, and the profile that the core gets.
 #[derive(Clone, Copy, Debug)]
-struct Case {
+struct AppendedCase {
     there: &'static str,
     reported: &'static str,
     /// Whether the drive, without a queue of its own, receives a write that continues the one in progress.
@@ -44,8 +44,12 @@ struct Case {
     behaviour: Behaviour,
 }
 
-const ATLAS: Case =
-    Case { there: "quantum-atlas-10k", reported: "quantum-atlas-10k", combines: true, behaviour: noisy() };
+const ATLAS: AppendedCase = AppendedCase {
+    there: "quantum-atlas-10k",
+    reported: "quantum-atlas-10k",
+    combines: true,
+    behaviour: noisy(),
+};
 
 const fn noisy() -> Behaviour {
     Behaviour { write_back: Some(true), ..Behaviour::fast02() }
@@ -60,10 +64,10 @@ fn exact(queue: Queue) -> Behaviour {
 const TAGGED: Queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
 
 /// The policy, idle time or none, and the arrivals.
-type How = (PolicyName, Option<IdleTime>, Arrival);
+type PolicyLoad = (PolicyName, Option<IdleTime>, Arrival);
 
 /// Runs `requests` with a scan and without.
-fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> Pair {
+fn pair(case: &AppendedCase, (policy, idle, arrival): PolicyLoad, requests: u64, seed: u64) -> Pair {
     let mut there = builtin::find(case.there).unwrap();
     there.firmware.as_mut().unwrap().cache.combine_sequential_writes = case.combines;
     let known = Arc::new(DriveModel::from_profile(&builtin::find(case.reported).unwrap()).unwrap());
@@ -74,7 +78,7 @@ fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> 
         let reads = Share::new(1, 2).unwrap();
         let drawn = RandomConfig { reads, ..RandomConfig::new(capacity, known.sector_bytes()) };
         let begin = Lbn::new(capacity.get() / 24 * 8);
-        let load = Log { drawn: Random::new(drawn, seed).unwrap(), begin, at: begin };
+        let load = AppendingLoad { drawn: Random::new(drawn, seed).unwrap(), begin, at: begin };
         let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
         let outside = OutsideConfig::beyond(overheads);
         let config = Config::outside(outside).with_idle(idle).with_seed(seed).with_policy(policy);
@@ -99,13 +103,13 @@ fn appends_to_a_log_leave_a_drive_that_caches_writes_trusted() {
     let serial = exact(Queue::Serial);
     let cases = [
         ATLAS,
-        Case { behaviour: exact(TAGGED), ..ATLAS },
-        Case { there: "seagate-cheetah-18lp", reported: "seagate-cheetah-18lp", ..ATLAS },
-        Case { there: "nearline-4tb", reported: "nearline-4tb", ..ATLAS },
+        AppendedCase { behaviour: exact(TAGGED), ..ATLAS },
+        AppendedCase { there: "seagate-cheetah-18lp", reported: "seagate-cheetah-18lp", ..ATLAS },
+        AppendedCase { there: "nearline-4tb", reported: "nearline-4tb", ..ATLAS },
         // A drive that writes both together, and one that does not.
-        Case { behaviour: serial, ..ATLAS },
-        Case { behaviour: serial, combines: false, ..ATLAS },
-        Case { behaviour: Behaviour { queue: Queue::Serial, ..noisy() }, combines: false, ..ATLAS },
+        AppendedCase { behaviour: serial, ..ATLAS },
+        AppendedCase { behaviour: serial, combines: false, ..ATLAS },
+        AppendedCase { behaviour: Behaviour { queue: Queue::Serial, ..noisy() }, combines: false, ..ATLAS },
     ];
     for case in testing::some(1, cases) {
         for policy in POLICIES {
@@ -135,7 +139,7 @@ fn another_drive_is_not_trusted_because_of_appends_to_a_log() {
     // Whatever the reports of writes show, the times of reads show another drive.
     for reported in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
         for queue in [TAGGED, Queue::Serial] {
-            let case = Case { reported, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };
+            let case = AppendedCase { reported, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };
             for arrival in [Arrival::outstanding(1), Arrival::outstanding(4), Arrival::Poisson { rate: 40.0 }]
             {
                 let seen = pair(&case, (PolicyName::Fcfs, None, arrival), 3_000, 42);

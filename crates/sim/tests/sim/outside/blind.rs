@@ -18,7 +18,7 @@ const SEEDS: std::ops::Range<u64> = 42..46;
 
 /// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug)]
-enum Knowledge {
+enum DriveKnowledge {
     /// All of it.
     All,
     /// Its size.
@@ -28,19 +28,19 @@ enum Knowledge {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct BlindLoad {
     drive: &'static str,
-    knowledge: Knowledge,
+    knowledge: DriveKnowledge,
     writes_back: bool,
     policy: PolicyName,
     arrival: Arrival,
     reads: Share,
 }
 
-impl Load {
+impl BlindLoad {
     /// Returns a load in order of arrival for an unknown drive.
     fn blind(arrival: Arrival) -> Self {
-        let (knowledge, policy, drive) = (Knowledge::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
+        let (knowledge, policy, drive) = (DriveKnowledge::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
         Self { drive, knowledge, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
     }
 
@@ -53,12 +53,12 @@ impl Load {
         let alone_ms = alone_ms(black_box(&profile, behaviour, seed).unwrap().0, load(), requests);
         let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
         let (known, place) = match self.knowledge {
-            Knowledge::Nothing => {
+            DriveKnowledge::Nothing => {
                 let size = (all.layout().capacity(), all.sector_bytes());
                 (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
             }
-            Knowledge::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
-            Knowledge::WritesThrough => {
+            DriveKnowledge::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
+            DriveKnowledge::WritesThrough => {
                 let firmware = profile.firmware.as_ref().unwrap();
                 (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
             }
@@ -109,7 +109,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
     // Reads and cached writes have separate means, and requests that wait for cached writes do not count as alone.
     for (rate, reads) in testing::some(1, [(20.0, 0), (40.0, 3), (60.0, 1)]) {
         let arrival = Arrival::Poisson { rate };
-        let load = Load { writes_back: true, reads: tenths(reads), ..Load::blind(arrival) };
+        let load = BlindLoad { writes_back: true, reads: tenths(reads), ..BlindLoad::blind(arrival) };
         load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
     }
 }
@@ -118,9 +118,9 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
     // The core mistrusts the drive for ever.
     for rate in testing::some(1, [20.0, 60.0]) {
-        let knowledge = Knowledge::WritesThrough;
+        let knowledge = DriveKnowledge::WritesThrough;
         let arrival = Arrival::Poisson { rate };
-        let load = Load { knowledge, writes_back: true, reads: tenths(3), ..Load::blind(arrival) };
+        let load = BlindLoad { knowledge, writes_back: true, reads: tenths(3), ..BlindLoad::blind(arrival) };
         load.random(REQUESTS, 42..testing::sized(45, 48)).assert_bounded(&format!("{load:?}"));
     }
 }
@@ -130,16 +130,16 @@ fn the_harm_of_a_blind_core_to_constant_think_times_is_bounded() {
     // An idle command takes 40 ms here, several revolutions.
     let policy = PolicyName::CLook;
     for writes_back in testing::some(1, [true, false]) {
-        let oltp = Load { policy, writes_back, ..Load::blind(closed(20, 200)) };
+        let oltp = BlindLoad { policy, writes_back, ..BlindLoad::blind(closed(20, 200)) };
         oltp.oltp(42..testing::sized(46, 54)).assert_bounded(&format!("OLTP, {oltp:?}"));
     }
-    let load = Load { writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) };
+    let load = BlindLoad { writes_back: true, reads: tenths(3), ..BlindLoad::blind(closed(10, 100)) };
     load.random(REQUESTS, 42..testing::sized(44, 46)).assert_bounded(&format!("{load:?}"));
 }
 
 #[test]
 fn the_harm_of_a_blind_core_that_sorts_requests_to_constant_think_times_is_bounded() {
-    let load = Load { policy: PolicyName::CLook, ..Load::blind(closed(20, 200)) };
+    let load = BlindLoad { policy: PolicyName::CLook, ..BlindLoad::blind(closed(20, 200)) };
     load.random(REQUESTS, 42..58).assert_bounded(&format!("{load:?}"));
 }
 
@@ -147,7 +147,7 @@ fn the_harm_of_a_blind_core_that_sorts_requests_to_constant_think_times_is_bound
 fn the_first_minutes_of_a_blind_core_are_bounded() {
     // One idle command is a large part of the bound in a short run.
     for (rate, requests) in [(20.0, 300), (20.0, 1_200), (5.0, 600)] {
-        let load = Load::blind(Arrival::Poisson { rate });
+        let load = BlindLoad::blind(Arrival::Poisson { rate });
         load.random(requests, 42..82).assert_bounded(&format!("{load:?}"));
     }
 }
@@ -160,7 +160,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
         ("seagate-cheetah-9lp", 80.0, 2_000),
     ];
     for (drive, rate, seeds) in testing::some(1, cases) {
-        let load = Load { drive, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
+        let load = BlindLoad { drive, writes_back: true, ..BlindLoad::blind(Arrival::Poisson { rate }) };
         load.random(300, 42..42 + seeds).assert_bounded(&format!("{load:?}"));
     }
 }
@@ -169,15 +169,15 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
 fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
     // The core trusts it by then.
     let (drive, policy) = ("seagate-cheetah-9lp", PolicyName::Sptf);
-    let load = Load::blind(Arrival::Poisson { rate: 60.0 });
-    let load = Load { drive, knowledge: Knowledge::All, policy, writes_back: true, ..load };
+    let load = BlindLoad::blind(Arrival::Poisson { rate: 60.0 });
+    let load = BlindLoad { drive, knowledge: DriveKnowledge::All, policy, writes_back: true, ..load };
     load.random(300, 42..6_042).assert_bounded(&format!("{load:?}"));
 }
 
 #[test]
 fn the_harm_of_clients_that_only_write_is_bounded() {
     // A head is busy after a write's report.
-    let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
+    let load = BlindLoad { writes_back: true, reads: tenths(0), ..BlindLoad::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
 }
 
@@ -255,9 +255,9 @@ fn the_harm_of_streams_to_constant_think_times_is_bounded() {
     for (policy, writes_back) in
         testing::some(1, [(PolicyName::CLook, true), (PolicyName::Fcfs, true), (PolicyName::Fcfs, false)])
     {
-        let load = Load { drive, policy, writes_back, ..Load::blind(closed(20, 200)) };
+        let load = BlindLoad { drive, policy, writes_back, ..BlindLoad::blind(closed(20, 200)) };
         load.oltp(42..46).assert_bounded(&format!("OLTP, {load:?}"));
     }
-    let load = Load { drive, writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) };
+    let load = BlindLoad { drive, writes_back: true, reads: tenths(3), ..BlindLoad::blind(closed(10, 100)) };
     load.random(REQUESTS, 42..44).assert_bounded(&format!("{load:?}"));
 }

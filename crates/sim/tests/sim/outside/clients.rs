@@ -52,7 +52,7 @@ fn drives() -> [(&'static str, Behaviour); 3] {
     [("serial", serial), ("tagged", Behaviour { queue, ..serial }), ("noisy", Behaviour::fast02())]
 }
 
-struct Twins {
+struct ClientTwins {
     /// The increase of the mean response time by a scan, and the decrease of the throughput, in percent.
     response: f64,
     fewer: f64,
@@ -62,7 +62,7 @@ struct Twins {
     blocks: u64,
 }
 
-impl Twins {
+impl ClientTwins {
     fn mean(of: &[Self]) -> Self {
         let mean = |each: fn(&Self) -> f64| of.iter().map(each).sum::<f64>() / of.len() as f64;
         Self {
@@ -80,10 +80,10 @@ fn twins(
     blocks: (u64, Option<IdleTime>),
     policy: PolicyName,
     place: fn(Overheads) -> OutsideConfig,
-) -> Twins {
+) -> ClientTwins {
     let seeds = if behaviour == Behaviour::fast02() { &SEEDS[..] } else { &SEEDS[..1] };
     let twins = seeds.iter().map(|&seed| twins_of(seed, behaviour, arrival, blocks, policy, place));
-    Twins::mean(&twins.collect::<Vec<_>>())
+    ClientTwins::mean(&twins.collect::<Vec<_>>())
 }
 
 fn twins_of(
@@ -93,7 +93,7 @@ fn twins_of(
     (block, idle): (u64, Option<IdleTime>),
     policy: PolicyName,
     place: fn(Overheads) -> OutsideConfig,
-) -> Twins {
+) -> ClientTwins {
     let mut profile = builtin::find("quantum-atlas-10k").unwrap();
     // Other commands wait in the host.
     profile.firmware.as_mut().unwrap().queue_depth = 2;
@@ -113,7 +113,7 @@ fn twins_of(
     let scan = run(Background::Scan { block: Sectors::new(block) });
     let (before, after) = (plain.report().foreground, scan.report().foreground);
     let account = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
-    Twins {
+    ClientTwins {
         response: (after.mean_response_ms / before.mean_response_ms - 1.0) * 100.0,
         fewer: (1.0 - after.iops / before.iops) * 100.0,
         account: account * 100.0,
@@ -125,7 +125,7 @@ fn twins_of(
 fn clients_are_slowed_down_by_less_than_the_bound() {
     for (drive, behaviour) in drives() {
         for (load, arrival) in testing::some(2, LOADS) {
-            let Twins { response, fewer, account, blocks } =
+            let ClientTwins { response, fewer, account, blocks } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, OutsideConfig::beyond);
             let seen =
                 format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% estimated");
@@ -140,7 +140,7 @@ fn clients_are_slowed_down_by_less_than_the_bound() {
 #[test]
 fn blocks_that_are_large_for_the_bus_do_not_harm_the_foreground() {
     for (drive, behaviour) in drives() {
-        let Twins { response, fewer, account, .. } = twins(
+        let ClientTwins { response, fewer, account, .. } = twins(
             behaviour,
             socket(4),
             (128, Some(IdleTime::default())),
@@ -161,7 +161,7 @@ fn reckless(overheads: Overheads) -> OutsideConfig {
 fn all_harm_to_clients_is_in_the_estimate() {
     for (drive, behaviour) in drives() {
         for (load, arrival) in testing::some(2, LOADS) {
-            let Twins { response, account, .. } =
+            let ClientTwins { response, account, .. } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
             // As a share of the clients' waits with detours, as the estimate is; gains are no harm.
             let reported = (account / (1.0 - account / 100.0)).max(0.0);
@@ -176,7 +176,7 @@ fn all_harm_to_clients_is_in_the_estimate() {
 #[test]
 fn in_order_of_arrival_a_loss_delays_requests_until_the_queue_is_empty() {
     for (load, arrival) in IN_ORDER {
-        let Twins { response, account, blocks, .. } =
+        let ClientTwins { response, account, blocks, .. } =
             twins(Behaviour::fast02(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);
         let seen = format!("{load}: {response:.2}% longer, {account:.2}% estimated, {blocks} blocks");
         // The bound is 1%; a revolution that noise costs also delays all that wait: three tenths are allowed for that.

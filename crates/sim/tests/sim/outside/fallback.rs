@@ -77,12 +77,12 @@ impl BlackBox for Exchanged {
 }
 
 /// A scan without an end.
-pub struct Scan {
+pub struct EndlessScan {
     session: SessionId,
     blocks: u64,
 }
 
-impl Scan {
+impl EndlessScan {
     fn none<S: Source>(run: &mut Outside<S>) -> Self {
         Self { session: run.core_mut().open(Priority::default()).unwrap(), blocks: 0 }
     }
@@ -95,7 +95,7 @@ impl Scan {
     }
 }
 
-impl Observer for Scan {
+impl Observer for EndlessScan {
     fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
@@ -104,7 +104,7 @@ impl Observer for Scan {
 
 /// The state of a run after a part of it.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct RunState {
     caution: Option<Caution>,
     detours: u64,
     blocks: u64,
@@ -112,14 +112,14 @@ struct Seen {
     at_drive: f64,
 }
 
-struct Twins {
-    scan: Vec<Seen>,
-    plain: Vec<Seen>,
+struct FallbackTwins {
+    scan: Vec<RunState>,
+    plain: Vec<RunState>,
     /// The estimated harm of idle time, as a fraction.
     account: f64,
 }
 
-impl Twins {
+impl FallbackTwins {
     fn run(
         trouble: impl Fn() -> Box<dyn BlackBox>,
         (truth, known, healthy): (&Profile, &Arc<DriveModel>, Behaviour),
@@ -138,12 +138,13 @@ impl Twins {
             let outside = place(overheads);
             let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
             let mut run = Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap();
-            let mut scan = if with_scan { Scan::of(&mut run, capacity) } else { Scan::none(&mut run) };
+            let mut scan =
+                if with_scan { EndlessScan::of(&mut run, capacity) } else { EndlessScan::none(&mut run) };
             let mut seen = Vec::new();
             for part in 1..=REQUESTS / PART_REQUESTS {
                 run.advance(PART_REQUESTS, &mut scan).unwrap();
                 let report = run.report();
-                seen.push(Seen {
+                seen.push(RunState {
                     caution: run.core().caution(),
                     detours: run.planner_stats().detours,
                     blocks: scan.blocks,
@@ -158,12 +159,12 @@ impl Twins {
     }
 
     /// Returns the difference between part `a` and part `b`.
-    fn between(&self, a: usize, b: usize) -> Part {
-        let longer = |seen: &[Seen]| seen[b].at_drive - seen[a].at_drive;
+    fn between(&self, a: usize, b: usize) -> RunPart {
+        let longer = |seen: &[RunState]| seen[b].at_drive - seen[a].at_drive;
         let doubted = self.scan[a..b]
             .iter()
             .filter(|seen| matches!(seen.caution, Some(Caution::Mistrust | Caution::Unsynchronised)));
-        Part {
+        RunPart {
             slower: (longer(&self.scan) / longer(&self.plain) - 1.0) * 100.0,
             detours: self.scan[b].detours - self.scan[a].detours,
             blocks: self.scan[b].blocks - self.scan[a].blocks,
@@ -194,7 +195,7 @@ impl Twins {
 const NOTICED_PARTS: usize = 15;
 
 #[derive(Debug)]
-struct Part {
+struct RunPart {
     /// The increase of the requests' time at the drive by the scan, in percent.
     slower: f64,
     detours: u64,
@@ -208,9 +209,14 @@ fn drive(profile: Profile, behaviour: Behaviour) -> impl Fn() -> Box<dyn BlackBo
 }
 
 /// Returns twins on an Atlas 10K after `trouble`.
-fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
+fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> FallbackTwins {
     let (profile, known) = atlas();
-    Twins::run(trouble, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, OutsideConfig::beyond)
+    FallbackTwins::run(
+        trouble,
+        (&profile, &known, Behaviour::fast02()),
+        REQUESTS_PER_SECOND,
+        OutsideConfig::beyond,
+    )
 }
 
 #[test]
@@ -218,7 +224,7 @@ fn with_another_drives_profile_idle_time_alone_is_used() {
     let (profile, known) = profile("seagate-cheetah-18lp");
     let other = drive(atlas().0, Behaviour::fast02());
     let reported = (&profile, &known, Behaviour::fast02());
-    Twins::run(other, reported, REQUESTS_PER_SECOND, OutsideConfig::beyond).assert_falls_back(20);
+    FallbackTwins::run(other, reported, REQUESTS_PER_SECOND, OutsideConfig::beyond).assert_falls_back(20);
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn arms_that_no_correction_fits_get_idle_time_only() {
     let (profile, known) = atlas();
     let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let by_profile = |overheads| OutsideConfig::beyond(overheads).with_correct_moves(false);
-    Twins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, by_profile)
+    FallbackTwins::run(slow, (&profile, &known, Behaviour::fast02()), REQUESTS_PER_SECOND, by_profile)
         .assert_falls_back(20);
 }
 
@@ -245,7 +251,8 @@ fn over_a_queue_that_reorders_idle_time_alone_is_used() {
     let reorders = drive(profile.clone(), queue(QueueOrder::Sptf));
     // With more than two commands the drive can reorder them.
     let six = |overheads| OutsideConfig::beyond(overheads).with_at_drive(6);
-    Twins::run(reorders, (&profile, &known, queue(QueueOrder::Fcfs)), 75.0, six).assert_falls_back(10);
+    FallbackTwins::run(reorders, (&profile, &known, queue(QueueOrder::Fcfs)), 75.0, six)
+        .assert_falls_back(10);
 }
 
 #[test]

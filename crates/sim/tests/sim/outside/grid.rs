@@ -43,13 +43,13 @@ pub enum Kind {
 const KINDS: [Kind; 3] = [Kind::Reads, Kind::Mixed, Kind::Runs];
 
 /// A load of one kind.
-enum Load {
+enum GridLoad {
     Random(Random),
     Oltp(Oltp),
     Runs { load: Random, last: Option<LbnRange>, capacity: Sectors, begins: u64 },
 }
 
-impl Load {
+impl GridLoad {
     fn new(kind: Kind, capacity: Sectors, known: &DriveModel, seed: u64) -> Self {
         let sector = known.sector_bytes();
         let config = RandomConfig::new(capacity, sector);
@@ -73,7 +73,7 @@ impl Load {
     }
 }
 
-impl Source for Load {
+impl Source for GridLoad {
     fn next_request(&mut self) -> Option<Request> {
         match self {
             Self::Random(load) => load.next_request(),
@@ -95,13 +95,13 @@ impl Source for Load {
 }
 
 /// A scan without an end, of the LBNs that both the drive and its profile have.
-struct Scan {
+struct GridScan {
     session: SessionId,
     blocks: u64,
 }
 
-impl Scan {
-    fn of(run: &mut Outside<Load>, capacity: Sectors) -> Self {
+impl GridScan {
+    fn of(run: &mut Outside<GridLoad>, capacity: Sectors) -> Self {
         let session = run.core_mut().open(Priority::default()).unwrap();
         let all = LbnRange::new(Lbn::ZERO, capacity);
         run.core_mut().read(session, all, BLOCK, Parameter::default()).unwrap();
@@ -109,7 +109,7 @@ impl Scan {
     }
 }
 
-impl Observer for Scan {
+impl Observer for GridScan {
     fn delivered(&mut self, core: &mut dyn AnyCore, record: Record, _: Instant) {
         self.blocks += 1;
         core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
@@ -143,7 +143,7 @@ const COMPLETION_ERROR_MAX: Duration = Duration::from_micros(300);
 
 /// The results of a cell with one seed.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct CellResult {
     /// The increase of the mean response time by the scan, in percent.
     pub slower: f64,
     /// The core's estimate of it, in percent.
@@ -156,11 +156,11 @@ pub struct Seen {
 }
 
 impl Cell {
-    fn begin(&self, known: &Arc<DriveModel>, seed: u64) -> (Outside<Load>, Sectors) {
+    fn begin(&self, known: &Arc<DriveModel>, seed: u64) -> (Outside<GridLoad>, Sectors) {
         let Self { surprise, arrival, kind, idle, policy } = *self;
         let device = surprise.device(seed);
         let capacity = known.layout().capacity().min(device.capacity());
-        let load = Load::new(kind, capacity, known, seed);
+        let load = GridLoad::new(kind, capacity, known, seed);
         let load = Issuer::new(load, ARRIVALS[arrival].1, Instant::ZERO, seed).unwrap();
         let config = Config::default()
             .with_outside(surprise.outside())
@@ -170,18 +170,18 @@ impl Cell {
         (Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap(), capacity)
     }
 
-    pub fn run(&self, requests: u64, seed: u64) -> Seen {
+    pub fn run(&self, requests: u64, seed: u64) -> CellResult {
         let known = self.surprise.known();
         let (mut plain, capacity) = self.begin(&known, seed);
         plain.advance(requests, &mut Nothing).unwrap();
         let (mut scan, _) = self.begin(&known, seed);
-        let mut blocks = Scan::of(&mut scan, capacity);
+        let mut blocks = GridScan::of(&mut scan, capacity);
         scan.advance(LEARNING_REQUESTS_MAX, &mut blocks).unwrap();
-        let trusts = |run: &Outside<Load>| {
+        let trusts = |run: &Outside<GridLoad>| {
             !matches!(run.core().caution(), Some(Caution::Mistrust | Caution::Unsynchronised))
         };
         // The commands, and those that were right.
-        let counts = |run: &Outside<Load>| {
+        let counts = |run: &Outside<GridLoad>| {
             let record = run.prediction_errors();
             [record.count() as f64, record.count() as f64 * record.within(COMPLETION_ERROR_MAX)]
         };
@@ -197,9 +197,9 @@ impl Cell {
                 right += well_now - well;
             }
         }
-        let response = |run: &Outside<Load>| run.report().foreground.mean_response_ms;
+        let response = |run: &Outside<GridLoad>| run.report().foreground.mean_response_ms;
         let reported = scan.core().detour_harm().share() + scan.harm().share().max(0.0);
-        Seen {
+        CellResult {
             slower: (response(&scan) / response(&plain) - 1.0) * 100.0,
             reported: reported * 100.0,
             trusted: trusted as f64 / parts as f64,
@@ -222,9 +222,9 @@ fn first_seed() -> u64 {
 /// Returns the failure of a cell by several seeds, if there is one.
 pub fn wrong(cell: &Cell, requests: u64, seeds: u64) -> Option<String> {
     let first = first_seed();
-    let all: Vec<Seen> = (first..first + seeds).map(|seed| cell.run(requests, seed)).collect();
-    let each = |of: fn(&Seen) -> f64| all.iter().map(of).collect::<Vec<_>>();
-    let mean = |of: fn(&Seen) -> f64| interval::mean(&each(of));
+    let all: Vec<CellResult> = (first..first + seeds).map(|seed| cell.run(requests, seed)).collect();
+    let each = |of: fn(&CellResult) -> f64| all.iter().map(of).collect::<Vec<_>>();
+    let mean = |of: fn(&CellResult) -> f64| interval::mean(&each(of));
     let slower = each(|seen| seen.slower);
     let (trusted, right) = (mean(|seen| seen.trusted), mean(|seen| seen.right));
     let harmed = upper_end(&slower) > INCREASE_PERCENT_MAX[usize::from(cell.idle)];
@@ -321,7 +321,7 @@ fn arms_much_faster_than_the_profile_cost_ten_clients_no_more_than_the_bound() {
 fn arms_faster_than_the_profile_cost_one_client_no_more_than_the_bound() {
     for kind in [Kind::Reads, Kind::Mixed] {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
-        let seen: Vec<Seen> = (42..58).map(|seed| cell.run(8_000, seed)).collect();
+        let seen: Vec<CellResult> = (42..58).map(|seed| cell.run(8_000, seed)).collect();
         let upper = upper_end(&seen.iter().map(|seen| seen.slower).collect::<Vec<_>>());
         assert!(upper <= 1.0, "{kind:?}: at most {upper:.2}%: {seen:?}");
     }
@@ -360,7 +360,7 @@ fn under_mistrust_waits_behind_a_delayed_request_are_in_the_estimate() {
     let surprise = Surprise::Other { reported: "mimic-base", there: "mimic-fast-seek" };
     let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };
     let seen = [42, 43].map(|seed| cell.run(40_000, seed));
-    let mean = |of: fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
+    let mean = |of: fn(&CellResult) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
     let (slower, reported) = (mean(|seen| seen.slower), mean(|seen| seen.reported));
     assert!(slower < reported + 0.15, "{slower:.2}% slower, {reported:.2}% estimated");
 }

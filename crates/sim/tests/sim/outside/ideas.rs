@@ -190,7 +190,7 @@ fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
 
 /// Writes of one session, and those before which blocks of another were read in the same gap.
 #[derive(Default)]
-struct Writes {
+struct SessionWrites {
     all: u32,
     after_a_read: u32,
     /// Whether there was a read since the last request of the foreground.
@@ -198,7 +198,7 @@ struct Writes {
     ended: Instant,
 }
 
-impl Observer for Writes {
+impl Observer for SessionWrites {
     fn completed(&mut self, _: Request, _: Instant, at: Instant) {
         (self.read, self.ended) = (false, at);
     }
@@ -232,12 +232,12 @@ fn the_time_before_the_lottery_winners_command_is_used_for_others_and_costs_the_
                 core.write(few, range(i * (capacity / 5_000), 8), block, none).unwrap();
             }
         }
-        let mut writes = Writes::default();
+        let mut writes = SessionWrites::default();
         run.advance(REQUESTS, &mut writes).unwrap();
         (writes, run.report())
     };
     let ((writes, with), (_, without)) = (run(true), run(false));
-    let Writes { all, after_a_read, .. } = writes;
+    let SessionWrites { all, after_a_read, .. } = writes;
     assert!(all > 1_000 && after_a_read * 4 > all, "{after_a_read} of {all} writes");
     assert!(slower(&with, &without) < 0.3, "{:.2}% slower", slower(&with, &without));
 }

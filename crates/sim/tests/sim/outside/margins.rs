@@ -12,7 +12,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
 const SEEDS: std::ops::Range<u64> = 42..45;
 
 #[derive(Clone, Copy, Debug)]
-enum Load {
+enum MarginLoad {
     /// Ten tasks with think times.
     Oltp,
     /// Ten requests outstanding.
@@ -29,17 +29,17 @@ struct Got {
     reported: f64,
 }
 
-fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfig) -> Got {
+fn got(load: MarginLoad, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfig) -> Got {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (capacity, sector) = (known.layout().capacity(), known.sector_bytes());
     let run = |seed, background| {
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let (source, arrival): (Box<dyn Source>, _) = match load {
-            Load::Oltp => {
+            MarginLoad::Oltp => {
                 (Box::new(Oltp::new(OltpConfig::new(capacity, sector), seed).unwrap()), Arrival::oltp(10))
             }
-            Load::Random => (
+            MarginLoad::Random => (
                 Box::new(Random::new(RandomConfig::new(capacity, sector), seed).unwrap()),
                 Arrival::outstanding(10),
             ),
@@ -72,8 +72,11 @@ fn paper(overheads: Overheads) -> OutsideConfig {
 fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
     // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins must get as much: completions that are
     // late on the bus must not change the platter's angle, and a shortened plan needs its margins.
-    let cases =
-        [(Load::Oltp, PolicyName::Fcfs), (Load::Random, PolicyName::Fcfs), (Load::Random, PolicyName::Sptf)];
+    let cases = [
+        (MarginLoad::Oltp, PolicyName::Fcfs),
+        (MarginLoad::Random, PolicyName::Fcfs),
+        (MarginLoad::Random, PolicyName::Sptf),
+    ];
     for (load, policy) in testing::some(1, cases) {
         let learned = got(load, policy, OutsideConfig::beyond);
         let constant = got(load, policy, paper);
@@ -85,7 +88,7 @@ fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
 #[test]
 fn under_a_bound_the_source_track_costs_nothing() {
     // Behind two consecutive reads of one track this drive reads ahead to its end, and the next request waits for that.
-    for load in [Load::Oltp, Load::Random] {
+    for load in [MarginLoad::Oltp, MarginLoad::Random] {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
         let without = |o| OutsideConfig::beyond(o).with_source_track(false);
         let without = got(load, PolicyName::Fcfs, without);

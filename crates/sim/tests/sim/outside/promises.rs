@@ -8,7 +8,7 @@ use scheduler::{IdleTime, Neighbours, OutsideConfig, Sessions};
 use units::{Duration, Op};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum OutsideStep {
     Submit(bool, u64, u64),
     Register(usize, bool, u64, u64, u64),
     Abort(usize),
@@ -20,24 +20,24 @@ enum Step {
     Lose,
 }
 
-fn steps(loses: bool) -> impl Strategy<Value = Vec<Step>> {
+fn steps(loses: bool) -> impl Strategy<Value = Vec<OutsideStep>> {
     let step = prop_oneof![
-        8 => (any::<bool>(), any::<u64>(), 1..24u64).prop_map(|(w, at, len)| Step::Submit(w, at, len)),
+        8 => (any::<bool>(), any::<u64>(), 1..24u64).prop_map(|(w, at, len)| OutsideStep::Submit(w, at, len)),
         2 => (0..2usize, prop::bool::weighted(0.3), any::<u64>(), 1..900u64, 1..20u64)
-            .prop_map(|(s, w, at, len, block)| Step::Register(s, w, at, len, block)),
-        1 => any::<usize>().prop_map(Step::Abort),
-        1 => (0..2usize, any::<u64>(), 1..60u64).prop_map(|(s, at, len)| Step::Promote(s, at, len)),
-        1 => (0..2usize).prop_map(Step::Suspend),
-        1 => (0..2usize).prop_map(Step::Resume),
-        4 => (1..20_000u64).prop_map(Step::Wait),
-        12 => Just(Step::Next),
-        u32::from(loses) => Just(Step::Lose),
+            .prop_map(|(s, w, at, len, block)| OutsideStep::Register(s, w, at, len, block)),
+        1 => any::<usize>().prop_map(OutsideStep::Abort),
+        1 => (0..2usize, any::<u64>(), 1..60u64).prop_map(|(s, at, len)| OutsideStep::Promote(s, at, len)),
+        1 => (0..2usize).prop_map(OutsideStep::Suspend),
+        1 => (0..2usize).prop_map(OutsideStep::Resume),
+        4 => (1..20_000u64).prop_map(OutsideStep::Wait),
+        12 => Just(OutsideStep::Next),
+        u32::from(loses) => Just(OutsideStep::Lose),
     ];
     prop::collection::vec(step, 1..120)
 }
 
 #[derive(Clone, Debug)]
-struct Case {
+struct PromiseCase {
     drive: u64,
     policy: PolicyName,
     conservatism: u64,
@@ -45,10 +45,10 @@ struct Case {
     /// Whether the core knows the drive's size only.
     blind: bool,
     ready: u64,
-    steps: Vec<Step>,
+    steps: Vec<OutsideStep>,
 }
 
-fn cases(loses: bool) -> impl Strategy<Value = Case> {
+fn cases(loses: bool) -> impl Strategy<Value = PromiseCase> {
     let policy = prop_oneof![
         Just(PolicyName::Fcfs),
         Just(PolicyName::Sstf),
@@ -56,7 +56,7 @@ fn cases(loses: bool) -> impl Strategy<Value = Case> {
         Just(PolicyName::SptfSw(SeekWeight::percent(60))),
     ];
     (any::<u64>(), policy, 0..600u64, any::<bool>(), 1..=8u64, steps(loses)).prop_map(
-        |(drive, policy, conservatism, free, ready, steps)| Case {
+        |(drive, policy, conservatism, free, ready, steps)| PromiseCase {
             drive,
             policy,
             conservatism,
@@ -69,7 +69,7 @@ fn cases(loses: bool) -> impl Strategy<Value = Case> {
 }
 
 /// Runs until the clients have their blocks, although everything else is random.
-fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
+fn run(case: &PromiseCase, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let profile = profile(case.drive, Size::Tiny);
     let conservatism = Duration::from_micros(case.conservatism);
     let mut place = paper(&profile, conservatism);
@@ -102,22 +102,22 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     for step in &case.steps {
         let op = |write: bool| if write { Op::Write } else { Op::Read };
         match *step {
-            Step::Submit(write, at, len) => rig.submit(op(write), rig.range(at, len))?,
-            Step::Register(session, write, at, len, block) => {
+            OutsideStep::Submit(write, at, len) => rig.submit(op(write), rig.range(at, len))?,
+            OutsideStep::Register(session, write, at, len, block) => {
                 rig.register(session, op(write), rig.range(at, len), block);
             }
-            Step::Abort(nth) => rig.abort(nth)?,
-            Step::Promote(session, at, len) => {
+            OutsideStep::Abort(nth) => rig.abort(nth)?,
+            OutsideStep::Promote(session, at, len) => {
                 let (session, range) = (rig.sessions[session], rig.range(at, len));
                 rig.core.promote(session, range).unwrap();
             }
-            Step::Suspend(session) => rig.core.suspend(rig.sessions[session]).unwrap(),
-            Step::Resume(session) => rig.core.resume(rig.sessions[session]).unwrap(),
-            Step::Wait(us) => rig.wait_until(rig.now + Duration::from_micros(us))?,
-            Step::Next => {
+            OutsideStep::Suspend(session) => rig.core.suspend(rig.sessions[session]).unwrap(),
+            OutsideStep::Resume(session) => rig.core.resume(rig.sessions[session]).unwrap(),
+            OutsideStep::Wait(us) => rig.wait_until(rig.now + Duration::from_micros(us))?,
+            OutsideStep::Next => {
                 rig.step()?;
             }
-            Step::Lose => rig.lose(&profile)?,
+            OutsideStep::Lose => rig.lose(&profile)?,
         }
     }
     rig.finish()?;
@@ -136,7 +136,7 @@ proptest! {
 
     #[test]
     fn on_an_unknown_drive_all_is_done_once(case in cases(true), bad in prop::collection::vec(any::<u64>(), 0..4)) {
-        let rig = run(&Case { blind: true, ..case }, &bad, true)?;
+        let rig = run(&PromiseCase { blind: true, ..case }, &bad, true)?;
         prop_assert_eq!((rig.detours, rig.merged, rig.core.planner_stats().gaps), (0, 0, 0));
         prop_assert!(rig.most_at_drive <= 2);
     }
@@ -144,9 +144,9 @@ proptest! {
     /// FAST'02, section 4.2: without background work the scheduler changes nothing.
     #[test]
     fn conservatism_is_for_detours_only(case in cases(false)) {
-        let steps: Vec<Step> =
-            case.steps.iter().filter(|step| !matches!(step, Step::Register(..))).cloned().collect();
-        let of = |conservatism| run(&Case { steps: steps.clone(), conservatism, ..case.clone() }, &[], false);
+        let steps: Vec<OutsideStep> =
+            case.steps.iter().filter(|step| !matches!(step, OutsideStep::Register(..))).cloned().collect();
+        let of = |conservatism| run(&PromiseCase { steps: steps.clone(), conservatism, ..case.clone() }, &[], false);
         let (with, without) = (of(case.conservatism)?, of(0)?);
         prop_assert_eq!(with.log, without.log);
     }

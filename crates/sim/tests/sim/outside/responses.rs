@@ -275,12 +275,12 @@ fn the_harm_on_a_drive_that_caches_writes_is_bounded() {
 }
 
 /// A drive with its noise or without, the rate, and the tenths of reads.
-type Writes = (&'static str, fn() -> Behaviour, f64, u64);
+type WriteCase = (&'static str, fn() -> Behaviour, f64, u64);
 
 /// Runs loads of mostly writes, with idle time, on drives that cache writes: requests that wait for cached writes wait for no
 /// command.
 fn mostly_writes(
-    cases: impl IntoIterator<Item = Writes>,
+    cases: impl IntoIterator<Item = WriteCase>,
     seeds: Range<u64>,
 ) -> impl Iterator<Item = (String, Pairs)> {
     cases.into_iter().map(move |(drive, behaviour, rate, tenths)| {
@@ -294,7 +294,7 @@ fn mostly_writes(
 
 #[test]
 fn the_harm_to_mostly_writes_on_a_drive_that_caches_writes_is_bounded() {
-    let cases: [Writes; 6] = [
+    let cases: [WriteCase; 6] = [
         ("ibm-ultrastar-9es", Behaviour::default, 50.0, 0),
         ("ibm-ultrastar-9es", Behaviour::fast02, 50.0, 1),
         ("seagate-cheetah-4lp", Behaviour::fast02, 50.0, 0),
@@ -307,7 +307,7 @@ fn the_harm_to_mostly_writes_on_a_drive_that_caches_writes_is_bounded() {
 
 #[test]
 fn the_harm_to_mostly_writes_on_other_drives_that_cache_writes_is_bounded() {
-    let cases: [Writes; 6] = [
+    let cases: [WriteCase; 6] = [
         ("quantum-atlas-10k", Behaviour::fast02, 40.0, 0),
         ("seagate-cheetah-18lp", Behaviour::fast02, 25.0, 0),
         ("seagate-cheetah-18lp", Behaviour::fast02, 25.0, 1),

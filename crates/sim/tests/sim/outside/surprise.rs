@@ -30,7 +30,7 @@ const REQUESTS: u64 = 12_000;
 const PART_REQUESTS: u64 = 100;
 
 /// A scan and its twin.
-struct Twins {
+struct SurpriseTwins {
     /// The increase of a foreground request's time at the drive by the scan, in percent.
     slower: f64,
     /// The core's caution after each part.
@@ -39,7 +39,7 @@ struct Twins {
     scan: Outside<Oltp>,
 }
 
-impl Twins {
+impl SurpriseTwins {
     /// Runs on the devices that `device` returns, with a core that gets `known` and the overheads in `config`.
     fn run(device: impl Fn() -> Box<dyn BlackBox>, known: &Arc<DriveModel>, config: OutsideConfig) -> Self {
         let begin = |background| {
@@ -94,8 +94,8 @@ impl Twins {
 #[test]
 fn a_drive_that_matches_its_profile_is_trusted() {
     // The yield at the bound differs by a tenth between seeds of the noise.
-    let all: Vec<Twins> =
-        (1..testing::sized(5, 9)).map(|seed| Twins::seeded(Behaviour::fast02(), seed)).collect();
+    let all: Vec<SurpriseTwins> =
+        (1..testing::sized(5, 9)).map(|seed| SurpriseTwins::seeded(Behaviour::fast02(), seed)).collect();
     for twins in &all {
         twins.assert_unharmed();
         // Trust takes some hundred commands.
@@ -104,7 +104,7 @@ fn a_drive_that_matches_its_profile_is_trusted() {
         let harm = twins.scan.core().detour_harm();
         assert!(harm.share() < 0.012, "{harm:?}");
     }
-    let mb_per_s = all.iter().map(Twins::mb_per_s).sum::<f64>() / all.len() as f64;
+    let mb_per_s = all.iter().map(SurpriseTwins::mb_per_s).sum::<f64>() / all.len() as f64;
     assert!(mb_per_s > 5.0, "{mb_per_s}");
 }
 
@@ -118,7 +118,7 @@ fn no_gap_is_used_before_the_core_knows_the_drive() {
 
 #[test]
 fn arms_slower_than_the_profile_are_not_trusted() {
-    let twins = Twins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
+    let twins = SurpriseTwins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
@@ -129,7 +129,7 @@ fn another_drives_profile_is_not_trusted() {
     let (profile, _) = atlas();
     let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let device = || Box::new(black_box(&profile, Behaviour::fast02(), 1).unwrap().0) as Box<dyn BlackBox>;
-    let twins = Twins::run(device, &wrong, OutsideConfig::beyond(overheads));
+    let twins = SurpriseTwins::run(device, &wrong, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
@@ -142,7 +142,7 @@ fn a_device_without_a_head_gets_no_detours() {
         Box::new(Flash::new(config, 1)) as Box<dyn BlackBox>
     };
     let overheads = Overheads::default().with_overlap(true);
-    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+    let twins = SurpriseTwins::run(device, &model, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();
     assert!(twins.detours < REQUESTS / 100, "{} detours", twins.detours);
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
@@ -157,7 +157,7 @@ fn a_shingled_drive_is_not_harmed() {
         let config = ShingledConfig::of(model.layout().capacity(), model.sector_bytes());
         Box::new(Shingled::new(drive, config).unwrap()) as Box<dyn BlackBox>
     };
-    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+    let twins = SurpriseTwins::run(device, &model, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
@@ -171,7 +171,7 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
     let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
     // With more than two commands the drive can reorder them.
     let config = OutsideConfig::beyond(overheads).with_at_drive(6);
-    let twins = Twins::run(device, &model, config);
+    let twins = SurpriseTwins::run(device, &model, config);
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
@@ -180,13 +180,14 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
 fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
     let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
     let behaviour = Behaviour { recalibration: Some(recalibration), ..Behaviour::fast02() };
-    let twins = Twins::of(behaviour);
+    let twins = SurpriseTwins::of(behaviour);
     twins.assert_unharmed();
     let mistrusted = twins.cautions.iter().filter(|c| **c == Some(Caution::Mistrust)).count();
     assert!(mistrusted < twins.cautions.len() / 20, "{:?}", twins.cautions);
     // The share of time at the harm bound differs by half between seeds of the noise.
-    let all: Vec<Twins> = (2..5).map(|seed| Twins::seeded(behaviour, seed)).chain([twins]).collect();
-    let cautious = all.iter().map(Twins::cautious).sum::<f64>() / all.len() as f64;
+    let all: Vec<SurpriseTwins> =
+        (2..5).map(|seed| SurpriseTwins::seeded(behaviour, seed)).chain([twins]).collect();
+    let cautious = all.iter().map(SurpriseTwins::cautious).sum::<f64>() / all.len() as f64;
     assert!(cautious < 0.3, "{cautious}");
     assert!(all.iter().all(|twins| twins.mb_per_s() > 4.0));
 }
@@ -194,7 +195,7 @@ fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
 #[test]
 fn a_spindle_that_drifts_fast_is_followed() {
     let drift = SpindleDrift { most_ppm: 20_000, step: Duration::from_millis(200) };
-    let twins = Twins::of(Behaviour { drift: Some(drift), ..Behaviour::fast02() });
+    let twins = SurpriseTwins::of(Behaviour { drift: Some(drift), ..Behaviour::fast02() });
     twins.assert_unharmed();
     assert!(twins.mb_per_s() > 4.0, "{}", twins.mb_per_s());
 }
@@ -214,7 +215,7 @@ fn when_trouble_ends_the_gaps_are_used_again() {
             let held = Duration::from_millis(8);
             Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
         };
-        let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+        let twins = SurpriseTwins::run(device, &model, OutsideConfig::beyond(overheads));
         twins.assert_unharmed();
         let third = twins.cautions.len() / 6;
         let (first, rest) = twins.cautions.split_at(third);

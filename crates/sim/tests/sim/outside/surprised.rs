@@ -2,7 +2,7 @@
 //! without background work, in gaps alone and with idle time. [`surprise`](super::surprise) and
 //! [`fallback`](super::fallback) check the time at the drive instead.
 
-use super::fallback::{Exchanged, Scan};
+use super::fallback::{EndlessScan, Exchanged};
 use super::responses::{Pair, Pairs};
 use super::surprise::{atlas, profile};
 use super::troubled::Delayed;
@@ -29,12 +29,12 @@ const RATE: Arrival = Arrival::Poisson { rate: 25.0 };
 const NOW_AND_THEN: Arrival = Arrival::Poisson { rate: 40.0 };
 const OFTEN: Arrival = Arrival::Poisson { rate: 70.0 };
 
-type Device = Box<dyn Fn(u64) -> Box<dyn BlackBox>>;
+type DeviceMaker = Box<dyn Fn(u64) -> Box<dyn BlackBox>>;
 
 /// A drive, the core's profile of it, and the arrivals.
-struct Case {
+struct SurprisedCase {
     name: &'static str,
-    device: Device,
+    device: DeviceMaker,
     known: Arc<DriveModel>,
     outside: OutsideConfig,
     arrival: Arrival,
@@ -44,16 +44,16 @@ fn overheads(profile: &Profile) -> Overheads {
     black_box(profile, Behaviour::fast02(), 1).unwrap().1
 }
 
-fn drive(profile: Profile, behaviour: Behaviour) -> Device {
+fn drive(profile: Profile, behaviour: Behaviour) -> DeviceMaker {
     Box::new(move |seed| Box::new(black_box(&profile, behaviour, seed).unwrap().0))
 }
 
-fn flash(known: &Arc<DriveModel>) -> Device {
+fn flash(known: &Arc<DriveModel>) -> DeviceMaker {
     let config = FlashConfig { capacity: known.layout().capacity(), ..FlashConfig::default() };
     Box::new(move |seed| Box::new(Flash::new(config, seed)))
 }
 
-fn shingled(profile: Profile, known: &Arc<DriveModel>) -> Device {
+fn shingled(profile: Profile, known: &Arc<DriveModel>) -> DeviceMaker {
     let config = ShingledConfig::of(known.layout().capacity(), known.sector_bytes());
     Box::new(move |seed| {
         let (drive, _) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
@@ -65,9 +65,9 @@ fn queue(order: QueueOrder) -> Behaviour {
     Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::fast02() }
 }
 
-impl Case {
+impl SurprisedCase {
     /// Returns a case with the profile of the Atlas 10K.
-    fn atlas(name: &'static str, arrival: Arrival, device: Device) -> Self {
+    fn atlas(name: &'static str, arrival: Arrival, device: DeviceMaker) -> Self {
         let (profile, known) = atlas();
         Self { name, device, known, outside: OutsideConfig::beyond(overheads(&profile)), arrival }
     }
@@ -92,7 +92,7 @@ impl Case {
                     run.advance(requests, &mut Nothing).unwrap();
                     return (run, 0.0);
                 }
-                let mut scan = Scan::of(&mut run, capacity);
+                let mut scan = EndlessScan::of(&mut run, capacity);
                 let mut trusted = 0;
                 for _ in 0..requests / PART_REQUESTS {
                     run.advance(PART_REQUESTS, &mut scan).unwrap();
@@ -107,7 +107,7 @@ impl Case {
 }
 
 /// Returns devices that differ from the profile all the time.
-fn surprises() -> Vec<Case> {
+fn surprises() -> Vec<SurprisedCase> {
     let (_, known) = atlas();
     let noisy = Behaviour::fast02();
     let there = |behaviour| drive(atlas().0, behaviour);
@@ -118,58 +118,68 @@ fn surprises() -> Vec<Case> {
         let (drive, _) = black_box(&atlas().0, noisy, seed).unwrap();
         Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(60), Duration::from_millis(8)))
     };
-    let reorders = Case::atlas("a queue that reorders", OFTEN, there(queue(QueueOrder::Sptf)));
+    let reorders = SurprisedCase::atlas("a queue that reorders", OFTEN, there(queue(QueueOrder::Sptf)));
     let six = reorders.outside.with_at_drive(6);
     vec![
-        Case::atlas("as in the profile", NOW_AND_THEN, there(noisy)),
-        Case::atlas("slower arms", NOW_AND_THEN, there(Behaviour { seek_ageing_ppm: 400_000, ..noisy })),
-        Case {
+        SurprisedCase::atlas("as in the profile", NOW_AND_THEN, there(noisy)),
+        SurprisedCase::atlas(
+            "slower arms",
+            NOW_AND_THEN,
+            there(Behaviour { seek_ageing_ppm: 400_000, ..noisy }),
+        ),
+        SurprisedCase {
             known: profile("seagate-cheetah-18lp").1,
-            ..Case::atlas("another's profile", NOW_AND_THEN, there(noisy))
+            ..SurprisedCase::atlas("another's profile", NOW_AND_THEN, there(noisy))
         },
-        Case::atlas("flash", NOW_AND_THEN, flash(&known)),
-        Case { outside: six, ..reorders },
-        Case::atlas(
+        SurprisedCase::atlas("flash", NOW_AND_THEN, flash(&known)),
+        SurprisedCase { outside: six, ..reorders },
+        SurprisedCase::atlas(
             "recalibrations",
             NOW_AND_THEN,
             there(Behaviour { recalibration: Some(recalibration), ..noisy }),
         ),
-        Case::atlas("a drifting spindle", NOW_AND_THEN, there(Behaviour { drift: Some(drift), ..noisy })),
-        Case::atlas("answers held back", NOW_AND_THEN, Box::new(held_back)),
+        SurprisedCase::atlas(
+            "a drifting spindle",
+            NOW_AND_THEN,
+            there(Behaviour { drift: Some(drift), ..noisy }),
+        ),
+        SurprisedCase::atlas("answers held back", NOW_AND_THEN, Box::new(held_back)),
     ]
 }
 
 /// Returns devices with trouble during the first half of the requests, and whether the bound holds for idle time under SPTF.
-fn troubles() -> Vec<(bool, Rc<Case>)> {
+fn troubles() -> Vec<(bool, Rc<SurprisedCase>)> {
     let (truth, known) = atlas();
     let noisy = Behaviour::fast02();
     let there = |behaviour| drive(atlas().0, behaviour);
     let slow = || there(Behaviour { seek_ageing_ppm: 400_000, ..noisy });
-    let until_half = |case: Case, healthy: Device| {
+    let until_half = |case: SurprisedCase, healthy: DeviceMaker| {
         let Arrival::Poisson { rate } = case.arrival else { unreachable!() };
         let at = Instant::from_nanos((REQUESTS as f64 / 2.0 / rate * 1e9) as u64);
         let trouble = case.device;
-        let device: Device =
+        let device: DeviceMaker =
             Box::new(move |seed| Box::new(Exchanged::new([trouble(seed), healthy(seed)], at)));
-        Case { device, ..case }
+        SurprisedCase { device, ..case }
     };
-    let atlas_after = |name, rate, trouble| until_half(Case::atlas(name, rate, trouble), there(noisy));
+    let atlas_after =
+        |name, rate, trouble| until_half(SurprisedCase::atlas(name, rate, trouble), there(noisy));
     let (cheetah, known_cheetah) = profile("seagate-cheetah-18lp");
-    let cheetah_told = Case {
+    let cheetah_told = SurprisedCase {
         known: known_cheetah,
         outside: OutsideConfig::beyond(overheads(&cheetah)),
-        ..Case::atlas("another's profile, then its own", RATE, there(noisy))
+        ..SurprisedCase::atlas("another's profile, then its own", RATE, there(noisy))
     };
-    let uncorrected = Case::atlas("slower arms, not corrected", RATE, slow());
+    let uncorrected = SurprisedCase::atlas("slower arms, not corrected", RATE, slow());
     let by_profile = uncorrected.outside.with_correct_moves(false);
-    let reorders = Case::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
+    let reorders =
+        SurprisedCase::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
     let six = reorders.outside.with_at_drive(6);
     let troubles = [
         (true, atlas_after("shingled, then not", SELDOM, shingled(truth, &known))),
-        (true, until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs)))),
+        (true, until_half(SurprisedCase { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs)))),
         (true, atlas_after("flash, then a disk", RATE, flash(&known))),
         (true, until_half(cheetah_told, drive(cheetah, noisy))),
-        (true, until_half(Case { outside: by_profile, ..uncorrected }, there(noisy))),
+        (true, until_half(SurprisedCase { outside: by_profile, ..uncorrected }, there(noisy))),
         (false, atlas_after("slower arms, then as in the profile", RATE, slow())),
     ];
     troubles.map(|(kept, case)| (kept, Rc::new(case))).into()
@@ -180,7 +190,7 @@ const HOW: [(bool, PolicyName); 3] =
     [(true, PolicyName::Fcfs), (false, PolicyName::Fcfs), (true, PolicyName::Sptf)];
 
 /// Checks the bound in gaps alone, or with idle time.
-fn assert_bounded(case: &Case, (idle, policy): (bool, PolicyName)) {
+fn assert_bounded(case: &SurprisedCase, (idle, policy): (bool, PolicyName)) {
     let used = if idle { "idle time" } else { "gaps alone" };
     case.pairs(idle, policy, (REQUESTS, testing::sized(4, 32)))
         .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
@@ -219,7 +229,7 @@ fn shingled_tracks_are_not_trusted_under_any_load() {
     // Some thousand requests later its cache is full, and the next requests wait until whole bands are written.
     let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
     for (arrival, requests) in testing::some(1, open.into_iter().chain(closed)) {
-        let case = Case::atlas("shingled", arrival, shingled(profile.clone(), &known));
+        let case = SurprisedCase::atlas("shingled", arrival, shingled(profile.clone(), &known));
         for idle in [false, true] {
             let pairs = case.pairs(idle, PolicyName::Fcfs, (requests, testing::sized(4, 8)));
             let what = format!("{arrival:?}, idle time {idle}");

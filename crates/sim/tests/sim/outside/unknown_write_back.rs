@@ -13,20 +13,20 @@ use workload::{Arrival, Issuer, Random, RandomConfig, Share};
 
 /// The profile's statement about writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Knowledge {
+enum WriteKnowledge {
     Truth,
     Nothing,
 }
 
 /// Idle time or none, the arrivals, and the share of reads.
-type How = (Option<IdleTime>, Arrival, (u64, u64));
+type MixedLoad = (Option<IdleTime>, Arrival, (u64, u64));
 
 /// Runs a drive with the default noise that caches writes or not, in order of arrival, with a scan and without.
 fn pair(
     name: &str,
     write_back: bool,
-    knowledge: Knowledge,
-    (idle, arrival, reads): How,
+    knowledge: WriteKnowledge,
+    (idle, arrival, reads): MixedLoad,
     (requests, seed): (u64, u64),
 ) -> Pair {
     let profile = builtin::find(name).unwrap();
@@ -34,7 +34,7 @@ fn pair(
     let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::fast02() };
     let run = |background, idle| {
         let (drive, mut overheads) = black_box(&profile, behaviour, seed).unwrap();
-        if knowledge == Knowledge::Nothing {
+        if knowledge == WriteKnowledge::Nothing {
             let mut firmware = profile.firmware.clone().unwrap();
             firmware.cache.write_back = WriteBack::Unknown;
             let of = Overheads::of(&firmware, &known, overheads.overlap);
@@ -69,7 +69,7 @@ fn a_drive_with_unknown_write_back_is_trusted_either_way() {
     let cases = cases.flat_map(|drive| [1, 4].map(|tasks| (drive, tasks)));
     for ((name, write_back), tasks) in testing::some(3, cases) {
         let how = (None, Arrival::outstanding(tasks), (2, 3));
-        let [nothing, truth] = [Knowledge::Nothing, Knowledge::Truth]
+        let [nothing, truth] = [WriteKnowledge::Nothing, WriteKnowledge::Truth]
             .map(|knowledge| pair(name, write_back, knowledge, how, (8_000, 42)));
         let what = format!("{name}, {write_back}, {tasks}: {nothing:?}, by the truth {truth:?}");
         assert!(nothing.trusted > 0.95, "{what}");
@@ -83,7 +83,8 @@ fn the_harm_with_unknown_write_back_is_bounded() {
     for (write_back, rate) in testing::some(1, [(false, 20.0), (true, 20.0), (true, 60.0), (false, 60.0)]) {
         let how = (Some(IdleTime::default()), Arrival::Poisson { rate }, (3, 10));
         let seeds = 42..testing::sized(45, 58);
-        let pairs = Pairs::of(seeds, |seed| pair(ATLAS, write_back, Knowledge::Nothing, how, (20_000, seed)));
+        let pairs =
+            Pairs::of(seeds, |seed| pair(ATLAS, write_back, WriteKnowledge::Nothing, how, (20_000, seed)));
         pairs.assert_bounded_of(20_000, &format!("{write_back}, {rate} a second"));
     }
 }

@@ -17,12 +17,12 @@ const SEEDS: [u64; 2] = [42, 43];
 /// The excess of the profile's moves: a constant, as if a probe took a part of a command's overhead for the seek; or a
 /// fraction of the move, which no constant corrects.
 #[derive(Clone, Copy, Debug)]
-enum Knowledge {
+enum ProfileExcess {
     LongerBy(i32),
     LongerByPercent(u32),
 }
 
-impl Knowledge {
+impl ProfileExcess {
     fn known(self) -> DriveModel {
         let mut profile = builtin::find("seagate-cheetah-18lp").unwrap();
         let truth = DriveModel::from_profile(&profile).unwrap();
@@ -39,12 +39,12 @@ impl Knowledge {
 
 /// The increase of the mean response time by a scan in percent, and the scan's rate.
 #[derive(Clone, Copy, Debug)]
-struct Twins {
+struct UnseenTwins {
     slower: f64,
     mb_per_s: f64,
 }
 
-fn twins(knowledge: Knowledge, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
+fn twins(knowledge: ProfileExcess, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> UnseenTwins {
     let known = Arc::new(knowledge.known());
     let each = SEEDS.map(|seed| {
         let run = |background| {
@@ -60,16 +60,16 @@ fn twins(knowledge: Knowledge, policy: PolicyName, place: fn(Overheads) -> Outsi
         };
         let (plain, scan) = (run(Background::None), run(Background::Scan { block: Sectors::new(8) }));
         let longer = scan.foreground.mean_response_ms / plain.foreground.mean_response_ms - 1.0;
-        Twins { slower: longer * 100.0, mb_per_s: scan.background.mb_per_s }
+        UnseenTwins { slower: longer * 100.0, mb_per_s: scan.background.mb_per_s }
     });
-    let mean = |of: fn(&Twins) -> f64| each.iter().map(of).sum::<f64>() / each.len() as f64;
-    Twins { slower: mean(|t| t.slower), mb_per_s: mean(|t| t.mb_per_s) }
+    let mean = |of: fn(&UnseenTwins) -> f64| each.iter().map(of).sum::<f64>() / each.len() as f64;
+    UnseenTwins { slower: mean(|t| t.slower), mb_per_s: mean(|t| t.mb_per_s) }
 }
 
 const POLICIES: [PolicyName; 2] = [PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
 
-const WRONG: [Knowledge; 3] =
-    [Knowledge::LongerBy(100_000), Knowledge::LongerBy(250_000), Knowledge::LongerByPercent(6)];
+const WRONG: [ProfileExcess; 3] =
+    [ProfileExcess::LongerBy(100_000), ProfileExcess::LongerBy(250_000), ProfileExcess::LongerByPercent(6)];
 
 /// Returns a configuration that never corrects the profile.
 fn by_profile(overheads: Overheads) -> OutsideConfig {

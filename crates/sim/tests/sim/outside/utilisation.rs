@@ -19,7 +19,7 @@ const BLOCK: Sectors = Sectors::new(32);
 const ALONE_REQUESTS_PER_SECOND: f64 = 117.0;
 
 /// A scan without an end.
-struct Scan {
+struct UtilisationScan {
     session: SessionId,
     /// The last foreground request that moved the head.
     last: LbnRange,
@@ -31,7 +31,7 @@ struct Scan {
     elsewhere: u64,
 }
 
-impl Observer for Scan {
+impl Observer for UtilisationScan {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         if at.saturating_since(self.heard.max(arrived)) >= self.shortest {
             self.last = request.range;
@@ -53,15 +53,20 @@ impl Observer for Scan {
     }
 }
 
-struct Twins {
+struct UtilisationTwins {
     /// The increase of the mean response time by the scan, and of the mean time at the drive, in percent.
     response: f64,
     access: f64,
     scan: Outside<Random>,
-    seen: Scan,
+    seen: UtilisationScan,
 }
 
-fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -> OutsideConfig) -> Twins {
+fn twins(
+    percent: u64,
+    seed: u64,
+    idle: Option<IdleTime>,
+    place: fn(Overheads) -> OutsideConfig,
+) -> UtilisationTwins {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let begin = || {
@@ -88,11 +93,12 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
     scan.core_mut().read(session, whole, BLOCK, Parameter::default()).unwrap();
     let nothing = LbnRange::new(Lbn::ZERO, Sectors::new(1));
     let shortest = known.seek(1);
-    let mut seen = Scan { session, last: nothing, heard: Instant::ZERO, shortest, near: 0, elsewhere: 0 };
+    let mut seen =
+        UtilisationScan { session, last: nothing, heard: Instant::ZERO, shortest, near: 0, elsewhere: 0 };
     scan.advance(REQUESTS, &mut seen).unwrap();
     let (before, after) = (plain.report().foreground, scan.report().foreground);
     let slower = |before: f64, after: f64| (after / before - 1.0) * 100.0;
-    Twins {
+    UtilisationTwins {
         response: slower(before.mean_response_ms, after.mean_response_ms),
         access: slower(before.mean_access_ms, after.mean_access_ms),
         scan,

@@ -7,10 +7,10 @@ mod world;
 
 use proptest::prelude::*;
 use units::{Duration, Lbn, LbnRange};
-use world::{Plan, Step, World, plans, steps};
+use world::{Plan, VolumeStep, World, plans, steps};
 
 /// Runs a plan. Returns the violations, and the world after it.
-fn run(plan: &Plan, steps: &[Step]) -> (Vec<String>, World) {
+fn run(plan: &Plan, steps: &[VolumeStep]) -> (Vec<String>, World) {
     let mut world = World::new(plan);
     for step in steps {
         world.step(step);
@@ -64,11 +64,11 @@ proptest! {
     #[test]
     fn background_writes_cost_the_foreground_nothing(plan in plans(false), steps in steps(false)) {
         let plan = Plan { idle: false, ..plan };
-        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Promote { .. })).collect();
+        let steps: Vec<VolumeStep> = steps.into_iter().filter(|step| !matches!(step, VolumeStep::Promote { .. })).collect();
         let times = |background: bool| {
             let mut world = World::new(&plan);
             for step in &steps {
-                let foreground = matches!(step, Step::Foreground { .. } | Step::Run(_));
+                let foreground = matches!(step, VolumeStep::Foreground { .. } | VolumeStep::Run(_));
                 if foreground || background {
                     world.step(step);
                 }
@@ -88,21 +88,21 @@ fn a_refused_write_does_not_leave_its_window_to_a_read() {
         policy: scheduler::policy::PolicyName::Sptf,
         ..plain(3_466_895_996_361_174_540, 334_137_979_908_438_385)
     };
-    let fg = |start, len| Step::Foreground { write: false, start, len };
-    let task = |write, start, len, block| Step::Task { write, session: 0, start, len, block };
+    let fg = |start, len| VolumeStep::Foreground { write: false, start, len };
+    let task = |write, start, len, block| VolumeStep::Task { write, session: 0, start, len, block };
     let steps = [
-        Step::Run(8161),
+        VolumeStep::Run(8161),
         fg(1_544_837_710_854_872_494, 2),
-        Step::Run(3168),
-        Step::Open(1),
-        Step::Run(5667),
+        VolumeStep::Run(3168),
+        VolumeStep::Open(1),
+        VolumeStep::Run(5667),
         fg(39, 1),
-        Step::Refuse(1),
+        VolumeStep::Refuse(1),
         task(false, 2_945_557_395_943_177_790, 89, 23),
         task(false, 0, 91, 29),
         task(true, 41, 12, 6),
         fg(14_210_595_661_059_528_275, 9),
-        Step::Run(8964),
+        VolumeStep::Run(8964),
     ];
     let (problems, _) = run(&plan, &steps);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -113,19 +113,20 @@ fn a_refused_write_does_not_leave_its_window_to_a_read() {
 #[test]
 fn a_block_with_a_hole_is_not_written_twice() {
     let plan = plain(4_854_866_263_713_541_997, 15_815_721_008_053_078_935);
-    let fg = |write, start, len| Step::Foreground { write, start, len };
-    let task = |write, start, len, block| Step::Task { write, session: 0, start, len, block };
+    let fg = |write, start, len| VolumeStep::Foreground { write, start, len };
+    let task = |write, start, len, block| VolumeStep::Task { write, session: 0, start, len, block };
     let steps = [
         fg(false, 0, 1),
         fg(true, 40, 1),
-        Step::Open(1),
-        Step::Run(30_000),
+        VolumeStep::Open(1),
+        VolumeStep::Run(30_000),
         task(true, 0, 45, 1),
         task(true, 30, 12, 3),
         fg(true, 40, 1),
     ];
     for wait in 0..40 {
-        let steps: Vec<Step> = std::iter::once(Step::Run(wait * 700)).chain(steps.iter().cloned()).collect();
+        let steps: Vec<VolumeStep> =
+            std::iter::once(VolumeStep::Run(wait * 700)).chain(steps.iter().cloned()).collect();
         let (problems, _) = run(&plan, &steps);
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }

@@ -16,7 +16,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId,
 pub type Shared = Rc<RefCell<Ledger>>;
 
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum VolumeStep {
     Open(u8),
     Foreground { write: bool, start: u64, len: u64 },
     Task { write: bool, session: usize, start: u64, len: u64, block: u64 },
@@ -65,29 +65,29 @@ pub fn plans(faults: bool) -> impl Strategy<Value = Plan> {
         })
 }
 
-pub fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
+pub fn steps(faults: bool) -> impl Strategy<Value = Vec<VolumeStep>> {
     // Some places are hot, so that tasks overlap.
     let start = || prop_oneof![any::<u64>(), 0..60u64];
     let run = prop_oneof![4 => 1..30_000u64, 2 => 0..500u64, 1 => 30_000..300_000u64];
     let fault = prop_oneof![
-        (start(), any::<bool>()).prop_map(|(lbn, forever)| Step::Spoil { lbn, forever }),
-        Just(Step::PowerCut),
+        (start(), any::<bool>()).prop_map(|(lbn, forever)| VolumeStep::Spoil { lbn, forever }),
+        Just(VolumeStep::PowerCut),
     ];
-    let fault = if faults { fault.boxed() } else { Just(Step::Run(1)).boxed() };
+    let fault = if faults { fault.boxed() } else { Just(VolumeStep::Run(1)).boxed() };
     let step = prop_oneof![
-        1 => (1..100u8).prop_map(Step::Open),
-        6 => (any::<bool>(), start(), 1..40u64).prop_map(|(write, start, len)| Step::Foreground { write, start, len }),
+        1 => (1..100u8).prop_map(VolumeStep::Open),
+        6 => (any::<bool>(), start(), 1..40u64).prop_map(|(write, start, len)| VolumeStep::Foreground { write, start, len }),
         5 => (any::<bool>(), 0..3usize, start(), 1..200u64, prop_oneof![1..12u64, 12..200u64])
-            .prop_map(|(write, session, start, len, block)| Step::Task { write, session, start, len, block }),
-        1 => (0..20usize).prop_map(Step::Abort),
-        1 => (0..3usize, start(), 1..60u64).prop_map(|(session, start, len)| Step::AbortRange { session, start, len }),
-        1 => (0..3usize, start(), 1..60u64).prop_map(|(session, start, len)| Step::Promote { session, start, len }),
-        1 => (0..3usize).prop_map(Step::Suspend),
-        1 => (0..3usize).prop_map(Step::Resume),
-        1 => (0..3usize).prop_map(Step::Strict),
-        1 => (0..6usize).prop_map(Step::Close),
-        1 => (0..6u32).prop_map(Step::Refuse),
-        10 => run.prop_map(Step::Run),
+            .prop_map(|(write, session, start, len, block)| VolumeStep::Task { write, session, start, len, block }),
+        1 => (0..20usize).prop_map(VolumeStep::Abort),
+        1 => (0..3usize, start(), 1..60u64).prop_map(|(session, start, len)| VolumeStep::AbortRange { session, start, len }),
+        1 => (0..3usize, start(), 1..60u64).prop_map(|(session, start, len)| VolumeStep::Promote { session, start, len }),
+        1 => (0..3usize).prop_map(VolumeStep::Suspend),
+        1 => (0..3usize).prop_map(VolumeStep::Resume),
+        1 => (0..3usize).prop_map(VolumeStep::Strict),
+        1 => (0..6usize).prop_map(VolumeStep::Close),
+        1 => (0..6u32).prop_map(VolumeStep::Refuse),
+        10 => run.prop_map(VolumeStep::Run),
         2 => fault,
     ];
     prop::collection::vec(step, 1..120)
@@ -277,10 +277,10 @@ impl World {
         }
     }
 
-    pub fn step(&mut self, step: &Step) {
+    pub fn step(&mut self, step: &VolumeStep) {
         let now = self.volume.now();
         match *step {
-            Step::Open(priority) => {
+            VolumeStep::Open(priority) => {
                 if self.open.len() < 4 {
                     let priority = Priority::new(priority).unwrap();
                     let id = self.sessions(|s| s.open(priority)).unwrap();
@@ -288,8 +288,8 @@ impl World {
                     self.open.push(id);
                 }
             }
-            Step::Foreground { write, start, len } => self.foreground(write, self.range(start, len)),
-            Step::Task { write, session, start, len, block } => {
+            VolumeStep::Foreground { write, start, len } => self.foreground(write, self.range(start, len)),
+            VolumeStep::Task { write, session, start, len, block } => {
                 let Some(session) = self.session(session) else { return };
                 let (range, size) = (self.range(start, len), Sectors::new(block));
                 let op = if write { Op::Write } else { Op::Read };
@@ -315,7 +315,7 @@ impl World {
                 };
                 self.ledger.borrow_mut().tasks.insert(id, task);
             }
-            Step::Abort(task) => {
+            VolumeStep::Abort(task) => {
                 let Some(&id) = self.tasks.get(task) else { return };
                 let aborted = self.sessions(|s| s.abort(id));
                 let mut ledger = self.ledger.borrow_mut();
@@ -327,7 +327,7 @@ impl World {
                         .problem(format!("{expected} blocks of {id} were left, and abort said {aborted:?}"));
                 }
             }
-            Step::AbortRange { session, start, len } => {
+            VolumeStep::AbortRange { session, start, len } => {
                 let (Some(session), range) = (self.session(session), self.range(start, len)) else { return };
                 let withdrawn = self.sessions(|s| s.abort_range(session, range)).unwrap();
                 let mut ledger = self.ledger.borrow_mut();
@@ -353,23 +353,23 @@ impl World {
                         .problem(format!("{expected} blocks touch {range}, and {withdrawn} were withdrawn"));
                 }
             }
-            Step::Promote { session, start, len } => {
+            VolumeStep::Promote { session, start, len } => {
                 let (Some(session), range) = (self.session(session), self.range(start, len)) else { return };
                 self.sessions(|s| s.promote(session, range)).unwrap();
             }
-            Step::Suspend(session) => {
+            VolumeStep::Suspend(session) => {
                 let Some(session) = self.session(session) else { return };
                 self.sessions(|s| s.suspend(session)).unwrap();
             }
-            Step::Resume(session) => {
+            VolumeStep::Resume(session) => {
                 let Some(session) = self.session(session) else { return };
                 self.sessions(|s| s.resume(session)).unwrap();
             }
-            Step::Strict(session) => {
+            VolumeStep::Strict(session) => {
                 let Some(session) = self.session(session) else { return };
                 self.sessions(|s| s.serve_reads_by_writes(session, false)).unwrap();
             }
-            Step::Close(session) => {
+            VolumeStep::Close(session) => {
                 let Some(&id) = self.sessions.get(session) else { return };
                 let closed = self.sessions(|s| s.close(id));
                 self.open.retain(|open| *open != id);
@@ -383,14 +383,14 @@ impl World {
                     ledger.problem(format!("{left} blocks of {id} were left, and close said {closed:?}"));
                 }
             }
-            Step::Refuse(times) => self.ledger.borrow_mut().refuse = times,
-            Step::Run(micros) => self.run(Duration::from_micros(micros)),
-            Step::Spoil { lbn, forever } => {
+            VolumeStep::Refuse(times) => self.ledger.borrow_mut().refuse = times,
+            VolumeStep::Run(micros) => self.run(Duration::from_micros(micros)),
+            VolumeStep::Spoil { lbn, forever } => {
                 let lbn = self.range(lbn, 1).start();
                 self.ledger.borrow_mut().bad.insert(lbn);
                 self.volume.platters_mut().spoil(lbn, if forever { Cure::None } else { Cure::Write });
             }
-            Step::PowerCut => self.power_cut(),
+            VolumeStep::PowerCut => self.power_cut(),
         }
     }
 

@@ -6,12 +6,12 @@ use device::{Ask, BackgroundRequest, Device};
 use proptest::prelude::*;
 use scheduler::IdleTime;
 use server::{BackgroundTerms, Disk, Floor, ReadAheadBudget};
-use spy::{Shared, Spy, stamped, stamps};
+use spy::{SharedTruth, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use units::{Bytes, Duration, Instant, LbnRange};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ContentStep {
     /// A background read by one of four clients.
     Ask(u64, LbnRange),
     /// The next read of one of two sequential readers, which are clients, too.
@@ -26,21 +26,21 @@ enum Step {
     Leave(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ContentStep> {
     prop_oneof![
-        4 => (0u64..4, any_range(120)).prop_map(|(client, range)| Step::Ask(client, range)),
-        6 => (0u64..2, 1u64..60).prop_map(|(reader, len)| Step::Next(reader, len)),
-        2 => (0u64..4, any_range(300)).prop_map(|(client, range)| Step::Declare(client, range)),
-        6 => any_range(40).prop_map(Step::Write),
+        4 => (0u64..4, any_range(120)).prop_map(|(client, range)| ContentStep::Ask(client, range)),
+        6 => (0u64..2, 1u64..60).prop_map(|(reader, len)| ContentStep::Next(reader, len)),
+        2 => (0u64..4, any_range(300)).prop_map(|(client, range)| ContentStep::Declare(client, range)),
+        6 => any_range(40).prop_map(ContentStep::Write),
         4 => (0u64..4, any_range(40), any::<bool>())
-            .prop_map(|(client, range, through)| Step::WriteInBackground(client, range, through)),
-        2 => any_range(40).prop_map(Step::Read),
-        5 => (0u64..30_000).prop_map(Step::Wait),
-        1 => (0u64..4).prop_map(Step::Leave),
+            .prop_map(|(client, range, through)| ContentStep::WriteInBackground(client, range, through)),
+        2 => any_range(40).prop_map(ContentStep::Read),
+        5 => (0u64..30_000).prop_map(ContentStep::Wait),
+        1 => (0u64..4).prop_map(ContentStep::Leave),
     ]
 }
 
-enum Asked {
+enum ContentRequest {
     /// A background read: for each sector the last write that was acknowledged before.
     InBackground(LbnRange, Vec<u64>),
     /// A write, and whether it is answered from the medium.
@@ -49,12 +49,12 @@ enum Asked {
     Read(LbnRange, Vec<u64>),
 }
 
-struct World {
+struct ContentWorld {
     disk: Disk<Spy>,
-    truth: Shared,
+    truth: SharedTruth,
     now: Instant,
     next: u64,
-    asked: BTreeMap<u64, Asked>,
+    asked: BTreeMap<u64, ContentRequest>,
     clients: BTreeMap<u64, u64>,
     /// The last acknowledged write of each sector. Writes are numbered in order of arrival.
     acknowledged: Vec<u64>,
@@ -64,7 +64,7 @@ struct World {
     readers: [u64; 2],
 }
 
-impl World {
+impl ContentWorld {
     fn new(seed: u64, terms: BackgroundTerms, idle: Option<IdleTime>) -> Self {
         let (mut disk, truth) = disk_with("sptf", seed, idle);
         disk.take_background_requests(terms);
@@ -88,42 +88,42 @@ impl World {
         range.start().get() as usize..range.end().get() as usize
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: ContentStep) {
         self.next += 1;
         let id = self.next;
         match step {
-            Step::Next(reader, len) => {
+            ContentStep::Next(reader, len) => {
                 let at = &mut self.readers[reader as usize];
                 let start = if *at + len > CAPACITY { 0 } else { *at };
                 *at = start + len;
-                self.step(Step::Ask(reader, range(start, len)));
+                self.step(ContentStep::Ask(reader, range(start, len)));
             }
-            Step::Declare(client, range) => self.disk.declare(self.now, client, range),
-            Step::Ask(client, range) => {
+            ContentStep::Declare(client, range) => self.disk.declare(self.now, client, range),
+            ContentStep::Ask(client, range) => {
                 let before = self.acknowledged[Self::lbns(range)].to_vec();
-                self.asked.insert(id, Asked::InBackground(range, before));
+                self.asked.insert(id, ContentRequest::InBackground(range, before));
                 self.clients.insert(id, client);
                 self.disk.ask_in_background(self.now, read(id, client, range));
             }
-            Step::Write(range) => {
-                self.asked.insert(id, Asked::Write(range, false));
+            ContentStep::Write(range) => {
+                self.asked.insert(id, ContentRequest::Write(range, false));
                 self.newest[Self::lbns(range)].fill(id);
                 let bytes = stamped(id).repeat(range.len().get() as usize);
                 self.disk.ask(self.now, id, range, Ask::Write { bytes, through: false });
             }
-            Step::WriteInBackground(client, range, through) => {
-                self.asked.insert(id, Asked::Write(range, through));
+            ContentStep::WriteInBackground(client, range, through) => {
+                self.asked.insert(id, ContentRequest::Write(range, through));
                 self.newest[Self::lbns(range)].fill(id);
                 let ask = Ask::Write { bytes: stamped(id).repeat(range.len().get() as usize), through };
                 let request = BackgroundRequest { id, client, range, ask, snapshot: None };
                 self.disk.ask_in_background(self.now, request);
             }
-            Step::Read(range) => {
-                self.asked.insert(id, Asked::Read(range, self.newest[Self::lbns(range)].to_vec()));
+            ContentStep::Read(range) => {
+                self.asked.insert(id, ContentRequest::Read(range, self.newest[Self::lbns(range)].to_vec()));
                 self.disk.ask(self.now, id, range, Ask::Read);
             }
-            Step::Wait(us) => self.run_until(self.now + Duration::from_micros(us)),
-            Step::Leave(client) => {
+            ContentStep::Wait(us) => self.run_until(self.now + Duration::from_micros(us)),
+            ContentStep::Leave(client) => {
                 let expected: Vec<u64> =
                     self.clients.iter().filter(|(_, of)| **of == client).map(|(id, _)| *id).collect();
                 // Answers that exist already are still taken.
@@ -154,14 +154,14 @@ impl World {
             let asked = self.asked.remove(&answer.id).expect("an answer to a request that was not dropped");
             let bytes = answer.result.unwrap();
             match asked {
-                Asked::InBackground(range, before) => {
+                ContentRequest::InBackground(range, before) => {
                     for ((lbn, found), before) in Self::lbns(range).zip(stamps(&bytes)).zip(before) {
                         let there = self.truth.get().sectors[lbn];
                         let fits = (before..=self.next).contains(&found);
                         assert!(fits, "LBN {lbn} holds {found}, older than {before}; the medium has {there}");
                     }
                 }
-                Asked::Write(range, through) => {
+                ContentRequest::Write(range, through) => {
                     let truth = self.truth.get();
                     let volatile = Self::lbns(range).find(|lbn| truth.volatile.contains_key(&(*lbn as u64)));
                     assert!(!through || volatile.is_none(), "LBN {volatile:?} is not on the medium");
@@ -170,7 +170,7 @@ impl World {
                         *last = (*last).max(answer.id);
                     }
                 }
-                Asked::Read(range, newest) => assert!(stamps(&bytes) == newest, "{range}"),
+                ContentRequest::Read(range, newest) => assert!(stamps(&bytes) == newest, "{range}"),
             }
         }
     }
@@ -178,8 +178,8 @@ impl World {
     /// Ends a history without idle time: the requests of the foreground wait for no background request, except writes
     /// for their sectors.
     fn finish_without_idle_time(&mut self) {
-        (0..4).for_each(|client| self.step(Step::Leave(client)));
-        self.step(Step::Read(range(0, CAPACITY)));
+        (0..4).for_each(|client| self.step(ContentStep::Leave(client)));
+        self.step(ContentStep::Read(range(0, CAPACITY)));
         let mut left = 400_000;
         while !self.asked.is_empty() {
             let at = self.disk.next_event().unwrap_or_else(|| panic!("{} wait", self.asked.len()));
@@ -232,7 +232,7 @@ proptest! {
         let floor = floor.map(|ms| Floor::Within(Duration::from_millis(ms)));
         let idle_time = idle.then(IdleTime::default);
         let memory = ReadAheadBudget::of(Bytes::new(memory));
-        let mut world = World::new(seed, BackgroundTerms { floor, memory, write: true }, idle_time);
+        let mut world = ContentWorld::new(seed, BackgroundTerms { floor, memory, write: true }, idle_time);
         for step in steps {
             world.step(step);
         }

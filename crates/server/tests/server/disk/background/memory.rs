@@ -127,7 +127,7 @@ fn twenty_four_disks_hold_no_more_together_than_the_bound_of_the_daemon_and_have
     const DISKS: u64 = 24;
     let (most, share) = (4 << 20, (4 << 20) / DISKS);
     let budget = ReadAheadBudget::of(Bytes::new(most));
-    let mut disks: Vec<(Disk<Spy>, Shared)> = (0..DISKS)
+    let mut disks: Vec<(Disk<Spy>, SharedTruth)> = (0..DISKS)
         .map(|seed| {
             let (mut disk, truth) = disk("sptf", seed);
             let memory = budget.for_disk(Bytes::new(1 << 20));

@@ -11,7 +11,7 @@ use device::{Ask, BackgroundRequest, Device, Emulated, Failure};
 use model::Profile;
 use scheduler::{Application, Config, Record, Sessions};
 use server::{BackgroundTerms, Disk, DiskHooks, Floor, NoApp, ReadAheadBudget, WaitStatus};
-use spy::{Shared, Spy, stamped, stamps};
+use spy::{SharedTruth, Spy, stamped, stamps};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -72,7 +72,7 @@ fn settle(disk: &mut Disk<Spy>, now: &mut Instant) -> BTreeMap<u64, Vec<u64>> {
     answers
 }
 
-fn with_memory(bytes: u64) -> (Disk<Spy>, Shared) {
+fn with_memory(bytes: u64) -> (Disk<Spy>, SharedTruth) {
     let (mut disk, truth) = disk("sptf", 1);
     disk.take_background_requests(BackgroundTerms {
         memory: ReadAheadBudget::of(Bytes::new(bytes)),

@@ -43,7 +43,7 @@ pub const DRIVE: &str = "quantum-atlas-10k";
 /// The bounds of the page's histograms; a drive with the core in it has no prediction errors.
 const NO_BOUNDS: [u64; 0] = [];
 /// The virtual time of a step at the speed of the machine's clock.
-const STEP: Duration = Duration::from_millis(20);
+const STEP_TIME: Duration = Duration::from_millis(20);
 /// The speed from which a step takes no more virtual time, so that one step takes the machine some milliseconds.
 const STEP_SPEED_FACTOR_MAX: f64 = 64.0;
 /// Virtual time ends after 584 years; this is far enough away from it for any step.
@@ -152,7 +152,7 @@ impl Demo {
     pub fn step(&mut self, now: Instant) -> Result<bool, DemoError> {
         let (from, base) = self.from;
         let target = (base + fast(now.saturating_since(from), self.asked.speed)).min(VIRTUAL_TIME_MAX);
-        let step = self.both.now() + fast(STEP, self.asked.speed.min(STEP_SPEED_FACTOR_MAX));
+        let step = self.both.now() + fast(STEP_TIME, self.asked.speed.min(STEP_SPEED_FACTOR_MAX));
         self.both.advance_to(target.min(step))?;
         let behind = self.both.now() < target;
         self.late &= behind;

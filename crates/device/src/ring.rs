@@ -32,7 +32,7 @@ pub enum Work {
     Receive(Arc<OwnedFd>, Vec<u8>),
     /// Send the buffer from this byte on, or a part of it.
     Send(Arc<OwnedFd>, Vec<u8>, usize),
-    /// Read into this part of the buffer from an offset on, or fewer bytes at the end.
+    /// Read into this part of the buffer from an offset of the file on; fewer bytes come only at its end.
     ReadAt(Arc<OwnedFd>, Aligned, Range<usize>, u64),
     /// Write this part of the buffer at an offset; `true`: write through to the medium.
     WriteAt(Arc<OwnedFd>, Aligned, Range<usize>, u64, bool),
@@ -387,13 +387,13 @@ const DISCARD: u32 = 0x1200;
 /// for which the crate has no name in commands.
 fn discard(file: Fd, offset: u64, bytes: u64) -> squeue::Entry {
     /// Where the kernel's `struct io_uring_sqe` has its `addr`.
-    const ADDR: usize = 16;
+    const ADDR_OFFSET_BYTES: usize = 16;
     const { assert!(size_of::<squeue::Entry>() == 64, "the kernel's entry and nothing else") };
     let mut data = [0; 16];
     data[..8].copy_from_slice(&bytes.to_ne_bytes());
     let mut entry = opcode::UringCmd16::new(file, DISCARD).cmd(data).build();
     // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, asserted above), of which these eight are one of its plain
     // integers; every value of it is good, and the kernel takes it for a number of the device, not for an address.
-    unsafe { (&raw mut entry).cast::<u8>().add(ADDR).cast::<u64>().write_unaligned(offset) };
+    unsafe { (&raw mut entry).cast::<u8>().add(ADDR_OFFSET_BYTES).cast::<u64>().write_unaligned(offset) };
     entry
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub enum Size {
     /// All experiments together in some five minutes on two cores.
     Quick,
-    /// Minutes for each.
+    /// Some minutes for each experiment.
     Full,
 }
 

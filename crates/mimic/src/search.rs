@@ -128,7 +128,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns a number for it below [`Knots::places`].
+    /// Returns its index among all places, less than [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
         self.line * LINE_DISTANCES + self.slot

@@ -12,7 +12,7 @@ use crate::revolutions::wrap;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 /// The number of reads before the check that give the predictor the platter's angle.
-const WARM_UP: u64 = 60;
+const WARM_UP_READS: u64 = 60;
 
 /// The number of random reads of the check. While they leave open whether enough of them are predicted, the
 /// numbers of `FURTHER_REQUESTS` follow.
@@ -21,7 +21,7 @@ const FURTHER_REQUESTS: [u64; 2] = [500, 1_500];
 
 /// The number of the check's reads for which time is reserved if the arm is slow: a profile that predicts
 /// well seldom needs more. The others use the time that is left.
-pub(crate) const RESERVED_READS: u64 = WARM_UP + REQUESTS + 2 * FURTHER_REQUESTS[0];
+pub(crate) const RESERVED_READS: u64 = WARM_UP_READS + REQUESTS + 2 * FURTHER_REQUESTS[0];
 
 /// The number of standard deviations by which the share of predicted reads must exceed `PREDICTED_SHARE_MIN`. At a look
 /// between the first and the last the number is larger: then the additional look hardly raises the
@@ -71,7 +71,7 @@ pub(crate) fn run(
     let mut tally = Tally::new(capacity, meter.capacity());
     // The first read moves the arm.
     meter.read(0, 1)?;
-    for _ in 0..WARM_UP {
+    for _ in 0..WARM_UP_READS {
         // These reads find the platter's angle and its present speed.
         let lbn = meter.draw.below(capacity - sectors + 1);
         predicted(meter, predictor, lbn, sectors)?;

@@ -13,7 +13,7 @@ use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
 
 /// The distances of moves over a boundary, in known cylinders; the first two suffice if they take the same time as inside of
 /// a zone.
-const DISTANCES: [u32; 6] = [4, 9, 2, 14, 21, 30];
+const DISTANCES_CYLINDERS: [u32; 6] = [4, 9, 2, 14, 21, 30];
 const FIRST_DISTANCES: usize = 2;
 
 /// Times that differ by less than this are equal, ns: with exact times, and if moves vary.
@@ -67,7 +67,7 @@ fn gap(
     let same = if meter.is_noisy() { EQUAL_NOISY_TIMES_NS_MAX } else { EQUAL_TIMES_NS_MAX };
     let searches = if meter.is_noisy() { 2 } else { 1 };
     let mut times: Vec<(u32, f64)> = Vec::new();
-    for distance in DISTANCES {
+    for distance in DISTANCES_CYLINDERS {
         let expected = match known.time(distance) {
             Some(ns)
                 if ns > known.switch - SWITCH_DIFFERENCE_NS_MAX && distance < room(before) + room(after) =>

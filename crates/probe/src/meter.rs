@@ -35,7 +35,7 @@ pub struct Progress<'a> {
 pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
 
 /// The number of commands between two calls of the hook.
-const HOOK_EVERY: u64 = 64;
+const HOOK_INTERVAL_COMMANDS: u64 = 64;
 
 /// The number of cache hits in a row after which the probe ends, because its reads do not evict the sector.
 const CONSECUTIVE_HITS_MAX: u32 = 6;
@@ -372,11 +372,11 @@ impl<'a> Meter<'a> {
         self.recorder.reason()
     }
 
-    /// Counts a command, and calls the hook every `HOOK_EVERY` commands. This includes commands that are
+    /// Counts a command, and calls the hook every `HOOK_INTERVAL_COMMANDS` commands. This includes commands that are
     /// answered from the journal: their computation takes time too, and the host may want to end the probe.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
-        if self.commands.is_multiple_of(HOOK_EVERY) && self.tell().is_break() {
+        if self.commands.is_multiple_of(HOOK_INTERVAL_COMMANDS) && self.tell().is_break() {
             return Err(ProbeError::Interrupted);
         }
         Ok(())

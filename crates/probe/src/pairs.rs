@@ -16,7 +16,7 @@ use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The distances at which the overhead is measured, as parts of the drive's cylinders: short ones, for which miscounted
 /// cylinders matter least.
-const DISTANCES: [u32; 5] = [40, 28, 20, 14, 10];
+const DISTANCE_DIVISORS: [u32; 5] = [40, 28, 20, 14, 10];
 
 /// The most searches of each move; two that differ by less than EQUAL_SEARCHES_NS_MAX, in ns, need no third.
 const SEARCHES: usize = 5;
@@ -74,7 +74,7 @@ pub(crate) fn part(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) ->
 fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(), ProbeError> {
     let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
     let mut overheads = Vec::new();
-    for part in DISTANCES {
+    for part in DISTANCE_DIVISORS {
         if !meter.is_within_before_check(TIME_SHARE_MAX) {
             return Ok(());
         }

@@ -25,7 +25,7 @@ const EVICTION_LOOKS: usize = 8;
 /// The number of intervals measured then.
 const PAIRS: usize = 96;
 /// The distance of two sectors unless the drive is too small for it.
-const STRIDE: u64 = 16_384;
+const STRIDE_SECTORS: u64 = 16_384;
 
 /// A response shorter than this, with a far seek in it, is a cache hit (ns).
 const HIT_NS_MAX: f64 = 900_000.0;
@@ -114,7 +114,7 @@ impl Ring {
     fn further(&mut self, meter: &mut Meter<'_>) -> Result<(), ProbeError> {
         // Not in the data that the drive read ahead of the one before, and at another angle.
         let all = self.read.len().max(SECTORS) as u64;
-        let stride = (meter.capacity() / 8 / all).clamp(2, STRIDE);
+        let stride = (meter.capacity() / 8 / all).clamp(2, STRIDE_SECTORS);
         self.next = (self.next + stride + meter.draw.below(stride)) % meter.capacity();
         let reading = meter.read(self.next, 1)?;
         if reading.response_ns() >= HIT_NS_MAX {

@@ -24,12 +24,12 @@ const WRITE_ATTEMPTS_MAX: usize = 4 * WRITES;
 const EQUAL_RESPONSES_REVOLUTIONS_MAX: f64 = 0.06;
 
 /// The longest work of a drive after it acknowledged a write from its buffer.
-const FLUSH: Duration = Duration::from_millis(500);
+const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// The distances of the compared moves, as parts of the drive's cylinders; shorter ones if the arm is slow. Settling does
 /// not depend on the distance.
-const DISTANCES: [u32; 4] = [20, 10, 5, 3];
-const DISTANCES_SLOW: [u32; 4] = [40, 28, 20, 14];
+const DISTANCE_DIVISORS: [u32; 4] = [20, 10, 5, 3];
+const DISTANCE_DIVISORS_SLOW: [u32; 4] = [40, 28, 20, 14];
 
 /// The end of this measurement, as a share of the probe's time limit.
 const TIME_SHARE_MAX: f64 = 0.9;
@@ -48,7 +48,7 @@ const ATTEMPTS: u32 = 32;
 
 /// Returns the distances for a drive's arm.
 fn distances(meter: &Meter<'_>) -> [u32; 4] {
-    if meter.is_slow() { DISTANCES_SLOW } else { DISTANCES }
+    if meter.is_slow() { DISTANCE_DIVISORS_SLOW } else { DISTANCE_DIVISORS }
 }
 
 /// The findings about writes.
@@ -165,7 +165,7 @@ pub(crate) fn find(
     let mover = Mover { layout, buffer, seeks, region };
     if write_back.value {
         mover.behind(meter, &mut found)?;
-        let quiet = meter.now() + FLUSH;
+        let quiet = meter.now() + FLUSH_TIME_MAX;
         meter.execute(quiet, Op::Read, 0, 1)?;
     } else {
         mover.through(meter, &mut found)?;

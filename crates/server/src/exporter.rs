@@ -32,7 +32,7 @@ use tracing::{error, info, warn};
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
 /// The place of the background export in the list of exports; the foreground's is the first.
-const BACKGROUND: usize = 1;
+const BACKGROUND_INDEX: usize = 1;
 
 /// The time without new clients after accepting one has failed.
 const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
@@ -138,7 +138,7 @@ impl<D: Device> Exporter<D> {
             let write = background_writes;
             let abilities = Abilities { write, fua: write, memory_status: true, ..abilities };
             let export = Export::new(name, size)?.describe(BACKGROUND_DESCRIPTION)?;
-            debug_assert_eq!(exports.len(), BACKGROUND);
+            debug_assert_eq!(exports.len(), BACKGROUND_INDEX);
             exports.push(export.with(abilities).blocks(blocks)?);
         }
         let sectors = Sectors::new(disk.size().get() / sector.get().max(1));

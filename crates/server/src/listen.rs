@@ -228,21 +228,22 @@ fn clear(path: &Path) -> Result<(), ListenError> {
 /// has closed its ring, and then breaks them; a live server sends bytes, or at least stays.
 fn answers(path: &Path) -> bool {
     while let Ok(mut stream) = UnixStream::connect(path) {
-        let heard = stream.set_read_timeout(Some(STAYS)).and_then(|()| stream.read(&mut [0]));
+        let heard =
+            stream.set_read_timeout(Some(DEAD_CONNECTION_TIME_MAX)).and_then(|()| stream.read(&mut [0]));
         match heard {
             Ok(1..) => return true,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return true;
             }
             // The server has hung up, or never accepted: check again.
-            Ok(0) | Err(_) => std::thread::sleep(STAYS / 100),
+            Ok(0) | Err(_) => std::thread::sleep(DEAD_CONNECTION_TIME_MAX / 100),
         }
     }
     false
 }
 
 /// A multiple of the time for which a dead server's connection survives.
-const STAYS: Duration = Duration::from_millis(500);
+const DEAD_CONNECTION_TIME_MAX: Duration = Duration::from_millis(500);
 
 impl Drop for Listener {
     fn drop(&mut self) {

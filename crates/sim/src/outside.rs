@@ -94,7 +94,7 @@ struct Unfinished {
 }
 
 /// The bit that tells a flush or a discard from the core's commands, which count from zero. The rest is the request's number.
-const ORDER: u64 = 1 << 63;
+const ORDER_FLAG: u64 = 1 << 63;
 
 /// Readings of single sectors at random places, as many as the core permits.
 #[derive(Debug)]
@@ -404,7 +404,7 @@ impl<S: Source> Outside<S> {
         while let Some((reply, breakdown)) = self.device.pop() {
             heard = true;
             self.fill()?;
-            if let Some(id) = reply.id.get().checked_sub(ORDER) {
+            if let Some(id) = reply.id.get().checked_sub(ORDER_FLAG) {
                 self.order_done(RequestId::new(id), breakdown, observer)?;
             } else if let Some(command) = self.sent.remove(&reply.id.get()) {
                 if let Some(breakdown) = breakdown {
@@ -527,7 +527,7 @@ impl<S: Source> Outside<S> {
         let device = self.device.interface();
         while device.outstanding() < device.queue_depth() {
             if let Some(CacheOrder { id, range, cache }) = self.orders.pop_front() {
-                let id = RequestId::new(ORDER | id.get());
+                let id = RequestId::new(ORDER_FLAG | id.get());
                 device.submit_with(self.now, drive::Command { id, op: Op::Write, range }, cache)?;
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use crate::dice::mix;
 use crate::failure::{Broken, Check, Failure, hold};
-use crate::misuse::ANY_TIME;
+use crate::misuse::ANY_TIME_KINDS;
 use crate::outside::Front;
 use crate::scenario::Scenario;
 use crate::setup::Host;
@@ -66,7 +66,7 @@ fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure
             hold(reported.is_ok() && here == there, Check::Replay, || {
                 format!("the same steps give {here:?}, and beside it {there:?} {reported:?}")
             })?;
-            let kind = mix(scenario.setup.seed ^ number as u64) % u64::from(ANY_TIME);
+            let kind = mix(scenario.setup.seed ^ number as u64) % u64::from(ANY_TIME_KINDS);
             stage.bad_call(bad_calls.then_some(kind as u32))?;
             other.bad_call(None)?;
         }

@@ -40,21 +40,22 @@ struct SectorVersions {
     newest_background: u64,
     /// The last acknowledged version, unless it was legally overwritten since.
     acknowledged: Option<u64>,
-    /// If each background write is carried out itself: those that have landed on it, in the order of registration; and the
-    /// last pass of another write, by the foreground or of unknown origin.
+    /// The background writes that have landed on it, by their places in the order of registration; empty if one write may
+    /// serve several.
     landed: BTreeSet<u64>,
+    /// The last pass of a foreground write, or of a write of unknown origin.
     others: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct VersionedMedium {
     sectors: Vec<SectorVersions>,
-    /// Whether each background write is carried out itself; then concurrent ones have no order.
-    each: bool,
+    /// Whether no write serves another one too (`writes-serve-writes off`); then concurrent background writes have no order.
+    separate: bool,
 }
 
 impl VersionedMedium {
-    pub fn new(capacity: u64, each: bool) -> Self {
+    pub fn new(capacity: u64, separate: bool) -> Self {
         let sector = SectorVersions {
             health: Health::Good,
             version: 0,
@@ -67,7 +68,7 @@ impl VersionedMedium {
             landed: BTreeSet::new(),
             others: None,
         };
-        Self { sectors: vec![sector; capacity as usize], each }
+        Self { sectors: vec![sector; capacity as usize], separate }
     }
 
     fn at(&self, lbn: Lbn) -> &SectorVersions {
@@ -110,7 +111,7 @@ impl VersionedMedium {
 
     /// Records a write. Returns whether the sector can be written.
     pub fn write(&mut self, lbn: Lbn, at: Instant, version: u64, author: Author) -> Result<bool, Broken> {
-        let each = self.each;
+        let separate = self.separate;
         let sector = self.at_mut(lbn);
         if sector.health == Health::Stuck {
             return Ok(false);
@@ -127,7 +128,7 @@ impl VersionedMedium {
             }
             Author::Background { registered } => {
                 let newest = sector.newest_background;
-                hold(each || newest <= registered, Check::Older, || {
+                hold(separate || newest <= registered, Check::Older, || {
                     format!(
                         "a background write landed at LBN {lbn} after one that came later and was acknowledged"
                     )
@@ -154,9 +155,9 @@ impl VersionedMedium {
         }
     }
 
-    /// Records these writes, by their order of registration, as carried out, if each is.
+    /// Records these writes, by their order of registration, as carried out, unless one write may serve several.
     pub fn carried_out(&mut self, lbn: Lbn, registered: impl Iterator<Item = u64>) {
-        if self.each {
+        if self.separate {
             self.at_mut(lbn).landed.extend(registered);
         }
     }
@@ -198,10 +199,10 @@ impl VersionedMedium {
         }
     }
 
-    /// Returns, if each background write is carried out itself, the first sector of `range` on which this one never landed,
-    /// nor a foreground write since `since`.
+    /// Returns the first sector of `range` on which neither this write has landed, nor a foreground write since `since`; none
+    /// if one write may serve several.
     pub fn not_carried_out(&self, range: LbnRange, since: Instant, registered: u64) -> Option<Lbn> {
-        lbns(range).filter(|_| self.each).find(|&lbn| {
+        lbns(range).filter(|_| self.separate).find(|&lbn| {
             let sector = self.at(lbn);
             sector.others.is_none_or(|at| at < since) && !sector.landed.contains(&registered)
         })

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use units::LbnRange;
 
 /// The number of its session, which no step has.
-const MINER: u32 = u32::MAX - 8;
+const MINER_SESSION: u32 = u32::MAX - 8;
 
 /// The maximum of a table's pages: each costs memory and time in the model.
 const TABLE_PAGES_MAX: u64 = 48;
@@ -126,7 +126,7 @@ pub(crate) trait Mining: Scrubbing {
 
     fn mine_on(&mut self, order: Order) -> Result<(), Broken> {
         let plan = order.plan()?;
-        let started = self.door(MINER, |door| Miner::start(door, order.table, plan))?;
+        let started = self.door(MINER_SESSION, |door| Miner::start(door, order.table, plan))?;
         // A session above the maximum is refused, as for any client.
         let Ok(app) = started else { return Ok(()) };
         *self.mine() = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
@@ -148,7 +148,7 @@ pub(crate) trait Mining: Scrubbing {
         };
         let (bytes, sales) = mine.order.page(page, &self.versions(record.range))?;
         let good = record.bad.is_none();
-        let delivery = self.door(MINER, |door| match good {
+        let delivery = self.door(MINER_SESSION, |door| match good {
             true => mine.app.deliver(door, record, &bytes),
             false => mine.app.unreadable(door, record),
         })?;

@@ -15,7 +15,7 @@ use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 pub(crate) const KINDS: u32 = 20;
 
 /// The number of kinds, the first ones, that are possible at any time: each leaves no visible change.
-pub(crate) const ANY_TIME: u32 = 19;
+pub(crate) const ANY_TIME_KINDS: u32 = 19;
 
 /// Makes one bad call. The core must be the same afterwards, in every field.
 pub(crate) fn misuse(
@@ -24,7 +24,7 @@ pub(crate) fn misuse(
     now: Instant,
     kind: u32,
 ) -> Result<(), Broken> {
-    if kind % KINDS >= ANY_TIME {
+    if kind % KINDS >= ANY_TIME_KINDS {
         return too_many_sessions(core, clients);
     }
     let before = format!("{core:?}");

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use units::{Lbn, Sectors, SessionId};
 
 /// The number of its session, which no step has.
-const SCRUBBER: u32 = u32::MAX - 7;
+const SCRUBBER_SESSION: u32 = u32::MAX - 7;
 
 /// The content of a sector is its version.
 const SECTOR_BYTES: usize = 8;
@@ -94,7 +94,7 @@ pub(crate) trait Scrubbing: Calls {
         let plan = ScrubPlan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
         let sums = Sums { plan, ideal: Rc::clone(&self.scrubs().ideal) };
         let now = self.clock().0;
-        let started = self.door(SCRUBBER, |door| Scrubber::start(plan, sums, door, priority, now))?;
+        let started = self.door(SCRUBBER_SESSION, |door| Scrubber::start(plan, sums, door, priority, now))?;
         let Ok(app) = started else { return Ok(()) };
         self.check_asks_medium(app.session())?;
         let bad: BTreeSet<Lbn> =
@@ -175,7 +175,7 @@ pub(crate) trait Scrubbing: Calls {
             None => lbns(record.range).flat_map(|lbn| self.medium().version(lbn).to_le_bytes()).collect(),
         };
         let now = self.clock().0;
-        self.door(SCRUBBER, |door| scrub.app.done(door, record, &bytes, now))?;
+        self.door(SCRUBBER_SESSION, |door| scrub.app.done(door, record, &bytes, now))?;
         let over = scrub.app.is_done();
         if over {
             return self.judge_scrub(&scrub);
@@ -240,7 +240,7 @@ pub(crate) trait Scrubbing: Calls {
         let Some(scrub) = self.scrubs_mut().under_way.take() else { return Ok(()) };
         let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.scrubs().ideal) };
         let now = self.clock().0;
-        let resumed = self.door(SCRUBBER, |door| {
+        let resumed = self.door(SCRUBBER_SESSION, |door| {
             Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now)
         })?;
         let app = match resumed {

@@ -82,7 +82,7 @@ impl FromStr for Host {
 pub enum Mimicry {
     /// None: SMTF is its base policy.
     None,
-    /// A learner.
+    /// A learner of the foreground's times alone.
     Learner,
     /// A learner that probes in idle time.
     Probing,

@@ -9,7 +9,7 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 
 /// A seed under which times drawn at random are shown by their median.
-const MEDIAN: u64 = 1 << 63;
+const MEDIAN_SEED: u64 = 1 << 63;
 
 /// The minimum and maximum time of the distances in one column, in milliseconds.
 pub(super) type Band = Option<(f64, f64)>;
@@ -32,7 +32,7 @@ pub(super) fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: 
     // A column without times of its own is interpolated between two knots.
     for (k, band) in bands.iter_mut().enumerate() {
         for distance in [edge(k), edge(k + 1) - 1] {
-            if let Some(time) = saved.table.time(pair, Distance::new(distance), MEDIAN) {
+            if let Some(time) = saved.table.time(pair, Distance::new(distance), MEDIAN_SEED) {
                 add(band, time.as_millis_f64());
             }
         }

@@ -229,7 +229,7 @@ impl Config {
                 }
             }
             if disks.iter().any(|other| other.device.is_over(&disk.device)) {
-                return Err(place.problem(device, "another disk is this already; give each device once"));
+                return Err(place.problem(device, "another disk of this file has the same device; give each device once"));
             }
             for (at, (address, text)) in disk.listen.iter().zip(&listen).enumerate() {
                 // The system chooses a different port for each.
@@ -534,7 +534,7 @@ mod tests {
             ),
             (
                 &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("unix:/s", "unix:/t")),
-                "another disk is this already",
+                "another disk of this file has the same device",
             ),
         ];
         for (text, expected) in mistakes {

@@ -81,7 +81,7 @@ impl Ublk {
         &self.path
     }
 
-    /// Serves its requests on this thread, which no other device may use: `host` calls `turn` until the queue has
+    /// Serves its requests on this thread, which no other device may use: `host` serves the queue until the queue has
     /// ended.
     ///
     /// # Errors

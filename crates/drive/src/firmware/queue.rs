@@ -10,7 +10,7 @@ use units::{Duration, Instant, LbnRange, Op};
 const OWN_AGE_DIVISOR: i128 = 20;
 
 /// The time from a command's last sector to the choice of the next one in a drive's own order; assumed.
-const OWN_CHOICE: Duration = Duration::from_micros(100);
+const OWN_CHOICE_TIME: Duration = Duration::from_micros(100);
 
 impl Drive {
     /// Returns the time at which the arm starts on the next command, for a queue with commands.
@@ -41,7 +41,7 @@ impl Drive {
         let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.arm_free };
         let last = self.last_end;
         let streams = self.before_barrier().any(|waiting| Some(waiting.command.range.start()) == last);
-        if streams { self.arm_free } else { self.arm_free + OWN_CHOICE }
+        if streams { self.arm_free } else { self.arm_free + OWN_CHOICE_TIME }
     }
 
     /// Takes out the first command in the queue's order; among equals, the oldest.

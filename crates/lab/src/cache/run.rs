@@ -50,7 +50,7 @@ pub(crate) enum Cleaning {
 pub(crate) enum Daemon {
     /// All below the low watermark.
     Burst,
-    /// This number.
+    /// At most this number.
     AtATime(usize),
 }
 

@@ -32,7 +32,7 @@ const WINDOW_PROBES: i64 = 96;
 
 /// The tracks of the close-up, and the sectors from one of its distances to the next.
 const CLOSE_TRACKS: i64 = 16;
-const CLOSE_STEP: i64 = 2;
+const CLOSE_STEP_SECTORS: i64 = 2;
 
 /// A group of distances that lie close together.
 struct Window {
@@ -57,7 +57,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         }
         Ok(Window { distance, low, high })
     })?;
-    let close: Vec<i64> = (1..CLOSE_TRACKS * sectors.track).step_by(CLOSE_STEP as usize).collect();
+    let close: Vec<i64> = (1..CLOSE_TRACKS * sectors.track).step_by(CLOSE_STEP_SECTORS as usize).collect();
     let mut probe = Probe::new(&disk, seed);
     let mut by =
         |probes| close.iter().map(|d| (*d, mean(&mut probe, *d, probes))).collect::<Vec<(i64, f64)>>();
@@ -184,14 +184,14 @@ fn tooth(close: &[(i64, f64)], track: i64) -> i64 {
         let count = close.len().saturating_sub(steps).max(1) as f64;
         pairs.map(|((_, a), (_, b))| (a - mean) * (b - mean)).sum::<f64>() / count
     };
-    let lags = track / 2 / CLOSE_STEP..=track * 3 / 2 / CLOSE_STEP;
-    lags.max_by(|a, b| like(*a as usize).total_cmp(&like(*b as usize))).unwrap_or(0) * CLOSE_STEP
+    let lags = track / 2 / CLOSE_STEP_SECTORS..=track * 3 / 2 / CLOSE_STEP_SECTORS;
+    lags.max_by(|a, b| like(*a as usize).total_cmp(&like(*b as usize))).unwrap_or(0) * CLOSE_STEP_SECTORS
 }
 
 /// Returns how far the midpoint of two distances, `apart` sectors from each other, is off the line between them: the
 /// median, in percent.
 fn line_error(close: &[(i64, f64)], apart: i64) -> f64 {
-    let half = (apart / 2 / CLOSE_STEP) as usize;
+    let half = (apart / 2 / CLOSE_STEP_SECTORS) as usize;
     let ends = close.iter().zip(close.iter().skip(2 * half));
     let mut off: Vec<f64> = ends
         .zip(close.iter().skip(half))
@@ -207,7 +207,7 @@ mod tests {
 
     fn saw(length: i64) -> Vec<(i64, f64)> {
         (1..3_000)
-            .step_by(CLOSE_STEP as usize)
+            .step_by(CLOSE_STEP_SECTORS as usize)
             .map(|d| (d, 2.0 + (d % length) as f64 / length as f64))
             .collect()
     }

@@ -146,7 +146,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .map(|r| {
             format!(
                 "{}: {:.1}% interpolated, {:.1}% by our own rule, {:.1}% all probed, {:.1}% with {SAMPLES_FACTOR} times the samples ({:.1}% of its choices, of {:.0} requests, lose more \
-                 than half a turn to the best of their queue, which is {:.0}% of the {:.1}% that all lose), C-LOOK {:.1}%, SSTF {:.1}%, {:.2}",
+                 than half a revolution to the best of their queue, which is {:.0}% of the {:.1}% that all lose), C-LOOK {:.1}%, SSTF {:.1}%, {:.2}",
                 short(r.name),
                 r.interpolated,
                 r.twice,

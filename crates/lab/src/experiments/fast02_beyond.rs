@@ -57,7 +57,7 @@ const HARM_SPENT_PPM: u32 = 25_000;
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
 /// More requests than arrive during a scan, and the number of requests in runs without one.
-const TO_THE_END: u64 = 1_000_000;
+const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 const REQUESTS_WITHOUT_SCAN: u64 = 400_000;
 
 /// All ideas with that bound, except one; named by the one that is off.
@@ -225,7 +225,7 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
 fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
     let mut trials = Vec::new();
     for (policy, _) in POLICIES {
-        let paper = Trial::paper(policy, hundredths(30), TO_THE_END);
+        let paper = Trial::paper(policy, hundredths(30), WHOLE_SCAN_REQUESTS);
         trials.extend([
             Trial { outside: None, ..paper },
             Trial { scan: false, requests: REQUESTS_WITHOUT_SCAN, ..paper },
@@ -276,7 +276,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     if lab.is_for_claims_only() {
         return Ok(Outcome { claims: vec![whole(lab)?.0], ..Outcome::default() });
     }
-    let requests = lab.pick(25_000, TO_THE_END);
+    let requests = lab.pick(25_000, WHOLE_SCAN_REQUESTS);
     let mut trials = Vec::new();
     for (policy, _) in POLICIES {
         let paper = Trial::paper(policy, hundredths(30), requests);

@@ -32,7 +32,7 @@ const CONSERVATISM_HIGH_10US: u64 = 40;
 const BEGINNING_REQUESTS: u64 = 25_000;
 
 /// More requests than pass while the whole disk is read.
-const WHOLE: u64 = 1_000_000;
+const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 
 /// The paper's "about half".
 const HALF: Band = Band::Within(35.0, 65.0);
@@ -138,7 +138,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let known = [Knowledge::True, Knowledge::Probed, Knowledge::Written];
     let known_drives = knowledge::all(lab, &known)?;
     let margins: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 50, 60]);
-    let requests = lab.pick(BEGINNING_REQUESTS, WHOLE);
+    let requests = lab.pick(BEGINNING_REQUESTS, WHOLE_SCAN_REQUESTS);
     let mut drives = Vec::new();
     for (known_drives, seeds) in known_drives.chunks(known.len()).zip([lab.pick(2, 3), 1]) {
         drives.extend(Curves::measure(lab, known_drives, &margins, requests, seeds)?);
@@ -151,7 +151,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         None => Ok(None),
     };
     if let Some(measured) = of_the_papers {
-        let other = lab.pick((WHOLE, &margins[..], 1), (BEGINNING_REQUESTS, &[CONSERVATISM_LOW_10US][..], 3));
+        let other = lab.pick(
+            (WHOLE_SCAN_REQUESTS, &margins[..], 1),
+            (BEGINNING_REQUESTS, &[CONSERVATISM_LOW_10US][..], 3),
+        );
         if let Some(other) = other_size(other.0, other.1, other.2)? {
             let (whole, beginning) = lab.pick((&other, measured), (measured, &other));
             claims.extend(of_the_paper(whole, beginning));

@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The sizes of requests, in kilobytes.
-const SIZES: [u64; 2] = [4, 40];
+const SIZES_KB: [u64; 2] = [4, 40];
 /// The error at which a prediction counts as accurate, for each size.
 const ACCURATE_ERRORS_MAX: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
 /// The distance from a request's sectors within which a head predicted among them may arrive outside, or the other way
@@ -143,7 +143,7 @@ fn transfer(drive: &DriveModel, kilobytes: u64) -> Duration {
 }
 
 fn near_of(kilobytes: u64) -> Duration {
-    ACCURATE_ERRORS_MAX[usize::from(kilobytes != SIZES[0])]
+    ACCURATE_ERRORS_MAX[usize::from(kilobytes != SIZES_KB[0])]
 }
 
 /// Returns the percentage of the errors within `reach` of `of`.
@@ -205,14 +205,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let requests = lab.pick(10_000, 20_000);
     let seeds = lab.pick(3, 10);
     let pairs: Vec<(&KnownDrive, u64)> =
-        known_drives.iter().flat_map(|known_drive| SIZES.map(|size| (known_drive, size))).collect();
+        known_drives.iter().flat_map(|known_drive| SIZES_KB.map(|size| (known_drive, size))).collect();
     let alone =
         lab.map_seeds(pairs, seeds, |(known_drive, size), seed| errors(known_drive, *size, requests, seed))?;
     let own =
         lab.map_seeds(&known_drives, seeds, |known_drive, seed| predicted(known_drive, requests, seed))?;
     let cases: Vec<DriveErrors<'_>> = known_drives
         .iter()
-        .zip(alone.chunks(SIZES.len()).zip(&own))
+        .zip(alone.chunks(SIZES_KB.len()).zip(&own))
         .map(|(known_drive, (alone, own))| DriveErrors {
             known_drive,
             alone: alone.iter().map(Vec::as_slice).collect(),
@@ -228,7 +228,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         kind,
     };
     let by_profile = |id: &str, at: usize| {
-        let title = format!("Prediction error of head times, random {} KB", SIZES[at]);
+        let title = format!("Prediction error of head times, random {} KB", SIZES_KB[at]);
         figure(id, title, lines(&|case| line(&case.known_drive.label(), case.alone[at])))
     };
     let core = "Prediction error of the core's own forecasts, random 4 KB".to_owned();
@@ -255,13 +255,13 @@ fn shares(cases: &[DriveErrors<'_>]) -> Figure {
             let cells = [case.known_drive.label(), how, format!("{us} us")].into_iter();
             rows.push(cells.chain(shares.map(|share| share.to_string())).collect());
         };
-        for (size, runs) in SIZES.iter().zip(&case.alone) {
+        for (size, runs) in SIZES_KB.iter().zip(&case.alone) {
             let Shares { within, long, short, neither } = Shares::of(case.known_drive, *size, runs);
             let us = near_of(*size).as_nanos() / 1_000;
             row(format!("{size} KB"), us, [within, long, short, neither]);
         }
         row(
-            format!("{} KB, by the core", SIZES[0]),
+            format!("{} KB, by the core", SIZES_KB[0]),
             ACCURATE_ERROR_MAX.as_nanos() / 1_000,
             [
                 case.own_within(),
@@ -304,9 +304,9 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         cases.iter().filter(|c| c.known_drive.knowledge == Knowledge::True).collect();
     for case in &by_truth {
         let title = case.known_drive.drive;
-        for (size, runs) in SIZES.iter().zip(&case.alone) {
+        for (size, runs) in SIZES_KB.iter().zip(&case.alone) {
             let Shares { within, long, short, neither } = Shares::of(case.known_drive, *size, runs);
-            if *size == SIZES[0] {
+            if *size == SIZES_KB[0] {
                 revolutions.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
                 let what = format!("{title}: neither that nor one rotation off");
                 small = small
@@ -322,7 +322,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
         let what = format!("{title}: the core's own forecasts within 50 us");
         small = small.measure(&what, case.own_within(), "%", Band::AtLeast(97.0));
         own.push(format!(
-            "{title}: {}% of the core's own forecasts are neither near nor whole turns off.",
+            "{title}: {}% of the core's own forecasts are neither near nor whole revolutions off.",
             case.own(ErrorRecord::unexplained)
         ));
     }

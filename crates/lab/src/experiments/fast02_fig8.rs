@@ -32,8 +32,8 @@ const SCHEDULERS: [(&str, Option<PolicyName>); 4] = [
     ("disk firmware", None),
 ];
 /// The indices of SPTF outside and of the firmware among them.
-const EXTERNAL: usize = 2;
-const FIRMWARE: usize = 3;
+const EXTERNAL_INDEX: usize = 2;
+const FIRMWARE_INDEX: usize = 3;
 
 /// The results of one drive with one kind of knowledge: reports by scheduler, depth and seed.
 struct QueueDepths<'t> {
@@ -49,7 +49,7 @@ impl QueueDepths<'_> {
 
     /// Returns by how many percent responses are longer with SPTF outside than with the drive's own, by depth.
     fn differences(&self) -> Vec<Spread> {
-        let pairs = self.by_scheduler[EXTERNAL].iter().zip(self.by_scheduler[FIRMWARE]);
+        let pairs = self.by_scheduler[EXTERNAL_INDEX].iter().zip(self.by_scheduler[FIRMWARE_INDEX]);
         let of = |(external, firmware): (&Vec<ForegroundReport>, &Vec<ForegroundReport>)| {
             let pairs = external.iter().zip(firmware);
             let off = pairs.map(|(a, b)| (a.mean_response_ms / b.mean_response_ms - 1.0) * 100.0);

@@ -35,7 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const UTILISATION_PERCENTS: [u64; 13] = [0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
 /// The percentage from which queues are long.
-const LONG_QUEUES: u64 = 80;
+const LONG_QUEUES_PERCENT_MIN: u64 = 80;
 
 /// Sparse foregrounds: mean seconds between two requests, and the requests in the quick and the full size.
 const SELDOM: [(u64, u64, u64); 4] = [(12, 300, 2_000), (30, 300, 1_000), (300, 0, 288), (3_600, 0, 24)];
@@ -98,7 +98,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let drive = &drive;
         lab.map_seeds(UTILISATION_PERCENTS, seeds, move |&percent, seed| {
             // In a long queue a revolution lost to noise in only one of the two runs delays hundreds of requests.
-            let in_long_queues = host == CorePlace::OutsideInOrder && percent >= LONG_QUEUES;
+            let in_long_queues = host == CorePlace::OutsideInOrder && percent >= LONG_QUEUES_PERCENT_MIN;
             let requests = if in_long_queues { requests * 10 } else { requests };
             pair(drive, ForegroundLoad::Percent(percent), host, requests, seed)
         })

@@ -53,7 +53,7 @@ const BLOCK: Bytes = Bytes::new(8 << 10);
 const FILE_CACHE: Bytes = Bytes::new(288 << 20);
 
 /// Thousandths of the blocks.
-const PARTS: [u64; 3] = [500, 950, 990];
+const PARTS_PER_THOUSAND: [u64; 3] = [500, 950, 990];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackupLoad {
@@ -80,8 +80,8 @@ impl BackupLoad {
 /// The results of one backup.
 struct BackupResult {
     minutes: f64,
-    /// The times at which [`PARTS`] of the blocks were there, and all, in minutes.
-    reached: [f64; PARTS.len() + 1],
+    /// The times at which [`PARTS_PER_THOUSAND`] of the blocks were there, and all, in minutes.
+    reached: [f64; PARTS_PER_THOUSAND.len() + 1],
     /// The growth of the mean response, in percent.
     slower: f64,
     /// The foreground's mean response without the backup.
@@ -491,10 +491,11 @@ fn backup(
         Some(HostedApp::Backup(backup)) => (backup.counts(), *backup.state() == BackupState::Finished),
         _ => (Counts::default(), true),
     };
-    let mut reached = [0.0; PARTS.len() + 1];
-    let mut gaps = [Gaps::default(); PARTS.len() + 1];
+    let mut reached = [0.0; PARTS_PER_THOUSAND.len() + 1];
+    let mut gaps = [Gaps::default(); PARTS_PER_THOUSAND.len() + 1];
     let room_ends = Cell::new(None);
-    for (permille, (minutes, gaps)) in PARTS.into_iter().chain([1000]).zip(reached.iter_mut().zip(&mut gaps))
+    for (permille, (minutes, gaps)) in
+        PARTS_PER_THOUSAND.into_iter().chain([1000]).zip(reached.iter_mut().zip(&mut gaps))
     {
         host.run_until(|host| {
             let (counts, finished) = counts(host);
@@ -534,9 +535,9 @@ fn backup(
         refused: with.refused,
         first_refused: room_ends.get().map(|(at, percent)| (at.since(began).as_secs_f64() / 60.0, percent)),
         visited,
-        gaps: gaps[PARTS.len()].since(gaps_before),
+        gaps: gaps[PARTS_PER_THOUSAND.len()].since(gaps_before),
         early: gaps[0].since(gaps_before),
-        late: gaps[PARTS.len()].since(gaps[1]),
+        late: gaps[PARTS_PER_THOUSAND.len()].since(gaps[1]),
         idle_accesses: accessed.idle_accesses,
         idle_kb: (accessed.idle * sector) as f64 / 1e3 / (accessed.idle_accesses as f64).max(1.0),
     })

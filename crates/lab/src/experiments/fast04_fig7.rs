@@ -38,7 +38,7 @@ const EVEN: ReadWriteMix = ReadWriteMix { reads: 1, writes: 1 };
 const ALL_WRITES: ReadWriteMix = ReadWriteMix { reads: 0, writes: 1 };
 
 /// Sizes of caches in MB, for the paper's drive; its text names only the last.
-const CACHES: [u64; 3] = [16, 128, 512];
+const CACHE_SIZES_MB: [u64; 3] = [16, 128, 512];
 
 /// A sign, or an order.
 const ORDER: Band = Band::AtLeast(0.0);
@@ -46,7 +46,7 @@ const ORDER: Band = Band::AtLeast(0.0);
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let ratios = RATIOS.to_vec();
-    let caches = lab.pick(vec![512], CACHES.to_vec());
+    let caches = lab.pick(vec![512], CACHE_SIZES_MB.to_vec());
     // Buffers dirtied in one half minute without forced writes are written in the next, and so on: whole minutes are
     // needed.
     let time = Duration::from_secs(lab.pick(120, 180));

@@ -42,7 +42,7 @@ enum Persistence {
 }
 
 /// The place of the claim's daemon among these.
-const TWO: usize = 2;
+const TWO_AT_A_TIME_INDEX: usize = 2;
 const PERSISTENCE: [(Persistence, &str); 3] = [
     (Persistence::Syncer, "syncer"),
     (Persistence::Nvram, "no syncer, daemon in bursts"),
@@ -130,18 +130,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "no syncer (NVRAM): almost all flushes free, read response almost 50% lower; SPTF-Evict worst; FREE-CLEAN best by a \
          little",
     )
-    .measure("free without syncer, LRU", percent_free(of(TWO, 0)), "%", Band::AtLeast(90.0))
-    .measure("free without syncer, FREE-CLEAN", percent_free(of(TWO, 2)), "%", Band::AtLeast(90.0))
-    .measure("read response lower without syncer, LRU", lower(of(TWO, 0)), "%", Band::AtLeast(35.0))
-    .measure("without syncer: FREE-CLEAN above LRU by", less(TWO, 2, 0), " points", order)
-    .measure("without syncer: LRU above SPTF-Evict by", less(TWO, 0, 1), " points", order)
+    .measure("free without syncer, LRU", percent_free(of(TWO_AT_A_TIME_INDEX, 0)), "%", Band::AtLeast(90.0))
+    .measure("free without syncer, FREE-CLEAN", percent_free(of(TWO_AT_A_TIME_INDEX, 2)), "%", Band::AtLeast(90.0))
+    .measure("read response lower without syncer, LRU", lower(of(TWO_AT_A_TIME_INDEX, 0)), "%", Band::AtLeast(35.0))
+    .measure("without syncer: FREE-CLEAN above LRU by", less(TWO_AT_A_TIME_INDEX, 2, 0), " points", order)
+    .measure("without syncer: LRU above SPTF-Evict by", less(TWO_AT_A_TIME_INDEX, 0, 1), " points", order)
     .measure("with syncer: FREE-CLEAN above LRU by", less(0, 2, 0), " points", order)
     .measure("with syncer: LRU above SPTF-Evict by", less(0, 0, 1), " points", order)
     .measure("outside the drive: free without syncer, LRU", percent_free(&outside), "%", Band::AtLeast(90.0))
     .measure("outside the drive: read response lower without syncer, LRU", lower(&outside), "%", Band::AtLeast(35.0))
     .note(format!(
         "{} {} {}",
-        note(reads_only.first().map_or(&[], Vec::as_slice), of(1, 0), of(TWO, 0), halved.first().map_or(&[], Vec::as_slice)),
+        note(reads_only.first().map_or(&[], Vec::as_slice), of(1, 0), of(TWO_AT_A_TIME_INDEX, 0), halved.first().map_or(&[], Vec::as_slice)),
         ties(of(0, 0), of(0, 1), less(0, 0, 1)),
         why_outside(reads_only_outside.first().map_or(&[], Vec::as_slice), &outside),
     ));

@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// Sectors of 512 bytes in a block of 4 KB.
-const BLOCK: u64 = 8;
+const BLOCK_SECTORS: u64 = 8;
 
 /// The percentages of the disk that are wanted when the timing begins.
 const WANTED_PERCENTS: [u64; 5] = [100, 50, 20, 5, 1];
@@ -149,7 +149,7 @@ impl Times {
 
     /// Groups the decisions that examined tracks by their number; returns each group's mean and decisions.
     fn by_tracks(&self) -> Vec<(f64, Self)> {
-        let group = |d: &Decision| d.tracks.div_ceil(GROUP);
+        let group = |d: &Decision| d.tracks.div_ceil(GROUP_TRACKS);
         let most = self.decisions.iter().map(group).max().unwrap_or(0);
         let groups = (1..=most).map(|of| {
             let decisions: Vec<Decision> =
@@ -161,7 +161,7 @@ impl Times {
 }
 
 /// The tracks in a group, and the number of decisions below which a group is not significant.
-const GROUP: u64 = 10;
+const GROUP_TRACKS: u64 = 10;
 const DECISIONS_MIN: usize = 20;
 
 /// Returns a quantile of an ordered slice.
@@ -180,7 +180,7 @@ fn by_scan(
     let mut bench = DecisionBench::new(drive, budget, seed)?;
     let session = bench.core.open(Priority::default()).map_err(failed)?;
     let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
-    bench.core.read(session, whole, Sectors::new(BLOCK), Parameter::default()).map_err(failed)?;
+    bench.core.read(session, whole, Sectors::new(BLOCK_SECTORS), Parameter::default()).map_err(failed)?;
     let all = bench.core.undelivered(session).unwrap_or(0);
     let mut times = Vec::new();
     for level in levels {
@@ -198,10 +198,13 @@ fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, 
     let session = bench.core.open(Priority::default()).map_err(failed)?;
     let mut stream = Stream::new(seed, "lab.cost");
     let share = Share::new(1, 100).map_err(failed)?;
-    for block in 0..drive.layout().capacity().get() / BLOCK {
+    for block in 0..drive.layout().capacity().get() / BLOCK_SECTORS {
         if stream.chance(share) {
-            let range = LbnRange::new(Lbn::new(block * BLOCK), Sectors::new(BLOCK));
-            bench.core.read(session, range, Sectors::new(BLOCK), Parameter::default()).map_err(failed)?;
+            let range = LbnRange::new(Lbn::new(block * BLOCK_SECTORS), Sectors::new(BLOCK_SECTORS));
+            bench
+                .core
+                .read(session, range, Sectors::new(BLOCK_SECTORS), Parameter::default())
+                .map_err(failed)?;
         }
     }
     Ok(Times::new("1% at random places".into(), bench.decisions(samples)?))

@@ -18,22 +18,23 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The percentages of requests that are local.
-const LOCAL: [u64; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+const LOCAL_PERCENTS: [u64; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
-    let runs = lab.map_seeds(LOCAL, lab.pick(3, 10), |&percent, seed| {
+    let runs = lab.map_seeds(LOCAL_PERCENTS, lab.pick(3, 10), |&percent, seed| {
         let mut load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
         load.local = Share::new(percent, 100).map_err(|e| LabError::new("a share of local requests", e))?;
         random_run(&drive, Config::default(), load, 1, seed)
     })?;
     let shares: Vec<Spread> = runs.iter().map(|r| latency(r)).collect();
-    let at_70 = LOCAL.iter().position(|p| *p == 70).map_or(Spread::of(&[]), |i| shares[i]);
+    let at_70 = LOCAL_PERCENTS.iter().position(|p| *p == 70).map_or(Spread::of(&[]), |i| shares[i]);
     let claim = Claim::new("osdi00-fig4", "70% local: latency almost 60%")
         .measure("70% local", at_70, "%", Band::Within(48.0, 62.0))
         .measure("least step between neighbours", least_step(&shares), " points", Band::AtLeast(0.0))
         .note("DiskSim 4.0 gives 50.9% at 70%.");
-    let bars = LOCAL.iter().zip(&runs).map(|(percent, r)| mean_head_bar(percent.to_string(), r)).collect();
+    let bars =
+        LOCAL_PERCENTS.iter().zip(&runs).map(|(percent, r)| mean_head_bar(percent.to_string(), r)).collect();
     Ok(Outcome {
         figures: vec![head_figure("osdi00-fig4", EXPERIMENT.title, "local requests (%)", bars)],
         claims: vec![claim],

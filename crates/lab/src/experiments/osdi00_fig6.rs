@@ -38,7 +38,7 @@ const WEIGHTS: [Option<u16>; 12] = [
 ];
 
 /// The index of n = 40 among them.
-const SW40: usize = 4;
+const SW40_INDEX: usize = 4;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
@@ -50,10 +50,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let sstf = WEIGHTS.len() - 1;
     let claims = vec![
         Claim::new("osdi00-fig6a", "SW40: latency 36% vs SPTF's 22% (+66%)")
-            .measure("SW40", latency(&runs[SW40]), "%", Band::Within(33.0, 39.0))
+            .measure("SW40", latency(&runs[SW40_INDEX]), "%", Band::Within(33.0, 39.0))
             .note(format!("SPTF has {}%.", latency(&runs[0]))),
         Claim::new("osdi00-fig6b", "SW40 costs 6% in mean access time, SSTF 25%")
-            .measure("SW40", cost(&runs[SW40], &runs[0]), "%", Band::Within(3.0, 8.0))
+            .measure("SW40", cost(&runs[SW40_INDEX], &runs[0]), "%", Band::Within(3.0, 8.0))
             .measure("SSTF", cost(&runs[sstf], &runs[0]), "%", Band::Within(18.0, 28.0)),
     ];
     let labels = WEIGHTS.map(|n| n.map_or("inf".into(), |n| n.to_string()));

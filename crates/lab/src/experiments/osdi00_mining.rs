@@ -31,7 +31,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const MPL: u32 = 10;
 
 /// The percentages of the pages at which estimates are recorded.
-const MARKS: [u64; 5] = [10, 20, 50, 80, 100];
+const MARK_PERCENTS: [u64; 5] = [10, 20, 50, 80, 100];
 
 /// Estimates of one mean, with the pages received as a random sample, and stratified by place on the disk.
 const MEANS: [(&str, u32); 2] = [("mean revenue, one stratum", 1), ("mean revenue, 64 strata", 64)];
@@ -85,7 +85,7 @@ impl Blank for Content {
 
 /// The result of mining a drive.
 struct Scanned {
-    /// At each of [`MARKS`], by [`MEANS`].
+    /// At each of [`MARK_PERCENTS`], by [`MEANS`].
     estimates: Vec<(u64, [Option<Estimate>; 2])>,
     answers: Answers,
     seconds: f64,
@@ -111,7 +111,7 @@ impl Observer for Mining {
             self.error.get_or_insert(error);
         }
         let progress = self.miner.progress();
-        let next = MARKS.get(self.estimates.len()).copied();
+        let next = MARK_PERCENTS.get(self.estimates.len()).copied();
         let done = |mark| progress.done || progress.pages * 100 >= mark * progress.target;
         if let Some(mark) = next.filter(|&mark| done(mark)) {
             let answers = self.miner.answers();

@@ -4,7 +4,7 @@ use crate::distance::Distance;
 use crate::frame::{Broken, Reader, Writer};
 
 /// The number of predictions of a class before its mean error counts as normal.
-const WARM_UP: u32 = 32;
+const WARM_UP_PREDICTIONS: u32 = 32;
 
 /// The normal error is the mean over about this number of predictions of a class.
 const NORMAL_ERROR_PREDICTIONS: u32 = 1_024;
@@ -187,7 +187,7 @@ impl Change {
         let doubling = distance.sectors().unsigned_abs().max(1).ilog2() as usize;
         let class = &mut self.classes[source.index() * DOUBLINGS + doubling];
         let (mut error, mut guess) = (expected.abs_diff(time), class.times.get().abs_diff(time));
-        let known = class.errors.seen >= WARM_UP;
+        let known = class.errors.seen >= WARM_UP_PREDICTIONS;
         if known {
             let most = class.guessed.get().max(1) * ERROR_GUESSES_MAX;
             (error, guess) = (error.min(most), guess.min(most));

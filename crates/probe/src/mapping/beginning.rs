@@ -19,7 +19,7 @@ const CHECKED_SECTORS: [u64; 3] = [1, 3, 6];
 const CHECK_DEVIATIONS_MAX: f64 = 5.0;
 
 /// The least density from which that of the next zone may be guessed.
-const LIKE_BEFORE: u64 = 48;
+const GUESSED_DENSITY_SECTORS_MIN: u64 = 48;
 
 impl Mapper<'_, '_> {
     /// Returns the zone that begins at `first`, whose angle may be known, with its density, first boundary and first skew.
@@ -198,7 +198,8 @@ impl Mapper<'_, '_> {
         };
         // Densities of consecutive zones are similar; if they are not, the next sectors are not at their predicted angles.
         let near = [before / 16, before / 3, before * 3 / 4];
-        let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
+        let mut sectors =
+            if before >= GUESSED_DENSITY_SECTORS_MIN { self.density_over(first, start, &near)? } else { 0 };
         // Sectors shorter than the variation of readings cannot be distinguished from their neighbours.
         let resolved = self.resolves_sectors(if sectors == 0 { before } else { before.min(sectors) });
         if sectors == 0 || resolved && !self.is_density(first, start, sectors)? {

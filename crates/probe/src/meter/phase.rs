@@ -20,7 +20,7 @@ const ANCHORS_MAX: u64 = 520;
 const ANCHOR_ROUNDS: usize = 8;
 
 /// The most sectors between an anchor that cannot be read and its replacement.
-const ANCHOR_BESIDE: u64 = 1_000;
+const ANCHOR_OFFSET_SECTORS_MAX: u64 = 1_000;
 
 /// The longest time between two readings of known sectors: with an error of the speed of a ten-thousandth the
 /// angle is wrong by two thousandths of a revolution after a tenth of a second.
@@ -106,7 +106,7 @@ impl Meter<'_> {
         self.followed = self.now;
         if reading.failed {
             // A neighbour replaces it.
-            let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_BESIDE))) % self.capacity();
+            let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_OFFSET_SECTORS_MAX))) % self.capacity();
             if let Some(anchor) = self.anchors.get_mut(index) {
                 *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
             }

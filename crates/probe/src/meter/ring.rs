@@ -65,8 +65,8 @@ pub(super) fn angles(
 
 /// The indices of the phase, in revolutions ahead of a platter of the assumed revolution time, and of the
 /// relative speed, among the unknowns.
-const PHASE: usize = 0;
-const SPEED: usize = 1;
+const PHASE_INDEX: usize = 0;
+const SPEED_INDEX: usize = 1;
 
 /// All unknowns: phase, speed, the angle of each anchor that was read.
 struct Joint {
@@ -110,8 +110,8 @@ impl Joint {
         if let [phase, speed, ..] = self.state.as_mut_slice() {
             *phase += by * *speed;
         }
-        let speed = self.covariance.get(SPEED).cloned().unwrap_or_default();
-        if let Some(phase) = self.covariance.get_mut(PHASE) {
+        let speed = self.covariance.get(SPEED_INDEX).cloned().unwrap_or_default();
+        if let Some(phase) = self.covariance.get_mut(PHASE_INDEX) {
             for (cell, of_speed) in phase.iter_mut().zip(speed) {
                 *cell += by * of_speed;
             }
@@ -122,10 +122,10 @@ impl Joint {
             }
         }
         for (row, column, wander) in [
-            (PHASE, PHASE, by * by * by / 3.0),
-            (PHASE, SPEED, by * by / 2.0),
-            (SPEED, PHASE, by * by / 2.0),
-            (SPEED, SPEED, by),
+            (PHASE_INDEX, PHASE_INDEX, by * by * by / 3.0),
+            (PHASE_INDEX, SPEED_INDEX, by * by / 2.0),
+            (SPEED_INDEX, PHASE_INDEX, by * by / 2.0),
+            (SPEED_INDEX, SPEED_INDEX, by),
         ] {
             if let Some(cell) = self.covariance.get_mut(row).and_then(|row| row.get_mut(column)) {
                 *cell += self.wander * wander;
@@ -136,7 +136,8 @@ impl Joint {
     /// Adds an anchor that is read for the first time, at the estimated angle of the platter; returns its
     /// index among the unknowns.
     fn begin(&mut self) -> usize {
-        let (phase, variance) = (self.state.first().copied().unwrap_or_default(), self.at(PHASE, PHASE));
+        let (phase, variance) =
+            (self.state.first().copied().unwrap_or_default(), self.at(PHASE_INDEX, PHASE_INDEX));
         let mut row = self.covariance.first().cloned().unwrap_or_default();
         for (line, &common) in self.covariance.iter_mut().zip(&row) {
             line.push(common);
@@ -157,7 +158,7 @@ impl Joint {
         };
         let common: Vec<f64> = of_angle.iter().zip(of_phase).map(|(a, p)| a - p).collect();
         let of = |i: usize| common.get(i).copied().unwrap_or_default();
-        let all = of(place) - of(PHASE) + self.noise;
+        let all = of(place) - of(PHASE_INDEX) + self.noise;
         if error * error > OUTLIER_DEVIATIONS_MIN * OUTLIER_DEVIATIONS_MIN * all {
             self.lost += 1;
             if self.lost >= crate::platter::OUTLIERS_MAX

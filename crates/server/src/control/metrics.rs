@@ -65,7 +65,7 @@ impl Collector for MetricsSnapshot {
                 s.background.gap_bytes
             }),
             ("background_idle_bytes", "Background bytes in idle time", |s| s.background.idle_bytes),
-            ("background_promoted_bytes", "Background bytes as foreground work", |s| {
+            ("background_promoted_bytes", "Background bytes whose requests became foreground work", |s| {
                 s.background.promoted_bytes
             }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),

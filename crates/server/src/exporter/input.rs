@@ -1,6 +1,6 @@
 //! Admission of clients, and their input, read in round-robin order while there is memory for it.
 
-use super::{BACKGROUND, Exporter};
+use super::{BACKGROUND_INDEX, Exporter};
 use crate::client::{Client, ClientError};
 use crate::limits::{Shares, Verdict};
 use crate::slots::{GivenSlot, SlotOwner};
@@ -213,7 +213,7 @@ impl<D: Device> Exporter<D> {
                         if let Some(slot) = client.slot {
                             self.slots.request_received(slot);
                         }
-                        client.background = export >= BACKGROUND;
+                        client.background = export >= BACKGROUND_INDEX;
                         client.snapshot = export
                             .checked_sub(self.exports.len())
                             .and_then(|at| client.snapshots.get(at))

@@ -26,12 +26,12 @@ pub(crate) enum How {
     Make,
 }
 
-/// The access that others have to a file meanwhile.
+/// The access of other processes to a file while this one has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Nothing.
+    /// None.
     Alone,
-    /// Read it.
+    /// They can read it.
     Shared,
 }
 

@@ -22,7 +22,7 @@ impl Source for FileSource {
 pub(crate) struct FileSink {
     file: Box<dyn File>,
     at: u64,
-    /// The reason why it took no more, the last time.
+    /// The reason, in words, why the last write was refused.
     full: String,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct FileDestination {
     pub end: u64,
     /// Whether it has its size; a file gets it with the first block, and where that is lost with the first sync.
     pub sized: bool,
-    /// The reason why it took no more, the last time.
+    /// The reason, in words, why the last write was refused.
     pub full: String,
 }
 

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) const SUMS_END: &str = "sums.end";
 
 /// The number in the end of a store that learns no more of the disk's writes. No store has forgotten sums this often.
-const LEFT: u64 = u64::MAX;
+const ABANDONED_NUMBER: u64 = u64::MAX;
 
 /// Records in the end of the disk's checksum store that the store is given up, if the end is of the store of this number.
 /// That needs no space.
 pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<bool> {
-    End::last(files, &state.join(SUMS_END), id, LEFT)
+    End::last(files, &state.join(SUMS_END), id, ABANDONED_NUMBER)
 }
 
 /// The open and locked file of a store. On some network file systems its lock keeps other handles out, so that there is
@@ -109,7 +109,7 @@ impl OpenStore {
         }
         let (end, acknowledged) =
             End::go_on(files, path, LogKind::Sums, store.id()).map_err(|e| named(&e))?;
-        if acknowledged == LEFT {
+        if acknowledged == ABANDONED_NUMBER {
             return Err(
                 "the store was given up, and clients may have written since; say force and all is recorded anew"
                     .into(),

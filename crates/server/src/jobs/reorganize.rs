@@ -36,7 +36,7 @@ pub(crate) fn has_files(saved: &[u8]) -> bool {
 }
 
 /// The mark of the map, which is the last request.
-const MAP: u64 = u64::MAX;
+const MAP_MARK: u64 = u64::MAX;
 
 /// The reorganiser's state, until it is requested to be written.
 #[derive(Debug, Default)]
@@ -335,7 +335,7 @@ impl Job for Reorganize {
                 self.trouble = Some(why);
             }
             FileResult::Yielded => self.go_on_beginning(cx),
-            FileResult::Synced { mark: MAP, .. } => {
+            FileResult::Synced { mark: MAP_MARK, .. } => {
                 let why = self.mapping.clone().unwrap_or_default();
                 self.fail(why);
             }

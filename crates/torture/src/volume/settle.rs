@@ -10,7 +10,7 @@ use units::Duration;
 const REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 20_000;
 
 /// The same outside the drive, where no gap may be long enough.
-const PATIENCE_OUTSIDE: u32 = 2_000;
+const OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 2_000;
 
 /// The longest rest of work: the largest patience in a history, and half a minute more.
 const REST_S_MAX: u32 = 730;
@@ -41,7 +41,7 @@ impl House {
             if now != left {
                 (left, without) = (now, 0);
             }
-            if without >= PATIENCE_OUTSIDE && self.place.is_outside() {
+            if without >= OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX && self.place.is_outside() {
                 // No gap suffices; then a silence must.
                 if !self.in_silence()? {
                     return self.check_medium();

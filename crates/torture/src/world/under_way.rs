@@ -240,7 +240,7 @@ impl World {
             let Some(lbn) = pass.lbn else { continue };
             let good = match self.medium.health(lbn) {
                 Health::Good => true,
-                // If it was written before it was read again, it is good by then.
+                // A write mends the sector for the passes after it.
                 Health::Bad => pass.op.is_write() || last.get(&lbn).copied().unwrap_or(false),
                 Health::Stuck => false,
             };

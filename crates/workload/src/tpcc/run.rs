@@ -263,7 +263,8 @@ impl Tpcc {
         true
     }
 
-    /// Returns whether a page need not be read: it is in the pool, or has left it unwritten.
+    /// Brings a page into the pool if that needs no read, and returns whether it did: the page is in the pool, or was evicted
+    /// from it and its write has not ended.
     fn in_memory(&mut self, touch: Touch, running: &mut Running) -> bool {
         if self.pool.touch(touch.page, touch.change) {
             return true;

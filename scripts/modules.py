@@ -20,7 +20,7 @@ USE = re.compile(r"\buse ((?:crate|super|self)::[^;]+|(?:\w+::)[^;]+);")
 Module = tuple[str, ...]
 
 # Modules with a circle among their submodules that is still to be opened.
-OPEN = {("scheduler", "background"), ("scheduler", "core"), ("scheduler", "core::outside")}
+OPEN = {("scheduler", "core")}
 
 PATH = re.compile(r"\b((?:crate|super)(?:::\w+)+)")
 

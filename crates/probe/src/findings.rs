@@ -233,7 +233,10 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     let (sure, note) = if seeks.parted {
         (overhead_sure, "the time by which a seek is shorter right after another command")
     } else {
-        (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
+        (
+            overhead_sure,
+            "measured only together with a seek; taken from the shortest seek, a head switch and a buffer hit",
+        )
     };
     report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
     let (sure, note) = if seeks.head_switch_moved {
@@ -312,7 +315,7 @@ pub(crate) fn of_writes(
             let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
             if may_be_more_ms + may_be_less_ms > 0.0 {
                 note += &format!(
-                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less, by what part of a read's moves is its command's overhead: only their sum shows"
+                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less: a read's move was measured only together with its command's overhead"
                 );
             }
             report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);

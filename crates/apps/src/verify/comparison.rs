@@ -200,12 +200,12 @@ impl Comparison {
         self.left.is_empty()
     }
 
-    /// Returns whether so many blocks differ that the members cannot be those of the plan.
+    /// Returns whether more blocks differ than if the members were those of the plan.
     pub fn is_hopeless(&self) -> bool {
         self.found.differing_blocks > DIFFERING_BLOCKS_MAX
     }
 
-    /// Returns whether it takes blocks that are not read again. Without room the host leaves them unread.
+    /// Returns whether it takes blocks that it has not had before. Without room for more suspects the host leaves them unread.
     pub fn has_room(&self) -> bool {
         self.suspects.len() < SUSPECTS_MAX
     }

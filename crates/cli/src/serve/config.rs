@@ -229,7 +229,10 @@ impl Config {
                 }
             }
             if disks.iter().any(|other| other.device.is_over(&disk.device)) {
-                return Err(place.problem(device, "another disk of this file has the same device; give each device once"));
+                return Err(place.problem(
+                    device,
+                    "another disk of this file has the same device; give each device once",
+                ));
             }
             for (at, (address, text)) in disk.listen.iter().zip(&listen).enumerate() {
                 // The system chooses a different port for each.

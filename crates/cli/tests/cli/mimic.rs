@@ -197,7 +197,7 @@ fn mean_access(args: &str) -> f64 {
 fn smtf_with_a_table_is_between_distance_policies_and_sptf() {
     let dir = Dir::new();
     let file = dir.path("base.mimic");
-    // Enough probes to show the teeth at the distances that so many requests leave: more leave shorter ones.
+    // Enough probes to show the teeth at the distances between outstanding requests, which are shorter if more are outstanding.
     let (outstanding, probes, samples) = testing::sized((200, 1_000_000, 2), (50, 6_000_000, 5));
     let probe = format!("mimic probe emulated:mimic-base --requests {probes} --samples {samples} -o");
     run(&format!("{probe} {file}")).worked();

@@ -54,7 +54,7 @@ pub struct Result {
     pub responses: Responses,
     /// Millions of bytes a second of background work.
     pub mb_per_s: f64,
-    /// Of the drive alone, the bytes that pass in the time that its arm leaves.
+    /// The MB/s that pass the head of the drive without background work, by the state of its arm.
     pub passing: PassingMb,
 }
 

@@ -421,7 +421,7 @@ fn make_directory(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) ->
 /// It cannot be made, or is another user's.
 pub fn own_directory(path: &Path) -> io::Result<()> {
     private_directory(path)?;
-    // One that was made before a power cut may not have its name for good.
+    // If a power cut followed its creation, its name may not be on the medium yet.
     sync_directory(path)?;
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o077 != 0 {

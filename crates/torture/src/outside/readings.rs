@@ -60,7 +60,7 @@ impl Front {
         })?;
         let again = self.core.input(read);
         let none = Err(Refused::Reading(ReadingRefused::until_an_event()));
-        hold(again == none, Check::Request, || format!("of two readings at once the second is {again:?}"))?;
+        hold(again == none, Check::Request, || format!("the second of two readings at once is {again:?}"))?;
         let command = match self.core.poll(self.now) {
             Some(Output::Do(command)) if command.id.get() == id && command.range == range => command,
             other => {

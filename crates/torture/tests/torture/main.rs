@@ -76,7 +76,7 @@ mod new_histories_of_this_commit_keep_every_promise {
         });
     }
 
-    /// Runs histories of at least so many steps in the short tier and in the long one. They would prove nothing without any of
+    /// Runs histories of at least the given numbers of steps in the short tier and in the long one. They would prove nothing without any of
     /// one kind of `events`; rare kinds may need more histories.
     fn search(host: Host, (short, long): (u64, u64), events: impl Fn(&Counts) -> Vec<u64>) {
         let steps = testing::sized(short, long);

@@ -113,7 +113,7 @@ pub(crate) struct Touch {
     pub(crate) fresh: bool,
 }
 
-/// The home of a terminal.
+/// The warehouse and district of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     /// From 0.

@@ -5,7 +5,7 @@ use super::text::Fields;
 use super::{Notes, TraceError, TraceRecord};
 use std::fmt;
 
-/// A format of lines.
+/// The parser of a trace format that has a record in each line.
 pub(super) trait LineParser: fmt::Debug {
     /// Whether the first line is a heading, which is stepped over.
     fn heading(&mut self, _first: &Fields<'_>) -> Result<bool, TraceError> {

@@ -562,7 +562,7 @@ fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
         })
     };
     assert_eq!([false, false, true, true, false].map(|urgent| hold(&mut rig, urgent)), [0, 0, 1, 0, 0]);
-    // Another one, left to the background.
+    // A write to another block, whose copy is left to the background.
     assert!(rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))));
     for _ in 0..10_000 {
         if !rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))) {

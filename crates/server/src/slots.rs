@@ -86,6 +86,14 @@ struct TakenSlot {
     follows: bool,
 }
 
+/// The number of slots that an owner holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldSlots {
+    all: usize,
+    /// Those among them that follow the events.
+    following: usize,
+}
+
 /// The taken slots by their numbers, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -209,21 +217,28 @@ impl Slots {
     /// [`followers`](ConnectionLimits::followers). An owner at its own limit loses one of its own.
     fn gives_way(&self, owner: SlotOwner) -> Option<u64> {
         let own_only = self.is_at_its_own_limit(owner);
+        // Counted once, because a client that connects without end has this done for each of its connections.
+        let mut held = BTreeMap::<SlotOwner, HeldSlots>::new();
+        for slot in self.taken.values() {
+            let held = held.entry(slot.owner).or_default();
+            held.all += 1;
+            held.following += usize::from(slot.follows);
+        }
+        let held = |owner: SlotOwner| held.get(&owner).copied().unwrap_or_default();
         let may = |other: SlotOwner| {
             other == owner
                 || !own_only
                     && match other {
-                        SlotOwner::Root | SlotOwner::Own if self.of(other) <= self.rules.reserved => false,
+                        SlotOwner::Root | SlotOwner::Own if held(other).all <= self.rules.reserved => false,
                         _ => other.has_no_role() == owner.has_no_role(),
                     }
         };
-        let follows = |slot: &TakenSlot| slot.follows;
         let yields = |slot: &TakenSlot| {
-            slot.waits || slot.follows && self.count(slot.owner, follows) > self.rules.followers
+            slot.waits || slot.follows && held(slot.owner).following > self.rules.followers
         };
         let yielding = self.taken.iter().filter(|(_, slot)| may(slot.owner) && yields(slot));
         let key =
-            |(at, slot): &(&u64, &TakenSlot)| (slot.waits, self.of(slot.owner), std::cmp::Reverse(**at));
+            |(at, slot): &(&u64, &TakenSlot)| (slot.waits, held(slot.owner).all, std::cmp::Reverse(**at));
         yielding.max_by_key(key).map(|(at, _)| *at)
     }
 }

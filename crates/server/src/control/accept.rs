@@ -4,9 +4,13 @@ use super::admission::{Admission, Peer, Slot};
 use super::api;
 use super::disks::Disks;
 use super::limited_log::{LimitedLog, REPORT_INTERVAL};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::RecvFlags;
 use std::os::unix::net::UnixListener as Listener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +39,7 @@ pub(super) async fn serve(
         Ok(listener) => listener,
         Err(error) => return warn!(%error, "no control socket"),
     };
-    let router = api::router(disks);
+    let router = TowerToHyperService::new(api::router(disks));
     let log = LimitedLog::new();
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut count = tokio::time::interval(REPORT_INTERVAL);
@@ -49,6 +53,7 @@ pub(super) async fn serve(
             _ = stopped.changed() => return log.report_rest(),
         };
         let stream = match accepted {
+            Ok((stream, _)) if is_gone(&stream) => continue,
             Ok((stream, _)) => stream,
             Err(error) => {
                 log.write(|| warn!(%error, "the control socket"));
@@ -81,6 +86,12 @@ pub(super) async fn serve(
     }
 }
 
+/// Returns whether the client has gone already, without a request. Such a connection takes no slot from one that waits,
+/// and costs little, so that a client that connects without end keeps others waiting for a short time only.
+fn is_gone(stream: &UnixStream) -> bool {
+    matches!(rustix::net::recv(stream, &mut [0; 1][..], RecvFlags::PEEK), Ok((_, 0)))
+}
+
 /// The answer to a connection for which there is no slot.
 const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 103\r\n\
 connection: close\r\n\r\n\
@@ -97,17 +108,27 @@ async fn refuse(mut stream: UnixStream) {
 }
 
 /// Serves one connection.
-async fn one(stream: UnixStream, peer: Peer, slot: Arc<Slot>, router: axum::Router, log: LimitedLog) {
-    let service = router
-        .layer(axum::Extension(peer))
-        .layer(axum::Extension(Arc::clone(&slot)))
-        .layer(axum::Extension(log.clone()));
+async fn one(
+    stream: UnixStream,
+    peer: Peer,
+    slot: Arc<Slot>,
+    router: TowerToHyperService<axum::Router>,
+    log: LimitedLog,
+) {
+    // Layers of a router of its own would cost more than the rest of a connection that asks nothing.
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let extensions = request.extensions_mut();
+        extensions.insert(peer);
+        extensions.insert(Arc::clone(&slot));
+        extensions.insert(log.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_HEAD_TIMEOUT)
         .keep_alive(false)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let mut over = std::pin::pin!(tokio::time::sleep(REQUEST_TIMEOUT));
@@ -148,6 +169,7 @@ fn why(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::{ConnectionLimits, Roles};
 
     #[test]
     fn the_answer_to_one_too_many_is_whole() {
@@ -155,6 +177,35 @@ mod tests {
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
         assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());
+    }
+
+    #[test]
+    fn connections_that_are_gone_at_once_take_no_slot_from_one_that_waits() {
+        let path = std::env::temp_dir().join(format!("freeblock-gone-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = Listener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut waiting = UnixStream::connect(&path).await.unwrap();
+            for _ in 0..10 {
+                drop(std::os::unix::net::UnixStream::connect(&path).unwrap());
+            }
+            let own = waiting.peer_cred().unwrap().uid();
+            let limits =
+                ConnectionLimits { connections: 2, reserved: 1, per_trusted_user: 2, ..Default::default() };
+            let admission = Arc::new(Admission::new(Roles::default(), own, limits));
+            let (_stop, stopped) = watch::channel(false);
+            let server = tokio::spawn(serve(listener, admission, Disks::default(), stopped));
+            // All of them are accepted before the request arrives.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            waiting.write_all(b"GET /v1/disks HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            waiting.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+            server.abort();
+        });
+        std::fs::remove_file(path).unwrap();
     }
 
     /// A request that is left unread would be a broken connection to the client.

@@ -66,6 +66,9 @@ impl Mapper<'_, '_> {
     /// Returns a zone of another density that begins with the last track of the zone before, whose first sectors are almost
     /// at the angles of the density before; `angle` is that of the first LBN that is not, if it is known.
     pub(super) fn begin_sooner(&mut self, at: u64, angle: Option<f64>) -> Result<Option<Zone>, ProbeError> {
+        if self.meter.is_noisy() {
+            return self.begin_with_track(at);
+        }
         let (Some(before), Some(angle)) = (self.map.zones.last(), angle) else { return Ok(None) };
         let n = before.sectors;
         let (track, sector) = before.locate(before.end - 1);
@@ -73,12 +76,7 @@ impl Mapper<'_, '_> {
         let few = sector < PRECEDING_SECTORS_MAX.min(n / 4) && track > CYCLE_ZONE_TRACKS_MAX;
         let plain = before.region.is_none() && before.cycle.is_none();
         let near = wrap(angle - before.predict(at)).abs() < 1.0 / n as f64;
-        if self.meter.is_noisy()
-            || !few
-            || !plain
-            || !near
-            || before.shifts.last().is_some_and(|s| s.lbn >= first)
-        {
+        if !few || !plain || !near || before.shifts.last().is_some_and(|s| s.lbn >= first) {
             return Ok(None);
         }
         let zone = self.begin(first, None)?;
@@ -192,7 +190,7 @@ impl Mapper<'_, '_> {
     }
 
     /// Returns the number of sectors on the track of `first`, which stands at `start`.
-    fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
+    pub(super) fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
         let Some(before) = self.map.zones.last().map(|z| z.sectors) else {
             return self.density_over(first, start, &DENSITY_STEPS);
         };

@@ -236,7 +236,10 @@ impl Mapper<'_, '_> {
     /// Begins the fit of a zone with some readings each of its first LBN and of each level's second unit.
     fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
         let mut fit = Fit::new(self.spread);
-        let like = self.map.zones.last().is_some_and(|before| before.alike(zone, 1e-12));
+        // The fit before a part of a short-sectored track is that of a zone of other rotations.
+        let has_fit = |before: &&Zone| !self.finds_ends_by_skews(before.sectors) || !before.levels.is_empty();
+        let before = self.map.zones.last().filter(has_fit);
+        let like = before.is_some_and(|before| before.alike(zone, 1e-12));
         if let Some(before) = self.fit.as_ref().filter(|_| like) {
             fit = before.for_zone_like(zone);
         }

@@ -102,14 +102,17 @@ impl Mapper<'_, '_> {
         Ok(zone)
     }
 
+    /// Returns the largest difference of equal rotations that were read, in revolutions.
+    pub(super) fn equal_rotations(&self) -> f64 {
+        EQUAL_ROTATIONS_REVOLUTIONS_MAX + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 }
+    }
+
     /// Returns the zone of these tracks, followed to its end, if they have begun to recur.
     fn cycle_of(&mut self, tracks: &[Track]) -> Result<Option<Zone>, ProbeError> {
         let Some(&last) = tracks.last() else { return Ok(None) };
         // The beginning of a track was computed with the density of the one before.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
-        let loose = EQUAL_ROTATIONS_REVOLUTIONS_MAX
-            + beside * beside
-            + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
+        let loose = beside * beside + self.equal_rotations();
         for length in 2..=CYCLE_TRACKS_MAX.min(tracks.len().saturating_sub(REPEATED_TRACKS_MIN)) {
             let Some(advance) = recurs(tracks, length, loose) else { continue };
             let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
@@ -313,8 +316,13 @@ impl Mapper<'_, '_> {
     fn slip_of_cycle(&mut self, zone: &Zone, off: u64, more: f64) -> Result<Option<Shift>, ProbeError> {
         let n = zone.sectors_on(zone.locate(off).0);
         // If readings vary, a cycle whose rotation is known to a reading looks like one with a slip.
-        if off + 2 * n >= zone.end || self.meter.is_noisy() {
+        if off + 2 * n >= zone.end || self.meter.is_noisy() && !self.finds_ends_by_skews(n) {
             return Ok(None);
+        }
+        if self.meter.is_noisy()
+            && let Some(slip) = self.slip_before_end(zone, off, more)?
+        {
+            return Ok(Some(slip));
         }
         let by = frac(self.sure_angle(off, n)? - zone.predict(off)) * n as f64;
         let shift = Shift { lbn: off, sectors: by.round() as u64 };

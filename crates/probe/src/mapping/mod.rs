@@ -6,6 +6,7 @@
 
 mod angle_check;
 mod beginning;
+mod boundary;
 mod course;
 mod cycle;
 mod edge;
@@ -19,6 +20,7 @@ use crate::fit::Fit;
 use crate::meter::{Meter, SectorAngle};
 use crate::shape::HEADS_MAX;
 use crate::zone::Zone;
+use boundary::RunShape;
 use std::collections::BTreeSet;
 
 /// The most zones: with more, the drive is not understood.
@@ -35,6 +37,9 @@ const NOISY_ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
 /// The least length of a sector that is distinguished from the next, in standard deviations of a reading.
 const SECTOR_DEVIATIONS_MIN: f64 = 4.0;
+
+/// The length of a sector below which densities of neighbouring runs look like slips, in standard deviations of a reading.
+const SHORT_SECTOR_DEVIATIONS_MAX: f64 = 2.0;
 
 /// The map, with its irregularities.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +114,8 @@ pub(crate) struct Mapper<'m, 'a> {
     found: Option<SectorAngle>,
     /// The end of the tracks that were measured one by one.
     walked: u64,
+    /// The runs of the cycle before, if sectors cannot be distinguished.
+    shape: Option<RunShape>,
     map: Map,
 }
 
@@ -124,6 +131,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             fit: None,
             found: None,
             walked: 0,
+            shape: None,
             map: Map::default(),
         }
     }
@@ -144,6 +152,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Returns whether adjacent sectors can be distinguished.
     fn resolves_sectors(&self, sectors: u64) -> bool {
         !self.meter.is_noisy() || 1.0 / sectors as f64 > SECTOR_DEVIATIONS_MIN * self.spread
+    }
+
+    /// Returns whether the ends of such tracks are found by their skews: readings vary by more than a part of a sector, or
+    /// runs of tracks have been found so.
+    fn finds_ends_by_skews(&self, sectors: u64) -> bool {
+        let is_short = 1.0 / (sectors as f64) < SHORT_SECTOR_DEVIATIONS_MAX * self.spread;
+        !self.resolves_sectors(sectors) && (is_short || self.shape.is_some())
     }
 
     /// Maps the drive; also returns the reason if the drive itself ended the map early.
@@ -174,7 +189,9 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 Some(zone) => zone,
                 None => self.begin(at, angle)?,
             };
-            self.extend(&mut zone)?;
+            if !self.is_run(&mut zone)? {
+                self.extend(&mut zone)?;
+            }
             // A stretch that is not understood is passed one LBN at a time.
             zone.end = zone.end.clamp(at + 1, self.capacity);
             if let Some(joined) = self.join(&zone)? {

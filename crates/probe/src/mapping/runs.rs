@@ -5,7 +5,8 @@
 //! it goes on at the next run that one of its own continues.
 
 use super::Mapper;
-use super::cycle::{CYCLE_TRACKS_MAX, EQUAL_ROTATIONS_REVOLUTIONS_MAX, REPEATED_TRACKS_MIN};
+use super::boundary::RunShape;
+use super::cycle::{CYCLE_TRACKS_MAX, REPEATED_TRACKS_MIN};
 use crate::error::ProbeError;
 use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Shift, Slot, Zone};
@@ -40,38 +41,57 @@ impl Run {
 impl Mapper<'_, '_> {
     /// Replaces the last zones by one of recurring runs, if they are one, and follows it to its end.
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
-        if self.meter.is_noisy() {
-            // The end of a run is then known to some sectors only, and runs of other lengths do not recur.
+        let sectors = self.map.zones.last().map_or(0, |zone| zone.sectors);
+        if self.meter.is_noisy() && !self.finds_ends_by_skews(sectors) {
+            // The end of a run is then the first LBN that deviates, and runs of other lengths do not recur.
             return Ok(None);
         }
-        let loose = EQUAL_ROTATIONS_REVOLUTIONS_MAX;
+        let loose = self.equal_rotations();
         if let Some((mut zone, good)) = self.continued(loose) {
             let n = zone.sectors;
             let points = [good + n / 2, good + 2 * n, good + 3 * n];
             if points.iter().all(|&lbn| lbn < self.capacity) && self.all_meet_within(&zone, &points, loose)? {
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
+                // The farthest readings give the rotation of a cycle.
+                zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
         }
         let runs = self.last_runs();
         let Some(last) = runs.last() else { return Ok(None) };
-        for length in 2..=CYCLE_TRACKS_MAX.min(runs.len().saturating_sub(REPEATED_TRACKS_MIN)) {
+        for length in 2..=CYCLE_TRACKS_MAX.min(runs.len().saturating_sub(self.repeated_runs())) {
             let Some(mut zone) = self.zone_of_runs(&runs, length, loose) else { continue };
             let (from, _) = zone.locate(last.first);
             if let Some(good) = self.one_more(&mut zone, from + last.tracks, loose)? {
-                zone.levels = zone.cycle.as_ref().map(levels).unwrap_or_default();
+                zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
+                let skew = zone.levels.first().map_or(0.0, |level| level.advance);
+                let tracks = runs.iter().rev().take(length).flat_map(|run| [run.tracks, run.tracks / 2]);
+                self.shape = Some(RunShape::new(tracks, skew));
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
+                // The farthest readings give the rotation of a cycle.
+                zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
         }
         Ok(None)
     }
 
+    /// Returns the number of runs that must repeat those before: their ends alone are exact if readings vary, and one does.
+    fn repeated_runs(&self) -> usize {
+        if self.meter.is_noisy() { 1 } else { REPEATED_TRACKS_MIN }
+    }
+
+    /// Returns the zones whose ends are known: if readings vary, the last one ends when the next one begins.
+    fn ended(&self) -> &[Zone] {
+        let zones = &self.map.zones;
+        zones.get(..zones.len() - usize::from(self.meter.is_noisy())).unwrap_or_default()
+    }
+
     /// Returns the last consecutive runs.
     fn last_runs(&self) -> Vec<Run> {
-        let zones = &self.map.zones;
+        let zones = self.ended();
         let mut runs: Vec<Run> = Vec::new();
         for zone in zones.iter().skip(zones.len().saturating_sub(2 * CYCLE_TRACKS_MAX)) {
             match runs_of(zone) {
@@ -90,7 +110,7 @@ impl Mapper<'_, '_> {
             let pair = (runs.get(at), runs.get(at + length));
             matches!(pair, (Some(a), Some(b)) if b.is_like(a, advance, loose))
         };
-        let mut start = last.checked_sub(length + REPEATED_TRACKS_MIN - 1)?;
+        let mut start = last.checked_sub(length + self.repeated_runs() - 1)?;
         if !(start..=last - length).all(like) {
             return None;
         }
@@ -147,7 +167,7 @@ impl Mapper<'_, '_> {
     /// Returns the last cycle of runs behind tracks without LBNs, if the last zone is one of its runs; and the last LBN of
     /// that run.
     fn continued(&self, loose: f64) -> Option<(Zone, u64)> {
-        let zones = &self.map.zones;
+        let zones = self.ended();
         let recent = zones.len().saturating_sub(ZONES_BETWEEN_MAX + 1)..zones.len().saturating_sub(1);
         let at = recent.rev().find(|&at| zones.get(at).is_some_and(|z| z.cycle.is_some()))?;
         let (before, last) = (zones.get(at)?, zones.last()?);
@@ -205,8 +225,9 @@ fn runs_of(zone: &Zone) -> Option<Vec<Run>> {
     Some((0..tracks).step_by(unit as usize).take(CYCLE_TRACKS_MAX).map(run).collect())
 }
 
-/// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band.
-fn levels(cycle: &Cycle) -> Vec<Level> {
+/// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band; equal
+/// ones differ by less than `loose`.
+fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let (slots, width) = (&cycle.slots, cycle.width());
     // An angle is that at which a track's first sector ends.
     let begins: Vec<f64> = slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();
@@ -219,7 +240,11 @@ fn levels(cycle: &Cycle) -> Vec<Level> {
     let inside = begins.get(..heads).unwrap_or(&begins);
     let steps: Vec<f64> = inside.windows(2).filter_map(|two| Some(two.last()? - two.first()?)).collect();
     let band = match (begins.get(heads), begins.first()) {
-        (Some(next), Some(first)) => next - first,
+        (Some(next), Some(first)) => {
+            // The rotation of two bands that turn alike gives that of one, up to half a revolution.
+            let more = wrap(cycle.advance - 2.0 * (next - first)) / 2.0;
+            next - first + if more.abs() < loose { more } else { 0.0 }
+        }
         _ => cycle.advance,
     };
     vec![

@@ -90,6 +90,18 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
     }
 }
 
+/// Two runs of 128 tracks on a surface follow each other, then two with 7% fewer sectors; a sector takes 6 us. The first LBN
+/// that deviates by a visible angle is 110 LBNs behind the end of a run.
+#[test]
+fn runs_with_densities_of_their_own_are_found_where_sectors_are_too_small_to_tell() {
+    let truth = common::profile_of("wong:st3160811as:1").unwrap();
+    let mut device = Emulated::noisy(&truth, 1);
+    let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+    holds(Emulated::noisy(&truth, 1), &truth, &found, 1_200.0);
+    let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
+    assert!(shares.near >= 0.97, "{shares:?}");
+}
+
 /// A sector takes 1.7 us, far less than the spread of a reading. The buffer has 64 segments, so half a second
 /// passes until a sector can be read again, and the speed changes by 139 millionths meanwhile.
 #[test]

@@ -33,6 +33,8 @@ struct HalfReadBlock {
     bytes: Vec<u8>,
     /// The sectors that have been received.
     there: Vec<LbnRange>,
+    /// The first of them that a failed write may have changed since.
+    outdated: Option<Lbn>,
 }
 
 /// A finished background block.
@@ -79,23 +81,32 @@ impl HalfReadBlocks {
 
     /// Applies a write to the kept parts.
     pub fn written(&mut self, range: LbnRange, bytes: &[u8]) {
-        for of in self.blocks.values_mut() {
-            let overlapping = of.range_mut(..range.end()).rev().map(|(_, block)| block);
-            for block in overlapping.take_while(|block| block.range.overlaps(range)) {
-                copy_shared((block.range, &mut block.bytes), (range, bytes), self.sector);
-            }
+        let sector = self.sector;
+        for block in self.overlapping(range) {
+            copy_shared((block.range, &mut block.bytes), (range, bytes), sector);
         }
     }
 
-    /// Returns a block that the core delivers, with its bytes. If parts of it are missing, which is a defect of the host, the
-    /// block is bad: an error is better than wrong bytes.
+    /// Records that a write has failed, and may have changed some of its sectors: a block of which a part was read before it
+    /// is bad.
+    pub fn write_failed(&mut self, range: LbnRange) {
+        for block in self.overlapping(range) {
+            let there =
+                block.there.iter().filter_map(|part| part.intersection(range)).map(|part| part.start());
+            block.outdated = there.chain(block.outdated).min();
+        }
+    }
+
+    /// Returns a block that the core delivers, with its bytes. If parts of it are outdated, or missing, which is a defect of
+    /// the host, the block is bad: an error is better than wrong bytes.
     pub fn deliver(&mut self, mut record: Record) -> Delivered {
-        let kept = if record.op == Op::Read { self.take(&record) } else { Some(Vec::new()) };
+        let kept = if record.op == Op::Read { self.take(&record) } else { Some(Ok(Vec::new())) };
         if record.bad.is_some() {
             return Delivered { record, bytes: Vec::new() };
         }
         debug_assert!(kept.is_some(), "{record:?} is delivered, and not all of it has come");
-        record.bad = kept.is_none().then(|| record.range.start());
+        let kept = kept.unwrap_or(Err(record.range.start()));
+        record.bad = kept.as_ref().err().copied();
         Delivered { record, bytes: kept.unwrap_or_default() }
     }
 
@@ -129,6 +140,7 @@ impl HalfReadBlocks {
             range: part.block,
             bytes: vec![0; size],
             there: Vec::new(),
+            outdated: None,
         };
         let block = self.blocks.entry(part.task).or_default().entry(part.block.start()).or_insert_with(new);
         if let Some(from) = range.place_of(part.part, self.sector).and_then(|at| bytes.get(at)) {
@@ -144,8 +156,15 @@ impl HalfReadBlocks {
         })
     }
 
-    /// Returns the bytes of a block that is delivered; `None` if parts are missing.
-    fn take(&mut self, record: &Record) -> Option<Vec<u8>> {
+    fn overlapping(&mut self, range: LbnRange) -> impl Iterator<Item = &mut HalfReadBlock> {
+        self.blocks.values_mut().flat_map(move |of| {
+            let before_its_end = of.range_mut(..range.end()).rev().map(|(_, block)| block);
+            before_its_end.take_while(move |block| block.range.overlaps(range))
+        })
+    }
+
+    /// Returns the bytes of a block that is delivered, or its first outdated sector; `None` if parts are missing.
+    fn take(&mut self, record: &Record) -> Option<Result<Vec<u8>, Lbn>> {
         self.await_no_more(|part| (part.task, part.block) == (record.task, record.range));
         let of = self.blocks.get_mut(&record.task)?;
         let mut block = of.remove(&record.range.start())?;
@@ -155,7 +174,8 @@ impl HalfReadBlocks {
         block.there.sort_unstable_by_key(|part| part.start());
         let reach = |end: Lbn, part: &LbnRange| if part.start() <= end { end.max(part.end()) } else { end };
         let end = block.there.iter().fold(block.range.start(), reach);
-        (end >= block.range.end() && block.range == record.range).then_some(block.bytes)
+        let is_whole = end >= block.range.end() && block.range == record.range;
+        is_whole.then_some(block.outdated.map_or(Ok(block.bytes), Err))
     }
 
     fn await_no_more(&mut self, gone: impl Fn(&Part) -> bool) {
@@ -234,10 +254,35 @@ mod tests {
                 let range = range(first, kept.len() as u64);
                 let record =
                     Record { session, task, range, op: Op::Read, parameter: Parameter(0), bad: None, last: false };
-                let taken = blocks.take(&record).map(|bytes| bytes.chunks(SECTOR as usize).map(|b| b[0]).collect::<Vec<_>>());
+                let taken = blocks.take(&record).and_then(Result::ok).map(|bytes| bytes.chunks(SECTOR as usize).map(|b| b[0]).collect::<Vec<_>>());
                 prop_assert_eq!(taken, Some(kept));
             }
             prop_assert_eq!(blocks.len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_block_is_bad_if_a_write_fails_over_a_part_that_was_read_before() {
+        let mut blocks = HalfReadBlocks::new(Bytes::new(SECTOR));
+        let (session, task) = (SessionId::new(1), TaskId::new(1));
+        let part =
+            |start, len| Part { session, task, op: Op::Read, block: range(0, 4), part: range(start, len) };
+        let record = |bad| Record {
+            session,
+            task,
+            range: range(0, 4),
+            op: Op::Read,
+            parameter: Parameter(0),
+            bad,
+            last: true,
+        };
+        for (failed, bad) in [(range(1, 9), Some(Lbn::new(1))), (range(2, 9), None)] {
+            blocks.keep(&part(0, 2), range(0, 2), &bytes(range(0, 2), 1));
+            blocks.write_failed(failed);
+            blocks.keep(&part(2, 2), range(2, 2), &bytes(range(2, 2), 2));
+            let taken = blocks.deliver(record(None));
+            assert_eq!(taken.record, record(bad));
+            assert_eq!(taken.bytes.is_empty(), bad.is_some());
         }
     }
 

@@ -296,6 +296,9 @@ impl ScheduledDisk {
         };
         let Command { id, op, range, .. } = command;
         let parts = self.blocks.arrived(id);
+        if result.is_err() && op.is_write() {
+            self.blocks.write_failed(range);
+        }
         let outcome = match result {
             Ok(()) => {
                 self.blocks.done(op, range, &parts, &transfer.bytes);

@@ -416,7 +416,8 @@ pub struct Wanted {
 
 /// A state machine over [`Sessions`].
 pub trait Application {
-    /// Handles a finished block. `bytes` are the data of a read; empty after a write or an error.
+    /// Handles a finished block. `bytes` are the data of a read; empty after a write or an error. A read without bytes and
+    /// without an error is to be repeated: a write over the block has failed since a part of it was read.
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant);
 
     /// Fills `into`, which has the size of `wanted`, with the bytes of a block that is about to be written, and returns

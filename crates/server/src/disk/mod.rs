@@ -44,7 +44,7 @@ use status::{Counters, Waits};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use tracing::error;
+use tracing::debug;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// The reasons why a device and a profile make no disk.
@@ -487,12 +487,13 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Delivers a background block.
     fn deliver(&mut self, record: Record, now: Instant) {
         let Delivered { record: delivered, bytes } = self.blocks.deliver(record);
-        if delivered != record {
-            error!(?record, "a block without all its bytes");
+        if delivered.bad != record.bad {
+            debug!(?record, "a write has failed since a part of the block was read");
         }
-        self.counters.delivered(&delivered);
+        self.counters.delivered(&record);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-        self.apps.done(context, &delivered, &bytes, now);
+        // Its sectors may be good: without bytes it is read again.
+        self.apps.done(context, &record, &bytes, now);
         self.ask_again();
     }
 

@@ -96,6 +96,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 self.apps.flushed(context, answer.result.as_ref().map(|_| ()));
             }
             CommandOrigin::GivenUp => {
+                if writes && answer.result.is_err() {
+                    self.blocks.write_failed(range);
+                }
                 let landed = written.filter(|_| answer.result.is_ok());
                 self.answered_late(range, since, now, landed.as_deref());
             }
@@ -144,7 +147,12 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
                 }
                 None
             }
-            Err(failure) => Some(failure),
+            Err(failure) => {
+                if op.is_write() {
+                    self.blocks.write_failed(range);
+                }
+                Some(failure)
+            }
         };
         let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
         // An earlier failure was of a request merged with it, not its own.

@@ -133,7 +133,7 @@ impl View {
         let Range { start: first, end } = self.copies.blocks_of(record.range);
         let kept: Vec<u64> = (first..end).filter(|block| self.copies.kept().contains(*block)).collect();
         let all = kept.len() as u64 == end.saturating_sub(first);
-        if kept.is_empty() || (record.bad.is_some() && !all) {
+        if kept.is_empty() || ((record.bad.is_some() || bytes.is_empty()) && !all) {
             return self.reads.done(cx.sessions, record, bytes, cx.now);
         }
         self.marks += 1;

@@ -296,7 +296,9 @@ impl ClientSession {
                 self.flow(sessions);
             }
         } else {
-            self.records.done(sessions, record, bytes, self.now);
+            // A client reads a bad block again.
+            let bad = record.bad.or(bytes.is_empty().then(|| record.range.start()));
+            self.records.done(sessions, &Record { bad, ..*record }, bytes, self.now);
         }
         (self.wake)();
     }

@@ -488,7 +488,7 @@ impl Background {
         let part = |of: LbnRange| of.intersection(range);
         let parts = readers.iter().filter_map(|id| Some((*id, part(self.reads.get(id)?.range)?)));
         let parts: Vec<(u64, LbnRange)> = parts.collect();
-        if done.bad.is_some() {
+        if done.bad.is_some() || bytes.is_empty() {
             self.memory.failed(range);
             // The bad sector may lie beside what they ask for.
             return parts.into_iter().for_each(|(id, part)| self.fetch(sessions, id, part, now));
@@ -604,6 +604,7 @@ impl Application for Background {
                 self.abort(sessions, id);
                 self.refuse(id, Failure::Medium(bad), now);
             }
+            None if bytes.is_empty() => self.fetch(sessions, id, done.range, now),
             None => self.give(id, done.range, bytes, now),
         }
     }

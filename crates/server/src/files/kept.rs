@@ -96,6 +96,14 @@ fn lost(broken: &Broken) -> String {
     )
 }
 
+fn no_room_left(room: &Budget) -> String {
+    format!(
+        "more than {} bytes of the disk as it was had to be kept for all its copies and snapshots together, the bound \
+         `keep` of the configuration; raise `keep`, have fewer copies and snapshots at a time, or give a copy's target more room, and begin anew",
+        room.most().get()
+    )
+}
+
 impl KeptBlocks {
     /// Opens the file, or creates it; returns the blocks. If the task has `begun` the file must exist.
     pub fn open(
@@ -112,6 +120,7 @@ impl KeptBlocks {
             present.insert(block.number);
             places.entry(block.number).or_insert(at);
         });
+        let is_new = matches!(read, Ok(None));
         let log = match read {
             Ok(Some(scan)) => Log::resume(files, path, LogKind::Kept, scan),
             Ok(None) if !begun => {
@@ -126,7 +135,14 @@ impl KeptBlocks {
             }
         };
         let log = log.map_err(|error| format!("{}: {error}", path.display()))?;
-        let (files, part) = (Arc::clone(shared), room.take_again(Bytes::new(log.bytes())));
+        let bytes = Bytes::new(log.bytes());
+        let part = if is_new { room.take(bytes) } else { Some(room.take_again(bytes)) };
+        let Some(part) = part else {
+            // If it cannot be removed now, it is when the task is over.
+            let _ = files.remove(path);
+            return Err(no_room_left(&room));
+        };
+        let files = Arc::clone(shared);
         Ok((Self { log, room, part, full: false, files, path: path.into(), header, places }, present))
     }
 
@@ -155,11 +171,7 @@ impl KeptBlocks {
         let bytes = Bytes::new(Log::record_bytes(record.len()));
         self.full = self.full || !self.room.add_or_release(&mut self.part, bytes);
         if self.full {
-            return Err(format!(
-                "more than {} bytes of the disk as it was had to be kept for all its copies and snapshots together, the \
-                 bound `keep` of the configuration; raise `keep`, have fewer copies and snapshots at a time, or give a copy's target more room, and begin anew",
-                self.room.most().get()
-            ));
+            return Err(no_room_left(&self.room));
         }
         let at = self.log.bytes();
         let appended = self.log.append(&record, &[]);

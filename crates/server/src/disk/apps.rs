@@ -238,15 +238,15 @@ impl<A: DiskHooks> Apps<A> {
         self.app.as_ref().map(DiskHooks::snapshots).unwrap_or_default()
     }
 
+    pub fn set_time(&mut self, now: Instant) {
+        if let Some(app) = &mut self.app {
+            app.set_time(now);
+        }
+    }
+
     /// Hands a request to the application. Returns whether that has the snapshot.
-    pub fn read_snapshot(
-        &mut self,
-        context: CallContext<'_>,
-        request: &BackgroundRequest,
-        now: Instant,
-    ) -> bool {
+    pub fn read_snapshot(&mut self, context: CallContext<'_>, request: &BackgroundRequest) -> bool {
         let Some(app) = &mut self.app else { return false };
-        app.set_time(now);
         context.with(app, |app, sessions| app.read_snapshot(sessions, request))
     }
 

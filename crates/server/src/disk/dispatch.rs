@@ -165,7 +165,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         });
         let refused = refused.or_else(|| {
             let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-            let taken = self.apps.read_snapshot(context, request, self.core_time);
+            let taken = self.apps.read_snapshot(context, request);
             let why = "the snapshot has ended; `freeblock snapshots` says why";
             (!taken).then(|| Failure::Ended(why.into()))
         });

@@ -351,6 +351,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
 
     /// Does all work that needs no time to pass.
     fn pump(&mut self, now: Instant) {
+        self.apps.set_time(now);
         loop {
             let mut moved = false;
             while let Some(answer) = self.device.poll(now) {

@@ -150,7 +150,10 @@ impl Daemon {
                     self.snapshots.iter().map(|one| (one.id, one.state)).collect();
                 let trouble =
                     self.running.as_ref().and_then(|it| it.disk().app()).and_then(TaskManager::trouble);
-                format!("{:?} wait for ever; snapshots {states:?} {trouble:?}", self.asked)
+                let status = self.running.as_ref().map(|it| it.disk().status());
+                let wait =
+                    status.and_then(|status| status.background_requests).map(|door| format!("{door:?}"));
+                format!("{:?} wait for ever: {wait:?}; snapshots {states:?} {trouble:?}", self.asked)
             })?;
             self.run_until(self.now + Duration::from_millis(250))?;
         }

@@ -57,6 +57,7 @@ pub(super) fn stamps(range: LbnRange, bytes: &[u8]) -> Result<Vec<u64>, String> 
 #[derive(Debug)]
 struct Sent {
     id: u64,
+    at: Instant,
     range: LbnRange,
     ask: Ask,
     /// Its effect if it is never answered, and if it fails.
@@ -102,14 +103,16 @@ pub(super) struct Medium {
     done: VecDeque<Answer>,
     next: u64,
     pub troubles: Troubles,
-    /// The commands that were lost, failed or late.
+    /// The time after which the daemon gives a command up.
+    timeout: Duration,
+    /// The commands that were lost, failed or late, or waited longer in the drive's own queue.
     pub faults: u64,
     /// The first breach of a promise to the drive.
     pub wrong: Option<String>,
 }
 
 impl Medium {
-    pub fn new(setup: &Setup, now: Instant) -> Result<Self, String> {
+    pub fn new(setup: &Setup, timeout: Duration, now: Instant) -> Result<Self, String> {
         let profile = Outer::profile(setup.drive.profile()?)?;
         let outer = setup.outside;
         let (mut drive, overheads) =
@@ -133,6 +136,7 @@ impl Medium {
             done: VecDeque::new(),
             next: 0,
             troubles: Troubles::NONE,
+            timeout,
             faults: 0,
             wrong: None,
         })
@@ -165,8 +169,10 @@ impl Medium {
         self.stuck.remove(&lbn);
     }
 
-    /// Answers the commands that were never to be answered.
+    /// Answers the commands that were never to be answered, those that are still at work when that is done.
     pub fn end_silence(&mut self, now: Instant) {
+        let at_work = self.inside.values_mut().chain(self.timed.values_mut()).chain(&mut self.waiting);
+        at_work.for_each(|sent| sent.lost = None);
         for mut sent in std::mem::take(&mut self.silent) {
             sent.fails = sent.lost.take().filter(|_| sent.lands_last()).or(Some(Fate::Nothing));
             self.answer(sent, now);
@@ -212,7 +218,7 @@ impl Medium {
         Ok(())
     }
 
-    fn take(&mut self, id: u64, range: LbnRange, ask: Ask) -> Sent {
+    fn take(&mut self, id: u64, at: Instant, range: LbnRange, ask: Ask) -> Sent {
         let (lost, fails) = match (self.troubles.fate.take(), self.troubles.given_up) {
             (None, Some(_)) => (None, self.troubles.given_up.take()),
             (lost, _) => (lost, None),
@@ -224,7 +230,17 @@ impl Medium {
             _ => BTreeMap::new(),
         };
         let is_on_time = lost.is_none() && late == Duration::ZERO;
-        Sent { id, range, ask, lost, fails, late, is_on_time, flushes }
+        Sent { id, at, range, ask, lost, fails, late, is_on_time, flushes }
+    }
+
+    /// Notes the commands that the drive's own order has kept waiting for too long.
+    fn look_for_slow(&mut self, now: Instant) {
+        let (timeout, faults) = (self.timeout, &mut self.faults);
+        let there = self.inside.values_mut().chain(self.timed.values_mut()).chain(&mut self.waiting);
+        for slow in there.filter(|sent| sent.is_on_time && sent.at + timeout <= now) {
+            slow.is_on_time = false;
+            *faults += 1;
+        }
     }
 
     /// Notes a command that overlaps another one here. A read that gets no answer may be given up by now.
@@ -357,7 +373,7 @@ impl Device for Wire {
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         let medium = &mut *self.0.borrow_mut();
-        let sent = medium.take(id, range, ask);
+        let sent = medium.take(id, now, range, ask);
         medium.look_for_overlaps(&sent);
         if matches!(sent.ask, Ask::Flush | Ask::Discard) {
             // The rest of its way is that of a late command.
@@ -381,7 +397,7 @@ impl Device for Wire {
             let timed = medium.timed.keys().next().map(|(at, _)| *at).filter(|at| *at <= now);
             let moves = medium.drive.next_event().filter(|at| *at <= now);
             match (moves, timed) {
-                (None, None) => return,
+                (None, None) => return medium.look_for_slow(now),
                 (Some(at), timed) if timed.is_none_or(|timed| at <= timed) => {
                     medium.drive.advance(at);
                     while let Some(done) = medium.drive.pop_completion() {

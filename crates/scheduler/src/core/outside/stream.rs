@@ -10,9 +10,9 @@
 //! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
 //! the drive has written everything.
 //!
-//! What passes a head that reads on takes the place in the drive's buffer of the data behind which it began, and passes the
-//! data that a sequential reader will want next. Such hits are counted by [`kept`](super::kept) and [`again`](super::again),
-//! and a stream pays for those that it takes as it does for waits.
+//! A stream takes the place in the drive's buffer of the data behind which it began, and goes past the data that a sequential
+//! reader will want next. The hits that are lost by that are counted by [`kept`](super::kept) and [`again`](super::again), and
+//! the stream pays for them as it does for waits.
 
 use super::Outside;
 use super::clock::nanos;
@@ -179,7 +179,7 @@ impl Streams {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
-    /// Records that all commands at the drive are lost, those of streams with them.
+    /// Records that a command at the drive is lost, perhaps a stream's: no wait for it is measured.
     pub fn are_lost(&mut self) {
         self.met = None;
     }

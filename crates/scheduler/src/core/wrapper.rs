@@ -114,7 +114,8 @@ macro_rules! wraps_engine {
             }
 
             /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy.
-            /// Returns the previous one. Without a mimic, SMTF is its base policy.
+            /// Returns the previous one. Without a mimic, SMTF is its base policy. A host may put a learner into a working
+            /// core and take it out again.
             pub fn set_mimic(
                 &mut self,
                 mimic: Option<alloc::boxed::Box<dyn crate::predictor::Mimic>>,

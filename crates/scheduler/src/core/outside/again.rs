@@ -303,7 +303,7 @@ impl Again {
             // The first command of a stream goes on where the drive has read ahead behind the last request.
             None if matches!(order.work, Work::Stream) && self.places.read_on(range) => [0; 2],
             None => {
-                self.took(matches!(order.work, Work::Idle | Work::Stream | Work::Probe));
+                self.took(order.work.is_idle());
                 [0; 2]
             }
         }

@@ -191,6 +191,13 @@ pub(super) enum Work {
     Probe,
 }
 
+impl Work {
+    /// Returns whether it is done in idle time.
+    pub fn is_idle(&self) -> bool {
+        matches!(self, Self::Idle | Self::Stream | Self::Probe)
+    }
+}
+
 /// A command to be queued.
 pub(super) struct NewCommand {
     pub op: Op,

@@ -146,7 +146,7 @@ impl Kept {
         let Command { op, range, .. } = order.command;
         self.last = (!op.is_write()).then_some(range.end());
         self.between.detours += u64::from(order.detours());
-        let idle = matches!(order.work, Work::Idle | Work::Stream | Work::Probe);
+        let idle = order.work.is_idle();
         if idle && !op.is_write() {
             self.between.idle += 1;
             self.unknown += 65_536;

@@ -15,20 +15,19 @@ mod writes;
 
 pub use bad::Bad;
 pub use part::Part;
+pub(crate) use part::{PromotedBlock, TaskBlock};
 pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
 pub(crate) use walk::{Front, Sought, Walk, WalkStart};
 
-use crate::sessions::{
-    BLOCK_SECTORS_MAX, Parameter, Priority, SESSIONS_MAX, SessionError, TASKS_MAX, Wanted,
-};
-use crate::task::Item;
+use crate::sessions::{BLOCK_SECTORS_MAX, Priority, SESSIONS_MAX, SessionError, TASKS_MAX, Wanted};
+use crate::task::{Item, NewTask};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use model::Layout;
 use part::Pick;
 use share::Share;
-use units::{LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{LbnRange, Op, SessionId, TaskId};
 use walk::Walks;
 
 /// The host's answer, before a block is written, whether its bytes are available.
@@ -69,19 +68,19 @@ pub(crate) struct Background {
     scratch: Vec<FoundItem>,
     refused: Vec<usize>,
     /// Promoted blocks that are wanted again.
-    urgent: Vec<(SessionId, LbnRange)>,
+    urgent: Vec<PromotedBlock>,
 }
 
 /// An item of a task that passes under the head.
 #[derive(Clone, Copy, Debug)]
-struct FoundItem {
+pub(crate) struct FoundItem {
     /// The place of its session's share.
     share: usize,
     /// Its task's place in the share.
     slot: u32,
-    item: Item,
+    pub item: Item,
     /// The number of sectors from the beginning of the window to it.
-    passing: u32,
+    pub passing: u32,
 }
 
 impl Background {
@@ -156,14 +155,12 @@ impl Background {
         &mut self,
         layout: &Layout,
         session: SessionId,
-        op: Op,
-        (range, block): (LbnRange, Sectors),
-        parameter: Parameter,
+        new: NewTask,
     ) -> Result<TaskId, SessionError> {
         let at = self.place(session)?;
-        check_range(layout, range)?;
-        if !(1..=BLOCK_SECTORS_MAX).contains(&block.get()) {
-            return Err(SessionError::BlockSize(block));
+        check_range(layout, new.range)?;
+        if !(1..=BLOCK_SECTORS_MAX).contains(&new.block.get()) {
+            return Err(SessionError::BlockSize(new.block));
         }
         if self.owners.len() >= TASKS_MAX {
             return Err(SessionError::TooManyTasks { most: TASKS_MAX });
@@ -171,7 +168,7 @@ impl Background {
         let id = TaskId::new(self.next_task);
         self.next_task += 1;
         self.owners.insert(id, session);
-        let cylinders = self.shares[at].add(layout, id, op, (range, block), parameter);
+        let cylinders = self.shares[at].add(layout, id, new);
         self.walks.wanted_anew(cylinders);
         self.focus_on(Focus::All);
         Ok(id)

@@ -22,6 +22,13 @@ pub(crate) const GROUP_CYLINDERS: u32 = 16;
 /// Ranges of up to this many track pieces are discarded track by track; for larger ones all bounds are.
 const SINGLE_PIECES_MAX: usize = 64;
 
+/// Cylinders from the first to the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CylinderRange {
+    pub first: u32,
+    pub last: u32,
+}
+
 /// Returns whether no cylinder of a group yields more than `best` to several shares together, as far as all bounds are
 /// known.
 pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, best: u32) -> bool {
@@ -145,8 +152,8 @@ impl Bounds {
         }
     }
 
-    /// Discards the bounds in `range`. Returns its first and last cylinder, unless all bounds were discarded.
-    pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<(u32, u32)> {
+    /// Discards the bounds in `range`. Returns its cylinders, unless all bounds were discarded.
+    pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<CylinderRange> {
         let few: Vec<TrackIndex> =
             layout.pieces(range).take(SINGLE_PIECES_MAX + 1).map(|p| p.track).collect();
         if few.len() > SINGLE_PIECES_MAX {
@@ -154,7 +161,7 @@ impl Bounds {
             *self = Self::new(layout);
             return None;
         }
-        let mut span: Option<(u32, u32)> = None;
+        let mut span: Option<CylinderRange> = None;
         for track in few {
             let cylinder = layout.track(track).cylinder.get();
             self.forget(track, cylinder);
@@ -162,7 +169,9 @@ impl Bounds {
             if let Some(group) = self.groups.get_mut((cylinder / GROUP_CYLINDERS) as usize) {
                 *group = 0;
             }
-            span = Some(span.map_or((cylinder, cylinder), |(a, b)| (a.min(cylinder), b.max(cylinder))));
+            let CylinderRange { first, last } =
+                span.unwrap_or(CylinderRange { first: cylinder, last: cylinder });
+            span = Some(CylinderRange { first: first.min(cylinder), last: last.max(cylinder) });
         }
         span
     }

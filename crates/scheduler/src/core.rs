@@ -27,7 +27,8 @@ use crate::lottery::Lottery;
 use crate::planner::Planner;
 use crate::policy::AnyPolicy;
 use crate::predictor::Mimic;
-use crate::sessions::{Parameter, Priority, Record, SessionCall, SessionError};
+use crate::sessions::{Priority, Record, SessionCall, SessionError};
+use crate::task::NewTask;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use config::{AuditConfig, Config, Conservatism, Neighbours, OutsideConfig, Overheads, Sharing};
@@ -200,17 +201,11 @@ impl Core {
         self.background.priority(session)
     }
 
-    fn register(
-        &mut self,
-        session: SessionId,
-        op: Op,
-        blocks: (LbnRange, Sectors),
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        if op == Op::Write {
-            self.check_whole_sectors(blocks)?;
+    fn register(&mut self, session: SessionId, new: NewTask) -> Result<TaskId, SessionError> {
+        if new.op == Op::Write {
+            self.check_whole_sectors(new.range, new.block)?;
         }
-        let task = self.background.register(self.drive.layout(), session, op, blocks, parameter)?;
+        let task = self.background.register(self.drive.layout(), session, new)?;
         // A block of the new task may lie on the track under the head.
         self.idle.not_before = Instant::ZERO;
         Ok(task)
@@ -218,7 +213,7 @@ impl Core {
 
     /// Refuses background writes of parts of a physical sector: the drive would read the sector first, which costs a
     /// revolution that no gap has.
-    fn check_whole_sectors(&self, (range, block): (LbnRange, Sectors)) -> Result<(), SessionError> {
+    fn check_whole_sectors(&self, range: LbnRange, block: Sectors) -> Result<(), SessionError> {
         let physical = self.drive.physical_sector();
         let whole = |sectors: u64| sectors.is_multiple_of(physical.get());
         if whole(range.start().get()) && whole(range.len().get()) && whole(block.get()) {
@@ -274,8 +269,8 @@ impl Core {
     /// way is not counted; if the drive does not transfer it, it is promoted afterwards.
     fn promote_blocks(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
-        let most = (PROMOTED_SECTORS_MAX, room);
-        let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
+        let layout = self.drive.layout();
+        let requests = self.background.promotable(layout, session, range, PROMOTED_SECTORS_MAX, room)?;
         let mut promoted = 0;
         for Urgent { op, range, blocks } in requests {
             let request = Request { id: RequestId::new(0), op, range };
@@ -328,7 +323,7 @@ impl Core {
                 self.background.serve_by_writes(session, op, on).map(nothing)
             }
             SessionCall::Register { session, op, range, block, parameter } => {
-                self.register(session, op, (range, block), parameter).map(TaskId::get)
+                self.register(session, NewTask { op, range, block, parameter }).map(TaskId::get)
             }
             SessionCall::Abort { task } => self.abort_task(task),
             SessionCall::AbortRange { session, range } => {

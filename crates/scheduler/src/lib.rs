@@ -29,6 +29,7 @@ mod session_owners;
 mod sessions;
 mod task;
 mod task_index;
+mod time_window;
 mod trust;
 mod watched;
 

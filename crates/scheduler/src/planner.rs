@@ -11,10 +11,11 @@ mod terms;
 
 pub(crate) use outside::straight_parts;
 pub use terms::Neighbour;
-pub(crate) use terms::Terms;
+pub(crate) use terms::{FirstSector, LastCommand, Terms};
 
-use crate::background::Background;
+use crate::background::{Background, FoundItem};
 use crate::bounds::{GROUP_CYLINDERS, LOOKUPS_PER_BOUND, LOOKUPS_PER_TRACK};
+use crate::time_window::{TimeWindow, revolution_before};
 use alloc::vec::Vec;
 use model::{DriveModel, Position, TrackRef, Window};
 use units::{Arc, Cylinder, Duration, FULL_REVOLUTION, Instant, Op, TrackIndex};
@@ -203,26 +204,15 @@ impl Planner {
         }
     }
 
-    /// Returns, inside the drive, the best detour within the budget, and the number of tracks that the search cost.
-    #[cfg(test)]
+    /// Returns the best detour within the budget, by commands if there are `terms`, and the number of tracks that the search
+    /// cost.
     pub fn plan(
         &mut self,
         drive: &DriveModel,
         background: &mut Background,
         gap: &Gap,
-        limits: (Reach, SearchBudget),
-    ) -> (Option<Detour>, u32) {
-        self.plan_with(drive, background, gap, limits, None)
-    }
-
-    /// Returns the best detour within the budget, by commands if there are `terms`, and the number of tracks that the search
-    /// cost.
-    pub fn plan_with(
-        &mut self,
-        drive: &DriveModel,
-        background: &mut Background,
-        gap: &Gap,
-        (reach, budget): (Reach, SearchBudget),
+        reach: Reach,
+        budget: SearchBudget,
         terms: Option<&Terms<'_>>,
     ) -> (Option<Detour>, u32) {
         if background.is_idle() || gap.deadline <= gap.at {
@@ -368,31 +358,33 @@ impl Search<'_> {
         let destination_track = self.destination;
         for &work in self.ops {
             let arrive = at + self.drive.move_time(from, there, work);
-            self.tally.window(self.drive, self.background, &destination_track, work, (arrive, deadline));
+            let time = TimeWindow { begin: arrive, end: deadline };
+            self.tally.window(self.drive, self.background, &destination_track, work, time);
         }
         let Some(source) = source.filter(|s| *s != destination) else { return };
         let back = self.drive.move_time(from, there, op);
         let Some(leave) = deadline.checked_sub(back).filter(|leave| *leave > at) else { return };
         let source = self.drive.layout().track_ref(source);
         for &work in self.ops {
-            self.tally.window(self.drive, self.background, &source, work, (at, leave));
+            let time = TimeWindow { begin: at, end: leave };
+            self.tally.window(self.drive, self.background, &source, work, time);
         }
         if !self.two_tracks {
             return;
         }
         for &first in self.ops {
             for &second in self.ops {
-                self.split(&source, leave, (first, second));
+                self.split(&source, leave, first, second);
             }
         }
     }
 
     /// Tries the source track first and the destination track for the rest, for the best instant of the change.
-    fn split(&mut self, source: &TrackRef<'_>, leave: Instant, ops: (Op, Op)) {
+    fn split(&mut self, source: &TrackRef<'_>, leave: Instant, first_op: Op, second_op: Op) {
         let Gap { at, from, deadline, .. } = self.gap;
         let (rpm, there) = (self.drive.rpm(), self.destination);
         let (track, destination) = (*source.track(), *there.track());
-        let crossing = self.drive.move_time(from, destination.into(), ops.1);
+        let crossing = self.drive.move_time(from, destination.into(), second_op);
         let arrive = at + crossing;
         // The time limits the number of sectors.
         let most = u64::from(track.sectors.max(destination.sectors));
@@ -401,21 +393,21 @@ impl Search<'_> {
             return;
         }
         let first = track.passing(rpm, at, leave);
-        let second = destination.passing(rpm, last_revolution(self.drive, arrive, deadline), deadline);
-        let revolution_before = last_revolution(self.drive, Instant::ZERO, deadline);
+        let second = TimeWindow { begin: arrive, end: deadline }.passing(self.drive, &destination);
+        let revolution_before = revolution_before(self.drive, deadline);
         self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
         let list = |items: &mut Vec<WindowItem>, track: &TrackRef<'_>, window, op, by_end: bool| {
             items.clear();
-            self.background.items(track, window, op, |_, _, item, passing| {
+            self.background.items(track, window, op, |FoundItem { item, passing, .. }| {
                 let at = if by_end { passing + item.sectors } else { passing };
                 items.push(WindowItem { at, sectors: item.sectors });
             });
             items.sort_unstable();
             items.iter().map(|item| u64::from(item.sectors)).sum::<u64>()
         };
-        let gain = list(on_source, source, first, ops.0, true);
-        let mut remaining = list(on_destination, &there, second, ops.1, false);
+        let gain = list(on_source, source, first, first_op, true);
+        let mut remaining = list(on_destination, &there, second, second_op, false);
         if gain + remaining <= self.tally.best.score {
             return;
         }
@@ -443,8 +435,8 @@ impl Search<'_> {
         if let Some((end, window)) = found {
             self.tally.best.merged = false;
             self.tally.best.stops = [
-                Some(Stop { track: source.index(), op: ops.0, first: first.first, count: end }),
-                Some(Stop::new(&there, ops.1, window)),
+                Some(Stop { track: source.index(), op: first_op, first: first.first, count: end }),
+                Some(Stop::new(&there, second_op, window)),
                 None,
                 None,
             ];
@@ -481,7 +473,7 @@ impl Search<'_> {
             let Some(leave) = deadline.checked_sub(back) else { continue };
             for &work in *ops {
                 let arrive = at + drive.move_time(from, position, work);
-                tally.window(drive, background, &track, work, (arrive, leave));
+                tally.window(drive, background, &track, work, TimeWindow { begin: arrive, end: leave });
             }
         }
     }
@@ -570,7 +562,7 @@ impl Search<'_> {
 }
 
 impl SearchTally {
-    /// Tries a track between two instants.
+    /// Tries a track in a window of time.
     #[inline]
     fn window(
         &mut self,
@@ -578,13 +570,12 @@ impl SearchTally {
         background: &Background,
         track: &TrackRef<'_>,
         op: Op,
-        (from, until): (Instant, Instant),
+        time: TimeWindow,
     ) {
-        if from >= until {
+        if time.is_empty() {
             return;
         }
-        let from = last_revolution(drive, from, until);
-        let window = track.track().passing(drive.rpm(), from, until);
+        let window = time.passing(drive, track.track());
         if u64::from(window.count) * self.depth <= self.best.score {
             self.spend(1);
             return;
@@ -619,12 +610,6 @@ impl SearchTally {
     fn spend(&mut self, lookups: u32) {
         self.left = self.left.saturating_sub(lookups);
     }
-}
-
-/// Returns `from`, but at most a revolution before `until`. A window may be longer if the head is ready to read before it
-/// has settled to write, or if two seeks are shorter than one, but a revolution shows every sector.
-fn last_revolution(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
-    from.max(until.checked_sub(drive.rpm().time_within(Arc::REVOLUTION)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -26,13 +26,66 @@ pub(crate) struct Item {
     pub whole: bool,
 }
 
+impl Item {
+    fn piece(&self) -> BlockPiece {
+        BlockPiece { offset: self.offset, sectors: self.sectors }
+    }
+}
+
 /// The state of a block from which an item was taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Took {
     /// Whether it is complete with the item.
     pub completes: bool,
     /// Its pieces before that, for [`Task::untake`].
-    pub had: Vec<(u32, u32)>,
+    pub had: Vec<BlockPiece>,
+}
+
+/// A piece of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockPiece {
+    /// First sector of the piece, from the block's first.
+    pub offset: u32,
+    pub sectors: u32,
+}
+
+impl BlockPiece {
+    #[inline]
+    fn end(self) -> u32 {
+        self.offset + self.sectors
+    }
+}
+
+/// The registration of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTask {
+    pub op: Op,
+    pub range: LbnRange,
+    /// The sectors of a block, not zero; the last block may be shorter.
+    pub block: Sectors,
+    pub parameter: Parameter,
+}
+
+#[cfg(test)]
+impl NewTask {
+    pub fn of(op: Op, range: LbnRange, block: u64) -> Self {
+        Self { op, range, block: Sectors::new(block), parameter: Parameter::default() }
+    }
+}
+
+/// The part of an extent that a window shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExtentWindow {
+    pub extent: Extent,
+    pub range: LbnRange,
+    /// The length of the extent's track.
+    pub track_sectors: u32,
+}
+
+/// Returns the LBNs of an extent.
+#[inline]
+pub(crate) fn lbns_of(extent: Extent) -> LbnRange {
+    LbnRange::new(extent.lbn, Sectors::new(extent.len.into()))
 }
 
 /// A task of a session.
@@ -46,8 +99,8 @@ pub(crate) struct Task {
     /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
     shift: Option<u32>,
     wanted: BlockSet,
-    /// The pieces of incomplete blocks that have been read, or are on the medium: `(offset, sectors)`, apart and ascending.
-    partial: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// The pieces of incomplete blocks that have been read, or are on the medium, apart and ascending.
+    partial: BTreeMap<u64, Vec<BlockPiece>>,
     /// The keys of `partial`, for a fast look-up.
     begun: BlockSet,
     /// The number of blocks not yet delivered, those under way included.
@@ -58,13 +111,14 @@ pub(crate) struct Task {
 enum WindowPart {
     /// Blocks `from..to`, each whole.
     Blocks(u64, u64),
-    /// A piece: block, offset in it, sectors.
-    Piece(u64, u32, u32),
+    /// A piece of a block.
+    Piece(u64, BlockPiece),
 }
 
 impl Task {
-    /// Returns a task that wants every block of `range`; the last block may be shorter. `block` is not zero.
-    pub fn new(id: TaskId, op: Op, range: LbnRange, block: Sectors, parameter: Parameter) -> Self {
+    /// Returns a task that wants every block of its range.
+    pub fn new(id: TaskId, new: NewTask) -> Self {
+        let NewTask { op, range, block, parameter } = new;
         let block = block.get();
         let blocks = range.len().get().div_ceil(block);
         Self {
@@ -120,7 +174,7 @@ impl Task {
 
     /// Returns an upper bound on this task's sectors in an extent; cheap, and never too low.
     pub fn bound(&self, extent: Extent) -> u64 {
-        let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
+        let (low, high) = self.clip(lbns_of(extent));
         if low >= high {
             return 0;
         }
@@ -138,8 +192,7 @@ impl Task {
             let start = block * self.block;
             let there: u64 = got
                 .iter()
-                .map(|&(offset, len)| (start + u64::from(offset), u64::from(len)))
-                .map(|(from, len)| within(from, from + len))
+                .map(|piece| within(start + u64::from(piece.offset), start + u64::from(piece.end())))
                 .sum();
             begun += 1;
             rest += within(start, start + self.block) - there;
@@ -147,16 +200,16 @@ impl Task {
         ((blocks - begun) * self.block + rest).min(high - low)
     }
 
-    /// Returns the wanted sectors among the LBNs `from..to` of an extent: whole blocks, and pieces of others that have
-    /// begun, or that `begin` allows to begin. `track_sectors` is the length of the extent's track.
+    /// Returns the wanted sectors in a window: whole blocks, and pieces of others that have begun, or that `begin` allows
+    /// to begin.
     #[inline]
-    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
+    pub fn score(&self, window: ExtentWindow, begin: bool) -> u64 {
         let mut sum = 0;
-        self.parts(extent, from, to, track_sectors, |part| match part {
+        self.parts(window, |part| match part {
             WindowPart::Blocks(from, to) => sum += self.sectors_wanted(from, to),
-            WindowPart::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, begin) {
-                    sum += u64::from(sectors);
+            WindowPart::Piece(block, piece) => {
+                if self.wants_piece(block, piece, begin) {
+                    sum += u64::from(piece.sectors);
                 }
             }
         });
@@ -176,26 +229,20 @@ impl Task {
     }
 
     /// Calls the function with each such item, in no order.
-    pub fn items(
-        &self,
-        extent: Extent,
-        from: Lbn,
-        to: Lbn,
-        track_sectors: u32,
-        begin: bool,
-        mut each: impl FnMut(Item),
-    ) {
+    pub fn items(&self, window: ExtentWindow, begin: bool, mut each: impl FnMut(Item)) {
+        let extent = window.extent;
         let sector_of = |block: u64, offset: u32| {
             let lbn = self.range.start().get() + block * self.block + u64::from(offset);
             extent.sector + (lbn - extent.lbn.get()) as u32
         };
-        self.parts(extent, from, to, track_sectors, |part| match part {
+        self.parts(window, |part| match part {
             WindowPart::Blocks(from, to) => self.wanted.for_each(from, to, |block| {
                 let sectors = self.block_range(block).len().get() as u32;
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
-            WindowPart::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, begin) {
+            WindowPart::Piece(block, piece) => {
+                if self.wants_piece(block, piece, begin) {
+                    let BlockPiece { offset, sectors } = piece;
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
                 }
@@ -212,24 +259,24 @@ impl Task {
             return Took { completes: self.wanted.remove(item.block), had };
         }
         let had = if begun { self.partial.get(&item.block).cloned().unwrap_or_default() } else { Vec::new() };
-        Took { completes: self.add_piece(item.block, item.offset, item.sectors), had }
+        Took { completes: self.add_piece(item.block, item.piece()), had }
     }
 
     /// Adds a piece of a block. Returns whether the block is complete with it.
-    fn add_piece(&mut self, block: u64, offset: u32, sectors: u32) -> bool {
-        let whole = self.block_range(block).len().get() as u32;
+    fn add_piece(&mut self, block: u64, piece: BlockPiece) -> bool {
+        let whole = self.whole(block);
         self.begun.insert(block);
         let got = self.partial.entry(block).or_default();
-        let at = got.partition_point(|&(start, _)| start < offset);
-        got.insert(at, (offset, sectors));
+        let at = got.partition_point(|other| other.offset < piece.offset);
+        got.insert(at, piece);
         got.dedup_by(|next, previous| {
-            let touch = previous.0 + previous.1 >= next.0;
+            let touch = previous.end() >= next.offset;
             if touch {
-                previous.1 = previous.1.max(next.0 + next.1 - previous.0);
+                previous.sectors = previous.end().max(next.end()) - previous.offset;
             }
             touch
         });
-        if got.as_slice() == [(0, whole)] {
+        if got.as_slice() == [whole] {
             self.forget_partial(block);
             return self.wanted.remove(block);
         }
@@ -238,30 +285,35 @@ impl Task {
 
     /// Returns an item that was not transferred; `before` are the pieces of its block before it was taken. Pieces added
     /// since then stay.
-    pub fn untake(&mut self, item: &Item, before: &[(u32, u32)]) {
+    pub fn untake(&mut self, item: &Item, before: &[BlockPiece]) {
         let block = item.block;
         let there = match self.wanted.insert(block) {
-            true => vec![(0, self.block_range(block).len().get() as u32)],
+            true => vec![self.whole(block)],
             false => self.partial.get(&block).cloned().unwrap_or_default(),
         };
         self.forget_partial(block);
-        let (from, to) = (item.offset, item.offset + item.sectors);
-        for (start, sectors) in there {
-            let end = start + sectors;
-            for (start, end) in [(start, end.min(from)), (start.max(to), end)] {
-                if start < end {
-                    self.add_piece(block, start, end - start);
+        let taken = item.piece();
+        for piece in there {
+            let (start, end) = (piece.offset, piece.end());
+            for (offset, end) in [(start, end.min(taken.offset)), (start.max(taken.end()), end)] {
+                if offset < end {
+                    self.add_piece(block, BlockPiece { offset, sectors: end - offset });
                 }
             }
         }
-        for &(start, sectors) in before {
-            self.add_piece(block, start, sectors);
+        for &piece in before {
+            self.add_piece(block, piece);
         }
     }
 
-    /// Calls `each` with the wanted blocks that share a sector with `from..to`.
-    pub fn touching(&self, from: Lbn, to: Lbn, mut each: impl FnMut(u64)) {
-        let (low, high) = self.clip(from, to);
+    /// Returns the piece that is all of a block.
+    fn whole(&self, block: u64) -> BlockPiece {
+        BlockPiece { offset: 0, sectors: self.block_range(block).len().get() as u32 }
+    }
+
+    /// Calls `each` with the wanted blocks that share a sector with `range`.
+    pub fn touching(&self, range: LbnRange, mut each: impl FnMut(u64)) {
+        let (low, high) = self.clip(range);
         if low < high {
             self.wanted.for_each(self.floor(low), self.ceil(high), &mut each);
         }
@@ -270,7 +322,7 @@ impl Task {
     /// Returns the first run of wanted blocks from `from` on that share a sector with `range`: the first block, and one more
     /// than the last.
     pub fn run(&self, from: u64, range: LbnRange) -> Option<(u64, u64)> {
-        let (low, high) = self.clip(range.start(), range.end());
+        let (low, high) = self.clip(range);
         if low >= high {
             return None;
         }
@@ -286,7 +338,7 @@ impl Task {
 
     /// Gives up all wanted blocks that share a sector with `range`. Returns their number.
     pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
-        let (low, high) = self.clip(range.start(), range.end());
+        let (low, high) = self.clip(range);
         if low >= high {
             return 0;
         }
@@ -312,7 +364,7 @@ impl Task {
         let sectors = (to.get() - from.get()) as u32;
         let item = Item { block, offset, sectors, sector: 0, whole: false };
         let mut any = false;
-        self.missing(&item, |_, _| any = true);
+        self.missing(&item, |_| any = true);
         any.then(|| (item, self.take(&item)))
     }
 
@@ -321,19 +373,19 @@ impl Task {
         self.wanted.contains(block)
     }
 
-    /// Calls `each` with the missing pieces of an item: `(offset in the block, sectors)`.
-    pub fn missing(&self, item: &Item, mut each: impl FnMut(u32, u32)) {
-        let (mut at, end) = (item.offset, item.offset + item.sectors);
+    /// Calls `each` with the missing pieces of an item.
+    pub fn missing(&self, item: &Item, mut each: impl FnMut(BlockPiece)) {
+        let (mut offset, end) = (item.offset, item.piece().end());
         if self.begun.contains(item.block) {
-            for &(start, len) in self.partial.get(&item.block).into_iter().flatten() {
-                if start > at && at < end {
-                    each(at, start.min(end) - at);
+            for piece in self.partial.get(&item.block).into_iter().flatten() {
+                if piece.offset > offset && offset < end {
+                    each(BlockPiece { offset, sectors: piece.offset.min(end) - offset });
                 }
-                at = at.max(start + len);
+                offset = offset.max(piece.end());
             }
         }
-        if at < end {
-            each(at, end - at);
+        if offset < end {
+            each(BlockPiece { offset, sectors: end - offset });
         }
     }
 
@@ -343,7 +395,7 @@ impl Task {
         }
     }
 
-    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, begin: bool) -> bool {
+    fn wants_piece(&self, block: u64, piece: BlockPiece, begin: bool) -> bool {
         if !self.wanted.contains(block) {
             return false;
         }
@@ -352,28 +404,21 @@ impl Task {
             return begin;
         }
         let Some(got) = self.partial.get(&block) else { return begin };
-        let after = got.partition_point(|&(start, _)| start <= offset);
+        let after = got.partition_point(|other| other.offset <= piece.offset);
         let before = after.checked_sub(1).and_then(|i| got.get(i));
-        before.is_none_or(|&(start, len)| start + len < offset + sectors)
+        before.is_none_or(|before| before.end() < piece.end())
     }
 
-    /// Calls `each` with the parts of the LBNs `from..to` of an extent.
+    /// Calls `each` with the parts of a window.
     #[inline]
-    fn parts(
-        &self,
-        extent: Extent,
-        from: Lbn,
-        to: Lbn,
-        track_sectors: u32,
-        mut each: impl FnMut(WindowPart),
-    ) {
+    fn parts(&self, window: ExtentWindow, mut each: impl FnMut(WindowPart)) {
         // The extent's share of the task, then the window's share of that, as offsets in the task.
-        let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
-        let (from, to) = self.clip(from, to);
+        let (low, high) = self.clip(lbns_of(window.extent));
+        let (from, to) = self.clip(window.range);
         if low >= high || from >= to {
             return;
         }
-        let longest = u64::from((track_sectors / 4).max(1));
+        let longest = u64::from((window.track_sectors / 4).max(1));
         if self.block > longest {
             self.long_parts(low, high, from, to, longest, each);
             return;
@@ -388,11 +433,12 @@ impl Task {
         let head_end = (first * self.block).min(high);
         if low < head_end && from <= low && to >= head_end {
             let block = first - 1;
-            each(WindowPart::Piece(block, (low - block * self.block) as u32, (head_end - low) as u32));
+            let offset = (low - block * self.block) as u32;
+            each(WindowPart::Piece(block, BlockPiece { offset, sectors: (head_end - low) as u32 }));
         }
         let tail = last * self.block;
         if first <= last && tail < high && from <= tail && to >= high {
-            each(WindowPart::Piece(last, 0, (high - tail) as u32));
+            each(WindowPart::Piece(last, BlockPiece { offset: 0, sectors: (high - tail) as u32 }));
         }
     }
 
@@ -416,7 +462,8 @@ impl Task {
                 if stop > to {
                     break;
                 }
-                each(WindowPart::Piece(block, (at - start) as u32, (stop - at) as u32));
+                let piece = BlockPiece { offset: (at - start) as u32, sectors: (stop - at) as u32 };
+                each(WindowPart::Piece(block, piece));
                 at = stop;
             }
             block += 1;
@@ -425,10 +472,10 @@ impl Task {
 
     /// Returns LBNs as offsets in the task, clipped to it.
     #[inline]
-    fn clip(&self, from: Lbn, to: Lbn) -> (u64, u64) {
-        let start = self.range.start().get();
-        let len = self.range.len().get();
-        (from.get().saturating_sub(start).min(len), to.get().saturating_sub(start).min(len))
+    fn clip(&self, range: LbnRange) -> (u64, u64) {
+        let offset =
+            |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get()).min(self.range.len().get());
+        (offset(range.start()), offset(range.end()))
     }
 
     #[inline]

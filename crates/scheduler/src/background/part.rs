@@ -1,6 +1,6 @@
 //! The parts of blocks that a command transfers: for the core, and for its host.
 
-use crate::task::Item;
+use crate::task::{BlockPiece, Item};
 use alloc::vec::Vec;
 use units::{LbnRange, Op, SessionId, TaskId};
 
@@ -22,6 +22,20 @@ pub struct Part {
     pub part: LbnRange,
 }
 
+/// A block of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TaskBlock {
+    pub(super) task: TaskId,
+    pub(super) block: u64,
+}
+
+/// A block that its session has promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PromotedBlock {
+    pub session: SessionId,
+    pub range: LbnRange,
+}
+
 /// A part of a block that the head is about to transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
@@ -36,9 +50,15 @@ pub(crate) struct Pick {
     /// Whether it survives a cut of the head's detours; foreground accesses are always carried out.
     pub(super) sure: bool,
     /// The parts of the block that had been read before.
-    pub(super) had: Vec<(u32, u32)>,
+    pub(super) had: Vec<BlockPiece>,
     /// Whether its session has promoted the block.
     pub(super) promoted: bool,
     /// The command that transfers it. Inside the drive there is one at a time, and all picks have the same.
     pub(super) command: u64,
+}
+
+impl Pick {
+    pub(super) fn task_block(&self) -> TaskBlock {
+        TaskBlock { task: self.task, block: self.item.block }
+    }
 }

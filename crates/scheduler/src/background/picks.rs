@@ -1,10 +1,10 @@
 //! Picks: parts of blocks that the head is about to transfer. Each is taken from the wanted set, and is finally delivered,
 //! failed, or wanted again.
 
-use super::part::{Part, Pick};
+use super::part::{Part, Pick, PromotedBlock, TaskBlock};
 use super::search::Focus;
 use super::share::{Block, Share, TakenItem};
-use super::{Background, Bad, FoundItem};
+use super::{Background, Bad};
 use crate::sessions::Record;
 use crate::task::{Item, Task, Took};
 use alloc::collections::BTreeMap;
@@ -37,14 +37,14 @@ impl Background {
         let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
         // The foreground passes over whole blocks here, so they need no space to wait in.
         let most = if sure { usize::MAX } else { self.most_partials_each };
-        self.items_within(&track, window, (Op::Read, most), |at, slot, item, passing| {
-            taken.begin = taken.begin.min(passing);
-            taken.end = taken.end.max(passing + item.sectors);
-            taken.useful += item.sectors;
-            found.push(FoundItem { share: at, slot, item, passing });
+        self.items_within(&track, window, Op::Read, most, |one| {
+            taken.begin = taken.begin.min(one.passing);
+            taken.end = taken.end.max(one.passing + one.item.sectors);
+            taken.useful += one.item.sectors;
+            found.push(one);
         });
-        for FoundItem { share: at, slot, item, .. } in found.drain(..) {
-            self.pick(at, slot, item, (Op::Read, sure));
+        for one in found.drain(..) {
+            self.pick(one.share, one.slot, one.item, Op::Read, sure);
         }
         self.scratch = found;
         self.forget_bounds(&track);
@@ -57,18 +57,16 @@ impl Background {
             return;
         }
         let mut found = core::mem::take(&mut self.scratch);
-        self.items(track, window, Op::Read, |share, slot, item, passing| {
-            found.push(FoundItem { share, slot, item, passing });
-        });
-        for FoundItem { share: at, slot, item, .. } in found.drain(..) {
-            if self.shares[at].writes_serve_reads {
-                self.pick(at, slot, item, (Op::Write, sure));
+        self.items(track, window, Op::Read, |one| found.push(one));
+        for one in found.drain(..) {
+            if self.shares[one.share].writes_serve_reads {
+                self.pick(one.share, one.slot, one.item, Op::Write, sure);
             }
         }
         self.scratch = found;
     }
 
-    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, (by, sure): (Op, bool)) {
+    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, by: Op, sure: bool) {
         let share = &mut self.shares[at];
         if let Some(TakenItem { task, op, took: Took { completes, had } }) = share.take(slot, &item) {
             let (session, command) = (share.id, self.command);
@@ -90,10 +88,9 @@ impl Background {
         let mut picks = core::mem::take(&mut self.picks);
         let is_done =
             |p: &Pick| p.sure || (p.item.sector + sectors - first) % sectors + p.item.sectors <= done;
-        let mut undone: Vec<(TaskId, u64)> =
-            picks.iter().filter(|p| !is_done(p)).map(|p| (p.task, p.item.block)).collect();
+        let mut undone: Vec<TaskBlock> = picks.iter().filter(|p| !is_done(p)).map(Pick::task_block).collect();
         undone.sort_unstable();
-        let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
+        let is_undone = |p: &Pick| !p.sure && undone.binary_search(&p.task_block()).is_ok();
         // In reverse, because the pieces of a block are returned in the reverse order.
         for pick in picks.iter().rev().filter(|p| is_undone(p)) {
             self.untake(layout, pick);
@@ -135,7 +132,7 @@ impl Background {
             let block = share.block_range(pick).filter(|_| pick.promoted);
             let cylinders = share.untake(layout, pick);
             self.walks.wanted_anew(cylinders);
-            self.urgent.extend(block.map(|block| (pick.session, block)));
+            self.urgent.extend(block.map(|range| PromotedBlock { session: pick.session, range }));
         }
     }
 
@@ -150,7 +147,7 @@ impl Background {
 
     /// Returns the promoted blocks that became wanted again since the last call because their access was cut, lost, or
     /// failed.
-    pub fn take_urgent(&mut self) -> Vec<(SessionId, LbnRange)> {
+    pub fn take_urgent(&mut self) -> Vec<PromotedBlock> {
         let mut urgent = core::mem::take(&mut self.urgent);
         urgent.dedup();
         urgent
@@ -179,21 +176,21 @@ impl Background {
         }
         let Self { shares, owners, picks, .. } = self;
         // By block, the first bad sector of it that the accesses met.
-        let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
+        let mut failed: BTreeMap<TaskBlock, (usize, Lbn)> = BTreeMap::new();
         for (place, pick) in picks.iter().enumerate().filter(|(_, p)| p.command == command) {
             let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
             let Some(range) = shares[at].item_range(pick) else { continue };
             let Some(lbn) = bad.first(pick.by, range) else { continue };
-            let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
+            let entry = failed.entry(pick.task_block()).or_insert((place, lbn));
             entry.1 = entry.1.min(lbn);
         }
         for &(place, lbn) in failed.values() {
             let pick = &picks[place];
             let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
             shares[at].give_up(pick);
-            record(&mut shares[at], owners, (pick, Some(lbn)), &mut each);
+            record(&mut shares[at], owners, pick, Some(lbn), &mut each);
         }
-        picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
+        picks.retain(|p| !failed.contains_key(&p.task_block()));
     }
 
     /// Passes on the results of one of several commands under way.
@@ -206,13 +203,13 @@ impl Background {
         let Self { shares, owners, .. } = self;
         for pick in picks.drain(..).filter(|p| p.completes) {
             // A part that was taken before may still be under way: the block is complete when both are done.
-            let same = |p: &&mut Pick| p.task == pick.task && p.item.block == pick.item.block;
+            let same = |p: &&mut Pick| p.task_block() == pick.task_block();
             if let Some(other) = others.iter_mut().rev().find(same) {
                 other.completes = true;
                 continue;
             }
             if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
-                record(&mut shares[at], owners, (&pick, None), &mut each);
+                record(&mut shares[at], owners, &pick, None, &mut each);
             }
         }
         self.picks = if others.is_empty() { picks } else { others };
@@ -255,16 +252,16 @@ impl Background {
         command: u64,
         sure: bool,
         which: impl Fn(LbnRange) -> bool,
-    ) -> Vec<(TaskId, u64)> {
+    ) -> Vec<TaskBlock> {
         let which = |shares: &[Share], p: &Pick| {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
             at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
         };
         let mut picks = core::mem::take(&mut self.picks);
-        let mut undone: Vec<(TaskId, u64)> = Vec::new();
+        let mut undone: Vec<TaskBlock> = Vec::new();
         let mut fates = vec![Fate::Stays; picks.len()];
         for (pick, fate) in picks.iter().zip(&mut fates) {
-            let block = (pick.task, pick.item.block);
+            let block = pick.task_block();
             let stays = pick.sure && pick.op.is_write() && !sure;
             if pick.command == command && !stays && which(&self.shares, pick) {
                 *fate = Fate::GoesBack;
@@ -306,7 +303,8 @@ enum Fate {
 fn record(
     share: &mut Share,
     owners: &mut BTreeMap<TaskId, SessionId>,
-    (pick, bad): (&Pick, Option<Lbn>),
+    pick: &Pick,
+    bad: Option<Lbn>,
     each: &mut impl FnMut(Record),
 ) {
     let Some(Block { range, op, parameter }) = share.describe(pick) else { return };
@@ -319,7 +317,8 @@ fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sessions::{Parameter, Priority};
+    use crate::sessions::Priority;
+    use crate::task::NewTask;
     use model::Profile;
     use units::{LbnRange, Sectors};
 
@@ -339,8 +338,7 @@ mod tests {
             LbnRange::new(last.lbn + Sectors::new(u64::from(last.len) - 4), Sectors::new(8))
         };
         for track in [first, third] {
-            let (work, none) = ((across(track), Sectors::new(8)), Parameter::default());
-            background.register(layout, session, Op::Read, work, none).unwrap();
+            background.register(layout, session, NewTask::of(Op::Read, across(track), 8)).unwrap();
         }
         let end = |track: TrackIndex| Window { first: layout.track(track).sectors - 4, count: 4 };
         assert!(background.take_reads(&drive, first, end(first), false).is_some());
@@ -363,8 +361,8 @@ mod tests {
         let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
         let write = |background: &mut Background, range: LbnRange| {
-            let work = (range, range.len());
-            background.register(layout, session, Op::Write, work, Parameter::default()).unwrap()
+            let new = NewTask::of(Op::Write, range, range.len().get());
+            background.register(layout, session, new).unwrap()
         };
         let long = write(&mut background, range(7, 4));
         background.overwritten(layout, range(7, 1), false);

@@ -49,7 +49,8 @@ impl Background {
         layout: &Layout,
         session: SessionId,
         range: LbnRange,
-        (most, room): (u64, usize),
+        most: u64,
+        room: usize,
     ) -> Result<Vec<Urgent>, SessionError> {
         let at = self.place(session)?;
         check_range(layout, range)?;
@@ -91,7 +92,8 @@ fn span(from: Lbn, to: Lbn) -> LbnRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sessions::{Parameter, Priority};
+    use crate::sessions::Priority;
+    use crate::task::NewTask;
     use model::{DriveModel, Profile, builtin};
     use proptest::prelude::*;
     use units::Sectors;
@@ -161,12 +163,11 @@ mod tests {
             for (write, skip, len, block) in tasks {
                 let (op, all) = (if write { Op::Write } else { Op::Read }, range(at + skip, len));
                 at += skip + len;
-                let work = (all, Sectors::new(block));
-                background.register(drive.layout(), session, op, work, Parameter::default()).unwrap();
+                background.register(drive.layout(), session, NewTask::of(op, all, block)).unwrap();
                 listed.push((op, all, block));
             }
             let within = range(start, len);
-            let ours = background.promotable(drive.layout(), session, within, (most, room)).unwrap();
+            let ours = background.promotable(drive.layout(), session, within, most, room).unwrap();
             prop_assert_eq!(ours, naive(&listed, within, most, room));
         }
     }
@@ -178,10 +179,10 @@ mod tests {
         let mut background = Background::new(drive.layout(), 8);
         let session = background.open(drive.layout(), Priority::default(), [true; 2]).unwrap();
         for (start, len, block) in [(100, 64, 8), (104, 64, 8), (100, 80, 5)] {
-            let work = (range(start, len), Sectors::new(block));
-            background.register(drive.layout(), session, Op::Read, work, Parameter::default()).unwrap();
+            let new = NewTask::of(Op::Read, range(start, len), block);
+            background.register(drive.layout(), session, new).unwrap();
         }
-        let requests = background.promotable(drive.layout(), session, range(0, 4_000), (1_024, 10)).unwrap();
+        let requests = background.promotable(drive.layout(), session, range(0, 4_000), 1_024, 10).unwrap();
         assert_eq!(requests, [Urgent { op: Op::Read, range: range(100, 80), blocks: 8 + 8 + 16 }]);
     }
 
@@ -193,13 +194,12 @@ mod tests {
         let whole = LbnRange::new(Lbn::ZERO, layout.capacity());
         let mut background = Background::new(drive.layout(), 8);
         let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
-        let work = (whole, Sectors::new(1));
-        background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
+        background.register(layout, session, NewTask::of(Op::Read, whole, 1)).unwrap();
         let empty = background.memory_bytes();
-        let requests = background.promotable(layout, session, whole, (1_024, 1_000)).unwrap();
+        let requests = background.promotable(layout, session, whole, 1_024, 1_000).unwrap();
         assert_eq!(requests.len(), 1_000);
         assert!(requests.iter().all(|r| r.blocks == 1_024), "{requests:?}");
-        let all = background.promotable(layout, session, whole, (u64::MAX, 1_000)).unwrap();
+        let all = background.promotable(layout, session, whole, u64::MAX, 1_000).unwrap();
         assert_eq!(all, [Urgent { op: Op::Read, range: whole, blocks: whole.len().get() }]);
         assert!(background.wants(session, Op::Read, whole));
 
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(background.abort_range(layout, session, middle), Ok(middle.len().get()));
         assert!(background.memory_bytes() < empty + (1 << 18), "{} bytes", background.memory_bytes());
         assert_eq!(background.undelivered(session), Some(2_000));
-        let ends = background.promotable(layout, session, whole, (1 << 20, 1_000)).unwrap();
+        let ends = background.promotable(layout, session, whole, 1 << 20, 1_000).unwrap();
         assert_eq!(
             ends.iter().map(|r| (r.range, r.blocks)).collect::<Vec<_>>(),
             [(range(0, 1_000), 1_000), (range(whole.len().get() - 1_000, 1_000), 1_000)]

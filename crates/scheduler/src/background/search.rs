@@ -1,13 +1,13 @@
 //! The queries of a search: the sessions that it looks at, and their blocks in a window, on a track, or on a cylinder.
 
-use super::Background;
 use super::walk::{Sought, Stretch, Walk, WalkStart};
+use super::{Background, FoundItem};
 use crate::bounds::{GROUP_CYLINDERS, LOOKUPS_PER_BOUND, barren};
 use crate::lottery::Lottery;
-use crate::task::Item;
+use crate::task::ExtentWindow;
 use alloc::vec::Vec;
-use model::{Extent, Layout, TrackRef, Window};
-use units::{Lbn, Op, Sectors, SessionId, TaskId, TrackIndex};
+use model::{Layout, TrackRef, Window};
+use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 /// Which sessions a search looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,71 +174,75 @@ impl Background {
 
     /// Returns the number of wanted sectors in a window.
     #[inline]
-    pub fn score(&self, track: &TrackRef<'_>, Window { first, count }: Window, op: Op) -> u64 {
+    pub fn score(&self, track: &TrackRef<'_>, window: Window, op: Op) -> u64 {
         let most = self.most_partials_each;
-        let sectors = track.track().sectors;
         let mut sum = 0;
-        for extent in track.extents() {
-            in_window(extent, sectors, first, count, |from, to| {
-                for &at in &self.focus {
-                    let share = &self.shares[at];
-                    sum += share.score(op, extent, (from, to), sectors, share.partials < most);
-                }
-            });
-        }
+        in_window(track, window, |part| {
+            for &at in &self.focus {
+                let share = &self.shares[at];
+                sum += share.score(op, part, share.partials < most);
+            }
+        });
         sum
     }
 
-    /// Calls `each` with the wanted items in a window: the share's place, the task's slot, the item, and its place
-    /// in the order of passing.
-    pub fn items(
-        &self,
-        track: &TrackRef<'_>,
-        window: Window,
-        op: Op,
-        each: impl FnMut(usize, u32, Item, u32),
-    ) {
-        self.items_within(track, window, (op, self.most_partials_each), each);
+    /// Calls `each` with the wanted items in a window.
+    pub fn items(&self, track: &TrackRef<'_>, window: Window, op: Op, each: impl FnMut(FoundItem)) {
+        self.items_within(track, window, op, self.most_partials_each, each);
+    }
+
+    /// Returns the wanted item in a window that passes first.
+    pub fn first_item(&self, track: &TrackRef<'_>, window: Window, op: Op) -> Option<FoundItem> {
+        let mut first: Option<FoundItem> = None;
+        self.items(track, window, op, |one| {
+            if first.is_none_or(|first| one.passing < first.passing) {
+                first = Some(one);
+            }
+        });
+        first
     }
 
     /// Calls `each` like [`items`](Self::items), with space for `most` half-read blocks per session.
     pub(super) fn items_within(
         &self,
         track: &TrackRef<'_>,
-        Window { first, count }: Window,
-        (op, most): (Op, usize),
-        mut each: impl FnMut(usize, u32, Item, u32),
+        window: Window,
+        op: Op,
+        most: usize,
+        mut each: impl FnMut(FoundItem),
     ) {
-        let sectors = track.track().sectors;
-        for extent in track.extents() {
-            in_window(extent, sectors, first, count, |from, to| {
-                for &at in &self.focus {
-                    let share = &self.shares[at];
-                    share.items(op, extent, (from, to), sectors, share.partials < most, |slot, item| {
-                        let passing =
-                            if item.sector >= first { item.sector } else { item.sector + sectors } - first;
-                        each(at, slot, item, passing);
-                    });
-                }
-            });
-        }
+        let (first, sectors) = (window.first, track.track().sectors);
+        in_window(track, window, |part| {
+            for &at in &self.focus {
+                let share = &self.shares[at];
+                share.items(op, part, share.partials < most, |slot, item| {
+                    let passing =
+                        if item.sector >= first { item.sector } else { item.sector + sectors } - first;
+                    each(FoundItem { share: at, slot, item, passing });
+                });
+            }
+        });
     }
 }
 
-/// Returns the LBNs of an extent of `count` sectors from `first` on, which may run past the track's end to its start.
+/// Calls `each` with the part of every extent in a window.
 #[inline]
-fn in_window(extent: Extent, sectors: u32, first: u32, count: u32, mut each: impl FnMut(Lbn, Lbn)) {
-    let mut run = |from: u32, to: u32| {
-        let (from, to) = (from.max(extent.sector), to.min(extent.sector + extent.len));
-        if from < to {
-            let lbn = |sector: u32| extent.lbn + Sectors::new(u64::from(sector - extent.sector));
-            each(lbn(from), lbn(to));
+fn in_window(track: &TrackRef<'_>, window: Window, mut each: impl FnMut(ExtentWindow)) {
+    let track_sectors = track.track().sectors;
+    let end = window.first + window.count;
+    for extent in track.extents() {
+        let mut run = |from: u32, to: u32| {
+            let (from, to) = (from.max(extent.sector), to.min(extent.sector + extent.len));
+            if from < to {
+                let start = extent.lbn + Sectors::new(u64::from(from - extent.sector));
+                let range = LbnRange::new(start, Sectors::new(u64::from(to - from)));
+                each(ExtentWindow { extent, range, track_sectors });
+            }
+        };
+        run(window.first, end.min(track_sectors));
+        if end > track_sectors {
+            run(0, end - track_sectors);
         }
-    };
-    let end = first + count;
-    run(first, end.min(sectors));
-    if end > sectors {
-        run(0, end - sectors);
     }
 }
 
@@ -246,9 +250,9 @@ fn in_window(extent: Extent, sectors: u32, first: u32, count: u32, mut each: imp
 mod tests {
     use super::super::walk::Front;
     use super::*;
-    use crate::sessions::{Parameter, Priority};
+    use crate::sessions::Priority;
+    use crate::task::NewTask;
     use model::{DriveModel, builtin};
-    use units::{LbnRange, SessionId};
 
     /// Searches until something is found or everything was examined. Returns the number of budgets used, and the result.
     fn search(background: &mut Background, layout: &Layout, budget: u32) -> (u32, Option<u32>) {
@@ -269,9 +273,9 @@ mod tests {
     }
 
     fn want(background: &mut Background, layout: &Layout, session: SessionId, start: u64) -> u32 {
-        let work = (LbnRange::new(Lbn::new(start), Sectors::new(8)), Sectors::new(8));
-        background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
-        let track = layout.pieces(work.0).next().unwrap().track;
+        let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
+        background.register(layout, session, NewTask::of(Op::Read, range, 8)).unwrap();
+        let track = layout.pieces(range).next().unwrap().track;
         layout.track(track).cylinder.get()
     }
 

@@ -2,14 +2,14 @@
 
 use super::part::Pick;
 use super::walk::Walks;
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, CylinderRange};
 use crate::sessions::{Parameter, Priority};
-use crate::task::{Item, Task, Took};
+use crate::task::{ExtentWindow, Item, NewTask, Task, Took, lbns_of};
 use crate::task_index::TaskIndex;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use model::{Extent, Layout};
-use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{LbnRange, Op, SessionId, TaskId};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
@@ -102,16 +102,9 @@ impl Share {
         self.kinds[kind(op)] > 0
     }
 
-    /// Adds a task. Returns its first and last cylinder, unless it spans many.
-    pub fn add(
-        &mut self,
-        layout: &Layout,
-        id: TaskId,
-        op: Op,
-        (range, block): (LbnRange, Sectors),
-        parameter: Parameter,
-    ) -> Option<(u32, u32)> {
-        let task = Task::new(id, op, range, block, parameter);
+    /// Adds a task. Returns its cylinders, unless it spans many.
+    pub fn add(&mut self, layout: &Layout, id: TaskId, new: NewTask) -> Option<CylinderRange> {
+        let task = Task::new(id, new);
         self.undelivered += task.undelivered;
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -125,6 +118,11 @@ impl Share {
         };
         self.slots.insert(id, slot);
         self.enter(slot);
+        self.want(layout, new.range)
+    }
+
+    /// Records new wanted blocks in `range`. Returns its cylinders, unless it spans many.
+    fn want(&mut self, layout: &Layout, range: LbnRange) -> Option<CylinderRange> {
         let cylinders = self.bounds.forget_range(layout, range);
         self.walks.wanted_anew(cylinders);
         cylinders
@@ -193,13 +191,13 @@ impl Share {
         most
     }
 
-    /// Returns the number of wanted sectors of one kind among the LBNs of a window.
+    /// Returns the number of wanted sectors of one kind in a window.
     #[inline]
-    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, begin: bool) -> u64 {
+    pub fn score(&self, op: Op, window: ExtentWindow, begin: bool) -> u64 {
         let mut sum = 0;
-        self.overlapping(extent, |_, task| {
+        self.overlapping(window.extent, |_, task| {
             if task.op == op {
-                sum += task.score(extent, from, to, sectors, begin);
+                sum += task.score(window, begin);
             }
         });
         sum
@@ -207,18 +205,10 @@ impl Share {
 
     /// Calls the function with each of these items and its task's slot.
     #[inline]
-    pub fn items(
-        &self,
-        op: Op,
-        extent: Extent,
-        (from, to): (Lbn, Lbn),
-        sectors: u32,
-        begin: bool,
-        mut each: impl FnMut(u32, Item),
-    ) {
-        self.overlapping(extent, |slot, task| {
+    pub fn items(&self, op: Op, window: ExtentWindow, begin: bool, mut each: impl FnMut(u32, Item)) {
+        self.overlapping(window.extent, |slot, task| {
             if task.op == op {
-                task.items(extent, from, to, sectors, begin, |item| each(slot, item));
+                task.items(window, begin, |item| each(slot, item));
             }
         });
     }
@@ -243,7 +233,7 @@ impl Share {
     }
 
     /// Returns an item that was not transferred to the wanted set. Returns the cylinders of its block.
-    pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<(u32, u32)> {
+    pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<CylinderRange> {
         let slot = *self.slots.get(&pick.task)?;
         let task = self.tasks[slot as usize].as_mut()?;
         let before = task.partials();
@@ -254,9 +244,7 @@ impl Share {
         if was_exhausted {
             self.enter(slot);
         }
-        let cylinders = self.bounds.forget_range(layout, range);
-        self.walks.wanted_anew(cylinders);
-        cylinders
+        self.want(layout, range)
     }
 
     /// Records that the block of an item has failed and is not retried.
@@ -323,7 +311,7 @@ impl Share {
     pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64, LbnRange)) {
         for slot in self.over(range) {
             let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
-            task.touching(range.start(), range.end(), |block| {
+            task.touching(range, |block| {
                 let whole = task.block_range(block);
                 if range.covers(whole) {
                     each(slot, block, whole);
@@ -352,7 +340,7 @@ impl Share {
                 continue;
             };
             let mut blocks = core::mem::take(&mut self.scratch);
-            task.touching(range.start(), range.end(), |block| blocks.push(block));
+            task.touching(range, |block| blocks.push(block));
             for block in blocks.drain(..) {
                 let Some((mut item, Took { completes, had })) = task.supersede(block, range) else {
                     continue;
@@ -417,7 +405,7 @@ impl Share {
 
     #[inline]
     fn overlapping(&self, extent: Extent, mut each: impl FnMut(u32, &Task)) {
-        let (low, high) = (extent.lbn.get(), extent.lbn.get() + u64::from(extent.len));
+        let (low, high) = lbns(lbns_of(extent));
         self.index.overlapping(low, high, |slot| {
             if let Some(task) = &self.tasks[slot as usize] {
                 each(slot, task);

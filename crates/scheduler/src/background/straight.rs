@@ -1,6 +1,7 @@
 //! Adjacent blocks to be written, for one command.
 
-use super::Background;
+use super::{Background, FoundItem};
+use crate::task::BlockPiece;
 use alloc::vec::Vec;
 use model::{TrackRef, Window};
 use units::Op;
@@ -13,13 +14,14 @@ impl Background {
         &self,
         track: &TrackRef<'_>,
         window: Window,
-        (to_end, in_pieces): (bool, bool),
+        to_end: bool,
+        in_pieces: bool,
     ) -> WriteRun {
         let mut found = Vec::new();
-        self.items(track, window, Op::Write, |at, slot, item, passing| {
-            let Some(task) = self.shares[at].slot(slot) else { return };
+        self.items(track, window, Op::Write, |FoundItem { share, slot, item, passing }| {
+            let Some(task) = self.shares[share].slot(slot) else { return };
             let (mut pieces, mut rest) = (0, Span::default());
-            task.missing(&item, |offset, sectors| {
+            task.missing(&item, |BlockPiece { offset, sectors }| {
                 let from = passing + (offset - item.offset);
                 if pieces == 0 || to_end {
                     rest = Span { begin: from, end: from + sectors };

@@ -4,6 +4,8 @@
 //! that is registered on a cylinder without wanted blocks brings that cylinder back, as long as nothing was refused. After a
 //! refusal the walk continues to its end first, so that a client that always refuses at one place does not block the others.
 
+use crate::bounds::CylinderRange;
+
 /// Two fronts; the rest of the walk lies between them or outside of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
@@ -37,7 +39,7 @@ impl Walks {
     }
 
     /// Records new wanted blocks for both walks.
-    pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
+    pub fn wanted_anew(&mut self, cylinders: Option<CylinderRange>) {
         self.edges.wanted_anew(cylinders);
         self.around.wanted_anew(cylinders);
     }
@@ -106,15 +108,15 @@ impl Walk {
     }
 
     /// Records new wanted blocks on these cylinders; on any, if they are unknown.
-    pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
+    pub fn wanted_anew(&mut self, cylinders: Option<CylinderRange>) {
         match (self.way, cylinders) {
             _ if self.refused => {}
             (_, None) => self.begin(),
-            (WalkStart::Edges, Some((first, last))) => {
+            (WalkStart::Edges, Some(CylinderRange { first, last })) => {
                 self.low = self.low.min(first);
                 self.high = self.high.max(last + 1);
             }
-            (WalkStart::Around(middle), Some((first, last))) => {
+            (WalkStart::Around(middle), Some(CylinderRange { first, last })) => {
                 if first <= middle {
                     self.low = self.low.max(last.min(middle) + 1);
                 }
@@ -210,7 +212,7 @@ mod tests {
                 match what {
                     0 => {
                         let (first, last) = (at % cylinders, (at % cylinders + len).min(cylinders - 1));
-                        walk.wanted_anew(Some((first, last)));
+                        walk.wanted_anew(Some(CylinderRange { first, last }));
                         for c in first..=last {
                             let ahead = [Front::Low, Front::High].into_iter().filter_map(|f| walk.ahead(f));
                             let mut ahead = ahead.map(|s| (s.from.min(s.last), s.from.max(s.last)));

@@ -6,14 +6,14 @@
 //! would later restore older data. A session can opt out for its own writes
 //! ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground completes them.
 
-use super::part::Pick;
+use super::part::{Pick, TaskBlock};
 use super::search::Focus;
 use super::{Background, Buffers, FoundItem};
 use crate::sessions::Wanted;
-use crate::task::Item;
+use crate::task::{BlockPiece, Item};
 use alloc::vec::Vec;
 use model::{DriveModel, Layout, Window};
-use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
+use units::{LbnRange, Op, Sectors, SessionId, TrackIndex};
 
 impl Background {
     /// Takes the writes that sessions want among the sectors of a window, if their buffers are available, and the reads and
@@ -31,9 +31,7 @@ impl Background {
         let on_track = track.track().sectors;
         let mut found = core::mem::take(&mut self.scratch);
         found.clear();
-        self.items(&track, window, Op::Write, |share, slot, item, passing| {
-            found.push(FoundItem { share, slot, item, passing });
-        });
+        self.items(&track, window, Op::Write, |one| found.push(one));
         // Among writes that begin together the longest comes first: the others inside it are written with it.
         found.sort_unstable_by_key(|found| {
             (found.passing, u32::MAX - found.item.sectors, found.share, found.slot)
@@ -53,7 +51,7 @@ impl Background {
                 self.refused.push(at);
             }
             for (piece, range) in pieces {
-                self.pick(at, slot, piece, (Op::Write, false));
+                self.pick(at, slot, piece, Op::Write, false);
                 self.superseded(range, Some(piece.sector), false);
                 taken.push(range);
                 written.push((passing + (piece.offset - item.offset), piece.sectors));
@@ -99,7 +97,7 @@ impl Background {
             }
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             for (piece, range) in self.ask(at, slot, &item, buffers) {
-                self.pick(at, slot, piece, (Op::Write, true));
+                self.pick(at, slot, piece, Op::Write, true);
                 self.superseded(range, None, false);
                 written.push(range);
             }
@@ -118,7 +116,7 @@ impl Background {
         let Some(task) = share.slot(slot).filter(|task| task.is_wanted(item.block)) else { return pieces };
         let block = task.block_range(item.block).start();
         let mut all = true;
-        task.missing(item, |offset, sectors| {
+        task.missing(item, |BlockPiece { offset, sectors }| {
             let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
             let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
             all = all && buffers.ready(&wanted);
@@ -151,13 +149,8 @@ impl Background {
     /// Records a write to `range`, of which the foreground has asked for `own`. The given blocks, which were to be written
     /// before it, are wanted again, except the part that the write covers. For a session that opted out only the
     /// foreground's own part counts.
-    pub fn overtaken(
-        &mut self,
-        command: u64,
-        (range, own): (LbnRange, Option<LbnRange>),
-        blocks: &[(TaskId, u64)],
-    ) {
-        for &(task, block) in blocks {
+    pub fn overtaken(&mut self, command: u64, range: LbnRange, own: Option<LbnRange>, blocks: &[TaskBlock]) {
+        for &TaskBlock { task, block } in blocks {
             let Some(session) = self.owners.get(&task).copied() else { continue };
             let Ok(share) = self.share(session) else { continue };
             let Some(range) = (if share.writes_serve_writes { Some(range) } else { own }) else { continue };

@@ -1,8 +1,8 @@
 //! The next work of the head: a foreground request with detours in its gaps, or background work in idle time.
 
-use super::under_way::{Approach, Job, JobWork, UnderWay, Visit, pass, revolution};
+use super::under_way::{Approach, Departure, Job, JobWork, UnderWay, Visit, pass, revolution};
 use super::{Access, Core, Purpose, Sharing};
-use crate::background::{Buffers, Focus, WalkStart};
+use crate::background::{Buffers, Focus, PromotedBlock, WalkStart};
 use crate::foreground::{Pending, Request};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
@@ -46,7 +46,7 @@ impl Core {
 
     /// Promotes blocks again that were under way and have become wanted again.
     pub(super) fn promote_again(&mut self) {
-        for (session, range) in self.background.take_urgent() {
+        for PromotedBlock { session, range } in self.background.take_urgent() {
             // A session that has been closed since then wants nothing.
             let _ = self.promote_blocks(session, range);
         }
@@ -173,7 +173,8 @@ impl Core {
         let mut over = job.over;
         for piece in job.ranges().iter().flat_map(|range| drive.layout().pieces(*range)) {
             let end = over.take();
-            let approach = Approach::over(&drive, end, (self.position, at), op, &piece);
+            let head = Departure { from: self.position, at };
+            let approach = Approach::over(&drive, end, head, op, &piece);
             let access = |sector, sectors| Access {
                 track: piece.track,
                 sector,
@@ -257,7 +258,7 @@ impl Core {
         for access in &self.accesses[begun..] {
             let track = self.drive.layout().track(access.track);
             let ready = at + self.drive.move_time(from, track.into(), access.op);
-            at = pass(&self.drive, &track, ready.max(access.not_before), access.window()).1;
+            at = pass(&self.drive, &track, ready.max(access.not_before), access.window()).end;
             (from, source) = (track.into(), Some(access.track));
         }
         self.background.focus_on(Focus::All);
@@ -267,7 +268,7 @@ impl Core {
         }
         let track = self.drive.layout().track(first.track);
         let ready = gap.at + self.drive.move_time(gap.from, track.into(), first.op);
-        let passes = pass(&self.drive, &track, ready.max(first.not_before), first.window()).0;
+        let passes = pass(&self.drive, &track, ready.max(first.not_before), first.window()).begin;
         let before = Gap { destination: first.track, op: first.op, deadline: passes, ..*gap };
         let planned = self.accesses.len() - begun;
         if let Some(detour) = self.search(&before, Reach::Near, self.config.budget, None) {
@@ -323,7 +324,7 @@ impl Core {
         terms: Option<&Terms<'_>>,
     ) -> Option<Detour> {
         let (detour, examined) =
-            self.planner.plan_with(&self.drive, &mut self.background, gap, (reach, budget), terms);
+            self.planner.plan(&self.drive, &mut self.background, gap, reach, budget, terms);
         self.stats.tracks += u64::from(examined);
         self.stats.tracks_max = self.stats.tracks_max.max(examined);
         detour
@@ -421,11 +422,7 @@ impl Core {
     pub(super) fn whole_revolution(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> Window {
         let sectors = track.track().sectors;
         let window = track.track().passing(self.drive.rpm(), ready, ready + revolution(&self.drive));
-        let mut begin = None;
-        self.background.items(track, window, op, |_, _, _, passing| {
-            begin = Some(begin.map_or(passing, |begin: u32| begin.min(passing)));
-        });
-        let begin = begin.unwrap_or(sectors / 2);
+        let begin = self.background.first_item(track, window, op).map_or(sectors / 2, |one| one.passing);
         Window { first: (window.first + begin) % sectors, count: sectors }
     }
 
@@ -458,9 +455,9 @@ impl Core {
             let mut at = ready;
             let mut times = Vec::with_capacity(self.accesses.len());
             for access in &self.accesses {
-                let (begin, end) = pass(&drive, &there, at, access.window());
-                times.push((begin, end));
-                at = end;
+                let time = pass(&drive, &there, at, access.window());
+                times.push(time);
+                at = time.end;
             }
             // A write that has begun is finished even if the foreground waits, and outside the drive a read is as well. Both
             // are charged.

@@ -177,7 +177,7 @@ impl InDrive {
             return Some(UnderWay { until, work: JobWork::Foreground(job) });
         }
         let Some(visit) = core.idle_visit(now, buffers) else { return core.probe(now) };
-        let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
+        let until = visit.times.last().map_or(visit.ready, |time| time.end);
         Some(UnderWay { until, work: JobWork::Idle(visit) })
     }
 
@@ -229,13 +229,13 @@ impl InDrive {
             0
         } else if first.op.is_write() {
             // A block whose writing has begun is finished, because half of it is worth nothing.
-            let begun = visit.times.iter().take_while(|(begin, _)| *begin < now).count();
+            let begun = visit.times.iter().take_while(|time| time.begin < now).count();
             core.accesses.truncate(begun);
-            *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |(_, end)| *end).max(now);
+            *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |time| time.end).max(now);
             let last = core.accesses.last();
             last.map_or(0, |a| (a.sector + track.sectors - first.sector) % track.sectors + a.sectors)
         } else {
-            let (begin, _) = visit.times[0];
+            let begin = visit.times[0].begin;
             let passed = if now > begin { track.passing(core.drive.rpm(), begin, now).count } else { 0 };
             let done = passed.min(first.sectors);
             match core.accesses.first_mut() {

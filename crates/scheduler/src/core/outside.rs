@@ -62,6 +62,7 @@ use super::config::{Conservatism, Neighbours, OutsideConfig, Overheads};
 use super::under_way::Job;
 use crate::background::{Buffers, Part};
 use crate::foreground::{Pending, Request};
+use crate::planner::LastCommand;
 use again::Again;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -148,7 +149,7 @@ pub(super) struct Outside {
     /// The instant at which the drive has room for a command, if that is when a cached write is on the medium.
     room_at: Option<Instant>,
     /// The operation of the last command in the queue or before it, and the LBN after it.
-    last: (Op, Lbn),
+    last: LastCommand,
     learned: Learned,
     sequences: Sequences,
     through: Through,
@@ -231,7 +232,7 @@ impl Outside {
             decided: Instant::ZERO,
             choose_at: None,
             room_at: None,
-            last: (Op::Read, Lbn::ZERO),
+            last: LastCommand { op: Op::Read, end: Lbn::ZERO },
             learned: Learned::default(),
             sequences: Sequences::default(),
             through: Through::of(config.overheads),
@@ -453,7 +454,7 @@ impl Core {
         }
         let drive = Arc::clone(&self.drive);
         if outside.blind {
-            let (_, after) = outside.follow(&drive, &outside.base, &order);
+            let after = outside.follow(&drive, &outside.base, &order).after;
             outside.base = Standing { free: now, ready: now, ..after };
             self.account_idle_unpredicted(outside, &order, begun);
             if let Work::Foreground { job, .. } = &order.work {
@@ -465,12 +466,12 @@ impl Core {
             return;
         }
         if order.passed == Some(Passed::BesideOthers) {
-            return self.passed_done(outside, order, (begun, outcome));
+            return self.passed_done(outside, order, begun, outcome);
         }
         let mut is_next = place == 0;
         if order.in_any_order && !is_next {
             // The drive chose it first: predicted in that order, it shows how accurate the predictions are.
-            order.forecast = outside.follow(&drive, &outside.base, &order).0;
+            order.forecast = outside.follow(&drive, &outside.base, &order).forecast;
             is_next = true;
         }
         let followed = outside.came_from_buffer(&drive, ServedTime { begun, done: now }, &mut order, is_next);
@@ -498,7 +499,7 @@ impl Core {
         // revolution late.
         let in_two = !seen.explained && (1..outside.clock.revolution()).contains(&seen.error);
         let late = seen.explained && seen.revolutions > 0 || in_two;
-        let came = medium.then(|| predicted.approach()).map(|(way, slack)| Came { way, slack, late });
+        let came = medium.then(|| predicted.came(late));
         if let Some(before) = report {
             outside.predicted_or_not(&seen, before);
         } else if !(streamed || outside.reports(order.command.op)) {
@@ -541,7 +542,7 @@ impl Core {
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
                 let merged = foreground.is_some_and(|asked| range.len() > asked.len());
                 let late = plain.map_or(Late::default(), |plain| {
-                    plain.late(&predicted, &seen, (revolution, overlap), merged)
+                    plain.late(&predicted, &seen, revolution, overlap, merged)
                 });
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);

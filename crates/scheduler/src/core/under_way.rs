@@ -1,6 +1,7 @@
 //! The work of the head.
 
 use crate::foreground::Pending;
+use crate::time_window::TimeWindow;
 use alloc::vec::Vec;
 use model::{DriveModel, Piece, Position, Track, Window};
 use units::{Arc as Rotation, Duration, FULL_REVOLUTION, Instant, LbnRange, Op, RequestId, TrackIndex};
@@ -50,7 +51,7 @@ impl Job {
 
     /// Returns when a head that starts from `from` at `at` has done it without detours.
     pub fn plain_end(&self, drive: &DriveModel, from: Position, at: Instant) -> Instant {
-        end_over(drive, self.over, (from, at), self.pending.request.op, self.ranges())
+        end_over(drive, self.over, Departure { from, at }, self.pending.request.op, self.ranges())
     }
 }
 
@@ -60,8 +61,15 @@ pub(super) struct Visit {
     pub track: TrackIndex,
     /// The arrival of the head.
     pub ready: Instant,
-    /// The begin and end of each access.
-    pub times: Vec<(Instant, Instant)>,
+    /// The time of each access.
+    pub times: Vec<TimeWindow>,
+}
+
+/// The position that the head leaves, and the instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub from: Position,
+    pub at: Instant,
 }
 
 /// The pass of a request's piece under the arriving head.
@@ -81,24 +89,19 @@ pub(super) struct Approach {
 impl Approach {
     /// Returns the approach of a head that goes there over a position, or straight. Where the straight move takes longer, as on
     /// a seek curve that goes down, the head is no sooner there.
-    pub fn over(
-        drive: &DriveModel,
-        over: Option<Position>,
-        (from, at): (Position, Instant),
-        op: Op,
-        piece: &Piece,
-    ) -> Self {
-        let earliest = over.map_or(at, |over| {
+    pub fn over(drive: &DriveModel, over: Option<Position>, head: Departure, op: Op, piece: &Piece) -> Self {
+        let earliest = over.map_or(head.at, |over| {
             let track = drive.layout().track(piece.track).into();
-            at + drive.move_time(from, over, Op::Read) + drive.move_time(over, track, op)
+            head.at + drive.move_time(head.from, over, Op::Read) + drive.move_time(over, track, op)
         });
-        Self::arriving_after(drive, (from, at, earliest), op, piece)
+        Self::arriving_after(drive, head, earliest, op, piece)
     }
 
     /// Returns the approach of a head that does not begin before `earliest`, even if it arrives earlier.
     pub fn arriving_after(
         drive: &DriveModel,
-        (from, at, earliest): (Position, Instant, Instant),
+        Departure { from, at }: Departure,
+        earliest: Instant,
         op: Op,
         piece: &Piece,
     ) -> Self {
@@ -154,23 +157,22 @@ pub(super) fn plain_end(
     op: Op,
     ranges: &[LbnRange],
 ) -> Instant {
-    end_over(drive, None, (from, at), op, ranges)
+    end_over(drive, None, Departure { from, at }, op, ranges)
 }
 
 /// Returns the same of a head that goes to the first range over a position, or straight.
 fn end_over(
     drive: &DriveModel,
     mut over: Option<Position>,
-    (mut from, mut at): (Position, Instant),
+    mut head: Departure,
     op: Op,
     ranges: &[LbnRange],
 ) -> Instant {
     for piece in ranges.iter().flat_map(|range| drive.layout().pieces(*range)) {
-        let approach = Approach::over(drive, over.take(), (from, at), op, &piece);
-        at = approach.end(drive, &piece);
-        from = approach.track.into();
+        let approach = Approach::over(drive, over.take(), head, op, &piece);
+        head = Departure { from: approach.track.into(), at: approach.end(drive, &piece) };
     }
-    at
+    head.at
 }
 
 /// Returns when the sectors of a window begin and end to pass, for a head on their track from `from` on.
@@ -179,10 +181,11 @@ pub(super) fn pass(
     track: &Track,
     from: Instant,
     Window { first, count }: Window,
-) -> (Instant, Instant) {
+) -> TimeWindow {
     let rpm = drive.rpm();
     let wait = rpm.earliest_angle(from).until(track.sector_angle(first));
-    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(first, count)))
+    let after = |arc| from + rpm.time_within(arc);
+    TimeWindow { begin: after(wait), end: after(wait + track.arc(first, count)) }
 }
 
 /// Returns the time of a revolution, rounded up.

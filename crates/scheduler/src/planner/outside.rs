@@ -3,15 +3,19 @@
 //! FAST'02, section 4.3: a detour is one command for consecutive LBNs; blocks on the destination track are requested
 //! together with the foreground request, by a lower first LBN and a larger count.
 
-use super::terms::{Neighbour, Terms};
-use super::{Detour, Gap, STOPS_MAX, Search, Stop, WindowItem, last_revolution};
+use super::terms::{FirstSector, Neighbour, Terms};
+use super::{Detour, Gap, STOPS_MAX, Search, Stop, WindowItem};
+use crate::background::FoundItem;
 use crate::bounds::LOOKUPS_PER_TRACK;
+use crate::time_window::{TimeWindow, revolution_before};
 use alloc::vec::Vec;
 use model::{Position, TrackRef, Window};
-use units::{Cylinder, Duration, Instant, Lbn, Op, Sectors, TrackIndex};
+use units::{Cylinder, Duration, Lbn, Op, Sectors, TrackIndex};
 
 /// The stops of a detour.
 type Stops = [Option<Stop>; STOPS_MAX];
+
+const NO_DETOUR: Detour = Detour { score: 0, stops: [None; STOPS_MAX], merged: false };
 
 impl Search<'_> {
     /// Tries the destination's sectors before the request, merged with it; further commands on the two tracks; and one after
@@ -25,62 +29,55 @@ impl Search<'_> {
         let Some(source) = self.gap.source.filter(usable) else { return };
         let source = self.drive.layout().track_ref(source);
         for &work in self.ops {
-            if let Some(window) = self.source_window(&source, work, terms) {
-                let (score, stops) = self.best_parts(&source, work, window, terms);
-                self.consider_stops(score, [stops[0], stops[1], None, None], false);
-                self.split_by_command(&source, window, work, terms);
+            if let Some(time) = self.source_window(&source, work, terms) {
+                let found = self.best_parts(&source, work, time, terms);
+                self.consider(found);
+                self.split_by_command(&source, time, work, terms);
             }
         }
     }
 
     /// Returns the window of the source track that may be requested, in time.
-    fn source_window(
-        &self,
-        source: &TrackRef<'_>,
-        work: Op,
-        terms: &Terms<'_>,
-    ) -> Option<(Instant, Instant)> {
+    fn source_window(&self, source: &TrackRef<'_>, work: Op, terms: &Terms<'_>) -> Option<TimeWindow> {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
-        let (last_op, last_end) = terms.last;
         let back = self.drive.move_time(from, there, op);
         let widened = back + (terms.margin)(from.cylinder.distance(there.cylinder));
-        let until = deadline.checked_sub(widened + terms.between(work))?;
-        let begin = (at + terms.before(work)).max(terms.ready(work));
-        if until <= begin || terms.second(op) + back > deadline {
+        let end = deadline.checked_sub(widened + terms.between(work))?;
+        let time = TimeWindow { begin: (at + terms.before(work)).max(terms.ready(work)), end };
+        if time.is_empty() || terms.second(op) + back > deadline {
             return None;
         }
         let allows = |backward, touching| {
-            (terms.allows)(Neighbour { first: last_op, second: work, backward, touching })
+            (terms.allows)(Neighbour { first: terms.last.op, second: work, backward, touching })
         };
         let layout = self.drive.layout();
-        let last = last_end.get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
+        let last = terms.last.end.get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
         let behind = last.filter(|at| at.track == source.index());
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
-        let from = last_revolution(self.drive, begin, until);
-        let window = source.track().passing(self.drive.rpm(), from, until);
+        let all = time.last_revolution(self.drive);
         // Two windows, ahead of the last command and behind it: the forbidden sectors are cut off at either end.
-        let (mut begin, mut end, mut seen) = (from, until, 0);
+        let (mut time, mut seen) = (all, 0);
         let rpm = self.drive.rpm();
         let track = source.track();
+        let window = track.passing(rpm, all.begin, all.end);
         straight_parts(source, window, |Window { first: sector, count: sectors }| {
-            let backward = lbn_of(source, sector).is_some_and(|first| first < last_end);
+            let backward = lbn_of(source, sector).is_some_and(|first| first < terms.last.end);
             let touching = seen == 0 && behind == Some(sector);
             if !allows(backward, touching) {
                 // One sector between them may be enough.
                 let sectors = if touching && allows(backward, false) { 1 } else { sectors };
-                let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
-                let (starts, ends) =
-                    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)));
+                let wait = rpm.earliest_angle(all.begin).until(track.sector_angle(sector));
+                let after = |arc| all.begin + rpm.time_within(arc);
                 if seen == 0 {
-                    begin = begin.max(ends);
+                    time.begin = time.begin.max(after(wait + track.arc(sector, sectors)));
                 } else {
-                    end = end.min(starts);
+                    time.end = time.end.min(after(wait));
                 }
             }
             seen += 1;
         });
-        (begin < end).then_some((begin, end))
+        (!time.is_empty()).then_some(time)
     }
 
     /// Tries the destination track, ahead of the foreground's command: sectors past the track's end, or those that the
@@ -88,28 +85,27 @@ impl Search<'_> {
     fn destination_by_command(&mut self, work: Op, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let track = self.destination;
-        let Some((lbn, _)) = terms.merge else { return };
+        let Some(FirstSector { lbn, .. }) = terms.merge else { return };
         let to = Position::from(*track.track());
         let widened =
             if from == to { Duration::ZERO } else { (terms.margin)(from.cylinder.distance(to.cylinder)) };
         let arrive = at + terms.before(work) + self.drive.move_time(from, to, work) + widened;
         let arrive = arrive.max(terms.ready(work));
         let turnaround = if work == op { Duration::ZERO } else { terms.turnaround(work, op) };
-        let Some(until) = deadline.checked_sub(turnaround) else { return };
-        if arrive >= until || terms.second(op) > deadline {
+        let Some(end) = deadline.checked_sub(turnaround) else { return };
+        let time = TimeWindow { begin: arrive, end };
+        if time.is_empty() || terms.second(op) > deadline {
             return;
         }
-        let arrive = last_revolution(self.drive, arrive, until);
-        let window = track.track().passing(self.drive.rpm(), arrive, until);
+        let window = time.passing(self.drive, track.track());
         if u64::from(window.count) * self.tally.depth <= self.tally.best.score {
             return;
         }
         self.tally.spend(LOOKUPS_PER_TRACK);
         let allows =
             |backward| (terms.allows)(Neighbour { first: work, second: op, backward, touching: false });
-        let (stops, merged) = self.before_foreground(&track, work, window, (op, lbn), terms, allows);
-        let score = self.score_of(&stops, merged);
-        self.consider_stops(score, stops, merged);
+        let (stops, merged) = self.before_foreground(&track, work, window, lbn, terms, allows);
+        self.consider(self.scored(stops, merged));
     }
 
     /// Returns the commands for a window on the destination track that ends where the foreground begins, and whether the
@@ -119,10 +115,11 @@ impl Search<'_> {
         track: &TrackRef<'_>,
         work: Op,
         window: Window,
-        (op, lbn): (Op, Lbn),
+        lbn: Lbn,
         terms: &Terms<'_>,
         allows: impl Fn(bool) -> bool,
     ) -> (Stops, bool) {
+        let op = self.gap.op;
         let mut parts = [Window::default(); 2];
         let mut found = 0;
         straight_parts(track, window, |part| {
@@ -208,31 +205,29 @@ impl Search<'_> {
                     Op::Read => self.background.score(&track, stop.window(), stop.op),
                     Op::Write => {
                         let to_end = merged && i + 1 == last;
-                        self.background.longest_write(&track, stop.window(), (to_end, true)).sectors.into()
+                        self.background.longest_write(&track, stop.window(), to_end, true).sectors.into()
                     }
                 }
             })
             .sum()
     }
 
-    fn consider_stops(&mut self, score: u64, stops: Stops, merged: bool) {
-        if score <= self.tally.best.score {
+    fn scored(&self, stops: Stops, merged: bool) -> Detour {
+        Detour { score: self.score_of(&stops, merged), stops, merged }
+    }
+
+    fn consider(&mut self, detour: Detour) {
+        if detour.score <= self.tally.best.score {
             return;
         }
-        self.tally.best = Detour { score, stops, merged };
+        self.tally.best = detour;
         self.tally.sharpen(self.drive);
     }
 
     /// Tries the source track first and then the destination track up to the request, for the best instant of the change.
-    fn split_by_command(
-        &mut self,
-        source: &TrackRef<'_>,
-        window: (Instant, Instant),
-        work: Op,
-        terms: &Terms<'_>,
-    ) {
+    fn split_by_command(&mut self, source: &TrackRef<'_>, time: TimeWindow, work: Op, terms: &Terms<'_>) {
         let Gap { from, op, deadline, .. } = self.gap;
-        let Some((lbn, sector)) = terms.merge else { return };
+        let Some(FirstSector { lbn, sector }) = terms.merge else { return };
         let turnaround = if work == op { Duration::ZERO } else { terms.turnaround(work, op) };
         let Some(deadline) = deadline.checked_sub(turnaround) else { return };
         let before =
@@ -245,12 +240,12 @@ impl Search<'_> {
         let to = Position::from(destination);
         let crossing =
             self.drive.move_time(from, to, work) + (terms.margin)(from.cylinder.distance(to.cylinder));
-        let arrive = window.0 + crossing;
+        let arrive = time.begin + crossing;
         if arrive >= deadline {
             return;
         }
-        let first = track.passing(rpm, window.0, window.1);
-        let revolution_before = last_revolution(self.drive, Instant::ZERO, deadline);
+        let first = track.passing(rpm, time.begin, time.end);
+        let revolution_before = revolution_before(self.drive, deadline);
         let second = destination.passing(rpm, arrive.max(revolution_before), deadline);
         // Without neighbours there, only sectors before the request on this side of the track's end.
         let backward =
@@ -263,7 +258,7 @@ impl Search<'_> {
         let super::Planner { on_source, on_destination, .. } = &mut *self.planner;
         let list = |items: &mut Vec<WindowItem>, track: &TrackRef<'_>, window, by_end: bool| {
             items.clear();
-            self.background.items(track, window, work, |_, _, item, passing| {
+            self.background.items(track, window, work, |FoundItem { item, passing, .. }| {
                 let at = if by_end { passing + item.sectors } else { passing };
                 items.push(WindowItem { at, sectors: item.sectors });
             });
@@ -274,11 +269,11 @@ impl Search<'_> {
         let far = second.count - near;
         on_destination.retain(|item| item.at >= far);
         let mut remaining: u64 = on_destination.iter().map(|item| u64::from(item.sectors)).sum();
-        let to_first = rpm.earliest_angle(window.0).until(track.sector_angle(first.first));
+        let to_first = rpm.earliest_angle(time.begin).until(track.sector_angle(first.first));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &WindowItem { at: end, sectors } in on_source.iter() {
             gained += u64::from(sectors);
-            let arrive = window.0 + rpm.time_within(to_first + track.arc(first.first, end)) + crossing;
+            let arrive = time.begin + rpm.time_within(to_first + track.arc(first.first, end)) + crossing;
             if arrive >= deadline {
                 break;
             }
@@ -297,18 +292,17 @@ impl Search<'_> {
             let first = (left.first + (left.count - sector)) % destination.sectors;
             left = Window { first, count: sector };
         }
-        let (_, at_source) = self.best_parts_of(source, work, Window { count: end, ..first }, terms);
+        let at_source = self.best_parts_of(source, work, Window { count: end, ..first }, terms).stops;
         let allows = |b| if work == op { b && backward } else { before(b) };
-        let (behind, merged) = self.before_foreground(&there, work, left, (op, lbn), terms, allows);
+        let (behind, merged) = self.before_foreground(&there, work, left, lbn, terms, allows);
         let stops = [at_source[0], at_source[1], behind[0], behind[1]];
         let mut packed = [None; STOPS_MAX];
         packed.iter_mut().zip(stops.into_iter().flatten()).for_each(|(slot, stop)| *slot = Some(stop));
-        let score = self.score_of(&packed, merged);
-        self.consider_stops(score, packed, merged);
+        self.consider(self.scored(packed, merged));
     }
 
     pub(super) fn merge(&mut self, terms: &Terms<'_>) {
-        let Some((lbn, sector)) = terms.merge else { return };
+        let Some(FirstSector { lbn, sector }) = terms.merge else { return };
         let Gap { at, from, op, deadline, .. } = self.gap;
         let track = self.destination;
         if !self.ops.contains(&op) {
@@ -319,11 +313,11 @@ impl Search<'_> {
         let widened = if from == to { Duration::ZERO } else { (terms.margin)(distance) };
         let arrive = at + terms.before(op) + self.drive.move_time(from, to, op) + widened;
         let arrive = arrive.max(terms.ready(op));
-        if arrive >= deadline {
+        let time = TimeWindow { begin: arrive, end: deadline };
+        if time.is_empty() {
             return;
         }
-        let from = last_revolution(self.drive, arrive, deadline);
-        let Window { count, .. } = track.track().passing(self.drive.rpm(), from, deadline);
+        let Window { count, .. } = time.passing(self.drive, track.track());
         // Backward from the request while the LBNs are consecutive, on this side of the track's end.
         let (mut begin, mut next) = (sector, None);
         for extent in track.extents().take_while(|e| e.sector <= sector) {
@@ -337,9 +331,7 @@ impl Search<'_> {
         }
         let count = count.min(sector - begin);
         let stop = Stop { track: track.index(), op, first: sector - count, count };
-        let stops = [Some(stop), None, None, None];
-        let score = self.score_of(&stops, true);
-        self.consider_stops(score, stops, true);
+        self.consider(self.scored([Some(stop), None, None, None], true));
     }
 
     /// Tries every other track of a cylinder.
@@ -380,68 +372,56 @@ impl Search<'_> {
             let Some(leave) = deadline.checked_sub(back + terms.between(work)) else { continue };
             let arrive = at + terms.before(work) + self.drive.move_time(from, position, work) + go_widened;
             let arrive = arrive.max(terms.ready(work));
-            if arrive < leave {
-                let (score, stops) = self.best_parts(track, work, (arrive, leave), terms);
-                self.consider_stops(score, [stops[0], stops[1], None, None], false);
+            let time = TimeWindow { begin: arrive, end: leave };
+            if !time.is_empty() {
+                let found = self.best_parts(track, work, time, terms);
+                self.consider(found);
             }
         }
     }
 
     /// Returns the best one or two commands in a window of time.
-    fn best_parts(
-        &mut self,
-        track: &TrackRef<'_>,
-        op: Op,
-        (from, until): (Instant, Instant),
-        terms: &Terms<'_>,
-    ) -> (u64, [Option<Stop>; 2]) {
-        let from = last_revolution(self.drive, from, until);
-        let window = track.track().passing(self.drive.rpm(), from, until);
+    fn best_parts(&mut self, track: &TrackRef<'_>, op: Op, time: TimeWindow, terms: &Terms<'_>) -> Detour {
+        let window = time.passing(self.drive, track.track());
         if u64::from(window.count) * self.tally.depth <= self.tally.best.score {
             self.tally.spend(1);
-            return (0, [None; 2]);
+            return NO_DETOUR;
         }
         self.tally.spend(LOOKUPS_PER_TRACK);
         self.best_parts_of(track, op, window, terms)
     }
 
     /// Returns the best one or two commands in a window of sectors.
-    fn best_parts_of(
-        &self,
-        track: &TrackRef<'_>,
-        op: Op,
-        window: Window,
-        terms: &Terms<'_>,
-    ) -> (u64, [Option<Stop>; 2]) {
-        let mut best = (0, [None; 2]);
+    fn best_parts_of(&self, track: &TrackRef<'_>, op: Op, window: Window, terms: &Terms<'_>) -> Detour {
+        let mut best = NO_DETOUR;
         let mut parts = [Window::default(); 2];
         let mut found = 0;
-        let score = |part| match op {
+        let score_of = |part| match op {
             Op::Read => self.background.score(track, part, op),
-            Op::Write => self.background.longest_write(track, part, (false, true)).sectors.into(),
+            Op::Write => self.background.longest_write(track, part, false, true).sectors.into(),
         };
         let stop = |window| Some(Stop::new(track, op, window));
         let mut both = 0;
         straight_parts(track, window, |part| {
-            let this = score(part);
-            if this > best.0 {
-                best = (this, [stop(part), None]);
+            let score = score_of(part);
+            if score > best.score {
+                best = Detour { score, stops: [stop(part), None, None, None], merged: false };
             }
             if found < 2 {
                 parts[found] = part;
             }
-            both += this;
+            both += score;
             found += 1;
         });
         let across = Neighbour { first: op, second: op, backward: true, touching: false };
         if found == 2
-            && both > best.0
+            && both > best.score
             && (terms.allows)(across)
             && let Some(stops) = self.both_sides(track, across, parts, false)
         {
-            let both = self.score_of(&stops, false);
-            if both > best.0 {
-                best = (both, [stops[0], stops[1]]);
+            let both = self.scored(stops, false);
+            if both.score > best.score {
+                best = both;
             }
         }
         best

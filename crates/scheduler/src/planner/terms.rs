@@ -34,6 +34,22 @@ impl Neighbour {
     }
 }
 
+/// The last command that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastCommand {
+    pub op: Op,
+    /// The LBN after it.
+    pub end: Lbn,
+}
+
+/// The first sector of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstSector {
+    pub lbn: Lbn,
+    /// Its place on the track.
+    pub sector: u32,
+}
+
 /// The rules and the costs of commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
@@ -52,16 +68,16 @@ pub(crate) struct Terms<'a> {
     /// The earliest start of the arm for the second command that is chosen now, to read or to write: the host sends it when
     /// there is room.
     pub second: [Instant; 2],
-    /// The operation of the last command before the gap, and the LBN after it.
-    pub last: (Op, Lbn),
+    /// The last command before the gap.
+    pub last: LastCommand,
     /// The additional time from a command's end to another with a different operation.
     pub change: Duration,
     /// Whether the source track may be used.
     pub source_track: bool,
     /// Which commands may be neighbours on a track.
     pub allows: &'a dyn Fn(Neighbour) -> bool,
-    /// The foreground's first LBN and its sector; a request that must keep its order with others is not merged.
-    pub merge: Option<(Lbn, u32)>,
+    /// The foreground's first sector; a request that must keep its order with others is not merged.
+    pub merge: Option<FirstSector>,
 }
 
 impl Terms<'_> {

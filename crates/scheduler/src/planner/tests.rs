@@ -1,7 +1,8 @@
 //! The planner against an exhaustive search that does not use cylinders, bounds or bits.
 
 use super::*;
-use crate::sessions::{Parameter, Priority, Record};
+use crate::sessions::{Priority, Record};
+use crate::task::NewTask;
 use alloc::collections::{BTreeMap, BTreeSet};
 use model::random_profile::{Size, random_profile};
 use model::{Layout, Location, Track, Window};
@@ -29,8 +30,8 @@ impl World {
 
     fn want(&mut self, start: u64, len: u64, block: u64) {
         let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
-        let (work, none) = ((range, Sectors::new(block)), Parameter::default());
-        self.background.register(self.drive.layout(), self.session, Op::Read, work, none).unwrap();
+        let new = NewTask::of(Op::Read, range, block);
+        self.background.register(self.drive.layout(), self.session, new).unwrap();
         for i in 0..len.div_ceil(block) {
             let (a, b) = (start + i * block, start + len.min((i + 1) * block));
             self.wanted.insert((a, b), BTreeSet::new());
@@ -254,9 +255,9 @@ proptest! {
             // before.
             let sectors = drive.layout().track(destination).sectors;
             background.take_reads(drive, destination, Window { first: 0, count: sectors }, false);
-            planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
+            planner.plan(drive, background, &gap, Reach::Drive, SearchBudget::UNLIMITED, None);
             background.cut(drive.layout(), sectors, 0, 0);
-            let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
+            let (found, _) = planner.plan(drive, background, &gap, Reach::Drive, SearchBudget::UNLIMITED, None);
             let expected = naive_best(&world, &gap, true);
             prop_assert_eq!(found.map_or(0, |d| d.score), expected, "{:?}", gap);
             let of_one_track = naive_best(&world, &gap, false);
@@ -269,14 +270,14 @@ proptest! {
             // With a required yield the planner finds the same detour, or none if there is no better one.
             for above in [expected / 2, expected.saturating_sub(1), expected, expected + 1, u64::MAX] {
                 let more = Gap { above, ..gap };
-                let (found, _) = planner.plan(drive, background, &more, (Reach::Drive, SearchBudget::UNLIMITED));
+                let (found, _) = planner.plan(drive, background, &more, Reach::Drive, SearchBudget::UNLIMITED, None);
                 prop_assert_eq!(found.map(|d| d.score), (expected > above).then_some(expected), "above {}", above);
             }
             let one = SearchBudget::UNLIMITED.one_track();
-            let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, one));
+            let (found, _) = planner.plan(drive, background, &gap, Reach::Drive, one, None);
             prop_assert_eq!(found.map_or(0, |d| d.score), of_one_track);
             // A budget never improves the result, and is exceeded by at most a cylinder's worth.
-            let (hasty, used) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::tracks(3)));
+            let (hasty, used) = planner.plan(drive, background, &gap, Reach::Drive, SearchBudget::tracks(3), None);
             prop_assert!(hasty.map_or(0, |d| d.score) <= expected);
             prop_assert!(used <= 3 + 4 * u32::from(world.drive.layout().heads()) + 4);
         }
@@ -295,8 +296,7 @@ fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
     let lbn = |sector| layout.lbn_at(Location { track: on, sector }).unwrap();
     for sector in (0..track.sectors).filter(|sector| !unwanted.contains(sector)) {
         let range = LbnRange::new(lbn(sector), Sectors::new(1));
-        let work = (range, Sectors::new(1));
-        background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
+        background.register(layout, session, NewTask::of(Op::Read, range, 1)).unwrap();
     }
     let (from, to) = (track.sectors * 3 / 4, track.sectors / 2);
     let found = before_a_request(&drive, &mut background, on, (from, to), touching);
@@ -336,14 +336,14 @@ fn before_a_request(
         between: none,
         not_on: &[],
         second: now,
-        last: (Op::Read, Lbn::new(0)),
+        last: LastCommand { op: Op::Read, end: Lbn::ZERO },
         change: Duration::ZERO,
         source_track: false,
         allows: &|neighbour| touching || !neighbour.touching,
-        merge: Some((lbn, to)),
+        merge: Some(FirstSector { lbn, sector: to }),
     };
-    let limits = (Reach::Drive, SearchBudget::default());
-    Planner::new(drive).plan_with(drive, background, &gap, limits, Some(&terms)).0
+    let budget = SearchBudget::default();
+    Planner::new(drive).plan(drive, background, &gap, Reach::Drive, budget, Some(&terms)).0
 }
 
 /// On drives with remapped sectors the LBN before a request's may lie elsewhere: then the sectors that pass before the
@@ -358,7 +358,7 @@ fn only_sectors_directly_before_a_request_are_merged_with_it() {
         let mut background = Background::new(layout, 1 << 20);
         let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let all = LbnRange::new(Lbn::ZERO, layout.capacity());
-        background.register(layout, session, Op::Read, (all, Sectors::new(1)), Parameter::default()).unwrap();
+        background.register(layout, session, NewTask::of(Op::Read, all, 1)).unwrap();
         for index in 0..layout.track_count() {
             let on = TrackIndex::new(index);
             let sectors = layout.track(on).sectors;

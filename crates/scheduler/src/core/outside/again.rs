@@ -299,7 +299,7 @@ impl Again {
                 self.written(drive, asked);
                 [0; 2]
             }
-            Some(asked) => self.read(drive, asked, asked != range, (hit, beyond)),
+            Some(asked) => self.read(drive, asked, asked != range, hit, beyond),
             // The first command of a stream goes on where the drive has read ahead behind the last request.
             None if matches!(order.work, Work::Stream) && self.places.read_on(range) => [0; 2],
             None => {
@@ -329,7 +329,8 @@ impl Again {
         drive: &DriveModel,
         asked: LbnRange,
         merged: bool,
-        (hit, beyond): (bool, i64),
+        hit: bool,
+        beyond: i64,
     ) -> [i64; 2] {
         let Some((place, found)) = self.find(drive, Op::Read, asked) else { return [0; 2] };
         let share = self.share.unwrap_or(HIT_SHARE_65536THS_MAX + SHARE_OF);
@@ -428,7 +429,7 @@ mod tests {
             if dice.below(100) < writes {
                 kept.written(&drive, asked);
             } else {
-                let late = kept.read(&drive, asked, false, (hit, if hit { 0 } else { MISS_NS }));
+                let late = kept.read(&drive, asked, false, hit, if hit { 0 } else { MISS_NS });
                 if n >= 2_000 {
                     reported = [reported[0] + late[0], reported[1] + late[1]];
                     missed += MISS_NS * (i64::from(would) - i64::from(hit));
@@ -479,18 +480,18 @@ mod tests {
         let leaves =
             |kept: &Again, op, track| kept.leaves(&drive, Transfer::new(op, at(track)), core::iter::empty());
         assert!(!leaves(&kept, Op::Write, 0), "a client that only writes has gaps");
-        kept.read(&drive, at(0), false, (true, 0));
+        kept.read(&drive, at(0), false, true, 0);
         assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");
         for track in 0..2_000 {
             let again = track > 0 && track % 4 == 0;
-            kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS_NS));
+            kept.read(&drive, at(if again { track - 1 } else { track }), false, again, MISS_NS);
         }
         assert!(leaves(&kept, Op::Read, 1_999));
         let read = Transfer::new(Op::Read, at(3_000));
         assert!(kept.leaves(&drive, read, [read].into_iter()), "it will be there by then");
         assert!(!leaves(&kept, Op::Read, 3_000) && !leaves(&kept, Op::Write, 1_999));
         (0..2_000).for_each(|n| {
-            kept.read(&drive, at(5_000 + n % 4), false, (true, 0));
+            kept.read(&drive, at(5_000 + n % 4), false, true, 0);
         });
         assert!(leaves(&kept, Op::Read, 3_000) && leaves(&kept, Op::Write, 3_000));
     }
@@ -505,7 +506,7 @@ mod tests {
                 let track = if comes_back { 30_000 + n % 4 } else { n };
                 let sectors = if comes_back { 8 + n / 4 % 2 * longer } else { 8 };
                 let asked = LbnRange::new(Lbn::new(track * 400), units::Sectors::new(sectors));
-                kept.read(&drive, asked, false, (comes_back, MISS_NS));
+                kept.read(&drive, asked, false, comes_back, MISS_NS);
             }
             kept.by_account(10_000)
         };
@@ -519,7 +520,7 @@ mod tests {
         let (drive, mut kept) = (drive(), Again::default());
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
-            kept.read(&drive, asked, false, (true, 0));
+            kept.read(&drive, asked, false, true, 0);
         }
         assert_eq!(kept.by_account(10_000), 10_000);
     }
@@ -531,12 +532,12 @@ mod tests {
         // All of a track in order, then all of another.
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
-            kept.read(&drive, asked, false, (true, 0));
+            kept.read(&drive, asked, false, true, 0);
         }
         assert!(!kept.most_come_back() && kept.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX));
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 24 % 2_048), units::Sectors::new(8));
-            kept.read(&drive, asked, false, (true, 0));
+            kept.read(&drive, asked, false, true, 0);
         }
         assert!(kept.most_come_back());
         (0..200).for_each(|n| {
@@ -544,7 +545,8 @@ mod tests {
                 &drive,
                 LbnRange::new(Lbn::new(4_000_000 + n * 400), units::Sectors::new(8)),
                 false,
-                (false, MISS_NS),
+                false,
+                MISS_NS,
             );
         });
         assert!(!kept.most_come_back(), "others have come");

@@ -2,6 +2,7 @@
 //! wanted again, and read again, for ever.
 
 use super::Outside;
+use super::detour::WantedRange;
 use crate::background::Part;
 use crate::core::Core;
 use crate::core::under_way::Job;
@@ -11,21 +12,22 @@ use units::{Lbn, LbnRange, Sectors, TaskId};
 
 impl Core {
     /// Narrows a read with known bad sectors that are not themselves wanted to a part between them: to the one of which the
-    /// most is transferred, or, for merged blocks, to the last. Returns it, and the number of wanted sectors in it, if any.
+    /// most is transferred, or, for merged blocks, to the last. Returns `None` if no wanted sector is left.
     pub(super) fn avoid_bad(
         &mut self,
         outside: &Outside,
-        (range, useful): (LbnRange, u32),
+        asked: WantedRange,
         tag: u64,
         merged: bool,
-    ) -> Option<(LbnRange, u32)> {
+    ) -> Option<WantedRange> {
+        let range = asked.range;
         if !outside.has_known_bad(range) {
-            return Some((range, useful));
+            return Some(asked);
         }
         let wanted: Vec<Part> = self.background.parts_of(tag).collect();
         let mut between = between_bad(outside, range, &wanted);
         if between.len() == 1 {
-            return Some((range, useful));
+            return Some(asked);
         }
         let kept = if merged {
             between.pop()?
@@ -34,9 +36,9 @@ impl Core {
         };
         let others = |item: LbnRange| item.overlaps(range) && !kept.covers(item);
         self.background.give_back(self.drive.layout(), tag, false, others);
-        let (range, useful) = self.wanted_within(kept, tag)?;
+        let WantedRange { range, useful } = self.wanted_within(kept, tag)?;
         let end = if merged { kept.end() } else { range.end() };
-        Some((LbnRange::new(range.start(), end.since(range.start())), useful))
+        Some(WantedRange { range: LbnRange::new(range.start(), end.since(range.start())), useful })
     }
 
     /// Narrows a promoted read that has a known bad sector in it which is not itself wanted. A block has such a sector if the
@@ -56,7 +58,7 @@ impl Core {
         };
         let behind = |item: LbnRange| item.overlaps(range) && !first.covers(item);
         self.background.give_back(self.drive.layout(), tag, true, behind);
-        let Some((range, _)) = self.wanted_within(first, tag) else { return };
+        let Some(WantedRange { range, .. }) = self.wanted_within(first, tag) else { return };
         let request = Request { range, ..job.pending.request };
         let Pending { arrived, sequence, promoted, follows, .. } = job.pending;
         if let Some(pending) = Pending::new(&self.drive, request, arrived, sequence) {
@@ -64,8 +66,8 @@ impl Core {
         }
     }
 
-    /// Returns the LBNs from the first to the last that a command transfers within a range, and their number, if any.
-    pub(super) fn wanted_within(&self, range: LbnRange, tag: u64) -> Option<(LbnRange, u32)> {
+    /// Returns the LBNs from the first to the last that a command transfers within a range, if any.
+    pub(super) fn wanted_within(&self, range: LbnRange, tag: u64) -> Option<WantedRange> {
         let mut wanted: Option<(Lbn, Lbn)> = None;
         let mut sectors = 0;
         for item in self.background.fetched_by(tag).into_iter().filter(|item| range.covers(*item)) {
@@ -75,7 +77,7 @@ impl Core {
         }
         let (from, to) = wanted?;
         let len = to.since(from);
-        Some((LbnRange::new(from, len), sectors.min(len.get()) as u32))
+        Some(WantedRange { range: LbnRange::new(from, len), useful: sectors.min(len.get()) as u32 })
     }
 }
 

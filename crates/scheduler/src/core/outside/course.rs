@@ -3,7 +3,7 @@
 use super::Overheads;
 use super::clock::{self, moved};
 use super::decide::DECISION_LEAD;
-use super::forecast::{Forecast, Standing};
+use super::forecast::{Forecast, Predicted, Standing};
 use super::predict::forecast;
 use super::record::Observation;
 use super::transfer::Transfer;
@@ -40,9 +40,10 @@ impl Outside {
         for (i, (sent, what, new)) in decided.chain(more.iter().map(|what| (None, *what, true))).enumerate() {
             let slot = (before + i) % room;
             let sent = sent.map_or(self.decided.max(left[slot]), |sent| self.clock.platter(sent));
-            let (forecast, next) = forecast(drive, &self.config.overheads, &at, (sent, self.held_back), what);
+            let Predicted { forecast, after } =
+                forecast(drive, &self.config.overheads, &at, sent, self.held_back, what);
             left[slot] = self.left(what.op, &forecast);
-            at = next;
+            at = after;
             if new {
                 each(&forecast);
             }
@@ -59,8 +60,8 @@ impl Outside {
         let mut left = self.decided.max(destaged.unwrap_or_default());
         let mut at = self.base;
         for order in &self.device {
-            let (forecast, next) = self.follow(drive, &at, order);
-            at = next;
+            let Predicted { forecast, after } = self.follow(drive, &at, order);
+            at = after;
             left = left.max(self.left(order.command.op, &forecast));
         }
         left
@@ -93,7 +94,7 @@ impl Outside {
         }
     }
 
-    pub(super) fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
+    pub(super) fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> Predicted {
         self.follow_by(drive, &self.config.overheads, from, order)
     }
 
@@ -104,23 +105,23 @@ impl Outside {
         overheads: &Overheads,
         from: &Standing,
         order: &Order,
-    ) -> (Forecast, Standing) {
+    ) -> Predicted {
         let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
-        forecast(drive, overheads, from, (sent, self.held_back), order.command.transfer())
+        forecast(drive, overheads, from, sent, self.held_back, order.command.transfer())
     }
 
     /// Forecasts a command that is chosen now and follows `from`.
     pub(super) fn forecast_behind(&self, drive: &DriveModel, from: &Standing, what: Transfer) -> Forecast {
-        forecast(drive, &self.config.overheads, from, (self.decided, self.held_back), what).0
+        forecast(drive, &self.config.overheads, from, self.decided, self.held_back, what).forecast
     }
 
     /// Forecasts all commands at the drive again.
     pub(super) fn predict(&mut self, drive: &DriveModel) {
         let mut at = self.base;
         for i in 0..self.device.len() {
-            let (forecast, next) = self.follow(drive, &at, &self.device[i]);
+            let Predicted { forecast, after } = self.follow(drive, &at, &self.device[i]);
             self.device[i].forecast = forecast;
-            at = next;
+            at = after;
         }
     }
 
@@ -172,7 +173,7 @@ impl Outside {
         let overheads = self.config.overheads;
         let op = order.command.op;
         let predicted = order.forecast;
-        let (own, after) = self.follow(drive, &self.base, order);
+        let Predicted { forecast: own, after } = self.follow(drive, &self.base, order);
         self.buffered = false;
         let revolution = revolution(drive).as_nanos() as i64;
         // The pass of the last sector, on the host's clock.

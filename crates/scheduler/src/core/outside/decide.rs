@@ -10,15 +10,15 @@ use super::predict::{BURST_SECTORS, forecast};
 use super::transfer::Transfer;
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
-use crate::core::under_way::{Approach, Job};
+use crate::core::under_way::{Approach, Departure, Job};
 use crate::core::{Core, Purpose};
 use crate::foreground::Pending;
-use crate::planner::{Detour, Gap, Neighbour, Reach, Stop, Terms};
+use crate::planner::{Detour, FirstSector, Gap, LastCommand, Neighbour, Reach, Stop, Terms};
 use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use model::{DriveModel, Position, Window};
+use model::{DriveModel, Window};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
@@ -37,12 +37,12 @@ impl Outside {
         let NewCommand { op, range, tag, work, purpose, foreground, useful } = new;
         let request = if let Work::Foreground { job, .. } = &work { job.request() } else { None };
         let transfer = Transfer::new(op, range);
-        let command = self.next_command(transfer, purpose, (request, foreground), useful);
+        let command = self.next_command(transfer, purpose, request, foreground, useful);
         let mut forecast = None;
         self.walk(drive, &[transfer], |predicted| forecast = Some(*predicted));
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
-        self.last = (op, range.end());
+        self.last = LastCommand { op, end: range.end() };
         let predicted = self.predicts();
         let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
         self.queue.push_back(Order {
@@ -58,7 +58,8 @@ impl Outside {
         &mut self,
         Transfer { op, range }: Transfer,
         purpose: Purpose,
-        (request, foreground): (Option<RequestId>, Option<LbnRange>),
+        request: Option<RequestId>,
+        foreground: Option<LbnRange>,
         useful: u32,
     ) -> Command {
         let id = CommandId(self.next_id);
@@ -68,7 +69,7 @@ impl Outside {
 
     /// Returns the relation of a command to the last chosen one.
     pub(super) fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
-        let (first, end) = self.last;
+        let LastCommand { op: first, end } = self.last;
         let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
         let behind = drive.layout().locate(range.start())?;
         let backward = range.start() < end;
@@ -219,12 +220,13 @@ impl Core {
             _ => (detour, Duration::ZERO),
         };
         self.background.focus_on(Focus::All);
-        let DetourCommands { own: mut sent, mut merged } = self.take_detour(outside, detour, tag, buffers);
+        let mut commands = self.take_detour(outside, detour, tag, buffers);
         if let Some(first) = first {
-            self.plan_before(outside, standing, &job, (first, merged), &mut sent, buffers);
+            self.plan_before(outside, standing, &job, first, &mut commands, buffers);
         }
-        self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
-        let detoured = !sent.is_empty() || merged.is_some();
+        let mut merged = commands.merged;
+        let detoured = !commands.own.is_empty() || merged.is_some();
+        self.stats.detours += u64::from(detoured);
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
         let client_harm = outside.plain_since <= u32::from(outside.config.at_drive);
         let mut plain = job.ranges().first().filter(|_| client_harm).map(|&asked| {
@@ -248,9 +250,9 @@ impl Core {
             plain.gain -= if detoured { lead } else { 0 };
             plain
         });
-        self.push_detour(outside, &sent, merged, &mut plain);
-        if let Some(first) = first.filter(|_| !sent.is_empty() && merged.is_none()) {
-            merged = self.plan_rest(outside, &job, (first, tag), &mut plain, buffers);
+        self.push_detour(outside, &commands, &mut plain);
+        if let Some(first) = first.filter(|_| !commands.own.is_empty() && merged.is_none()) {
+            merged = self.plan_rest(outside, &job, first, tag, &mut plain, buffers);
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
@@ -273,21 +275,22 @@ impl Core {
         let instead = if there.is_empty() {
             others.min_by_key(|pending| pending.arrived).filter(|p| p.arrived < job.pending.arrived).copied()
         } else {
-            self.chosen_of(&there, (standing.position, self.now), self.watch.last())
+            let head = Departure { from: standing.position, at: self.now };
+            self.chosen_of(&there, head, self.watch.last())
         };
         let Some(instead) = instead else { return 0 };
         let sent = outside.clock.platter(instead.arrived).max(room).min(outside.decided);
         let what = Transfer::new(instead.request.op, instead.request.range);
         let overheads = &outside.config.overheads;
-        let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
-        difference(without.end, end) / 2
+        let without = forecast(&self.drive, overheads, standing, sent, outside.held_back, what);
+        difference(without.forecast.end, end) / 2
     }
 
     /// Returns the policy's choice among these from that position.
     pub(super) fn chosen_of(
         &self,
         there: &[Pending],
-        (from, at): (Position, Instant),
+        Departure { from, at }: Departure,
         last: Option<Last>,
     ) -> Option<Pending> {
         let view = View {
@@ -312,7 +315,7 @@ impl Core {
         first: Transfer,
         spent: Duration,
     ) -> Option<Detour> {
-        outside.fit(&self.drive, detour, (first, spent), |stop, merged| self.wanted_at(stop, merged) > 0)
+        outside.fit(&self.drive, detour, first, spent, |stop, merged| self.wanted_at(stop, merged) > 0)
     }
 
     /// Returns the wanted sectors of a stop that one command can read.
@@ -321,7 +324,7 @@ impl Core {
         match stop.op {
             Op::Read => self.background.score(&track, stop.window(), stop.op),
             Op::Write => {
-                self.background.longest_write(&track, stop.window(), (merged, true)).window.count.into()
+                self.background.longest_write(&track, stop.window(), merged, true).window.count.into()
             }
         }
     }
@@ -342,15 +345,12 @@ impl Core {
             let stop_tag = if with_it { tag } else { outside.next_tag() };
             let taken = self.take_straight(&stop, stop_tag, with_it, buffers);
             let taken = taken.and_then(|taken| self.avoid_bad(outside, taken, stop_tag, with_it));
-            let Some((range, useful)) = taken else { continue };
+            let Some(taken) = taken else { continue };
             if with_it {
-                commands.merged = Some(WantedRange { range, useful });
+                commands.merged = Some(taken);
             } else {
-                commands.own.push(DetourCommand {
-                    transfer: Transfer::new(stop.op, range),
-                    tag: stop_tag,
-                    useful,
-                });
+                let (transfer, useful) = (Transfer::new(stop.op, taken.range), taken.useful);
+                commands.own.push(DetourCommand { transfer, tag: stop_tag, useful });
             }
         }
         commands
@@ -405,7 +405,8 @@ impl Core {
         let begun = if overheads.overlap { outside.decided } else { standing.ready.max(outside.decided) };
         let earliest = begun + overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
-        let approach = Approach::arriving_after(&drive, (standing.position, set_out, earliest), op, &piece);
+        let head = Departure { from: standing.position, at: set_out };
+        let approach = Approach::arriving_after(&drive, head, earliest, op, &piece);
         if whole && approach.rear(&drive, &piece).is_some_and(|rear| !outside.in_order(&drive, rear)) {
             return None;
         }
@@ -436,7 +437,7 @@ impl Core {
             last: outside.last,
             source_track: outside.config.source_track,
             allows: &allows,
-            merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
+            merge: (!job.is_promoted_write()).then_some(FirstSector { lbn: piece.lbn, sector: piece.sector }),
         };
         let (longer, above) =
             if let GapPart::Longer(by, above) = part { (by, above) } else { (Duration::ZERO, 0) };
@@ -459,14 +460,14 @@ impl Core {
         self.plan(&gap, self.config.budget, Some(&terms))
     }
 
-    /// Takes the wanted blocks of a stop. Returns the LBNs of the command, and the number of wanted sectors among them.
+    /// Takes the wanted blocks of a stop. Returns the LBNs of the command.
     fn take_straight(
         &mut self,
         stop: &Stop,
         tag: u64,
         merged: bool,
         buffers: &mut dyn Buffers,
-    ) -> Option<(LbnRange, u32)> {
+    ) -> Option<WantedRange> {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
         let track = layout.track_ref(stop.track);
@@ -480,9 +481,9 @@ impl Core {
             if range.is_none() {
                 self.background.give_back(layout, tag, false, |_| true);
             }
-            return range.map(|range| (range, taken.useful));
+            return range.map(|range| WantedRange { range, useful: taken.useful });
         }
-        let window = self.background.longest_write(&track, stop.window(), (merged, true)).window;
+        let window = self.background.longest_write(&track, stop.window(), merged, true).window;
         let mut runs: Vec<Window> = Vec::new();
         self.background.take_writes(&drive, stop.track, window, buffers, |passing, sectors| {
             match runs.last_mut().filter(|run| run.first + run.count == passing) {
@@ -504,6 +505,6 @@ impl Core {
         if holes {
             self.background.give_back(layout, tag, false, |item| !item.overlaps(range));
         }
-        Some((range, range.len().get() as u32))
+        Some(WantedRange { range, useful: range.len().get() as u32 })
     }
 }

@@ -6,7 +6,6 @@
 
 use super::Outside;
 use super::forecast::Forecast;
-use super::record::HeadPath;
 use super::transfer::Transfer;
 use crate::planner::{Detour, STOPS_MAX, Stop};
 use model::layout::Location;
@@ -72,9 +71,10 @@ impl Outside {
 
     /// Returns the instant from which on the head is certainly ready for a detour's command.
     pub(super) fn sure_of(&self, predicted: &Forecast) -> Instant {
-        match predicted.approach() {
-            (HeadPath::Moved(distance), _) => predicted.arrive + self.margin(distance),
-            (HeadPath::Stayed, _) => predicted.arrive.max(predicted.able + self.margins.staying()),
+        if predicted.moves {
+            predicted.arrive + self.margin(predicted.distance)
+        } else {
+            predicted.arrive.max(predicted.able + self.margins.staying())
         }
     }
 
@@ -85,7 +85,8 @@ impl Outside {
         &self,
         drive: &DriveModel,
         mut detour: Detour,
-        (first, spent): (Transfer, Duration),
+        first: Transfer,
+        spent: Duration,
         any_wanted: impl Fn(&Stop, bool) -> bool,
     ) -> Option<Detour> {
         let Transfer { op, range: asked } = first;
@@ -234,7 +235,7 @@ mod tests {
         for (asked, track) in gaps(&drive, &outside) {
             let Some(stop) = at_once(&drive, &outside, track) else { continue };
             let Some(fitted) =
-                outside.fit(&drive, detour([Some(stop), None]), (asked, Duration::ZERO), |_, _| true)
+                outside.fit(&drive, detour([Some(stop), None]), asked, Duration::ZERO, |_, _| true)
             else {
                 continue;
             };
@@ -259,13 +260,13 @@ mod tests {
             let behind = Stop { first: stop.first + 20, count: 10, ..stop };
             let two = detour([Some(Stop { count: 20, ..stop }), Some(behind)]);
             let first_only = |at: &Stop, _: bool| at.first < behind.first;
-            if let Some(fitted) = outside.fit(&drive, two, (asked, Duration::ZERO), first_only) {
+            if let Some(fitted) = outside.fit(&drive, two, asked, Duration::ZERO, first_only) {
                 assert_eq!(fitted.stops.iter().flatten().count(), 1);
                 assert!(first_only(&fitted.stops[0].unwrap(), false));
                 seen += 1;
             }
             assert_eq!(
-                outside.fit(&drive, two, (asked, Duration::ZERO), |_, _| false).map(|left| left.stops),
+                outside.fit(&drive, two, asked, Duration::ZERO, |_, _| false).map(|left| left.stops),
                 None
             );
         }

@@ -1,7 +1,7 @@
 //! The forecast of a command: the work of the head and its times.
 
 use super::clock::{difference, nanos};
-use super::record::{HeadPath, Observation};
+use super::record::{Came, HeadPath, Observation};
 use crate::core::config::Overheads;
 use model::Position;
 use units::{Duration, Instant, Lbn, TrackIndex};
@@ -143,14 +143,22 @@ impl Forecast {
         self.start.saturating_since(self.arrive)
     }
 
-    /// Returns the head's way to the command, and its slack.
-    pub fn approach(&self) -> (HeadPath, Duration) {
-        if self.moves {
+    /// Returns the head's arrival, which was `late` or not.
+    pub fn came(&self, late: bool) -> Came {
+        let (way, slack) = if self.moves {
             (HeadPath::Moved(self.distance), self.slack())
         } else {
             (HeadPath::Stayed, self.start.saturating_since(self.able))
-        }
+        };
+        Came { way, slack, late }
     }
+}
+
+/// The forecast of a command, and the state of the drive after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Predicted {
+    pub forecast: Forecast,
+    pub after: Standing,
 }
 
 /// The forecast of a foreground request without detours.
@@ -192,7 +200,8 @@ impl Plain {
         &self,
         predicted: &Forecast,
         seen: &Observation,
-        (revolution, overlap): (Duration, bool),
+        revolution: Duration,
+        overlap: bool,
         merged: bool,
     ) -> Late {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());

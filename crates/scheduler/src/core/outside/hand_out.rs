@@ -2,12 +2,14 @@
 
 use super::Outside;
 use super::command::{CommandId, Order, Outcome, Work};
+use crate::background::TaskBlock;
 use crate::core::Core;
 use crate::core::output::Event;
 use crate::core::under_way::Job;
+use crate::planner::LastCommand;
 use alloc::vec;
 use alloc::vec::Vec;
-use units::{Instant, Lbn, LbnRange, TaskId};
+use units::{Instant, Lbn, LbnRange};
 
 impl Core {
     /// Passes the results of a command to its request and its blocks.
@@ -85,7 +87,7 @@ impl Core {
             self.background.give_back(self.drive.layout(), tag, true, rest);
         }
         if let Some(sent) = outside.device.back() {
-            outside.last = (sent.command.op, sent.command.range.end());
+            outside.last = LastCommand { op: sent.command.op, end: sent.command.range.end() };
         }
         if !outside.device.iter().any(|order| order.tag == tag) {
             let outbox = &mut self.outbox;
@@ -95,11 +97,11 @@ impl Core {
 
     /// Completes the blocks that command `id` returned and that later writes, sent while it held them, cover: those writes
     /// are under way, and an older one must not follow them.
-    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
+    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[TaskBlock]) {
         let on_their_way = outside.device.iter().chain(&outside.queue);
         for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
-            let written = (order.command.range, order.asked_by_the_foreground());
-            self.background.overtaken(order.tag, written, blocks);
+            let own = order.asked_by_the_foreground();
+            self.background.overtaken(order.tag, order.command.range, own, blocks);
         }
     }
 

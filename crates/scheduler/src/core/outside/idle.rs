@@ -6,12 +6,13 @@
 
 use super::clock::{difference, nanos};
 use super::command::NewCommand;
+use super::detour::WantedRange;
 use super::fit::range_of;
 use super::forecast::{PAUSE_COSTS_MIN, Standing};
 use super::record::Observation;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
-use crate::core::under_way::{Job, pass, plain_end, revolution};
+use crate::core::under_way::{Departure, Job, pass, plain_end, revolution};
 use crate::core::{Core, Purpose};
 use crate::foreground::Request;
 use crate::idle::{Idle, IdleTime, Range};
@@ -162,7 +163,7 @@ impl Core {
         if there.len() == 1 {
             return None;
         }
-        let chosen = self.chosen_of(&there, (from, at), None)?;
+        let chosen = self.chosen_of(&there, Departure { from, at }, None)?;
         let arrived =
             outside.clock.platter(chosen.arrived) + outside.config.overheads.command(chosen.request.op);
         let at = at.max(arrived);
@@ -375,15 +376,10 @@ impl Core {
             if chosen.is_some() {
                 return;
             }
-            let mut next: Option<(u32, u32)> = None;
-            self.background.items(&there, part, Op::Read, |_, _, item, passing| {
-                if next.is_none_or(|(begin, _)| passing < begin) {
-                    next = Some((passing, item.sectors));
-                }
-            });
-            let Some((begin, least)) = next else { return };
+            let Some(next) = self.background.first_item(&there, part, Op::Read) else { return };
+            let (begin, least) = (next.passing, next.item.sectors);
             let first = (part.first + begin) % sectors;
-            let start = pass(&drive, there.track(), earliest, Window { first, count: least }).0;
+            let start = pass(&drive, there.track(), earliest, Window { first, count: least }).begin;
             let waited = rpm.arc_in(start.saturating_since(outside.decided)).parts();
             let as_long = u64::from(sectors) * waited / FULL_REVOLUTION;
             let as_long = u32::try_from(as_long).unwrap_or(u32::MAX);
@@ -412,8 +408,8 @@ impl Core {
     fn send_visit(&mut self, outside: &mut Outside, tag: u64) -> bool {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
-        // Each with its wanted sectors. Writes leave the holes between blocks out.
-        let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
+        // Writes leave the holes between blocks out.
+        let mut ranges: Vec<WantedRange> = Vec::new();
         let mut op = Op::Read;
         for access in &self.accesses {
             let at = |sector| layout.lbn_at(Location { track: access.track, sector });
@@ -427,25 +423,25 @@ impl Core {
                 _ => 0,
             };
             match ranges.last_mut() {
-                Some((before, wanted)) if before.end() == lbn => {
-                    *before = LbnRange::new(before.start(), end.since(before.start()));
-                    *wanted += useful;
+                Some(WantedRange { range, useful: before }) if range.end() == lbn => {
+                    *range = LbnRange::new(range.start(), end.since(range.start()));
+                    *before += useful;
                 }
-                _ => ranges.push((LbnRange::new(lbn, end.since(lbn)), useful)),
+                _ => ranges.push(WantedRange { range: LbnRange::new(lbn, end.since(lbn)), useful }),
             }
         }
         if ranges.is_empty() {
             self.background.give_back(layout, tag, true, |_| true);
         }
-        if op == Op::Read && ranges.iter().any(|(range, _)| outside.has_known_bad(*range)) {
+        if op == Op::Read && ranges.iter().any(|wanted| outside.has_known_bad(wanted.range)) {
             let narrowed: Vec<_> =
                 ranges.into_iter().filter_map(|range| self.avoid_bad(outside, range, tag, false)).collect();
             // A block may lie on both sides of the track's first sector: the part that was taken on one side
             // may have been returned for the other.
-            ranges = narrowed.into_iter().filter_map(|(range, _)| self.wanted_within(range, tag)).collect();
+            ranges = narrowed.into_iter().filter_map(|part| self.wanted_within(part.range, tag)).collect();
         }
         let found = !ranges.is_empty();
-        for (range, useful) in ranges {
+        for WantedRange { range, useful } in ranges {
             let (work, purpose) = (Work::Idle, Purpose::Idle { useful });
             outside.push(&drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
@@ -475,7 +471,7 @@ impl Core {
             let all = self.background.score(&there, part, op);
             let run = match op {
                 Op::Read => part,
-                Op::Write => self.background.longest_write(&there, part, (false, false)).window,
+                Op::Write => self.background.longest_write(&there, part, false, false).window,
             };
             // Blocks with holes take several commands, which is better than none.
             let (part, score) = if run.count > 0 { (run, all + 1) } else { (part, all.min(1)) };

@@ -13,6 +13,7 @@ use super::{Caution, Outside, guard};
 use crate::core::under_way::{Job, revolution};
 use crate::core::{Core, Purpose};
 use crate::foreground::Pending;
+use crate::planner::LastCommand;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use model::DriveModel;
@@ -144,7 +145,7 @@ impl Core {
         let alone = outside.device.is_empty() && outside.destaged_at <= now;
         outside.stream_sees_sent(now, pending.request.op);
         outside.device.iter_mut().for_each(Order::is_not_alone);
-        Some(outside.pass(&self.drive, job, tag, (now, alone)))
+        Some(outside.pass(&self.drive, job, tag, now, alone))
     }
 
     /// Records the end of a command that was passed through beside others: the drive chose its time, so that it shows
@@ -153,7 +154,8 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         order: Order,
-        (begun, outcome): (Instant, Outcome<'_>),
+        begun: Instant,
+        outcome: Outcome<'_>,
     ) {
         let now = self.now;
         let drive = Arc::clone(&self.drive);
@@ -177,7 +179,7 @@ impl Core {
     /// Records that a foreground command is done in either way of serving.
     pub(super) fn note_served(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let bound = self.config.idle.map_or(0, |idle| outside.bound_of_streams(idle.harm_ppm));
-        outside.stream_sees_done(&self.drive, self.now, (order, bound));
+        outside.stream_sees_done(&self.drive, self.now, order, bound);
         if let Work::Foreground { .. } = order.work {
             if order.passed.is_some() && self.config.idle.is_some() {
                 self.idle.head.foreground += self.now.saturating_since(begun);
@@ -194,13 +196,13 @@ impl Core {
 
 impl Outside {
     /// Puts a request at the drive; `alone` if nothing else is there.
-    fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Command {
+    fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, now: Instant, alone: bool) -> Command {
         let (op, range) = (job.pending.request.op, job.pending.request.range);
-        let asked = (job.request(), Some(range));
-        let command = self.next_command(Transfer::new(op, range), Purpose::Foreground, asked, 0);
+        let (transfer, request) = (Transfer::new(op, range), job.request());
+        let command = self.next_command(transfer, Purpose::Foreground, request, Some(range), 0);
         let neighbour = self.neighbour(drive, op, range);
-        self.last = (op, range.end());
-        let forecast = self.forecast_behind(drive, &self.base, Transfer::new(op, range));
+        self.last = LastCommand { op, end: range.end() };
+        let forecast = self.forecast_behind(drive, &self.base, transfer);
         let predicted = alone && self.predicts();
         self.device.push_back(Order {
             neighbour: neighbour.filter(|_| alone),
@@ -219,7 +221,7 @@ impl Outside {
             self.base.behind = None;
             return;
         }
-        let (_, after) = self.follow(drive, &self.base, order);
+        let after = self.follow(drive, &self.base, order).after;
         let at = self.clock.platter(now);
         self.base = Standing { free: at, ready: at, bus: at, behind: None, reported: None, ..after };
         self.buffered = false;

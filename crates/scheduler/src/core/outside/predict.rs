@@ -1,10 +1,10 @@
 //! The prediction of a command's course: on the medium, or from the drive's read-ahead.
 
-use super::forecast::{Behind, Forecast, HeldBack, Plain, SetOut, Source, Standing};
+use super::forecast::{Behind, Forecast, HeldBack, Plain, Predicted, SetOut, Source, Standing};
 use super::read_ahead::streamed;
 use super::transfer::Transfer;
 use crate::core::config::Overheads;
-use crate::core::under_way::Approach;
+use crate::core::under_way::{Approach, Departure};
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, Op};
 
@@ -21,7 +21,7 @@ impl Plain {
         held_back: HeldBack,
         what: Transfer,
     ) {
-        let (predicted, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
+        let predicted = forecast(drive, overheads, from, self.sent, held_back, what).forecast;
         (self.end, self.heard) = (predicted.end, predicted.heard);
     }
 }
@@ -31,11 +31,12 @@ pub(super) fn forecast(
     drive: &DriveModel,
     overheads: &Overheads,
     from: &Standing,
-    (sent, held_back): (Instant, HeldBack),
+    sent: Instant,
+    held_back: HeldBack,
     Transfer { op, range }: Transfer,
-) -> (Forecast, Standing) {
+) -> Predicted {
     if op == Op::Read
-        && let Some(predicted) = streamed(drive, overheads, from, (sent, held_back), range)
+        && let Some(predicted) = streamed(drive, overheads, from, sent, held_back, range)
     {
         return predicted;
     }
@@ -66,7 +67,8 @@ pub(super) fn forecast(
             (None, Op::Read) => begun + overheads.shortest_access,
             _ => at.free,
         };
-        let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
+        let head = Departure { from: at.position, at: at.free };
+        let mut approach = Approach::arriving_after(drive, head, earliest, op, &piece);
         let missed = approach.missed.take();
         let mut data_there = bus_from;
         if op.is_write() {
@@ -87,7 +89,7 @@ pub(super) fn forecast(
             };
             data_there = first;
             if approach.missed.is_none() && done.is_none() && first > approach.arrive {
-                approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
+                approach = Approach::arriving_after(drive, head, first, op, &piece);
                 approach.missed = None;
             }
         } else if whole(&piece) {
@@ -163,7 +165,7 @@ pub(super) fn forecast(
         Behind { lbn: range.end(), at: done.end, sequence }
     });
     at.reported = writes_back.then(|| range.end());
-    (done, at.reading_on(drive))
+    Predicted { forecast: done, after: at.reading_on(drive) }
 }
 
 #[cfg(test)]
@@ -191,14 +193,10 @@ mod tests {
             // The second is sent when the first is reported.
             let [first, second] = [100_000, 100_008].map(|start| {
                 let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
-                let (seen, next) = forecast(
-                    &drive,
-                    &overheads,
-                    &at,
-                    (sent, HeldBack::default()),
-                    Transfer::new(Op::Write, range),
-                );
-                at = Standing { ready: if overlap { next.free } else { seen.heard }, ..next };
+                let what = Transfer::new(Op::Write, range);
+                let Predicted { forecast: seen, after } =
+                    forecast(&drive, &overheads, &at, sent, HeldBack::default(), what);
+                at = Standing { ready: if overlap { after.free } else { seen.heard }, ..after };
                 sent = seen.heard;
                 seen
             });

@@ -1,9 +1,9 @@
 //! The forecast of reads that the drive's read-ahead serves.
 
 use super::clock::moved;
-use super::forecast::{Behind, Forecast, HeldBack, Source, Standing};
+use super::forecast::{Behind, Forecast, HeldBack, Predicted, Source, Standing};
 use crate::core::config::Overheads;
-use crate::core::under_way::Approach;
+use crate::core::under_way::{Approach, Departure};
 use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -84,9 +84,10 @@ pub(super) fn streamed(
     drive: &DriveModel,
     overheads: &Overheads,
     from: &Standing,
-    (sent, held_back): (Instant, HeldBack),
+    sent: Instant,
+    held_back: HeldBack,
     range: LbnRange,
-) -> Option<(Forecast, Standing)> {
+) -> Option<Predicted> {
     let behind = from.behind?;
     let sure = behind.sequence && from.reads_on.sequence;
     // A request that arrived before the head was free has ended the read-ahead.
@@ -146,13 +147,13 @@ pub(super) fn streamed(
     // The head may have been further already.
     at.free = if crosses { landed } else { from.free.max(landed) };
     at.ready = if overheads.overlap { at.free } else { seen.heard };
-    Some((seen, at.reading_on(drive)))
+    Some(Predicted { forecast: seen, after: at.reading_on(drive) })
 }
 
 /// Returns the approach of the next piece under a head that reads ahead.
 fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
-    let mut approach =
-        Approach::arriving_after(drive, (from.position, from.free, from.free), Op::Read, piece);
+    let head = Departure { from: from.position, at: from.free };
+    let mut approach = Approach::arriving_after(drive, head, from.free, Op::Read, piece);
     approach.missed = None;
     approach
 }
@@ -199,10 +200,11 @@ mod tests {
         let rest = Standing { reads_on, ..Standing::at_rest(Position::default(), None) };
         let mut at = rest;
         let each = |range: &LbnRange| {
-            let sent = (Instant::ZERO, HeldBack::default());
-            let (seen, next) = forecast(&drive, &overheads(), &at, sent, Transfer::new(Op::Read, *range));
-            at = next;
-            seen
+            let (sent, held_back) = (Instant::ZERO, HeldBack::default());
+            let what = Transfer::new(Op::Read, *range);
+            let predicted = forecast(&drive, &overheads(), &at, sent, held_back, what);
+            at = predicted.after;
+            predicted.forecast
         };
         let all = ranges.iter().map(each).collect();
         (all, at)

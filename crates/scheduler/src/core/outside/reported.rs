@@ -5,7 +5,7 @@
 //! If clients only write, this is the only way to find the platter's angle.
 
 use super::clock::{difference, moved};
-use super::forecast::{Forecast, Standing};
+use super::forecast::{Predicted, Standing};
 use super::record::{Came, Observation};
 use super::{
     CONSISTENT_COMPLETIONS_MIN, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside,
@@ -42,35 +42,34 @@ impl Outside {
         if is_next {
             self.learn_writing_through(drive, now, order);
         }
-        let (mut predicted, mut after) = self.follow(drive, &self.base, order);
+        let mut predicted = self.follow(drive, &self.base, order);
         let mut seen = Observation { error: 0, revolutions: 0, explained: true, predicted: true };
         let mut before = None;
         if self.buffered && is_next {
             if let Some(at) = self.waited_until(drive, now, order) {
                 seen = self.on_medium(drive, at);
                 let late = seen.explained && seen.revolutions > 0;
-                let came = self.last_reported.map(|last| last.approach());
-                before = Some(came.map(|(way, slack)| Came { way, slack, late }));
-                (predicted, after) = self.follow(drive, &self.base, order);
+                before = Some(self.last_reported.map(|last| last.came(late)));
+                predicted = self.follow(drive, &self.base, order);
             } else if self.config.overheads.overlap {
-                let off = |forecast: &Forecast| difference(heard, forecast.heard).abs();
+                let off = |predicted: &Predicted| difference(heard, predicted.forecast.heard).abs();
                 for other in [1, -1] {
                     let base = Standing {
                         free: moved(self.base.free, other * revolution),
                         ready: moved(self.base.ready, other * revolution),
                         ..self.base
                     };
-                    let (forecast, standing) = self.follow(drive, &base, order);
-                    if off(&forecast) + revolution / 2 < off(&predicted) {
-                        (seen.revolutions, predicted, after) = (other, forecast, standing);
+                    let moved = self.follow(drive, &base, order);
+                    if off(&moved) + revolution / 2 < off(&predicted) {
+                        (seen.revolutions, predicted) = (other, moved);
                     }
                 }
                 seen.error = seen.revolutions * revolution;
             }
         }
-        self.base = after;
+        self.base = predicted.after;
         self.buffered = true;
-        self.last_reported = is_next.then_some(predicted);
+        self.last_reported = is_next.then_some(predicted.forecast);
         if !self.config.overheads.overlap {
             // The clock was corrected meanwhile, so its completion has another platter time.
             self.base.ready = self.clock.platter(now);
@@ -86,7 +85,7 @@ impl Outside {
             return None;
         }
         let none = Standing { free: Instant::ZERO, ready: Instant::ZERO, ..self.base };
-        let at_once = self.follow(drive, &none, order).0.heard;
+        let at_once = self.follow(drive, &none, order).forecast.heard;
         let waited = difference(self.clock.platter(now), at_once);
         let overheads = &self.config.overheads;
         let own = overheads.bus_sector * range.len().get() + overheads.tail(order.command.op);

@@ -55,52 +55,53 @@ impl Core {
     pub(super) fn push_detour(
         &mut self,
         outside: &mut Outside,
-        sent: &[DetourCommand],
-        merged: Option<WantedRange>,
+        DetourCommands { own, merged }: &DetourCommands,
         plain: &mut Option<Plain>,
     ) {
-        for &DetourCommand { transfer: Transfer { op, range }, tag, useful } in sent {
+        for &DetourCommand { transfer: Transfer { op, range }, tag, useful } in own {
             let purpose = Purpose::Background { useful };
             let work = Work::Detour;
             outside.push(&self.drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
         if let Some(plain) = plain {
-            let sectors = sent.iter().map(|command| command.transfer.range.len().get());
+            let sectors = own.iter().map(|command| command.transfer.range.len().get());
             let sectors: u64 = sectors.chain(merged.map(|merged| merged.range.len().get())).sum();
-            plain.detour += sent.len() as u32 + u32::from(merged.is_some());
+            plain.detour += own.len() as u32 + u32::from(merged.is_some());
             plain.bus += outside.config.overheads.bus_sector * sectors;
         }
     }
 
     /// Plans the time before a detour's first command, in which its first sector comes round, for the blocks of all sessions
-    /// near the head and near that command (FAST'04, section 5.2). Puts the commands before the detour's in `sent`. `request`
-    /// is the foreground's first command and the part of the detour that is merged with it.
+    /// near the head and near that command (FAST'04, section 5.2), and puts the commands before the detour's. `first` is the
+    /// foreground's first command.
     pub(super) fn plan_before(
         &mut self,
         outside: &mut Outside,
         standing: &Standing,
         job: &Job,
-        request: (Transfer, Option<WantedRange>),
-        sent: &mut Vec<DetourCommand>,
+        first: Transfer,
+        detour: &mut DetourCommands,
         buffers: &mut dyn Buffers,
     ) {
         // FAST'02 has one detour in a gap.
         let more = outside.config.plan_rest || outside.config.merge_after;
         let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
-        let Some(&DetourCommand { transfer, tag, .. }) = sent.first().filter(|_| shared) else { return };
+        let Some(&DetourCommand { transfer, tag, .. }) = detour.own.first().filter(|_| shared) else {
+            return;
+        };
         let found = self.detour_for(outside, standing, job, GapPart::Before(transfer));
         // Blocks in one command with the winner's could not be given back without them.
         let found = found.filter(|found| !found.merged);
         let found = found.and_then(|found| self.fit(outside, found, transfer, Duration::ZERO));
-        let (Transfer { op, range: asked }, merged) = request;
-        let start = merged.map_or(asked.start(), |merged| merged.range.start());
-        let behind = sent.iter().map(|command| command.transfer);
+        let Transfer { op, range: asked } = first;
+        let start = detour.merged.map_or(asked.start(), |merged| merged.range.start());
+        let behind = detour.own.iter().map(|command| command.transfer);
         let own = Transfer::new(op, LbnRange::new(start, asked.end().since(start)));
         let behind: Vec<Transfer> = behind.chain([own]).collect();
         let found = found.filter(|found| outside.leaves_in_time(&self.drive, found, &behind));
         self.background.focus_on(Focus::All);
         let before = self.take_detour(outside, found, tag, buffers);
-        sent.splice(0..0, before.own);
+        detour.own.splice(0..0, before.own);
     }
 
     /// Plans the rest of a request's gap behind the chosen detour. Returns the part that is merged with the request.
@@ -108,7 +109,8 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         job: &Job,
-        (first, tag): (Transfer, u64),
+        first: Transfer,
+        tag: u64,
         plain: &mut Option<Plain>,
         buffers: &mut dyn Buffers,
     ) -> Option<WantedRange> {
@@ -122,10 +124,10 @@ impl Core {
             let rest = self.detour_for(outside, &behind, job, part);
             let rest = rest.and_then(|rest| self.fit(outside, rest, first, Duration::ZERO));
             self.background.focus_on(Focus::All);
-            let DetourCommands { own, merged } = self.take_detour(outside, rest, tag, buffers);
-            self.push_detour(outside, &own, merged, plain);
-            if own.is_empty() || merged.is_some() {
-                return merged;
+            let commands = self.take_detour(outside, rest, tag, buffers);
+            self.push_detour(outside, &commands, plain);
+            if commands.own.is_empty() || commands.merged.is_some() {
+                return commands.merged;
             }
         }
         None

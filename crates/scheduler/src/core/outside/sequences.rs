@@ -90,7 +90,7 @@ impl Outside {
         let on = ReadsOn { idle: plain.idle || !behind.sequence, sequence: behind.sequence };
         let plain = Standing { reads_on: plain, ..self.base.not_reading_on() };
         let reading = Standing { reads_on: on, ..plain }.reading_on(drive);
-        let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).0.heard);
+        let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).forecast.heard);
         let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
         let off = |predicted| difference(heard, predicted).abs();
         if difference(with, without).abs() > 2 * noise && off(with).min(off(without)) < noise {
@@ -149,14 +149,14 @@ impl Outside {
                 if order.forecast.source == Source::Passing && self.known {
                     return false;
                 }
-                let (_, after) = self.follow(drive, &self.base, order);
+                let after = self.follow(drive, &self.base, order).after;
                 self.base = after;
                 self.base.bus = self.crossed(heard);
                 return true;
             }
             // It was not in the buffer, so the head has moved to the medium.
             self.base = Standing { behind: None, ..self.base.not_reading_on() };
-            order.forecast = self.follow(drive, &self.base, order).0;
+            order.forecast = self.follow(drive, &self.base, order).forecast;
         }
         let sooner = difference(order.forecast.heard, heard);
         let hit = match order.work {
@@ -171,7 +171,7 @@ impl Outside {
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if let Some(then) = then.filter(|_| foreground == Some(range)) {
                     let expected = then.expected(drive, range);
-                    self.note_consecutive(then, expected, (hit, hit || sooner > noise), later);
+                    self.note_consecutive(then, expected, hit, hit || sooner > noise, later);
                 }
                 hit
             }
@@ -188,13 +188,7 @@ impl Outside {
 
     /// Records a read that continues `then`, was a `hit` or `sooner` than from the medium, or else took `later` ns beyond its
     /// own time.
-    fn note_consecutive(
-        &mut self,
-        then: Reading,
-        expected: Expected,
-        (hit, sooner): (bool, bool),
-        later: i64,
-    ) {
+    fn note_consecutive(&mut self, then: Reading, expected: Expected, hit: bool, sooner: bool, later: i64) {
         // Data that idle time has evicted were there without it, and data that are there in spite of it too.
         if sooner || then.since.idle == self.kept.between.idle {
             self.kept.note(sooner);
@@ -210,7 +204,7 @@ impl Outside {
         let known = then.is_some() || self.again.may_hit(drive, op, range);
         let hit = known && later < self.clock.revolution() / ERROR_CHANCE_DIVISOR;
         if let Some(then) = then {
-            self.note_consecutive(then, then.expected(drive, range), (hit, hit), later);
+            self.note_consecutive(then, then.expected(drive, range), hit, hit, later);
         }
         let missed = self.again.done(drive, order, hit, later);
         self.kept.missed(missed);
@@ -219,9 +213,9 @@ impl Outside {
 
     /// Returns whether read-ahead serves a read: then there is no gap before it.
     pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: Transfer) -> bool {
-        let sent = (self.decided, self.held_back);
         let overheads = &self.config.overheads;
-        what.op == Op::Read && streamed(drive, overheads, standing, sent, what.range).is_some()
+        what.op == Op::Read
+            && streamed(drive, overheads, standing, self.decided, self.held_back, what.range).is_some()
     }
 
     /// Applies new evidence about read-ahead to the forecasts.

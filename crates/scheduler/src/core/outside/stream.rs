@@ -17,15 +17,16 @@
 use super::Outside;
 use super::clock::nanos;
 use super::command::{Command, Order, Outcome, Work};
+use super::detour::WantedRange;
 use super::fit::range_of;
 use super::forecast::Standing;
 use super::idle::MeanTime;
 use super::transfer::Transfer;
-use crate::background::Focus;
+use crate::background::{Focus, FoundItem};
 use crate::core::under_way::revolution;
 use crate::core::{Core, Purpose, Sharing};
 use crate::idle::IdleTime;
-use crate::planner::{Stop, straight_parts};
+use crate::planner::{LastCommand, Stop, straight_parts};
 use alloc::sync::Arc;
 use model::layout::Location;
 use model::{DriveModel, Window};
@@ -339,7 +340,8 @@ impl Outside {
         &mut self,
         drive: &DriveModel,
         now: Instant,
-        (order, bound_ppm): (&Order, u32),
+        order: &Order,
+        bound_ppm: u32,
     ) {
         let waits = self.waits_for_arm(order.command.op);
         let free = !self.arm_has_commands();
@@ -479,7 +481,7 @@ impl Core {
         }
         let tag = outside.next_tag();
         self.background.take_for(tag);
-        let (range, useful) = self.take_stream(outside, track, window, tag)?;
+        let WantedRange { range, useful } = self.take_stream(outside, track, window, tag)?;
         outside.stream_sees_sent(now, Op::Read);
         // A block that the window cuts begins the next command where little is wanted. Where much is, it is left for later: read
         // at once it brought a scan 1.5% more, and clients with constant think times were delayed by more than the bound.
@@ -491,8 +493,8 @@ impl Core {
         };
         outside.streams.next = Some(ReadAheadPosition { lbn: end, passed, fresh: false });
         let transfer = Transfer::new(Op::Read, range);
-        let command = outside.next_command(transfer, Purpose::Idle { useful }, (None, None), useful);
-        outside.last = (Op::Read, range.end());
+        let command = outside.next_command(transfer, Purpose::Idle { useful }, None, None, useful);
+        outside.last = LastCommand { op: Op::Read, end: range.end() };
         outside.decided = outside.clock.platter(now);
         let forecast = outside.forecast_behind(&drive, &outside.base, transfer);
         outside.device.iter_mut().for_each(Order::is_not_alone);
@@ -520,7 +522,7 @@ impl Core {
                 rest = rest.or(Some(part));
             });
             let rest = rest.filter(|rest| rest.first == place.sector)?;
-            if let Some(window) = self.next_in_stream(place.track, rest, (skip, count)) {
+            if let Some(window) = self.next_in_stream(place.track, rest, skip, count) {
                 return Some((place.track, window));
             }
             if rest.count > skip {
@@ -538,7 +540,7 @@ impl Core {
         track: TrackIndex,
         window: Window,
         tag: u64,
-    ) -> Option<(LbnRange, u32)> {
+    ) -> Option<WantedRange> {
         let drive = Arc::clone(&self.drive);
         self.background.focus_on(Focus::All);
         let taken = self.background.take_reads(&drive, track, window, false)?;
@@ -547,7 +549,7 @@ impl Core {
             self.background.give_back(drive.layout(), tag, true, |_| true);
             return None;
         };
-        self.avoid_bad(outside, (range, taken.useful), tag, false)
+        self.avoid_bad(outside, WantedRange { range, useful: taken.useful }, tag, false)
     }
 
     /// Returns the window of the next command on a track: the first wanted item within `skip` sectors, and the sectors
@@ -556,28 +558,21 @@ impl Core {
         &self,
         track: TrackIndex,
         Window { first, count: left }: Window,
-        (skip, count): (u32, u32),
+        skip: u32,
+        count: u32,
     ) -> Option<Window> {
         let there = self.drive.layout().track_ref(track);
-        let looked_at = |most: u32| {
-            let mut next: Option<(u32, u32)> = None;
-            self.background.items(&there, Window { first, count: most }, Op::Read, |_, _, item, passing| {
-                if next.is_none_or(|(begin, _)| passing < begin) {
-                    next = Some((passing, item.sectors));
-                }
-            });
-            next
-        };
+        let looked_at = |count| self.background.first_item(&there, Window { first, count }, Op::Read);
         let next = looked_at(count.min(left)).or_else(|| looked_at(left));
-        let (begin, least) = next.filter(|(begin, _)| *begin <= skip)?;
-        Some(Window { first: first + begin, count: count.max(least).min(left - begin) })
+        let FoundItem { passing: begin, item, .. } = next.filter(|next| next.passing <= skip)?;
+        Some(Window { first: first + begin, count: count.max(item.sectors).min(left - begin) })
     }
 
     /// Records a finished command of a stream.
     pub(super) fn stream_done(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
         let now = self.now;
         let drive = Arc::clone(&self.drive);
-        let (_, after) = outside.follow(&drive, &outside.base, &order);
+        let after = outside.follow(&drive, &outside.base, &order).after;
         let at = outside.clock.platter(now);
         outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
         outside.buffered = false;
@@ -619,7 +614,7 @@ mod tests {
             let track = layout.track(at.track);
             // A head that is on the track a microsecond before the first sector passes.
             let one = Window { first: at.sector, count: 1 };
-            let (begin, _) = pass(&drive, &track, Instant::ZERO + revolution(&drive), one);
+            let begin = pass(&drive, &track, Instant::ZERO + revolution(&drive), one).begin;
             let early = begin.checked_sub(Duration::from_micros(1)).unwrap();
             let end = plain_end(&drive, Position::from(track), early, Op::Read, &[range]);
             let before = layout.locate(Lbn::new(start.saturating_sub(1))).unwrap();

@@ -35,7 +35,7 @@ impl Outside {
         let Some(through) = self.config.overheads.writing_through().filter(|_| self.known) else { return };
         let heard = self.clock.platter(now);
         let [medium, buffer] = [&through, &self.config.overheads]
-            .map(|overheads| self.follow_by(drive, overheads, &self.base, order).0.heard);
+            .map(|overheads| self.follow_by(drive, overheads, &self.base, order).forecast.heard);
         let noise = self.clock.revolution() / ERROR_NOISE_DIVISOR;
         let off = |predicted| difference(heard, predicted).abs();
         if difference(medium, buffer).abs() <= 2 * noise || off(medium).min(off(buffer)) >= noise {

@@ -211,10 +211,10 @@ impl Audit {
         }
         let revolution = self.revolution;
         match kinds {
-            [On, Plain] => self.background.add((&sums[0], &sums[1]), WINDOW_REQUESTS, revolution),
-            [Plain, On] => self.background.add((&sums[1], &sums[0]), WINDOW_REQUESTS, revolution),
-            [Plain, Through] => self.assistance.add((&sums[0], &sums[1]), WINDOW_REQUESTS, revolution),
-            [Through, Plain] => self.assistance.add((&sums[1], &sums[0]), WINDOW_REQUESTS, revolution),
+            [On, Plain] => self.background.add(&sums[0], &sums[1], WINDOW_REQUESTS, revolution),
+            [Plain, On] => self.background.add(&sums[1], &sums[0], WINDOW_REQUESTS, revolution),
+            [Plain, Through] => self.assistance.add(&sums[0], &sums[1], WINDOW_REQUESTS, revolution),
+            [Through, Plain] => self.assistance.add(&sums[1], &sums[0], WINDOW_REQUESTS, revolution),
             _ => return,
         }
         if self.known_since.is_none() && self.background.pairs_missing() == 0 {

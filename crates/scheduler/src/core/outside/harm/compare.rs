@@ -138,7 +138,7 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// Adds a pair whose windows have `usual` requests.
-    pub fn add(&mut self, (treated, untreated): (&Sums, &Sums), usual: u64, revolution: Duration) {
+    pub fn add(&mut self, treated: &Sums, untreated: &Sums, usual: u64, revolution: Duration) {
         self.uncharged.fade();
         let Some(weight) = weight(treated.requests, untreated.requests, usual) else { return };
         self.treated.add(treated);

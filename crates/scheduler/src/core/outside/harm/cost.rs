@@ -92,9 +92,8 @@ impl Core {
                     let sent = outside.clock.platter(pending.arrived.max(cost.heard[1]));
                     let what = Transfer::new(order.command.op, asked);
                     let overheads = &outside.config.overheads;
-                    let sends = (sent, outside.held_back);
-                    let (plain, _) = forecast(&self.drive, overheads, &cost.from, sends, what);
-                    outside.clock.host(plain.heard)
+                    let plain = forecast(&self.drive, overheads, &cost.from, sent, outside.held_back, what);
+                    outside.clock.host(plain.forecast.heard)
                 }),
                 outstanding: others().count() + 1,
                 charged,

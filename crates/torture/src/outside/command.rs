@@ -476,8 +476,8 @@ impl Front {
 }
 
 impl PendingRequest {
-    /// Returns whether all of it has passed.
+    /// Returns whether its command has been reported: all of it has passed, or a sector has failed.
     pub fn is_done(&self) -> bool {
-        lbns(self.range).all(|lbn| self.passed.contains(&lbn))
+        !self.bad.is_empty() || lbns(self.range).all(|lbn| self.passed.contains(&lbn))
     }
 }

@@ -45,7 +45,12 @@ pub(crate) struct DemoArgs {
 const MPL: u32 = 10;
 
 /// A foreground request with its arrival and completion.
-type Completion = (Request, Instant, Instant);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Completion {
+    request: Request,
+    arrived: Instant,
+    completed: Instant,
+}
 
 /// The completions that were not compared yet.
 #[derive(Default)]
@@ -53,7 +58,7 @@ struct Keep(VecDeque<Completion>);
 
 impl Observer for Keep {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
-        self.0.push_back((request, arrived, at));
+        self.0.push_back(Completion { request, arrived, completed: at });
     }
 }
 
@@ -240,15 +245,12 @@ mod tests {
     fn a_foreground_that_differs_is_noticed() {
         assert!(!pair(1, 2).identical());
         let mut pair = pair(1, 1);
-        pair.kept.0.0.push_back((
-            Request {
-                id: units::RequestId::new(0),
-                op: units::Op::Read,
-                range: units::LbnRange::new(units::Lbn::ZERO, Sectors::new(1)),
-            },
-            Instant::ZERO,
-            Instant::ZERO,
-        ));
+        let request = Request {
+            id: units::RequestId::new(0),
+            op: units::Op::Read,
+            range: units::LbnRange::new(units::Lbn::ZERO, Sectors::new(1)),
+        };
+        pair.kept.0.completed(request, Instant::ZERO, Instant::ZERO);
         assert!(!pair.identical());
     }
 }

@@ -45,8 +45,13 @@ impl Run {
     }
 }
 
-/// A completion: the request, its arrival and its end.
-type Completion = (Request, Instant, Instant);
+/// A foreground request with its arrival and completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Completion {
+    request: Request,
+    arrived: Instant,
+    completed: Instant,
+}
 
 /// The view of one request of a run.
 #[derive(Default)]
@@ -57,7 +62,7 @@ struct Seen {
 
 impl Observer for Seen {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
-        self.done.push((request, arrived, at));
+        self.done.push(Completion { request, arrived, completed: at });
     }
 
     fn delivered(&mut self, _: &mut dyn AnyCore, record: Record, _: Instant) {
@@ -116,12 +121,12 @@ impl Both {
                     self.accesses.push_back((record.range.start(), "gap"));
                 }
             }
-            for (request, arrived, at) in seen.0.done.drain(..) {
-                self.accesses.push_back((request.range.start(), "request"));
-                self.with.sum += at.saturating_since(arrived);
+            for done in seen.0.done.drain(..) {
+                self.accesses.push_back((done.request.range.start(), "request"));
+                self.with.sum += done.completed.saturating_since(done.arrived);
             }
-            for (_, arrived, at) in seen.1.done.drain(..) {
-                self.without.sum += at.saturating_since(arrived);
+            for done in seen.1.done.drain(..) {
+                self.without.sum += done.completed.saturating_since(done.arrived);
             }
             while self.accesses.len() > ACCESSES_MAX {
                 self.accesses.pop_front();

@@ -9,9 +9,17 @@ use apps::backup::{Point, restore};
 use apps::snapshot::Shape;
 use std::path::PathBuf;
 
+/// An image that was verified.
+struct VerifiedImage {
+    source: FileSource,
+    header: Header,
+    /// Its path, for messages.
+    place: String,
+}
+
 /// Verified images, one on top of the other.
 pub(crate) struct Images {
-    files: Vec<(FileSource, Header, String)>,
+    files: Vec<VerifiedImage>,
     chunks: u64,
     sector: u64,
     capacity: u64,
@@ -57,7 +65,7 @@ impl Images {
             }
             onto = Some(Point { volume, snapshot: header.snapshot });
             chunks = chunks.saturating_add(header.chunks);
-            open.push((source, header, place));
+            open.push(VerifiedImage { source, header, place });
         }
         Ok(Self { files: open, chunks, sector, capacity, at: (0, image::HEADER_BYTES), number: 0 })
     }
@@ -69,7 +77,7 @@ impl Images {
 
     /// Returns whether they have a block for each sector of the disk.
     pub fn are_whole(&self) -> bool {
-        self.files.first().is_some_and(|(_, header, _)| {
+        self.files.first().is_some_and(|VerifiedImage { header, .. }| {
             let Shape { first, block, blocks, .. } = header.shape;
             let end = first.get().saturating_add(block.get().saturating_mul(blocks));
             header.base.is_none() && header.chunks == blocks && first.get() == 0 && end >= self.capacity
@@ -78,7 +86,7 @@ impl Images {
 
     /// Returns the random number of each image.
     pub fn identities(&self) -> Vec<u64> {
-        self.files.iter().map(|(_, header, _)| header.image).collect()
+        self.files.iter().map(|file| file.header.image).collect()
     }
 
     /// Returns the next chunks, in order, of one image: those of the next must not overtake them.
@@ -86,7 +94,7 @@ impl Images {
         let (mut chunks, mut bytes) = (Vec::new(), 0);
         while bytes < most {
             let (index, at) = self.at;
-            let Some((source, header, place)) = self.files.get_mut(index) else { break };
+            let Some(VerifiedImage { source, header, place }) = self.files.get_mut(index) else { break };
             match image::chunk(source, header, at).map_err(|e| format!("{place}: {e}"))? {
                 Some(chunk) => {
                     self.at.1 = chunk.end;

@@ -335,13 +335,25 @@ fn snapshot_name(given: Option<&str>) -> Result<String, SpecError> {
     }
 }
 
-/// Checks that a path is absolute: the daemon's working directory is not the user's.
+/// The most bytes of a path, and of a name in it, on Linux (limits.h).
+const PATH_BYTES_MAX: usize = 4_095;
+const NAME_BYTES_MAX: usize = 255;
+
+/// Checks that a path is absolute, because the daemon's working directory is not the user's, and that it can exist.
 fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecError> {
     let Some(path) = given else {
         return Err(SpecError::new(field, "nothing is given".into(), "name a file"));
     };
     if !path.is_absolute() {
         return Err(SpecError::new(field, path.display().to_string(), "give a path that begins with /"));
+    }
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let is_long = bytes.len() > PATH_BYTES_MAX
+        || bytes.split(|byte| *byte == b'/').any(|name| name.len() > NAME_BYTES_MAX);
+    if is_long || bytes.contains(&0) {
+        let shown: String = path.display().to_string().chars().take(80).collect();
+        let mend = "give a path of at most 4095 bytes, its names of at most 255, without NUL bytes";
+        return Err(SpecError::new(field, format!("{shown:?}"), mend));
     }
     Ok(path.clone())
 }
@@ -614,6 +626,10 @@ mod tests {
             (r#"{"kind":"scrub","members":["d","e"]}"#, "members: a scrub has no such thing; leave it out"),
             (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
             (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
+            (
+                r#"{"kind":"backup","to":"/a\u0000b"}"#,
+                "to: \"/a\\0b\"; give a path of at most 4095 bytes, its names of at most 255, without NUL bytes",
+            ),
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
             (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
             (
@@ -623,6 +639,10 @@ mod tests {
         ];
         for (json, said) in mistakes {
             assert_eq!(refused(json), said);
+        }
+        for (name, times) in [("/".to_owned() + &"n".repeat(256), 1), ("/n".into(), 2_048)] {
+            let json = format!(r#"{{"kind":"backup","to":"{}"}}"#, name.repeat(times));
+            assert!(refused(&json).contains("at most 4095 bytes"));
         }
         let strange =
             serde_json::from_str::<TaskSpec>(r#"{"kind":"scrub","prio":1}"#).unwrap_err().to_string();

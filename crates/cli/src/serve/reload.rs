@@ -31,11 +31,21 @@ impl Reload {
     /// Reads the configuration again and applies it. If it has a mistake, changes nothing.
     pub(super) fn again(&mut self) {
         super::tell(Moment::Reloading);
-        match Config::new(&self.args) {
+        match self.read() {
             Ok(new) => self.apply(new),
             Err(problem) => error!("the configuration is left as it was: {problem}"),
         }
         super::tell(Moment::Ready);
+    }
+
+    fn read(&self) -> Result<Config, Problem> {
+        let file = self.args.config.as_deref();
+        // A pipe may have no end, and the daemon would take no signal any more.
+        if let Some(path) = file.filter(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_file())) {
+            return Err(Problem::failed(format!("{} is not a regular file", path.display()))
+                .help("put the configuration into a file"));
+        }
+        Config::new(&self.args)
     }
 
     fn apply(&mut self, new: Config) {

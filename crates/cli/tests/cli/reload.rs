@@ -96,6 +96,13 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     assert!(said.contains("0 is out of range"), "{said}");
     assert!(chosen(&dir).is_none());
 
+    // Neither does a pipe, which is not waited for.
+    std::fs::remove_file(&config).unwrap();
+    works("mkfifo", &[&config]);
+    daemon.signal("-HUP");
+    daemon.until(&["is not a regular file"]);
+    std::fs::remove_file(&config).unwrap();
+
     let other = dir.path("other");
     write(&format!(
         "{top}log = \"warn\"\ntargets = [\"{other}\"]\n[limits]\nclients = 3\n{disk}policy = \"fcfs\"\n"

@@ -9,7 +9,7 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 
 /// A seed under which times drawn at random are shown by their median.
-const MEDIAN_SEED: u64 = 1 << 63;
+pub(super) const MEDIAN_SEED: u64 = 1 << 63;
 
 /// The minimum and maximum time of the distances in one column, in milliseconds.
 pub(super) type Band = Option<(f64, f64)>;

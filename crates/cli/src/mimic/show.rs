@@ -12,9 +12,6 @@ use mimic::{Distance, Pair, Saved};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// A seed under which times drawn at random are shown by their median.
-const MEDIAN_SEED: u64 = 1 << 63;
-
 pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
     let saved = load(&args.table)?;
     let first = probed(&saved).next();
@@ -85,7 +82,9 @@ impl MimicShowJson {
             pair: pair.to_string(),
             answered_by: table.answered_by(pair).map(|pair| pair.to_string()),
             distances: table.knots(pair).count(),
-            sequential_ms: table.time(pair, Distance::new(1), MEDIAN_SEED).map(|time| time.as_millis_f64()),
+            sequential_ms: table
+                .time(pair, Distance::new(1), plot::MEDIAN_SEED)
+                .map(|time| time.as_millis_f64()),
         };
         Self {
             drive: saved.drive.clone(),

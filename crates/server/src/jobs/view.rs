@@ -53,6 +53,8 @@ pub(crate) struct View {
     opened: bool,
     /// Whether the journal says that the instant has passed: then the kept file must exist after a restart.
     claimed: bool,
+    /// Makes durable what can be read: at the instant, and after each start, because a write that was in flight when the
+    /// daemon ended may be in the drive's cache only.
     flush: InstantFlush,
     /// The kept blocks that are being read for late reads, and those that are to be: the marks and the blocks.
     reading_kept: usize,
@@ -107,7 +109,7 @@ impl View {
     }
 
     fn is_complete(&self) -> bool {
-        self.opened && self.claimed && self.unsteady.is_empty()
+        self.opened && self.claimed && self.flush == InstantFlush::Done && self.unsteady.is_empty()
     }
 
     /// Has the unsteady blocks kept, and begins the reads that wait when all are.
@@ -273,12 +275,13 @@ impl Job for View {
     }
 
     fn wants_flush(&mut self) -> bool {
-        self.opened && !self.claimed && self.flush.wants()
+        self.opened && self.flush.wants()
     }
 
-    fn flushed(&mut self, _: &mut Context<'_>, result: Result<(), String>) {
-        if let Err(why) = self.flush.flushed(result) {
-            self.fail(why);
+    fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
+        match self.flush.flushed(result) {
+            Ok(()) => self.go_on(cx),
+            Err(why) => self.fail(why),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::dice::{Dice, mix};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
 use crate::outer::{Knowledge, Outer};
-use crate::setup::Setup;
+use crate::setup::{Mimicry, Setup};
 use crate::stage::{Doors, Outcome, Stage};
 use crate::step::Step;
 use contents::{Contents, Place};
@@ -205,6 +205,10 @@ impl Stage for Daemon {
     }
 
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
+        // A probing learner draws anew for each query, and the daemon polls as often as it is called.
+        if self.setup.mimic == Mimicry::Probing {
+            return Ok(());
+        }
         let now = self.now;
         // A call polls the core, so that one has to have nothing more to do at this instant.
         self.disk()?.advance(now);

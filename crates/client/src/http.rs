@@ -1,8 +1,9 @@
 //! The part of HTTP/1.1 that the control socket needs: one request a connection.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The most bytes of an answer's body, so that no server fills the client's memory.
@@ -64,10 +65,24 @@ fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(socket)?;
+    let stream = match private(socket).map(UnixStream::connect) {
+        Some(Ok(stream)) => stream,
+        // Most users may not open it.
+        _ => UnixStream::connect(socket)?,
+    };
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     Ok(stream)
+}
+
+/// Returns the socket beside this one that only root and the daemon's own user may open, if the same user has made both. Other
+/// users' connections do not fill its queue in the kernel.
+fn private(socket: &Path) -> Option<PathBuf> {
+    let mut private = socket.as_os_str().to_owned();
+    private.push(".private");
+    let owner = |path: &Path| std::fs::symlink_metadata(path).ok().map(|file| file.uid());
+    let private = PathBuf::from(private);
+    (owner(&private)? == owner(socket)?).then_some(private)
 }
 
 fn strange(what: &str) -> io::Error {

@@ -64,28 +64,42 @@ pub struct ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    /// Whether this process created the socket's file and has to remove it.
-    ours: bool,
+    /// The socket's file, if this process created it, and that of the private one.
+    public: Option<SocketFile>,
+    private: Option<SocketFile>,
     admission: Arc<Admission>,
     stop: Option<watch::Sender<bool>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Control {
-    /// Opens the socket for these disks. If the service manager hands over a socket at this path, uses that one.
+    /// Opens the socket for these disks. If the service manager hands over a socket at this path, uses that one. Beside it
+    /// opens one for root and the daemon's own user alone, whose path ends in `.private`: connections of other users wait in
+    /// another queue of the kernel.
     ///
     /// # Errors
     /// The path cannot be listened at.
     pub fn open(config: ControlConfig, disks: Vec<Handle>) -> Result<Self, ControlError> {
         let place = config.path.display().to_string();
         let failed = |error, mend| ControlError { place: place.clone(), error, mend };
-        let handed = handed_over(&config.path);
-        let ours = handed.is_none();
-        let listener = match handed {
-            Some(listener) => listener.set_nonblocking(true).map(|()| listener),
-            None => listen(&config.path, config.roles.lets_others_in()),
+        // A program that sees the socket may expect the private one to be there.
+        let private = private_path(&config.path);
+        let (private, private_file) = match listen(private.clone(), false) {
+            Ok((listener, file)) => (Some(listener), Some(file)),
+            Err(error) => {
+                let path = private.display();
+                warn!(%path, %error, "root and the daemon's own user have no control socket of their own");
+                (None, None)
+            }
         };
-        let listener = listener.map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
+        let opened = match handed_over(&config.path) {
+            Some(listener) => listener.set_nonblocking(true).map(|()| (listener, None)),
+            None => {
+                listen(config.path.clone(), config.roles.lets_others_in()).map(|(l, file)| (l, Some(file)))
+            }
+        };
+        let (listener, public) =
+            opened.map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
         let path = config.path.clone();
         let (stop, stopped) = watch::channel(false);
         // Without it only root may do anything.
@@ -96,12 +110,21 @@ impl Control {
         let thread = Builder::new().name("control".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
-                Ok(runtime) => runtime.block_on(accept::serve(listener, inside, disks, stopped)),
+                Ok(runtime) => runtime.block_on(async {
+                    let serve = |listener| {
+                        accept::serve(listener, Arc::clone(&inside), Arc::clone(&disks), stopped.clone())
+                    };
+                    let private = private.map(|private| tokio::spawn(serve(private)));
+                    serve(listener).await;
+                    if let Some(private) = private {
+                        let _ = private.await;
+                    }
+                }),
                 Err(error) => warn!(%error, "no control socket"),
             }
         });
         let thread = thread.map_err(|e| failed(e, "the system gives no thread"))?;
-        Ok(Self { path, ours, admission, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { path, public, private: private_file, admission, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Returns the path of the socket.
@@ -112,7 +135,7 @@ impl Control {
     /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
         // A socket of the service manager keeps the mode that its unit says.
-        if self.ours
+        if self.public.is_some()
             && let Err(error) = std::fs::set_permissions(&self.path, mode(roles.lets_others_in()))
         {
             warn!(%error, "the mode of the control socket cannot be changed");
@@ -127,24 +150,40 @@ impl Drop for Control {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if self.ours {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        drop((self.public.take(), self.private.take()));
+    }
+}
+
+/// The file of a socket that this process has created. Dropping it removes the file.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
 /// Binds the socket. Removes a stale socket of a dead daemon, but not one that answers.
-fn listen(path: &Path, others: bool) -> io::Result<Listener> {
-    if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+fn listen(path: PathBuf, others: bool) -> io::Result<(Listener, SocketFile)> {
+    if std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_socket()) {
+        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
         }
-        std::fs::remove_file(path)?;
+        std::fs::remove_file(&path)?;
     }
-    let listener = Listener::bind(path)?;
-    std::fs::set_permissions(path, mode(others))?;
+    let listener = Listener::bind(&path)?;
+    let file = SocketFile(path);
+    std::fs::set_permissions(&file.0, mode(others))?;
     listener.set_nonblocking(true)?;
-    Ok(listener)
+    Ok((listener, file))
+}
+
+/// Returns the path of the socket for root and the daemon's own user.
+fn private_path(path: &Path) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(".private");
+    path.into()
 }
 
 /// Returns the file mode: roles decide on rights, but without any the socket need not let other users in.

@@ -58,6 +58,41 @@ fn idle_connections_of_a_user_without_a_role_keep_no_other_user_out() {
     daemon.end();
 }
 
+/// Needs root, to be another user.
+#[test]
+fn root_and_the_daemons_user_have_a_socket_that_no_other_user_can_open() {
+    let everyone = Roles { write_uids: vec![65_002], ..Roles::default() };
+    let Some(daemon) = started(start("private", everyone)) else { return };
+    let open: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&daemon.directory, open).unwrap();
+    let private = std::path::PathBuf::from(format!("{}.private", daemon.socket.display()));
+    let connects = |uid: u32, socket: &std::path::Path| {
+        let mut command = Command::new("python3");
+        std::os::unix::process::CommandExt::uid(&mut command, uid);
+        let connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+        command
+            .args(["-c", connect])
+            .arg(socket)
+            .stderr(Stdio::null())
+            .status()
+            .map(|status| status.success())
+    };
+    match connects(65_002, &daemon.socket) {
+        Ok(connected) => assert!(connected),
+        Err(why) => {
+            testing::missing(&format!("python3 as another user: {why}"));
+            return drop(daemon.end());
+        }
+    }
+    assert!(!connects(65_002, &private).unwrap());
+    // Nobody listens at the other path any more.
+    std::fs::remove_file(&daemon.socket).unwrap();
+    let _taken = std::os::unix::net::UnixListener::bind(&daemon.socket).unwrap();
+    daemon.client().get("/v1/disks").unwrap();
+    daemon.end();
+    assert!(!private.exists());
+}
+
 #[test]
 fn three_hundred_slow_connections_lock_no_one_out() {
     let Some(daemon) = daemon("slow") else { return };

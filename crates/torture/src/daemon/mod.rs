@@ -197,10 +197,11 @@ impl Stage for Daemon {
         let live = status.background_requests.map_or(0, |requests| requests.memory.held_bytes);
         let (held, most) = (snapshots.sum::<u64>() + live, self.terms.memory.get());
         hold(held <= most, Check::Bound, || format!("{held} bytes are read ahead, and {most} may be"))?;
-        // The blocks of one that has just failed are beside the bound.
+        // The blocks of one that has just failed are beside the bound. With slow files that is not known at once.
         let not_failed = self.snapshots.iter().filter(|one| one.state != TaskState::Failed);
-        let kept = not_failed.filter_map(|one| self.files.length(&kept_path(one.id)));
-        let (kept, most) = (kept.sum::<u64>(), self.terms.keep_bytes_max);
+        let lengths: Vec<u64> = not_failed.filter_map(|one| self.files.length(&kept_path(one.id))).collect();
+        let failing = lengths.iter().max().filter(|_| self.pace.is_some()).copied().unwrap_or(0);
+        let (kept, most) = (lengths.iter().sum::<u64>() - failing, self.terms.keep_bytes_max);
         hold(kept <= most, Check::Bound, || format!("{kept} bytes are kept, and {most} may be"))
     }
 

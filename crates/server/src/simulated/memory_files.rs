@@ -15,11 +15,19 @@ struct Blob {
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
+/// Sets the length of a file, which grows by zeroes. A zeroed allocation is copied, since the tests are compiled without optimisation,
+/// where `resize` writes byte by byte.
+fn set_length(bytes: &mut Vec<u8>, len: usize) {
+    let more = len.saturating_sub(bytes.len());
+    bytes.truncate(len);
+    bytes.extend_from_slice(&vec![0; more]);
+}
+
 /// Puts bytes at a place of a file, which grows by zeroes as needed.
 fn write(to: &mut Arc<Vec<u8>>, at: usize, bytes: &[u8]) {
     let (to, end) = (Arc::make_mut(to), at + bytes.len());
     if to.len() < end {
-        to.resize(end, 0);
+        set_length(to, end);
     }
     to[at..end].copy_from_slice(bytes);
 }
@@ -268,8 +276,8 @@ impl File for MemoryFile {
         // Changes of the length are durable at once: losses at a power cut are tested by writes.
         self.with(|blob, _| {
             let len = len as usize;
-            Arc::make_mut(&mut blob.now).resize(len, 0);
-            Arc::make_mut(&mut blob.durable).resize(len, 0);
+            set_length(Arc::make_mut(&mut blob.now), len);
+            set_length(Arc::make_mut(&mut blob.durable), len);
             blob.unsynced.retain(|(at, _)| *at < len);
             blob.unsynced.iter_mut().for_each(|(at, bytes)| bytes.truncate(len - *at));
             Ok(())

@@ -93,7 +93,7 @@ impl Rig {
     pub fn new() -> Self {
         let drive = drive();
         let capacity = drive.layout().capacity().get();
-        let bytes: Vec<u8> = (0..capacity).flat_map(|lbn| stamp(lbn, 0)).collect();
+        let bytes = stamps(0..capacity, 0);
         let mut platters = Platters::blank(&drive);
         platters.medium_mut().write(range(0, capacity), &bytes).unwrap();
         Self::over(drive, platters, MemoryFiles::default(), bytes, Instant::ZERO, 1 << 30, 7)
@@ -262,8 +262,7 @@ impl Rig {
     /// Writes as a client.
     pub fn write(&mut self, range: LbnRange) {
         self.writes += 1;
-        let lbns = range.start().get()..range.end().get();
-        let bytes: Vec<u8> = lbns.flat_map(|lbn| stamp(lbn, self.writes)).collect();
+        let bytes = stamps(range.start().get()..range.end().get(), self.writes);
         self.offer(range, bytes);
         self.serve();
     }
@@ -394,6 +393,12 @@ impl Rig {
         self.volume.platters().medium().read(range(0, (bytes.len() / SECTOR) as u64), &mut bytes).unwrap();
         bytes
     }
+}
+
+/// Returns sectors, each of which holds its own address and the number of its last write. They are copied whole: without optimisation,
+/// an iterator over bytes takes a third of the time of these tests.
+fn stamps(lbns: std::ops::Range<u64>, version: u64) -> Vec<u8> {
+    lbns.map(|lbn| stamp(lbn, version)).collect::<Vec<_>>().concat()
 }
 
 /// Returns a sector that holds its own address and the number of its last write.

@@ -8,17 +8,19 @@ mod in_drive;
 mod input;
 mod output;
 mod outside;
+mod refused;
 mod under_way;
 mod watch;
 mod wrapper;
 
 use alloc::vec::Vec;
-pub use input::{Adoption, HeadEnd, HostCall, Input, Refused, SubmitError};
+pub use input::{Adoption, HeadEnd, HostCall, Input};
 pub use output::{Access, HeadWork, Output, Purpose, Whose};
 pub use outside::{
-    AdoptError, AuditArm, AuditReport, AuditWindow, BackgroundWait, Caution, Command, CommandEnd, CommandId,
-    ErrorRecord, Interval, Outcome, OutsideDrive, Promise, ReadingRefused,
+    AuditArm, AuditReport, AuditWindow, BackgroundWait, Caution, Command, CommandEnd, CommandId, ErrorRecord,
+    Interval, Outcome, OutsideDrive, Promise,
 };
+pub use refused::{AdoptError, ReadingRefused, Refused, SubmitError};
 
 use crate::background::{Background, Urgent};
 use crate::foreground::{Pending, Request, follows};

@@ -1,21 +1,19 @@
 //! The inputs of a core.
 
 use super::config::Config;
-use super::outside::{AdoptError, ReadingRefused};
 use crate::background::Bad;
 use crate::foreground::Request;
-use crate::sessions::{SessionCall, SessionError};
+use crate::sessions::SessionCall;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::convert::Infallible;
 use model::DriveModel;
-use thiserror::Error;
-use units::{Instant, LbnRange, RequestId, Sectors};
+use units::{Instant, LbnRange};
 
 /// An input of a core, as data: a host that watches, records or replays a core does so by one `match`. `E` is the end of the
 /// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it. `H` is a call of the host that the other
-/// core does not have: none in the drive, [`HostCall`] outside it. The host's own policy and mimic are objects and no data: they
-/// are set before the first input.
+/// core does not have: none in the drive, [`HostCall`] outside it. The host's own policy and mimic are objects and no data, so that
+/// no input sets them.
 ///
 /// ```
 /// # use freeblock_scheduler::model::DriveModel;
@@ -122,54 +120,4 @@ pub enum HeadEnd<'a> {
     /// It was lost; whether it reached the medium is unknown. The foreground request is repeated before any other work, and the
     /// background blocks are wanted again.
     Lost,
-}
-
-/// The reason why an input was refused. A refusal changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Refused {
-    /// The refusal of an [`Input::Submit`].
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// The refusal of an [`Input::Call`].
-    #[error(transparent)]
-    Call(#[from] SessionError),
-    /// The refusal of a [`HostCall::Read`].
-    #[error(transparent)]
-    Reading(#[from] ReadingRefused),
-    /// The refusal of a [`HostCall::Adopt`].
-    #[error(transparent)]
-    Adopt(#[from] AdoptError),
-}
-
-/// The reason why a foreground request was refused. A refusal changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// The pool is full.
-    #[error("{most} requests are waiting; submit {id} again after a completion")]
-    Full {
-        /// The request.
-        id: RequestId,
-        /// The most that may wait.
-        most: usize,
-    },
-    /// No sectors.
-    #[error("{id} asks for no sectors at LBN {range}; ask for at least one")]
-    Empty {
-        /// The request.
-        id: RequestId,
-        /// Its range.
-        range: LbnRange,
-    },
-    /// The range ends past the drive's end.
-    #[error("{id} asks for LBNs {range}; the drive ends at LBN {capacity}")]
-    PastEnd {
-        /// The request.
-        id: RequestId,
-        /// Its range.
-        range: LbnRange,
-        /// Sectors of the drive.
-        capacity: Sectors,
-    },
 }

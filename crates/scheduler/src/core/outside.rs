@@ -46,14 +46,12 @@ mod through;
 mod transfer;
 mod waits;
 
-pub use adopt::AdoptError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use command::{Command, CommandEnd, CommandId, Outcome};
 pub use drive::OutsideDrive;
 pub use guard::Caution;
 pub use harm::{AuditArm, AuditReport, AuditWindow, Interval, Promise};
-pub use readings::ReadingRefused;
 pub use record::ErrorRecord;
 pub use waits::BackgroundWait;
 

@@ -108,7 +108,9 @@ macro_rules! wraps_engine {
                 self.poll_with(now, &mut crate::background::Ready)
             }
 
-            /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on.
+            /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on. It is a call and no part of
+            /// the configuration, because a working core takes another one, as it takes another [`Config::policy`] with another
+            /// model of the drive.
             pub fn set_policy(&mut self, policy: alloc::boxed::Box<dyn crate::policy::ForeignPolicy>) {
                 self.core.policy = crate::policy::AnyPolicy::Foreign(policy);
             }

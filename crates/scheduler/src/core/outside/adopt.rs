@@ -6,38 +6,12 @@
 
 use super::{Outside, OutsideDrive};
 use crate::core::under_way::Job;
-use crate::core::{Adoption, Config};
+use crate::core::{AdoptError, Adoption, Config};
 use crate::foreground::Pending;
-use crate::idle::IdleTimeError;
 use crate::planner::Planner;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use model::{DriveModel, Position};
-use thiserror::Error;
-use units::{Bytes, Sectors};
-
-/// The reason why a core keeps the model that it has. A refusal changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum AdoptError {
-    /// The model is of another drive.
-    #[error(
-        "the model has {found} sectors of {found_bytes}, the drive {capacity} of {sector_bytes}; give a model of this drive"
-    )]
-    OtherSize {
-        /// Sectors of the new model.
-        found: Sectors,
-        /// Its bytes in a sector.
-        found_bytes: Bytes,
-        /// Sectors of the present model.
-        capacity: Sectors,
-        /// Its bytes in a sector.
-        sector_bytes: Bytes,
-    },
-    /// An impossible setting.
-    #[error(transparent)]
-    Idle(#[from] IdleTimeError),
-}
 
 impl OutsideDrive {
     /// Replaces the model of the drive and the configuration, as soon as the commands at the drive are done.

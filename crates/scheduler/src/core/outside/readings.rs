@@ -8,29 +8,10 @@
 
 use super::command::NewCommand;
 use super::{Command, CommandId, Outside, OutsideDrive};
+use crate::core::ReadingRefused;
 use crate::idle::Range;
-use alloc::format;
 use alloc::sync::Arc;
-use thiserror::Error;
 use units::{Instant, LbnRange, Op};
-
-/// The refusal of a reading: a foreground request waits, a command is at the drive, the bound on harm does not permit it, or the
-/// drive has no such range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a reading is not permitted now; repeat it{}", .permitted_at.map_or(" after the next event".into(), |at| format!(" at {at}")))]
-#[non_exhaustive]
-pub struct ReadingRefused {
-    /// The instant from which on a reading is permitted if nothing else happens; `None` if that needs another event, such as the
-    /// end of a command.
-    pub permitted_at: Option<Instant>,
-}
-
-impl ReadingRefused {
-    /// Returns the refusal of a reading that has to wait for another event.
-    pub const fn until_an_event() -> Self {
-        Self { permitted_at: None }
-    }
-}
 
 /// The state of the host's readings.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use crate::mimic::Learning;
 use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
-use scheduler::{AuditConfig, Config, IdleTime, Mimic, OutsideConfig, OutsideDrive, Overheads};
+use scheduler::{AuditConfig, Config, IdleTime, OutsideConfig, OutsideDrive, Overheads};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
@@ -126,7 +126,7 @@ pub(crate) struct Made {
     pub(crate) model: Arc<DriveModel>,
     pub(crate) config: Config,
     /// The mimic, for a policy that uses one.
-    pub(crate) mimic: Option<Box<dyn Mimic>>,
+    pub(crate) mimic: Option<Box<Learner>>,
 }
 
 impl Knowledge {
@@ -189,7 +189,7 @@ impl Recipe {
                     .with_audit(self.audit.then(|| AuditConfig::new(self.audit_seed()))),
             )
             .with_most_partials(self.partial_blocks);
-        let mimic: Option<Box<dyn Mimic>> = match policy {
+        let mimic = match policy {
             PolicyName::Smtf(_) => {
                 let learns = self.learning.config(model.layout().capacity(), grain(model.sector_bytes()));
                 let learner = match &self.learnt {
@@ -220,7 +220,7 @@ impl Recipe {
     pub(crate) fn core(&self) -> Result<OutsideDrive, String> {
         let Made { model, config, mimic } = self.make()?;
         let mut core = OutsideDrive::try_new(model, config).map_err(|e| e.to_string())?;
-        core.set_mimic(mimic);
+        core.set_mimic(mimic.map(|learner| learner as _));
         Ok(core)
     }
 }

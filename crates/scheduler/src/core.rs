@@ -34,6 +34,7 @@ use crate::task::NewTask;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 pub use config::{AuditConfig, Config, Conservatism, Neighbours, OutsideConfig, Overheads, Sharing};
+use core::any::Any;
 pub use in_drive::InDrive;
 use model::{DriveModel, Position};
 use output::Event;
@@ -125,9 +126,10 @@ impl Core {
         })
     }
 
-    /// Returns the mimic that SMTF queries; as `dyn Any` it is the type that was set.
-    pub fn mimic(&self) -> Option<&dyn Mimic> {
-        self.watch.mimic.as_deref()
+    /// Returns the mimic that SMTF queries, if there is one and it has this type.
+    pub fn mimic<M: Mimic>(&self) -> Option<&M> {
+        let mimic: &dyn Any = self.watch.mimic.as_deref()?;
+        mimic.downcast_ref()
     }
 
     /// Returns the drive model.

@@ -6,7 +6,6 @@ use crate::file_system::{open_regular, private};
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
-use std::any::Any;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -181,7 +180,7 @@ impl LearntSaver {
     /// Ends after the disk has ended, and saves the rest. A directory that hangs keeps the daemon from ending for a
     /// bounded time.
     pub fn close<D: Device, A: DiskHooks>(self, disk: &Disk<D, A>) {
-        let learner = learner(disk);
+        let learner = disk.core().mimic::<Learner>();
         // From here on the knowledge no longer changes.
         let mut saving = learner.map(|learner| learner.begin_saving(&self.learnt.drive));
         self.end(|| Some(saving.as_mut()?.go_on(learner?, CELLS)));
@@ -216,10 +215,6 @@ fn send_until<T>(to: &SyncSender<T>, mut value: T, until: Instant) -> bool {
     }
 }
 
-fn learner<D: Device, A: DiskHooks>(disk: &Disk<D, A>) -> Option<&Learner> {
-    (disk.core().mimic()? as &dyn Any).downcast_ref()
-}
-
 /// Returns the next part of a saving, which begins if none has; none for a disk that does not learn.
 fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
     disk: &Mailbox<Disk<D, A>>,
@@ -228,7 +223,7 @@ fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
 ) -> Result<Option<SavedPart>, Gone> {
     let (now, drive) = (saving.take(), drive.to_owned());
     let part = disk.ask(move |disk, _| {
-        let learner = learner(disk)?;
+        let learner = disk.core().mimic::<Learner>()?;
         let mut saving = now.unwrap_or_else(|| learner.begin_saving(&drive));
         let part = saving.go_on(learner, CELLS);
         Some((saving, part))

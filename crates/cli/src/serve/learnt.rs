@@ -6,7 +6,6 @@ use super::open::ServedDisk;
 use crate::problem::Problem;
 use mimic::Learner;
 use server::{Learnt, LearntSaver, Running, SAVE_EVERY};
-use std::any::Any;
 
 /// Lets a disk that learns continue from the file in its part of the state directory. `None` if it does not learn,
 /// there is no state directory, or the disk is recorded: a recording is replayed on a fresh core, so it must begin with
@@ -19,7 +18,7 @@ pub(super) fn go_on(
     config: &Config,
     opened: &mut ServedDisk,
 ) -> Result<Option<Learnt>, Problem> {
-    let learner = opened.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
+    let learner = opened.core().mimic::<Learner>();
     let (Some(learner), Some(state), None) = (learner, &config.state, &disk.record) else { return Ok(None) };
     let state = state.join(&disk.name);
     server::files::own_directory(&state).map_err(|e| {

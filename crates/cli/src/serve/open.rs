@@ -11,10 +11,8 @@ use device::{Device, Emulated, Finding, Inspection, Options, Raw};
 use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
-use scheduler::Mimic;
 use server::manager::TaskManager;
 use server::{Disk, FrameError, FrameLines, Recorder, ThreadedFile};
-use std::any::Any;
 use std::fs::File;
 use std::path::Path;
 
@@ -76,8 +74,7 @@ pub(crate) fn open(
 /// # Errors
 /// The recording cannot be created.
 pub(crate) fn record(path: &Path, limit: u64, recipe: Recipe, disk: &mut ServedDisk) -> Result<(), Problem> {
-    let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
-    let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
+    let learnt = disk.core().mimic().map(|learner: &Learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };
     let recorder = recording(path, &recipe)?;
     // The disk continues with the very state from which a replay will begin.
@@ -97,9 +94,9 @@ fn from_table(
     path: &Path,
     config: &DiskConfig,
     model: &DriveModel,
-    learner: Option<&dyn Mimic>,
+    learner: Option<&Learner>,
 ) -> Result<Learner, Problem> {
-    let Some(learner) = learner.and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>()) else {
+    let Some(learner) = learner else {
         let why = format!("{}: only smtf asks a table, and the disk has another policy", config.name);
         return Err(Problem::failed(why).help("say policy smtf, or leave the table out"));
     };

@@ -15,7 +15,6 @@ use scheduler::{Config, SubmitError};
 use sim::{
     Array, Background, CacheReport, Direct, Inside, Member, Observer, Outside, Report, SetupError, Statistics,
 };
-use std::any::Any;
 use std::sync::Arc;
 use units::Instant;
 use workload::{Issuer, Source};
@@ -283,8 +282,7 @@ impl<S: Source> Run<S> {
 
     /// Returns the mimic in its present state.
     pub(crate) fn learner(&self) -> Option<&Learner> {
-        let mimic: &dyn Any = with_core!(&self.host, run => run.core().mimic(), None)?;
-        mimic.downcast_ref::<Learner>()
+        with_core!(&self.host, run => run.core().mimic(), None)
     }
 
     /// Returns the state of a core outside the drive, with the bound on harm in millionths.

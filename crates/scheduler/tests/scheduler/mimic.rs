@@ -49,7 +49,7 @@ fn core(wants: Option<LbnRange>) -> InDrive {
         Arc::new(drive),
         Config::default().with_policy(policy).with_idle(Some(IdleTime::default())),
     );
-    assert!(core.mimic().is_none());
+    assert!(core.mimic::<Recorder>().is_none());
     core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
     core
 }

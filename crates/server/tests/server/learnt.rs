@@ -83,11 +83,7 @@ fn dir(test: &str) -> Option<PathBuf> {
 fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntSaver), most: u64) {
     let disk = served.0.mailbox();
     reads(dir, || {
-        let known = disk.ask(|disk, _| {
-            let learner =
-                disk.core().mimic().and_then(|m| (m as &dyn std::any::Any).downcast_ref::<Learner>());
-            learner.unwrap().stats().known
-        });
+        let known = disk.ask(|disk, _| disk.core().mimic::<Learner>().unwrap().stats().known);
         known.unwrap() > most
     });
 }

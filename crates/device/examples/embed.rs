@@ -1,45 +1,27 @@
 //! Free background work over a file or a disk with io_uring: reads of single blocks are the foreground, and a scan of the whole file
-//! is the background. Nothing is written.
-//!
-//! `cargo run --release --package freeblock-device --example embed -- FILE [PROFILE.toml]`
-
+//! is the background. Start it by `cargo run --release --package freeblock-device --example embed -- FILE [PROFILE.toml]`
 #![allow(clippy::print_stdout, unsafe_code, reason = "an example prints, and io_uring is unsafe")]
 
-use freeblock::{
-    Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority, Profile, Request,
-    RequestId, ScheduledDisk, Sectors, Sessions, Transfer,
-};
+use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority, Profile};
+use freeblock::{Request, RequestId, ScheduledDisk, Sectors, Sessions, Transfer};
 use io_uring::{IoUring, opcode, types};
 use std::io::{Seek, SeekFrom};
-use std::os::fd::AsRawFd;
-use std::{error::Error, fs::File};
+use std::{error::Error, fs::File, os::fd::AsRawFd};
 
-const SECTOR: Bytes = Bytes::new(512);
-
-/// The sums of the bytes that the two kinds of work have read.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    /// The sum of the bytes that the foreground asked for.
-    pub foreground: u64,
-    /// The sum of the bytes of the blocks that the scan was given.
-    pub scan: u64,
-}
-
-/// Reads `blocks` of eight sectors, and all of the file once behind them.
-pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result<Sums, Box<dyn Error>> {
-    let all = LbnRange::new(Lbn::ZERO, Sectors::new(file.seek(SeekFrom::End(0))? / SECTOR.get()));
-    let mut disk = ScheduledDisk::serving(all.len(), SECTOR, profile.as_ref())?;
+/// Reads `blocks` of eight sectors, and all of the file once behind them. Returns the sums of the bytes that both have read.
+pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result<[u64; 2], Box<dyn Error>> {
+    let all = LbnRange::new(Lbn::ZERO, Sectors::new(file.seek(SeekFrom::End(0))? / 512));
+    let mut disk = ScheduledDisk::serving(all.len(), Bytes::new(512), profile.as_ref())?;
     let scan = disk.open(Priority::default())?;
     disk.read(scan, all, Sectors::new(8), Parameter::default())?;
     for block in blocks {
         let (id, range) = (RequestId::new(*block), LbnRange::new(Lbn::new(block * 8), Sectors::new(8)));
         disk.submit(Instant::ZERO, Request { id, op: Op::Read, range }, Vec::new())?;
     }
-
     let start = std::time::Instant::now();
     let clock = || Duration::try_from(start.elapsed()).map(|since| Instant::ZERO + since);
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
-    let (mut ring, mut sums) = (IoUring::new(64)?, Sums::default());
+    let (mut ring, mut foreground, mut background) = (IoUring::new(64)?, 0, 0);
     // Memory that the kernel may still write to must not be freed, so that it is lost where an error ends the loop.
     let at_device: &mut std::collections::BTreeMap<u64, Transfer> = Box::leak(Box::default());
     while disk.unanswered() > 0 || disk.undelivered(scan) != Some(0) {
@@ -53,8 +35,8 @@ pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result
                     // SAFETY: the kernel writes to the heap memory of `bytes`, which stays in `at_device` until the completion.
                     unsafe { ring.submission().push(&read) }?;
                 }
-                DiskOutput::Answer { result, .. } => sums.foreground += sum(&result?),
-                DiskOutput::Block(block) => sums.scan += sum(&block.bytes),
+                DiskOutput::Answer { result, .. } => foreground += sum(&result?),
+                DiskOutput::Block(block) => background += sum(&block.bytes),
             }
         }
         let wait = types::Timespec::from(std::time::Duration::from(disk.longest_wait(clock()?)));
@@ -66,12 +48,12 @@ pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result
             disk.done(clock()?, transfer, if whole { Ok(()) } else { Err(None) });
         }
     }
-    Ok(sums)
+    Ok([foreground, background])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
     let file = File::open(arguments.next().ok_or("usage: embed FILE [PROFILE.toml]")?)?;
     let profile = arguments.next().map(|path| Profile::read(path.as_ref())).transpose()?;
-    embed(file, profile, &[7, 3, 11]).map(|sums| println!("{sums:?}"))
+    embed(file, profile, &[7, 3, 11]).map(|sums| println!("foreground and background: {sums:?}"))
 }

@@ -3,7 +3,8 @@
 
 A number's or a time's constant says of what it is and in which unit, and a limit ends in `_MIN` or `_MAX`: `REQUESTS_MAX`,
 `IDLE_TIMEOUT`, `SEARCH_RANGE_NS`. Flags, tags and other constants that are no quantities may have one word. The type of a
-floating-point number states no unit, so its name has one of `UNITS`.
+floating-point number states no unit, so its name has one of `UNITS`. In the crates of `CORE` one word is never enough for a number,
+unless it is the constant of a type.
 """
 
 import re
@@ -40,7 +41,15 @@ PREFIX = re.compile(r"(?:MOST|LEAST|MAX|MIN)_|(?:LONGEST|SHORTEST|LARGEST|SMALLE
 SUFFIX = re.compile(r"_(?:MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|FEWEST|LIMIT)$")
 CONSTANT = re.compile(r"\b(?:const|static) ([A-Z][A-Z0-9_]*): ")
 FLOAT = re.compile(r"\bconst ([A-Z][A-Z0-9_]*): &?\[*f(?:32|64)\b")
-QUANTITY = re.compile(r"\bconst ([A-Z]+): &?(?:\[|\()?(?:[ui](?:8|16|32|64|128|size)|f64|Duration|Instant|Sectors|Bytes|std::ops::Range)\b")
+QUANTITY = re.compile(r"\bconst ([A-Z][A-Z0-9_]*): &?(?:\[(?!u8;)|\()?(?:[ui](?:8|16|32|64|128|size)|f64|Duration|Instant|Sectors|Bytes|std::ops::Range)\b.* =")
+# `SILENCES_OF` and `SKIP_PART` do not say of what; a divisor, a ratio or a number `PER` something does.
+OPEN_END = re.compile(r"_(?:OF|PART|AGAIN)$")
+CORE = re.compile(r"crates/(?:units|model|scheduler|drive)/src/(?!.*tests)")
+
+
+def is_bare(name: str, line: str, constant: str) -> bool:
+    """Returns whether the name of a number does not say of what."""
+    return constant in BARE or bool(OPEN_END.search(constant) or (CORE.match(name) and "_" not in constant and not line.startswith(" ")))
 
 
 def main() -> int:
@@ -51,7 +60,7 @@ def main() -> int:
             continue
         for number, line in enumerate(Path(name).read_text(encoding="utf-8").split("\n"), start=1):
             constant = QUANTITY.search(line)
-            if constant and constant.group(1) in BARE:
+            if constant and is_bare(name, line, constant.group(1)):
                 found.append(f"{name}:{number}: {constant.group(1)}: name the quantity, and the unit unless the type has it")
             constant = CONSTANT.search(line)
             if constant and (PREFIX.match(constant.group(1)) or SUFFIX.search(constant.group(1))):

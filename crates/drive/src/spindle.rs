@@ -11,7 +11,7 @@ use std::sync::Arc as Shared;
 use units::{Angle, Arc, Duration, FULL_REVOLUTION, Instant, Rpm};
 
 /// The steps of a drifting speed before it goes the same way back.
-const STEPS: usize = 2_048;
+const DRIFT_STEPS: usize = 2_048;
 
 /// A rotating platter. An event within a nanosecond is reported at its end, as in [`Rpm::earliest_angle`].
 pub trait Platter {
@@ -112,8 +112,8 @@ impl Spindle {
         let most = (u64::from(rpm.get()) * u64::from(most_ppm) / 1_000_000) as i64;
         let mut dice = Dice::new(seed, Component::Spindle);
         let mut off = 0_i64;
-        let mut walk = Vec::with_capacity(2 * STEPS);
-        for _ in 0..STEPS {
+        let mut walk = Vec::with_capacity(2 * DRIFT_STEPS);
+        for _ in 0..DRIFT_STEPS {
             walk.push((i64::from(rpm.get()) + off) as u32);
             off = (off + dice.below(3) as i64 - 1).clamp(-most, most);
         }

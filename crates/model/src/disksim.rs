@@ -46,7 +46,7 @@ mod syntax;
 pub use error::{ImportError, Place};
 
 use crate::layout::Layout;
-use crate::profile::{FORMAT, Profile};
+use crate::profile::{FORMAT_VERSION, Profile};
 use instances::Instances;
 use layout_g1::Mapped;
 use source::{At, Fault, Scalar, Sources, printable, refuse};
@@ -281,7 +281,7 @@ impl<'s> Config<'s> {
         }
         let file = self.path.file_name().unwrap_or_default().to_string_lossy();
         Ok(Profile {
-            format: FORMAT,
+            format: FORMAT_VERSION,
             name: short_name(&outer.name),
             title: outer.name.clone(),
             synthetic: false,

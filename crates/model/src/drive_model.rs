@@ -2,7 +2,7 @@
 
 use crate::error::ProfileError;
 use crate::layout::{CYLINDERS_MAX, Layout, Track};
-use crate::profile::{FORMAT, Profile};
+use crate::profile::{FORMAT_VERSION, Profile};
 use crate::seek::SeekProfile;
 use alloc::format;
 use alloc::string::String;
@@ -68,11 +68,11 @@ impl DriveModel {
     /// # Errors
     /// The first field that describes no drive, by its path in the file, and the mend.
     pub fn from_profile(profile: &Profile) -> Result<Self, ProfileError> {
-        if profile.format != FORMAT {
+        if profile.format != FORMAT_VERSION {
             return Err(ProfileError::new(
                 "format",
                 format!("format {} is not known", profile.format),
-                format!("this version reads format {FORMAT}"),
+                format!("this version reads format {FORMAT_VERSION}"),
             ));
         }
         let rpm = Rpm::new(profile.rpm).ok_or_else(|| {

@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this code reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 
 /// A drive profile: the content of one TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of the format, [`FORMAT`].
+    /// Version of the format, [`FORMAT_VERSION`].
     pub format: u32,
     /// Short name, as given on a command line: lower case, digits and hyphens.
     pub name: String,

@@ -1,8 +1,8 @@
 //! Random but possible drives, for tests of properties of all drives and for trying characterisation.
 
 use crate::profile::{
-    FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, Revolutions, SectorsPerTrack, Seek, Sparing,
-    SparingRegion, Zone,
+    FORMAT_VERSION, LayoutSpec, Mechanics, Order, Profile, Remap, Revolutions, SectorsPerTrack, Seek,
+    Sparing, SparingRegion, Zone,
 };
 use alloc::format;
 use alloc::vec;
@@ -104,7 +104,7 @@ fn attempt(draw: &mut Draw, seed: u64, size: Size) -> Profile {
         .collect();
     let cylinders = next + draw.range(0, 2) as u32;
     let mut profile = Profile {
-        format: FORMAT,
+        format: FORMAT_VERSION,
         name: format!("random-{seed}"),
         title: format!("Random drive {seed}"),
         synthetic: true,

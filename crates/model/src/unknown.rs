@@ -3,7 +3,8 @@
 use crate::drive_model::DriveModel;
 use crate::error::ProfileError;
 use crate::profile::{
-    FORMAT, LayoutSpec, Mechanics, Order, Profile, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
+    FORMAT_VERSION, LayoutSpec, Mechanics, Order, Profile, SectorsPerTrack, Seek, Sparing, SparingRegion,
+    Zone,
 };
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -76,7 +77,7 @@ impl Profile {
         let room = cylinders * heads * on_track;
         let cylinders = cylinders as u32;
         Ok(Self {
-            format: FORMAT,
+            format: FORMAT_VERSION,
             name: NAME.to_owned(),
             title: "A drive that has not been characterised".to_owned(),
             synthetic: true,

@@ -6,8 +6,8 @@
 //! published.
 
 use crate::profile::{
-    Cache, Course, FORMAT, Firmware, LayoutSpec, Mechanics, Order, Overheads, Pattern, Profile, ReadAhead,
-    Revolutions, Run, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
+    Cache, Course, FORMAT_VERSION, Firmware, LayoutSpec, Mechanics, Order, Overheads, Pattern, Profile,
+    ReadAhead, Revolutions, Run, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
 };
 use crate::random_profile::Draw;
 use alloc::format;
@@ -157,7 +157,7 @@ impl Measured {
         }
         let (order, zones, patterns, cylinders) = Plan::new(&this, scale, &mut draw).lay_out(&mut draw);
         Profile {
-            format: FORMAT,
+            format: FORMAT_VERSION,
             name: format!("{}-{seed}", self.name),
             title: format!("{}, drawn with seed {seed}", self.title),
             synthetic: true,

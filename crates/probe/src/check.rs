@@ -49,7 +49,7 @@ const REGION_TIME_SHARE_MAX: f64 = 0.94;
 const MOVED_LOOKS: usize = 16;
 
 /// The number of further reads of a part in which one read was not as predicted.
-const READS_AGAIN: u64 = 24;
+const REPEATED_READS: u64 = 24;
 
 /// A read of the check.
 #[derive(Clone, Copy, Debug)]
@@ -414,7 +414,7 @@ fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             continue;
         }
         let mut off = 0;
-        for _ in 0..READS_AGAIN {
+        for _ in 0..REPEATED_READS {
             let lbn = first + meter.draw.below(end - first);
             let Some(expected) = map.predict(lbn) else {
                 off += 1;
@@ -424,8 +424,8 @@ fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             let Some(angle) = meter.angle_of(lbn)? else { continue };
             off += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
         }
-        if off as f64 > UNSURE_SHARE_MIN * READS_AGAIN as f64 {
-            let why = format!("{off} of {READS_AGAIN} sectors stand elsewhere than the map has them");
+        if off as f64 > UNSURE_SHARE_MIN * REPEATED_READS as f64 {
+            let why = format!("{off} of {REPEATED_READS} sectors stand elsewhere than the map has them");
             match unsure.last_mut() {
                 Some(last) if last.end.get() == first => last.end = Lbn::new(end),
                 _ => unsure.push(Unsure::new(first, end, why)),

@@ -23,7 +23,7 @@ use crate::writes::{self, Writes};
 use crate::zero;
 use model::Layout;
 use model::profile::{
-    Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
+    Cache, FORMAT_VERSION, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
 };
 use units::LbnRange;
 
@@ -349,7 +349,7 @@ fn profile(
     let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back.value);
     let write_overhead = written.and_then(|w| w.overhead).map(|o| o.value).unwrap_or(seeks.overhead_ms);
     Profile {
-        format: FORMAT,
+        format: FORMAT_VERSION,
         name: options.name.clone(),
         title: format!("Probed drive of {} sectors", meter.capacity()),
         synthetic: false,

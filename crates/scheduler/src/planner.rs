@@ -89,7 +89,7 @@ pub struct SearchBudget {
 }
 
 /// The number of cylinders on each side that the search examines before it checks whether it can still improve.
-const STRIDE: u32 = 8;
+const CYLINDERS_PER_CHECK: u32 = 8;
 
 impl SearchBudget {
     /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count. However
@@ -494,9 +494,9 @@ impl Search<'_> {
         let (mut k, mut tried) = (1, false);
         while (self.tally.left > 0 || !tried) && k < cylinders && self.reachable(k, high - low) {
             for side in &mut sides {
-                tried |= self.side(side, k + STRIDE, a, b);
+                tried |= self.side(side, k + CYLINDERS_PER_CHECK, a, b);
             }
-            k += STRIDE;
+            k += CYLINDERS_PER_CHECK;
         }
     }
 

@@ -16,7 +16,7 @@ const CHUNK_ENTRIES_MAX: usize = 128;
 const EXAMINED_ENTRIES_MAX: usize = 256;
 
 /// One class for every length that a `u64` can hold.
-const CLASSES: usize = 64;
+const LENGTH_CLASSES: usize = 64;
 
 /// A task in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) struct TaskIndex {
 
 impl TaskIndex {
     pub fn new() -> Self {
-        Self { classes: vec![Class::default(); CLASSES], occupied: 0, len: 0, depth: 0, changes: 0 }
+        Self { classes: vec![Class::default(); LENGTH_CLASSES], occupied: 0, len: 0, depth: 0, changes: 0 }
     }
 
     #[inline]

@@ -5,8 +5,8 @@ use units::{Duration, Instant};
 
 /// Cautions that last for less are not reported: trust is missing at the start, and lost for a moment now and then.
 const REPORTED_CAUTION_MIN: Duration = Duration::from_secs(30);
-/// The minimum of commands for a report: an idle disk is not known.
-const COMMANDS: u64 = 200;
+/// The minimum of commands for a report: too little is known about an idle disk.
+const REPORTED_COMMANDS_MIN: u64 = 200;
 
 impl Caution {
     /// All of them.
@@ -65,7 +65,7 @@ impl TrustWatch {
             return None;
         }
         let (at, command) = *self.otherwise.get_or_insert((now, self.commands));
-        if now < at + REPORTED_CAUTION_MIN || self.commands - command < COMMANDS {
+        if now < at + REPORTED_CAUTION_MIN || self.commands - command < REPORTED_COMMANDS_MIN {
             return None;
         }
         self.otherwise = None;

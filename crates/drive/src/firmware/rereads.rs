@@ -9,7 +9,7 @@ const REVOLUTIONS_MIN: u64 = 3;
 const REVOLUTIONS_MAX: u64 = 60;
 
 /// The resolution of the numbers that are drawn.
-const PARTS: u128 = 1 << 20;
+const RESOLUTION_PARTS: u128 = 1 << 20;
 
 /// Selects the reads with extra revolutions by their first sector, so that the same requests have the same delay whatever
 /// else the drive does.
@@ -34,11 +34,11 @@ impl Rereads {
         if ((drawn >> 32) * 1_000_000) >> 32 >= u64::from(self.ppm) {
             return 0;
         }
-        // Compares the cube of a number from 1 to PARTS with the fourth power of n / 3, in whole numbers.
-        let share = u128::from(drawn as u32) * PARTS / (1 << 32) + 1;
+        // Compares the cube of a number from 1 to RESOLUTION_PARTS with the fourth power of n / 3, in whole numbers.
+        let share = u128::from(drawn as u32) * RESOLUTION_PARTS / (1 << 32) + 1;
         let reaches = |n: u64| {
             let (n, least) = (u128::from(n), u128::from(REVOLUTIONS_MIN));
-            share.pow(3) * n.pow(4) <= PARTS.pow(3) * least.pow(4)
+            share.pow(3) * n.pow(4) <= RESOLUTION_PARTS.pow(3) * least.pow(4)
         };
         (REVOLUTIONS_MIN..REVOLUTIONS_MAX)
             .take_while(|&n| reaches(n + 1))

@@ -13,7 +13,7 @@ use model::{Position, TrackRef, Window};
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
 /// The maximum of plans for one gap if the buffers of the chosen blocks are refused.
-const GAP_DRAWS: u32 = 4;
+const PLANS_PER_GAP_MAX: u32 = 4;
 
 impl Core {
     /// Reads a place that the mimic wants to learn from, in idle time without other work, if the harm of such visits is
@@ -223,7 +223,7 @@ impl Core {
         let mut budget = self.config.budget;
         let begun = self.accesses.len();
         let shared = self.config.sharing == Sharing::Lottery && holders.len() > 1;
-        for _ in 0..GAP_DRAWS {
+        for _ in 0..PLANS_PER_GAP_MAX {
             self.background.restore_focus(&holders);
             let examined = self.stats.tracks;
             let detour = self.plan(&gap, budget, None);

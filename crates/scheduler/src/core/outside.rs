@@ -97,7 +97,7 @@ const ERROR_NOISE_DIVISOR: i64 = 8;
 const ERROR_CHANCE_DIVISOR: i64 = 32;
 
 /// The maximal error of a spindle's speed that was right at the last completion, in ppm: half a percent.
-const DRIFT_PPM: i64 = 5_000;
+const SPEED_ERROR_PPM_MAX: i64 = 5_000;
 
 /// The number of consistent completions after which the platter's angle is known.
 const CONSISTENT_COMPLETIONS_MIN: u32 = 4;
@@ -240,7 +240,7 @@ impl Outside {
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
             heard_any: Instant::ZERO,
-            plain_since: kept::NONE_YET,
+            plain_since: kept::REQUESTS_AT_START,
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),

@@ -195,17 +195,17 @@ pub struct SweepWeight {
 impl SweepWeight {
     /// Returns the weight in millionths; 1,000,000 is the largest.
     pub const fn from_millionths(millionths: u32) -> Self {
-        Self { millionths: if millionths > MILLION { MILLION } else { millionths } }
+        Self { millionths: if millionths > WHOLE_MILLIONTHS { WHOLE_MILLIONTHS } else { millionths } }
     }
 
     /// Returns the penalty in sectors on a drive of this size.
     #[inline]
     pub(crate) fn of(self, capacity: Sectors) -> u128 {
-        u128::from(capacity.get()) * u128::from(self.millionths) / u128::from(MILLION)
+        u128::from(capacity.get()) * u128::from(self.millionths) / u128::from(WHOLE_MILLIONTHS)
     }
 }
 
-const MILLION: u32 = 1_000_000;
+const WHOLE_MILLIONTHS: u32 = 1_000_000;
 
 /// An unknown name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

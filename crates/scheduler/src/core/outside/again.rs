@@ -7,7 +7,7 @@
 //! misses, the hit rate of reads after as many commands of the foreground alone is known, and that share of the miss is
 //! charged to the others.
 
-use super::kept::{Between, PLACES, READS_COUNTED_MAX, READS_PER_RARE_HIT};
+use super::kept::{Between, READS_COUNTED_MAX, READS_PER_RARE_HIT, REMEMBERED_PLACES_MAX};
 use super::transfer::Transfer;
 use super::{Command, Order, Work};
 use alloc::collections::VecDeque;
@@ -24,7 +24,7 @@ const READS_MIN: u32 = 8;
 const HIT_SHARE_65536THS_MAX: u32 = 65_536 * 3 / 4;
 
 /// The number of reads in the mean shares.
-const SHARE_OF: u32 = 256;
+const MEAN_READS: u32 = 256;
 
 /// The reserve of a harm bound where reads repeat, in 65536ths: for repeats of the same range, and for repeats of other
 /// parts of it. The hit rate without other commands is an underestimate there, because those reads suffer from earlier
@@ -141,7 +141,7 @@ impl Places {
             place = before.with(drive, &asked).unwrap_or(asked);
         }
         self.0.push_front(place);
-        self.0.truncate(PLACES);
+        self.0.truncate(REMEMBERED_PLACES_MAX);
     }
 }
 
@@ -167,7 +167,7 @@ impl Hits {
 }
 
 /// Counts by the number of places taken since; the last entry is for all greater numbers.
-type ByPlaces = [Hits; PLACES + 1];
+type ByPlaces = [Hits; REMEMBERED_PLACES_MAX + 1];
 
 /// Returns the hit rate with this number of places taken since: the mean of the rates at the nearest numbers, below and
 /// above, with enough reads.
@@ -200,7 +200,7 @@ pub(super) struct Again {
 
 impl Default for Again {
     fn default() -> Self {
-        let hits = [[[Hits::default(); PLACES + 1]; 3]; Beside::KINDS];
+        let hits = [[[Hits::default(); REMEMBERED_PLACES_MAX + 1]; 3]; Beside::KINDS];
         Self {
             places: Places::default(),
             hits,
@@ -221,8 +221,8 @@ impl Again {
 
     /// Returns the number of places that all commands have taken since.
     fn behind(&self, found: &Found) -> usize {
-        let others = usize::try_from(self.between.since(found.since).all()).unwrap_or(PLACES);
-        found.behind.saturating_add(others).min(PLACES)
+        let others = usize::try_from(self.between.since(found.since).all()).unwrap_or(REMEMBERED_PLACES_MAX);
+        found.behind.saturating_add(others).min(REMEMBERED_PLACES_MAX)
     }
 
     /// Returns the hit rate of such reads, and the rate if only the foreground took places.
@@ -244,7 +244,7 @@ impl Again {
 
     /// Returns whether so many were that it is more than the assumption at the start.
     pub fn most_are_seen_to_hit(&self) -> bool {
-        self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX + SHARE_OF)
+        self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX + MEAN_READS)
     }
 
     /// Returns whether most reads are hits that are repeats.
@@ -333,9 +333,9 @@ impl Again {
         beyond: i64,
     ) -> [i64; 2] {
         let Some((place, found)) = self.find(drive, Op::Read, asked) else { return [0; 2] };
-        let share = self.share.unwrap_or(HIT_SHARE_65536THS_MAX + SHARE_OF);
+        let share = self.share.unwrap_or(HIT_SHARE_65536THS_MAX + MEAN_READS);
         let next =
-            |share: u32, more: bool| share - share / SHARE_OF + if more { 65_536 / SHARE_OF } else { 0 };
+            |share: u32, more: bool| share - share / MEAN_READS + if more { 65_536 / MEAN_READS } else { 0 };
         self.share = Some(next(share, hit));
         let comes_back = found.is_some_and(|found| found.beside != Beside::Behind);
         self.came_back = next(self.came_back, hit && comes_back);

@@ -18,7 +18,7 @@ use units::{Duration, Instant};
 /// The shortest span after a request in which completions and arrivals are counted; each next span is twice as long. A loop
 /// goes round in a few services, or in its think times.
 const SPAN_MIN: Duration = Duration::from_millis(50);
-const SPANS: usize = 8;
+const SPAN_LENGTHS: usize = 8;
 
 /// The maximum of requests observed at once for each span; further ones are skipped.
 const OBSERVED_REQUESTS_MAX: usize = 512;
@@ -28,8 +28,8 @@ const OBSERVED_REQUESTS_MAX: usize = 512;
 const REQUESTS_COUNTED_MAX: u32 = 8_192;
 const REQUESTS_MIN: u32 = 256;
 
-/// The service time depends on the number of requests to choose from; larger numbers than this count as this.
-const DEPTHS: usize = 16;
+/// The maximal number of requests to choose from that the service time is known for; a larger number counts as this.
+const DEPTH_REQUESTS_MAX: usize = 16;
 
 /// The number of requests in a mean, so that it follows a drive that changes.
 const MEAN_REQUESTS_MAX: f64 = 512.0;
@@ -200,13 +200,13 @@ impl Mean {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     counts: Counts,
-    spans: [SpanObservations; SPANS],
-    means: [Mean; DEPTHS],
+    spans: [SpanObservations; SPAN_LENGTHS],
+    means: [Mean; DEPTH_REQUESTS_MAX],
 }
 
 impl Answers {
     fn lengths() -> impl Iterator<Item = Duration> {
-        (0..SPANS).map(|n| SPAN_MIN * (1 << n))
+        (0..SPAN_LENGTHS).map(|n| SPAN_MIN * (1 << n))
     }
 
     /// Advances to `now`, before which no other request arrives.
@@ -234,7 +234,9 @@ impl Answers {
     /// Records that the drive begins one of `from` waiting requests, and its service time.
     pub fn begin(&mut self, at: Instant, from: usize, takes: Duration) {
         self.until(at);
-        let Some(mean) = from.checked_sub(1).map(|others| &mut self.means[others.min(DEPTHS - 1)]) else {
+        let Some(mean) =
+            from.checked_sub(1).map(|others| &mut self.means[others.min(DEPTH_REQUESTS_MAX - 1)])
+        else {
             return;
         };
         let Some(longer) = mean.longer(takes.as_secs_f64()) else { return };
@@ -284,7 +286,7 @@ mod tests {
                 answers.wait(at(heard), before);
                 answers.begin(at(heard), before, Duration::from_micros(ends - heard));
                 if before > 0 {
-                    watched.push((heard, before.min(DEPTHS)));
+                    watched.push((heard, before.min(DEPTH_REQUESTS_MAX)));
                 }
                 for time in arrived[n..].iter().filter(|time| (heard..ends).contains(*time)) {
                     answers.come(at(*time));
@@ -294,7 +296,7 @@ mod tests {
                 heard = ends;
             }
             // The mean for the first request of each depth is unknown.
-            let mut first = [0; DEPTHS + 1];
+            let mut first = [0; DEPTH_REQUESTS_MAX + 1];
             watched.retain(|(_, from)| {
                 first[*from] += 1;
                 f64::from(first[*from]) > MEAN_REQUESTS_MIN

@@ -16,11 +16,11 @@ use model::DriveModel;
 use units::{Duration, Op};
 
 /// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to
-/// 1.6 ms, the largest correction; and in further steps, up to `STEPS`, as long as heads are seen to be that
+/// 1.6 ms, the largest correction; and in further steps, up to `LEAD_STEPS_MAX`, as long as heads are seen to be that
 /// early.
 const STEP_NS: i64 = 100_000;
 const CORRECTABLE_STEPS: usize = 16;
-const STEPS: usize = 40;
+const LEAD_STEPS_MAX: usize = 40;
 
 /// The number of gaps of a step that are left unused before any is used.
 const UNUSED_GAPS_MIN: u32 = 8;
@@ -56,12 +56,12 @@ impl LeadStep {
 /// The counts of requests without detours, to read and to write.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    steps: [[LeadStep; STEPS]; 2],
+    steps: [[LeadStep; LEAD_STEPS_MAX]; 2],
 }
 
 impl Default for Control {
     fn default() -> Self {
-        Self { steps: [[LeadStep::default(); STEPS]; 2] }
+        Self { steps: [[LeadStep::default(); LEAD_STEPS_MAX]; 2] }
     }
 }
 
@@ -71,7 +71,7 @@ fn step(revolution: Duration, predicted: &Forecast) -> Option<usize> {
     let decides = predicted.moves && predicted.set_out.is_some();
     let lead = nanos(revolution.saturating_sub(predicted.wait));
     let step = usize::try_from(lead / STEP_NS).ok()?;
-    (decides && step < STEPS).then_some(step)
+    (decides && step < LEAD_STEPS_MAX).then_some(step)
 }
 
 impl Control {

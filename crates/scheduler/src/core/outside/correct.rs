@@ -24,7 +24,7 @@ use units::{Duration, Op};
 const BIN_NS: i64 = 10_000;
 
 /// The number of bins on each side of the profile's arrival: up to 1.6 ms, more than the settle time of any measured drive.
-const BINS: i64 = 160;
+const BINS_PER_SIDE: i64 = 160;
 
 /// The largest correction, as a part of a revolution: beyond it, early and late cannot be distinguished.
 const CORRECTION_DIVISOR: i64 = 4;
@@ -55,14 +55,14 @@ struct MoveCounts {
 
 impl Default for MoveCounts {
     fn default() -> Self {
-        Self { bins: vec![(0, 0); 2 * BINS as usize], noted: 0, fresh: 0 }
+        Self { bins: vec![(0, 0); 2 * BINS_PER_SIDE as usize], noted: 0, fresh: 0 }
     }
 }
 
 impl MoveCounts {
     /// Records a first sector that began to pass `ns` after the profile's arrival, and whether the head was ready.
     fn note(&mut self, ns: i64, ready: bool) {
-        let bin = usize::try_from(ns.div_euclid(BIN_NS) + BINS).ok();
+        let bin = usize::try_from(ns.div_euclid(BIN_NS) + BINS_PER_SIDE).ok();
         let Some(bin) = bin.and_then(|bin| self.bins.get_mut(bin)) else { return };
         *bin = (bin.0 + 1, bin.1 + u32::from(ready));
         (self.noted, self.fresh) = (self.noted + 1, self.fresh + 1);
@@ -79,8 +79,8 @@ impl MoveCounts {
             return None;
         }
         self.fresh = 0;
-        let place = |edge: usize| (edge as i64 - BINS) * BIN_NS;
-        let present = (now.div_euclid(BIN_NS) + BINS).clamp(0, 2 * BINS) as usize;
+        let place = |edge: usize| (edge as i64 - BINS_PER_SIDE) * BIN_NS;
+        let present = (now.div_euclid(BIN_NS) + BINS_PER_SIDE).clamp(0, 2 * BINS_PER_SIDE) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.0)).sum();
         // For an arrival before the first edge, each head that was not ready contradicts.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.0 - bin.1)).sum();
@@ -136,7 +136,7 @@ impl Correction {
             commands: [0; 2],
             profile: *overheads,
             drive: None,
-            most: (nanos(revolution(drive)) / CORRECTION_DIVISOR).min(BINS * BIN_NS),
+            most: (nanos(revolution(drive)) / CORRECTION_DIVISOR).min(BINS_PER_SIDE * BIN_NS),
             changed: false,
             sure: false,
         }

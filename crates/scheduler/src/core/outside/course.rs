@@ -8,7 +8,7 @@ use super::predict::forecast;
 use super::record::Observation;
 use super::transfer::Transfer;
 use super::{
-    DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX,
+    ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, PREDICTED_COMMANDS_MAX, SPEED_ERROR_PPM_MAX,
     UNEXPLAINED_COMPLETIONS_MAX, Work,
 };
 use crate::core::under_way::revolution;
@@ -194,7 +194,7 @@ impl Outside {
             && late > 0
             && late <= clock::nanos(bus).min(revolution - revolution / ERROR_NOISE_DIVISOR);
         let revolutions = if held_up { 0 } else { revolutions };
-        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(ended, DRIFT_PPM);
+        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(ended, SPEED_ERROR_PPM_MAX);
         let mut left = 0;
         if plausible {
             let late = if op.is_write() {

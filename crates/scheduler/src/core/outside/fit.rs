@@ -13,7 +13,7 @@ use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Sectors};
 
 /// The maximum of rounds; each shortens a command or leaves one out.
-const ROUNDS: usize = 2 * STOPS_MAX;
+const FIT_ROUNDS_MAX: usize = 2 * STOPS_MAX;
 
 /// Returns the LBNs of a stop whose sectors have consecutive LBNs.
 pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
@@ -58,15 +58,15 @@ fn leave_out(detour: &mut Detour, at: usize) {
 }
 
 /// The rounding error of an instant that was converted to sectors and back.
-pub(super) const ROUNDING: Duration = Duration::from_micros(1);
+pub(super) const ROUNDING_ERROR_MAX: Duration = Duration::from_micros(1);
 
 /// The maximal delay of a request that is served in order, as a part of a revolution: 1 in this number.
-const LATER_IN_ORDER: u64 = 8;
+const LATE_REVOLUTION_DIVISOR: u64 = 8;
 
 impl Outside {
     /// Returns whether a request whose tail of this length the drive would transfer first may be served in order.
     pub(super) fn in_order(&self, drive: &DriveModel, rear: Duration) -> bool {
-        self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::revolution(drive)
+        self.config.in_order && rear * LATE_REVOLUTION_DIVISOR <= crate::core::under_way::revolution(drive)
     }
 
     /// Returns the instant from which on the head is certainly ready for a detour's command.
@@ -99,7 +99,7 @@ impl Outside {
             plain = (predicted.end + later, predicted.heard + later);
         });
         let mut shortened = false;
-        for _ in 0..ROUNDS {
+        for _ in 0..FIT_ROUNDS_MAX {
             let stops = detour.stops.iter().flatten().count();
             if stops == 0 {
                 return None;
@@ -131,7 +131,9 @@ impl Outside {
             self.walk(drive, &commands[..sent], |predicted| {
                 let on_time = !predicted.in_two_parts && predicted.slack() <= revolution / 2;
                 let sure = self.sure_of(predicted);
-                if late.is_none() && !(on_time && (at == stops || predicted.start + ROUNDING >= sure)) {
+                if late.is_none()
+                    && !(on_time && (at == stops || predicted.start + ROUNDING_ERROR_MAX >= sure))
+                {
                     let missed =
                         if on_time { Duration::ZERO } else { revolution.saturating_sub(predicted.slack()) };
                     late = Some((at, sure, missed));
@@ -244,7 +246,7 @@ mod tests {
             let commands = [Transfer::new(Op::Read, range_of(&drive, &left).unwrap()), asked];
             outside.walk(&drive, &commands, |predicted| slack.push(predicted.slack()));
             assert!(left.first > stop.first && left.count < stop.count);
-            assert!(slack[0] + ROUNDING >= MOVE_MARGIN && slack[0] < MOVE_MARGIN * 2, "{slack:?}");
+            assert!(slack[0] + ROUNDING_ERROR_MAX >= MOVE_MARGIN && slack[0] < MOVE_MARGIN * 2, "{slack:?}");
             seen += 1;
         }
         assert!(seen > 5, "{seen}");

@@ -79,7 +79,7 @@ impl MeanTime {
 /// A drive counts as unused if it has been silent for this many times as long as the time in use, plus the time of idle work
 /// since and of the next idle command. Random arrivals of 60 a second leave such a silence after the first request once in a
 /// hundred times, 20 a second once in five. At most a third of the silence is used.
-const AS_LONG_AGAIN: u64 = 3;
+const UNUSED_SILENCE_RATIO_MIN: u64 = 3;
 
 /// An unpredicted delay ends idle time by its harm. One is acceptable if it costs less than this part (1 in this number)
 /// of the total that idle time may cost; within the first hundreds of requests it costs more.
@@ -331,7 +331,8 @@ impl Core {
         // One revolution to arrive and one to read a track, until the true duration is known.
         let visit = outside.visits.mean().unwrap_or(revolution(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
-        let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
+        let left =
+            used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * UNUSED_SILENCE_RATIO_MIN);
         if left.is_some_and(|left| now < left) {
             let (first, meanwhile) = (
                 outside.client_harm.at_risk(nanos(visit), 0),

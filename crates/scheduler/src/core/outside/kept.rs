@@ -13,8 +13,8 @@ use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange};
 
-/// The number of remembered places: more than the segments of a drive's buffer.
-pub(super) const PLACES: usize = 32;
+/// The maximum of remembered places of each kind: more than the segments of a drive's buffer.
+pub(super) const REMEMBERED_PLACES_MAX: usize = 32;
 
 /// The number of reads after which half of the counts is discarded.
 pub(super) const READS_COUNTED_MAX: u32 = 256;
@@ -30,8 +30,8 @@ pub(super) const READS_PER_RARE_HIT: u32 = 32;
 /// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
 const REQUESTS_WITHOUT_DETOUR_MAX: u32 = 1_024;
 
-/// The number of those requests before the first detour: more than there can be commands at the drive.
-pub(super) const NONE_YET: u32 = u8::MAX as u32 + 1;
+/// The count of requests without a detour that a core starts with: more than there can be commands at the drive.
+pub(super) const REQUESTS_AT_START: u32 = u8::MAX as u32 + 1;
 
 impl Order {
     /// Returns whether it is a detour's command.
@@ -169,7 +169,7 @@ impl Kept {
             now.since = before.since;
             now.there |= before.there;
         }
-        if reads.len() == PLACES {
+        if reads.len() == REMEMBERED_PLACES_MAX {
             reads.pop_front();
         }
         reads.push_back(now);
@@ -177,7 +177,7 @@ impl Kept {
 
     /// Records a read, which shows a part of the evictions whose cost is unknown.
     fn shows_evictions(&mut self) {
-        self.unknown -= self.unknown / PLACES as u64;
+        self.unknown -= self.unknown / REMEMBERED_PLACES_MAX as u64;
     }
 
     /// Returns the delay in ns of the finished read by detours, and by idle time.

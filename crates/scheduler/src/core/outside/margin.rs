@@ -10,8 +10,8 @@ use crate::core::config::Conservatism;
 use alloc::vec::Vec;
 use units::Duration;
 
-/// Observations between two updates of the margins.
-const STRIDE: u64 = 256;
+/// The number of observations between two updates of the margins.
+const OBSERVATIONS_PER_UPDATE: u64 = 256;
 
 /// The minimum of arrivals with a slack near this one.
 const ARRIVALS_MIN: u64 = 100;
@@ -20,7 +20,7 @@ const ARRIVALS_MIN: u64 = 100;
 const LARGE_SLACK_BINS_MIN: usize = 40;
 
 /// The maximal share of late heads with the least margin, in ppm, beyond those that are late at any slack.
-const SPREAD_PPM: u32 = 40_000;
+const LATE_EXCESS_PPM_MAX: u32 = 40_000;
 
 /// The common margin: the least and the largest.
 const COMMON_MARGIN_MIN: Duration = Duration::from_micros(25);
@@ -36,7 +36,7 @@ const WIDENING_65536THS_MAX: u64 = 65_536;
 const WIDENING_DIVISOR: u64 = 2;
 const NARROWING_DIVISOR: u64 = 8;
 
-const MILLION: u64 = 1_000_000;
+const WHOLE_PPM: u64 = 1_000_000;
 
 /// Risks by slack, in ppm.
 struct Risks {
@@ -60,7 +60,7 @@ pub(super) struct Margins {
 impl Margins {
     /// Updates the risks from the record, if it is time.
     pub fn learn(&mut self, record: &ErrorRecord) {
-        if record.count() < self.looked + STRIDE {
+        if record.count() < self.looked + OBSERVATIONS_PER_UPDATE {
             return;
         }
         self.looked = record.count();
@@ -113,7 +113,7 @@ impl Margins {
 
 impl Risks {
     fn of(arrivals: &SlackArrivals) -> Self {
-        let rate = |n: u64, late: u64| (late * MILLION / n.max(1)).min(MILLION) as u32;
+        let rate = |n: u64, late: u64| (late * WHOLE_PPM / n.max(1)).min(WHOLE_PPM) as u32;
         let bins = &arrivals.late;
         let mut by_slack = [None; SLACK_BINS];
         let (mut n, mut late) = (0, 0);
@@ -141,7 +141,7 @@ impl Risks {
                 .filter_map(|(bin, risk)| Some((bin, (*risk)?)))
         };
         known().next()?;
-        let late = known().rfind(|(_, risk)| *risk > self.always + SPREAD_PPM);
+        let late = known().rfind(|(_, risk)| *risk > self.always + LATE_EXCESS_PPM_MAX);
         Some(late.map_or(Duration::ZERO, |(bin, _)| Duration::from_nanos((bin as u64 + 1) * SLACK_NS)))
     }
 }

@@ -8,10 +8,10 @@ use units::Duration;
 const BIN_NS: i64 = 10_000;
 
 /// The number of bins on each side of zero: 20 ms, more than three revolutions of the supported drives.
-const BINS: i64 = 2_000;
+const BINS_PER_SIDE: i64 = 2_000;
 
 /// The number of classes of distances, by their number of bits: 0, 1, 2-3, 4-7, ... cylinders.
-const CLASSES: usize = 24;
+const DISTANCE_CLASSES: usize = 24;
 
 /// Width of a slack's bin: 25 us.
 pub(crate) const SLACK_NS: u64 = 25_000;
@@ -88,12 +88,12 @@ pub struct ErrorRecord {
 impl Default for ErrorRecord {
     fn default() -> Self {
         Self {
-            bins: vec![0; 2 * BINS as usize + 1],
+            bins: vec![0; 2 * BINS_PER_SIDE as usize + 1],
             count: 0,
             late: 0,
             early: 0,
             unexplained: 0,
-            arrivals: vec![SlackArrivals::default(); CLASSES],
+            arrivals: vec![SlackArrivals::default(); DISTANCE_CLASSES],
             stayed: SlackArrivals::default(),
             aged: [0; 2],
         }
@@ -101,7 +101,7 @@ impl Default for ErrorRecord {
 }
 
 pub(crate) fn class(distance: u32) -> usize {
-    ((u32::BITS - distance.leading_zeros()) as usize).min(CLASSES - 1)
+    ((u32::BITS - distance.leading_zeros()) as usize).min(DISTANCE_CLASSES - 1)
 }
 
 impl ErrorRecord {
@@ -128,8 +128,8 @@ impl ErrorRecord {
 
     /// Returns the share of commands with at most this error, to 10 us.
     pub fn within(&self, most: Duration) -> f64 {
-        let most = (i64::try_from(most.as_nanos()).unwrap_or(i64::MAX) / BIN_NS).min(BINS);
-        let (from, to) = ((BINS - most) as usize, (BINS + most) as usize);
+        let most = (i64::try_from(most.as_nanos()).unwrap_or(i64::MAX) / BIN_NS).min(BINS_PER_SIDE);
+        let (from, to) = ((BINS_PER_SIDE - most) as usize, (BINS_PER_SIDE + most) as usize);
         let inside: u64 = self.bins[from..=to].iter().map(|n| u64::from(*n)).sum();
         inside as f64 / self.count.max(1) as f64
     }
@@ -137,7 +137,7 @@ impl ErrorRecord {
     /// Returns the distribution: the middle of each bin that is not empty, in microseconds, and its count.
     pub fn distribution(&self) -> impl Iterator<Item = (i64, u32)> {
         let bins = self.bins.iter().enumerate().filter(|(_, n)| **n > 0);
-        bins.map(|(i, n)| ((i as i64 - BINS) * BIN_NS / 1_000, *n))
+        bins.map(|(i, n)| ((i as i64 - BINS_PER_SIDE) * BIN_NS / 1_000, *n))
     }
 
     /// Returns the arrivals by class of distances.
@@ -166,7 +166,7 @@ impl ErrorRecord {
         self.count += 1;
         // Rounded to the middle of a bin.
         let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
-        let slot = &mut self.bins[(bin.clamp(-BINS, BINS) + BINS) as usize];
+        let slot = &mut self.bins[(bin.clamp(-BINS_PER_SIDE, BINS_PER_SIDE) + BINS_PER_SIDE) as usize];
         *slot = slot.saturating_add(1);
         self.unexplained += u64::from(!seen.explained);
         self.late += u64::from(seen.explained && seen.revolutions > 0);

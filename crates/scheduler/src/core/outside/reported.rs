@@ -8,7 +8,8 @@ use super::clock::{difference, moved};
 use super::forecast::{Predicted, Standing};
 use super::record::{Came, Observation};
 use super::{
-    CONSISTENT_COMPLETIONS_MIN, DRIFT_PPM, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside,
+    CONSISTENT_COMPLETIONS_MIN, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside,
+    SPEED_ERROR_PPM_MAX,
 };
 use crate::core::under_way::revolution;
 use model::DriveModel;
@@ -100,7 +101,7 @@ impl Outside {
         let error = self.clock.error(at, predicted);
         let late = difference(self.clock.platter(at), predicted);
         let revolutions = (late + error + revolution / 2).div_euclid(revolution);
-        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, DRIFT_PPM);
+        let chance = revolution / ERROR_CHANCE_DIVISOR + self.clock.may_drift(at, SPEED_ERROR_PPM_MAX);
         let explained = error.abs() <= chance.min(revolution / ERROR_NOISE_DIVISOR);
         let mut left = 0;
         if explained {

@@ -7,7 +7,7 @@
 
 use super::command::NewCommand;
 use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
-use super::fit::{ROUNDING, range_of};
+use super::fit::{ROUNDING_ERROR_MAX, range_of};
 use super::forecast::{Forecast, Plain, Standing};
 use super::transfer::Transfer;
 use super::{Outside, Work};
@@ -42,9 +42,9 @@ impl Outside {
         let bus_sector = self.config.overheads.bus_sector;
         plain.iter().zip(predicted.iter().skip(first)).enumerate().all(|(i, (plain, predicted))| {
             let detours = i + 1 < behind.len();
-            let sure = !detours || predicted.start + ROUNDING >= self.sure_of(predicted);
+            let sure = !detours || predicted.start + ROUNDING_ERROR_MAX >= self.sure_of(predicted);
             sure && predicted.in_two_parts == plain.in_two_parts
-                && predicted.end <= plain.end + ROUNDING
+                && predicted.end <= plain.end + ROUNDING_ERROR_MAX
                 && predicted.heard <= plain.heard + bus_sector
         })
     }

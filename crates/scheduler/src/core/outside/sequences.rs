@@ -16,12 +16,12 @@ use model::DriveModel;
 use units::{Instant, Op};
 
 /// The lead of consistent completions that decides, and the maximum that is remembered.
-const DECIDING_LEAD: i8 = 4;
-const LEAD_MAX: i8 = 8;
+const DECIDING_LEAD_COMPLETIONS: i8 = 4;
+const LEAD_COMPLETIONS_MAX: i8 = 8;
 
 /// The lead that makes read-ahead behind sequences suspect: detours then make no sequences, each of which would cost the
 /// next request a revolution.
-const SUSPECT_LEAD: i8 = 2;
+const SUSPECT_LEAD_COMPLETIONS: i8 = 2;
 
 /// The number of commands, some minutes' worth, without a sequence after which read-ahead is tried again.
 const COMMANDS_WITHOUT_SEQUENCE_MAX: u32 = 32_768;
@@ -54,22 +54,22 @@ impl Sequences {
         self.since += 1;
         if self.since == COMMANDS_WITHOUT_SEQUENCE_MAX {
             self.since = 0;
-            self.score[1] = self.score[1].min(SUSPECT_LEAD - 1);
+            self.score[1] = self.score[1].min(SUSPECT_LEAD_COMPLETIONS - 1);
             self.on.sequence = false;
         }
     }
 
     /// Returns whether the drive may read ahead behind consecutive reads.
     pub fn is_suspect(&self) -> bool {
-        self.on.sequence || self.score[1] >= SUSPECT_LEAD
+        self.on.sequence || self.score[1] >= SUSPECT_LEAD_COMPLETIONS
     }
 
     fn believe(&mut self, sequence: bool, reads_on: bool) {
         self.since = if sequence { 0 } else { self.since };
         let score = &mut self.score[usize::from(sequence)];
-        *score = (*score + if reads_on { 1 } else { -1 }).clamp(-LEAD_MAX, LEAD_MAX);
+        *score = (*score + if reads_on { 1 } else { -1 }).clamp(-LEAD_COMPLETIONS_MAX, LEAD_COMPLETIONS_MAX);
         let on = if sequence { &mut self.on.sequence } else { &mut self.on.idle };
-        *on = if *on { *score > -DECIDING_LEAD } else { *score >= DECIDING_LEAD };
+        *on = if *on { *score > -DECIDING_LEAD_COMPLETIONS } else { *score >= DECIDING_LEAD_COMPLETIONS };
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_kind_without_observations_is_tried_once_more() {
         let mut sequences = Sequences::default();
-        (0..LEAD_MAX).for_each(|_| sequences.believe(true, true));
+        (0..LEAD_COMPLETIONS_MAX).for_each(|_| sequences.believe(true, true));
         (0..COMMANDS_WITHOUT_SEQUENCE_MAX - 1).for_each(|_| sequences.done());
         assert!(sequences.on.sequence && sequences.is_suspect());
         sequences.done();

@@ -11,14 +11,15 @@ use crate::idle::Harm;
 /// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
 const RESERVED_QUARTERS: [u32; 2] = [1, 3];
 
-/// The foreground requests after which a wait is judged by the other's yield, and those for which one does not wait again
-/// after a wait in vain.
-const WAITS_REQUESTS: u64 = 1_024;
-const GOES_ON_REQUESTS: u64 = 8 * WAITS_REQUESTS;
+/// The number of foreground requests after which a wait is judged by the other's yield.
+const JUDGED_WAIT_REQUESTS: u64 = 1_024;
 
-/// A wait is in vain if the other brings fewer wanted sectors a request than this part (1 in this number) of those that the
-/// waiting one has brought so far.
-const BRINGS_PART: u64 = 8;
+/// The number of foreground requests during which one does not wait again after a wait in vain.
+const NO_WAIT_REQUESTS: u64 = 8 * JUDGED_WAIT_REQUESTS;
+
+/// A wait is in vain if the other brings fewer wanted sectors a request than one in this number of those that the waiting one
+/// has brought so far.
+const VAIN_YIELD_DIVISOR: u64 = 8;
 
 /// The yields and costs of both.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +93,10 @@ impl Shared {
         }
         let (since, then) = *self.waits_since[who].get_or_insert((self.requests, other));
         let waited = self.requests - since;
-        if waited >= WAITS_REQUESTS {
+        if waited >= JUDGED_WAIT_REQUESTS {
             let of_its_own = self.sectors[who].saturating_mul(waited) / self.requests;
-            if (other - then).saturating_mul(BRINGS_PART) < of_its_own {
-                self.goes_on_until[who] = self.requests + GOES_ON_REQUESTS;
+            if (other - then).saturating_mul(VAIN_YIELD_DIVISOR) < of_its_own {
+                self.goes_on_until[who] = self.requests + NO_WAIT_REQUESTS;
                 self.yields[who] = false;
             }
             self.waits_since[who] = None;
@@ -171,7 +172,7 @@ mod tests {
         let mut shared = Shared::default();
         shared.note_yield(true, 100_000);
         let waited = |shared: &mut Shared, detours: u32| {
-            (0..WAITS_REQUESTS + 2).for_each(|_| {
+            (0..JUDGED_WAIT_REQUESTS + 2).for_each(|_| {
                 shared.note_yield(false, detours);
                 shared.weigh(&harm(900), &harm(9_200), 10_000);
             });

@@ -17,8 +17,8 @@ use crate::core::under_way::Job;
 use crate::planner::Detour;
 use units::Duration;
 
-/// A sector in the units of the price.
-const SECTOR: u64 = 1 << 16;
+/// The units of a price in one sector.
+const PRICE_PER_SECTOR: u64 = 1 << 16;
 
 /// The price falls by 1 part in `PRICE_FALL_DIVISOR` for each request for which the bound has room, and rises by 1 in
 /// `PRICE_RISE_DIVISOR` where it has none. It follows a scan over some hundred requests; in equilibrium one request in five
@@ -44,7 +44,7 @@ pub(super) struct Price {
 impl Price {
     /// Returns the initial price: the yield of a whole track.
     pub fn of_track(sectors: u32) -> Self {
-        Self { per_revolution: u64::from(sectors) * SECTOR }
+        Self { per_revolution: u64::from(sectors) * PRICE_PER_SECTOR }
     }
 
     /// Records a request, and whether the bound had room for a revolution.
@@ -59,7 +59,7 @@ impl Price {
 
     /// Returns the number of sectors that a revolution must exceed, given the usual yield in that time.
     fn least(self, anyway: u64) -> u64 {
-        anyway.saturating_mul(YIELD_RATIO_MIN).max(self.per_revolution / SECTOR)
+        anyway.saturating_mul(YIELD_RATIO_MIN).max(self.per_revolution / PRICE_PER_SECTOR)
     }
 }
 

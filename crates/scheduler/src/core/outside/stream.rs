@@ -42,33 +42,33 @@ const PASSES_LATE_MAX: Duration = Duration::from_micros(100);
 /// The most by which one nanosecond at the head lengthens all responses together.
 const AMPLIFICATION_MAX: u64 = 8;
 
-/// The number of reads that the estimates are the mean of, and the least that they are believed of.
-const READS_MAX: u64 = 512;
+/// The number of reads that the estimates are the mean of, and the least number with which they are believed.
+const READS_COUNTED_MAX: u64 = 512;
 const READS_MIN: u64 = 32;
 
 /// The amplification that is assumed until the estimates are believed.
 const AMPLIFICATION_PRIOR: u64 = 3;
 
-/// A stream passes over no more unwanted sectors than pass in this part of a revolution.
-const SKIP_REVOLUTION_PART: u32 = 16;
+/// A stream passes over no more unwanted sectors than pass in a revolution divided by this.
+const SKIP_REVOLUTION_DIVISOR: u32 = 16;
 
 /// The number of writes that a drive is taken to hold at most.
 const HELD_WRITES_MAX: u64 = 128;
 
-/// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
-const IDLE_SHARE_PART: u64 = 5;
+/// If at least one read in this number finds no other at the drive, idle time is enough: gaps are not needed.
+const READS_PER_UNQUEUED_MAX: u64 = 5;
 
 /// Idle time is used elsewhere than in a stream after a silence of this many times the mean one: a request that ends a shorter
 /// silence would meet a command elsewhere, and of random arrivals one in 22,000 ends a longer one.
-const ELSEWHERE_SILENCES: u64 = 10;
+const ELSEWHERE_SILENCE_RATIO: u64 = 10;
 
-/// Streams count as without success if they begin in at most 1 in `FOUND_PART` of the silences in which they
-/// could, once there were `TRIES_MIN` of these.
-const FOUND_PART: u64 = 16;
-const TRIES_MIN: u64 = 32;
+/// Streams count as without success if they begin in at most one in this number of the silences in which they could, once there
+/// were [`SILENCES_MIN`] of these.
+const SILENCES_PER_STREAM_MAX: u64 = 16;
+const SILENCES_MIN: u64 = 32;
 
 /// The number of silences in the mean.
-const SILENCES_OF: u64 = 64;
+const MEAN_SILENCES: u64 = 64;
 
 /// The longest silence that is waited for, and that counts in the mean: a night shows nothing of the silences between requests.
 const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -76,8 +76,8 @@ const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
 const SPENT_PERCENT: u32 = 75;
 
-/// The bound's share of this time of responses is the most that is saved up.
-const CREDIT_RESPONSES: Duration = Duration::from_secs(30);
+/// The response time whose share by the bound is the most that is saved up.
+const CREDIT_RESPONSE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A wait at the drive is charged up to this many revolutions; longer ones are pauses of the drive's own.
 const CHARGED_REVOLUTIONS_MAX: u64 = 2;
@@ -138,7 +138,7 @@ impl Default for Streams {
             held: Duration::ZERO,
             arm_free: Some(Instant::ZERO),
             // As if one such silence had been seen.
-            silence: ELSEWHERE_SILENCE_MAX / ELSEWHERE_SILENCES,
+            silence: ELSEWHERE_SILENCE_MAX / ELSEWHERE_SILENCE_RATIO,
             silences: 1,
             goes_on: false,
         }
@@ -164,7 +164,7 @@ impl Streams {
 
     /// Records a time without foreground requests, which a request has ended.
     fn silent_for(&mut self, silence: Duration) {
-        self.silences = (self.silences + 1).min(SILENCES_OF);
+        self.silences = (self.silences + 1).min(MEAN_SILENCES);
         self.silence =
             (self.silence * (self.silences - 1) + silence.min(ELSEWHERE_SILENCE_MAX)) / self.silences;
     }
@@ -172,7 +172,7 @@ impl Streams {
     /// Adds the bound's share of a finished request's response time to the credit.
     fn earn(&mut self, response: Duration, bound_ppm: u32) {
         let credit = self.credit.saturating_add(share_of(response, bound_ppm));
-        self.credit = credit.min(share_of(CREDIT_RESPONSES, bound_ppm));
+        self.credit = credit.min(share_of(CREDIT_RESPONSE_TIME_MAX, bound_ppm));
     }
 
     /// Subtracts the cost of a request's wait for a stream from the credit.
@@ -204,12 +204,12 @@ impl Streams {
 
     /// Returns whether what is wanted is hardly ever where the foreground leaves the arm.
     fn find_nothing(&self) -> bool {
-        self.tries >= TRIES_MIN && self.found * FOUND_PART <= self.tries
+        self.tries >= SILENCES_MIN && self.found * SILENCES_PER_STREAM_MAX <= self.tries
     }
 
     /// Returns whether many requests find the arm idle, and streams find wanted blocks before that.
     fn are_enough(&self) -> bool {
-        let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
+        let idle = (self.reads - self.behind_reads) * READS_PER_UNQUEUED_MAX >= self.reads;
         self.reads >= READS_MIN && idle && self.found > 0 && self.found * 2 >= self.tries
     }
 }
@@ -266,7 +266,7 @@ impl Outside {
         let whole = || {
             nanos(self.streams.amplified(self.streams.command_times.mean().unwrap_or(revolution(drive) * 2)))
         };
-        if self.blind { whole().min(share_of(CREDIT_RESPONSES, bound_ppm)) } else { 0 }
+        if self.blind { whole().min(share_of(CREDIT_RESPONSE_TIME_MAX, bound_ppm)) } else { 0 }
     }
 
     /// Returns whether a command waits for the arm, and not for the drive's cache only.
@@ -316,7 +316,7 @@ impl Outside {
         }
         let streams = self.device.iter().any(|order| matches!(order.work, Work::Stream));
         let all = &mut self.streams;
-        if all.reads >= READS_MAX {
+        if all.reads >= READS_COUNTED_MAX {
             all.forget_half();
         }
         all.reads += 1;
@@ -393,7 +393,7 @@ impl Core {
 
     /// Returns the instant until which the arm stays where the foreground has left it, and streams have the idle time.
     pub(super) fn stays_until(&self, outside: &Outside) -> Option<Instant> {
-        let silence = (outside.streams.silence * ELSEWHERE_SILENCES).min(ELSEWHERE_SILENCE_MAX);
+        let silence = (outside.streams.silence * ELSEWHERE_SILENCE_RATIO).min(ELSEWHERE_SILENCE_MAX);
         let waits = outside.config.streams && self.config.idle.is_some() && self.idle.asked.is_some();
         waits.then(|| self.idle.since + silence)
     }
@@ -460,7 +460,7 @@ impl Core {
         let taken = outside.kept.at_risk(u64::from(place.fresh), outside.clock.revolution());
         let bound = outside.bound_of_streams(idle.harm_ppm);
         let least = outside.least_credit(&drive, bound).saturating_add(taken);
-        let least = least.min(share_of(CREDIT_RESPONSES, bound));
+        let least = least.min(share_of(CREDIT_RESPONSE_TIME_MAX, bound));
         if bound == 0 || outside.streams.holds_writes(now) || outside.streams.credit < least {
             return None;
         }
@@ -513,7 +513,7 @@ impl Core {
             let place = layout.locate(at)?;
             let there = layout.track_ref(place.track);
             let on_track = there.track().sectors;
-            let skip = (on_track / SKIP_REVOLUTION_PART).max(1);
+            let skip = (on_track / SKIP_REVOLUTION_DIVISOR).max(1);
             let count = u64::from(on_track) * self.drive.rpm().arc_in(COMMAND_TIME).parts() / FULL_REVOLUTION;
             let count = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, on_track);
             let mut rest: Option<Window> = None;

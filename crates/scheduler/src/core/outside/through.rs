@@ -13,7 +13,7 @@ use units::Instant;
 
 /// The lead of reports from the medium that decides. On a drive that caches writes some reports seem to be from the medium
 /// by chance, within an eighth of a revolution of the prediction; most do not.
-const DECIDING_LEAD: i8 = 16;
+const DECIDING_LEAD_REPORTS: i8 = 16;
 
 /// The evidence from reports.
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +42,16 @@ impl Outside {
             return;
         }
         let from_medium = off(medium) < off(buffer);
-        self.through.score =
-            (self.through.score + if from_medium { 1 } else { -1 }).clamp(-DECIDING_LEAD, DECIDING_LEAD);
-        if self.through.score == DECIDING_LEAD {
+        self.through.score = (self.through.score + if from_medium { 1 } else { -1 })
+            .clamp(-DECIDING_LEAD_REPORTS, DECIDING_LEAD_REPORTS);
+        if self.through.score == DECIDING_LEAD_REPORTS {
             self.correction.tell(self.through.reported.writing_through().unwrap_or(through));
         }
     }
 
     /// Discards the evidence, because the drive may have been replaced.
     pub(super) fn doubt_writing_through(&mut self) {
-        if core::mem::take(&mut self.through.score) == DECIDING_LEAD {
+        if core::mem::take(&mut self.through.score) == DECIDING_LEAD_REPORTS {
             self.correction.tell(self.through.reported);
         }
     }

@@ -28,7 +28,7 @@
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
 use super::sequence::{Interval, Sequence};
-use super::unaccounted::{Increase, PPM};
+use super::unaccounted::{Increase, WHOLE_PPM};
 use crate::core::config::AuditConfig;
 use crate::lottery::Lottery;
 use units::{Duration, Instant};
@@ -187,9 +187,9 @@ impl Audit {
     fn draw(&mut self) -> [AuditWindow; 2] {
         let early = self.audited < DENSE_AUDIT_TIME;
         let share = if early { self.config.off_first_ppm } else { self.config.off_ppm };
-        let share = u64::from(share).min(PPM / 2);
+        let share = u64::from(share).min(WHOLE_PPM / 2);
         let (plain, through) = if self.through { (share, share / 2) } else { (share * 2, 0) };
-        let ticket = self.draws.below(PPM);
+        let ticket = self.draws.below(WHOLE_PPM);
         let mut kinds = match ticket {
             ticket if ticket < plain => [AuditWindow::On, AuditWindow::Plain],
             ticket if ticket < plain + through => [AuditWindow::Plain, AuditWindow::Through],

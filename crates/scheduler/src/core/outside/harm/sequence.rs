@@ -37,10 +37,10 @@ const PRECISION_LOG64: core::ops::RangeInclusive<i32> = -4..=3;
 
 /// The number of points at which each side of the sequence is looked at, by a factor of `2^(1/4)` each. The finest is about a
 /// millionth of a millionth of the widest.
-const POINTS: u32 = 160;
+const POINTS_PER_SIDE: u32 = 160;
 
-/// The number of halvings between two of these points: far finer than anything that is shown.
-const HALVINGS: u32 = 20;
+/// The number of halvings between one of these points and the next: far finer than anything that is shown.
+const HALVINGS_PER_POINT: u32 = 20;
 
 /// An interval estimate of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,13 +161,13 @@ impl Sequence {
             return None;
         }
         let mut refuted = reach;
-        for point in 1..=POINTS {
+        for point in 1..=POINTS_PER_SIDE {
             let mut admitted = reach * 2f64.powf(-f64::from(point) / 4.0);
             if !admits(admitted) {
                 refuted = admitted;
                 continue;
             }
-            for _ in 0..HALVINGS {
+            for _ in 0..HALVINGS_PER_POINT {
                 let between = f64::midpoint(admitted, refuted);
                 *if admits(between) { &mut admitted } else { &mut refuted } = between;
             }

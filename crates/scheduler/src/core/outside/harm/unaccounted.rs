@@ -8,8 +8,8 @@ use super::sequence::Sequence;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
-/// A million millionths.
-pub(super) const PPM: u64 = 1_000_000;
+/// The whole, in ppm.
+pub(super) const WHOLE_PPM: u64 = 1_000_000;
 
 /// The number of pairs after which all but 1 in e is forgotten: three days where a window lasts as long as it may, and some
 /// hours at fifty requests a second.
@@ -68,11 +68,11 @@ impl Increase {
     /// That the account sees all is the prior, with the bound as standard deviation, and the mean of the posterior is taken off.
     /// An account that overestimates gets no more than the bound: it may be right for the next load.
     pub fn off(self, bound_ppm: u32) -> u32 {
-        let bound = f64::from(bound_ppm) / PPM as f64;
+        let bound = f64::from(bound_ppm) / WHOLE_PPM as f64;
         let prior = bound * bound;
         let believed = self.mean.max(0.0) * prior / (prior + self.error * self.error);
         // No bound at all leaves nothing to divide.
-        if bound_ppm == 0 { 0 } else { ((bound - believed) * PPM as f64).max(0.0) as u32 }
+        if bound_ppm == 0 { 0 } else { ((bound - believed) * WHOLE_PPM as f64).max(0.0) as u32 }
     }
 }
 

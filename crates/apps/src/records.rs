@@ -17,6 +17,7 @@
 use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
@@ -137,14 +138,14 @@ struct Task {
 /// use freeblock_apps::records::blocks_over;
 /// use units::{Lbn, LbnRange, Sectors};
 /// let range = |first, sectors| LbnRange::new(Lbn::new(first), Sectors::new(sectors));
-/// assert_eq!(blocks_over(range(100, 50), 8, range(107, 2)), (0, 2));
-/// assert_eq!(blocks_over(range(100, 50), 8, range(148, 1_000)), (6, 7));
+/// assert_eq!(blocks_over(range(100, 50), 8, range(107, 2)), 0..2);
+/// assert_eq!(blocks_over(range(100, 50), 8, range(148, 1_000)), 6..7);
 /// ```
 #[must_use]
-pub fn blocks_over(task: LbnRange, block: u64, range: LbnRange) -> (u64, u64) {
+pub fn blocks_over(task: LbnRange, block: u64, range: LbnRange) -> Range<u64> {
     let offset = |lbn: Lbn| lbn.get().saturating_sub(task.start().get());
     let end = offset(range.end().min(task.end()));
-    (offset(range.start()) / block, end.div_ceil(block))
+    offset(range.start()) / block..end.div_ceil(block)
 }
 
 /// One session, as records.
@@ -360,8 +361,8 @@ impl Records {
         let left = &mut self.left;
         self.tasks.retain(|_, task| {
             if task.range.overlaps(range) {
-                let (first, end) = blocks_over(task.range, task.block, range);
-                *left -= task.left.remove_range(first, end);
+                let blocks = blocks_over(task.range, task.block, range);
+                *left -= task.left.remove_range(blocks.start, blocks.end);
             }
             !task.left.is_empty()
         });
@@ -441,7 +442,7 @@ impl Application for Records {
             debug_assert!(false, "a record of no task of this session: {done:?}");
             return;
         };
-        if task.left.remove(blocks_over(task.range, task.block, done.range).0) {
+        if task.left.remove(blocks_over(task.range, task.block, done.range).start) {
             self.left -= 1;
         }
         if task.left.is_empty() {

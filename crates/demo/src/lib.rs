@@ -29,7 +29,7 @@ use model::builtin::{self, BuiltinError};
 use model::{DriveModel, ProfileError};
 use results::Results;
 use serde_json::{Value, json};
-use sim::SetupError;
+use sim::{ScanProgress, SetupError};
 use std::sync::Arc;
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Sectors};
@@ -107,6 +107,15 @@ pub struct Demo {
     from: (Instant, Instant),
 }
 
+/// The completion times of the same requests in both runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComparedTimes {
+    /// The number of those that are identical to the nanosecond.
+    pub same: u64,
+    /// The number of all.
+    pub all: u64,
+}
+
 impl Demo {
     /// Sets up both runs at the machine's time `now`. `own` is a drive beside the built-in ones.
     ///
@@ -165,9 +174,9 @@ impl Demo {
         self.from = (now, self.both.now());
     }
 
-    /// Returns the number of completions that were identical in both runs, and of all.
-    pub fn compared(&self) -> (u64, u64) {
-        (self.both.same, self.both.compared)
+    /// Returns the comparison of both runs so far.
+    pub fn compared(&self) -> ComparedTimes {
+        ComparedTimes { same: self.both.same, all: self.both.compared }
     }
 
     /// Returns the simulated time.
@@ -209,7 +218,7 @@ impl Demo {
     fn disk(&self) -> Value {
         let Both { with, without, capacity, rings, accesses, same, compared, .. } = &self.both;
         let (report, other) = (with.run.report(), without.run.report());
-        let (done, blocks) = with.run.scan_progress().unwrap_or_default();
+        let ScanProgress { delivered: done, blocks } = with.run.scan_progress().unwrap_or_default();
         let scan = report.background;
         let arm = |report: &sim::Report, sum: Duration| {
             let of = &report.foreground;
@@ -298,7 +307,7 @@ mod tests {
             ms += 700;
             while demo.step(at(ms)).unwrap() {}
         }
-        let (same, compared) = demo.compared();
+        let ComparedTimes { same, all: compared } = demo.compared();
         assert!(compared > 10 && same == compared);
         let after = demo.snapshot();
         let disk = &after["disks"][0];
@@ -315,7 +324,7 @@ mod tests {
         let mut demo = Demo::new(asked(), Some(small()), Instant::ZERO).unwrap();
         demo.both.without = both::Run::new(&small().model, &Asked { seed: 2, ..asked() }, None).unwrap();
         while demo.step(at(2_000)).unwrap() {}
-        let (same, compared) = demo.compared();
+        let ComparedTimes { same, all: compared } = demo.compared();
         assert!(same < compared);
     }
 

@@ -40,6 +40,14 @@ pub enum EmulatedError {
     },
 }
 
+/// A request of the host that the drive has not answered.
+#[derive(Debug)]
+struct EmulatedRequest {
+    id: u64,
+    range: LbnRange,
+    ask: Ask,
+}
+
 /// A drive emulated over a file: every command takes the time of a drive of the profile, on the caller's clock. The
 /// file's holes are sectors that were never written.
 ///
@@ -74,8 +82,8 @@ pub struct Emulated {
     file: File,
     sector: Bytes,
     /// Requests that wait for room in the drive's queue, in order.
-    waiting: VecDeque<(u64, LbnRange, Ask)>,
-    inside: BTreeMap<RequestId, (u64, LbnRange, Ask)>,
+    waiting: VecDeque<EmulatedRequest>,
+    inside: BTreeMap<RequestId, EmulatedRequest>,
     next: u64,
     done: VecDeque<Answer>,
     lateness: Histogram<u64>,
@@ -163,7 +171,7 @@ impl Emulated {
         };
         match refused {
             Some(failure) => self.done.push_back(Answer { id, at: now, result: Err(failure) }),
-            None => self.waiting.push_back((id, range, ask)),
+            None => self.waiting.push_back(EmulatedRequest { id, range, ask }),
         }
         self.fill(now);
     }
@@ -171,14 +179,14 @@ impl Emulated {
     /// Passes waiting requests to the drive as long as it has room.
     fn fill(&mut self, now: Instant) {
         while self.drive.outstanding() < self.drive.queue_depth() {
-            let Some((id, range, ask)) = self.waiting.pop_front() else { return };
+            let Some(EmulatedRequest { id, range, ask }) = self.waiting.pop_front() else { return };
             let name = RequestId::new(self.next);
             self.next += 1;
             let writes = matches!(ask, Ask::Write { .. } | Ask::WriteZeroes { .. });
             let op = if writes { Op::Write } else { Op::Read };
             match self.drive.submit(now, Command { id: name, op, range }) {
                 Ok(()) => {
-                    self.inside.insert(name, (id, range, ask));
+                    self.inside.insert(name, EmulatedRequest { id, range, ask });
                 }
                 Err(error) => self.done.push_back(Answer { id, at: now, result: Err(error.into()) }),
             }
@@ -200,7 +208,7 @@ impl Emulated {
         while let Some(at) = self.drive.next_event().filter(|at| *at <= now) {
             self.drive.advance(at);
             while let Some(done) = self.drive.pop_completion() {
-                if let Some((id, range, ask)) = self.inside.remove(&done.id) {
+                if let Some(EmulatedRequest { id, range, ask }) = self.inside.remove(&done.id) {
                     let result = match done.failed {
                         Some(lbn) => Err(Failure::Medium(lbn)),
                         None => self.carry_out(range, ask).map_err(Failure::from),

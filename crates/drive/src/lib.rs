@@ -30,7 +30,7 @@ pub use black_box::{BlackBox, Reply};
 pub use error::{CommandError, DriveError};
 pub use firmware::{Breakdown, COMMAND_SECTORS_MAX, Command, Completion, Drive, Served};
 pub use flash::{Flash, FlashConfig};
-pub use mechanics::{Access, Mechanics, Pass};
+pub use mechanics::{Access, Mechanics, Pass, Passage};
 pub use medium::{Blank, Medium, MediumError, Zeroes};
 pub use named::SwitchError;
 pub use rules::Rules;

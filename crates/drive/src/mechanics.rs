@@ -56,6 +56,15 @@ pub struct Pass {
     pub count: u32,
 }
 
+/// The time in which consecutive sectors pass under the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The time at which the first sector begins.
+    pub start: Instant,
+    /// The time at which the last sector is done.
+    pub end: Instant,
+}
+
 /// The times of one access to one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -198,11 +207,11 @@ impl Mechanics {
         Pass { from: at, wait, track, first, count }
     }
 
-    /// Waits for `first` and transfers `count` sectors; returns the start of the first and the end of the last.
+    /// Waits for `first` and transfers `count` sectors.
     #[inline]
-    pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> (Instant, Instant) {
+    pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> Passage {
         let pass = self.pass(at, track, first, count);
-        (pass.start(&self.spindle), pass.end(&self.spindle))
+        Passage { start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
     /// Moves to a track and transfers `count` of its sectors in order.
@@ -214,7 +223,7 @@ impl Mechanics {
         let track = self.model.layout().track(track);
         debug_assert!(first + count <= track.sectors);
         let arrival = self.seek_to(at, track.into(), op);
-        let (start, end) = self.wait_and_transfer(arrival, track, first, count);
+        let Passage { start, end } = self.wait_and_transfer(arrival, track, first, count);
         Access { begin: at, arrival, start, end }
     }
 
@@ -299,7 +308,7 @@ mod tests {
             let mechanics = Mechanics::new(model.clone());
             let track = model.layout().track(TrackIndex::new(track));
             let at = Instant::from_nanos(at);
-            let (start, end) = mechanics.wait_and_transfer(at, track, first, count);
+            let Passage { start, end } = mechanics.wait_and_transfer(at, track, first, count);
             let (s, e) = naive(&model, at, track, first, count);
             prop_assert_eq!((u128::from(start.as_nanos()), u128::from(end.as_nanos())), (s, e));
         }
@@ -336,9 +345,10 @@ mod tests {
         let mechanics = Mechanics::new(model.clone());
         let track = model.layout().track(TrackIndex::new(0));
         // Sector 50 of 100 passes at 5 ms exactly.
-        let (start, end) = mechanics.wait_and_transfer(Instant::from_nanos(5_000_000), track, 50, 1);
+        let Passage { start, end } =
+            mechanics.wait_and_transfer(Instant::from_nanos(5_000_000), track, 50, 1);
         assert_eq!((start.as_nanos(), end.as_nanos()), (5_000_000, 5_100_000));
-        let (start, _) = mechanics.wait_and_transfer(Instant::from_nanos(5_000_001), track, 50, 1);
+        let Passage { start, .. } = mechanics.wait_and_transfer(Instant::from_nanos(5_000_001), track, 50, 1);
         assert_eq!(start.as_nanos(), 15_000_000);
     }
 

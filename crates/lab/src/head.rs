@@ -226,7 +226,7 @@ impl Head {
             let track = self.drive.layout().track(access.track);
             let ready = mechanics.seek_to(at, Position::from(track), access.op);
             let from = ready.max(access.not_before);
-            at = mechanics.wait_and_transfer(from, track, access.sector, access.sectors).1;
+            at = mechanics.wait_and_transfer(from, track, access.sector, access.sectors).end;
             let location = Location { track: access.track, sector: access.sector };
             self.rest.1 = self.drive.layout().lbn_at(location).unwrap_or(self.rest.1);
         }

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 const LEAF_WORDS: usize = 64;
 const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
@@ -179,14 +180,14 @@ impl BlockSet {
     /// use freeblock_scheduler::BlockSet;
     /// let mut wanted = BlockSet::full(5_000_000_000);
     /// wanted.remove(3_000_000_000);
-    /// assert_eq!(wanted.run(7, 4_000_000_000), Some((7, 3_000_000_000)));
-    /// assert_eq!(wanted.run(3_000_000_000, 4_000_000_000), Some((3_000_000_001, 4_000_000_000)));
+    /// assert_eq!(wanted.run(7, 4_000_000_000), Some(7..3_000_000_000));
+    /// assert_eq!(wanted.run(3_000_000_000, 4_000_000_000), Some(3_000_000_001..4_000_000_000));
     /// assert_eq!(wanted.run(3_000_000_000, 3_000_000_001), None);
     /// ```
-    pub fn run(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+    pub fn run(&self, from: u64, to: u64) -> Option<Range<u64>> {
         let to = to.min(self.blocks);
         let first = self.next(from).filter(|first| *first < to)?;
-        Some((first, self.end_of_run(first, to)))
+        Some(first..self.end_of_run(first, to))
     }
 
     /// Returns the first block of `from..to` that is not in the set, or `to`.
@@ -551,7 +552,7 @@ mod tests {
                     SetStep::Run(a, b) => {
                         let first = (a..b).find(|block| has(&odd, *block));
                         let end = |first| (first..b).find(|block| !has(&odd, *block)).unwrap_or(b);
-                        prop_assert_eq!(ours.run(a, b), first.map(|first| (first, end(first))));
+                        prop_assert_eq!(ours.run(a, b), first.map(|first| first..end(first)));
                     }
                     SetStep::Each(a, b) => {
                         let mut listed = Vec::new();

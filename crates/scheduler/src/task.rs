@@ -9,6 +9,7 @@ use crate::sessions::Parameter;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use model::Extent;
 use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 
@@ -174,7 +175,7 @@ impl Task {
 
     /// Returns an upper bound on this task's sectors in an extent; cheap, and never too low.
     pub fn bound(&self, extent: Extent) -> u64 {
-        let (low, high) = self.clip(lbns_of(extent));
+        let Range { start: low, end: high } = self.clip(lbns_of(extent));
         if low >= high {
             return 0;
         }
@@ -313,16 +314,15 @@ impl Task {
 
     /// Calls `each` with the wanted blocks that share a sector with `range`.
     pub fn touching(&self, range: LbnRange, mut each: impl FnMut(u64)) {
-        let (low, high) = self.clip(range);
+        let Range { start: low, end: high } = self.clip(range);
         if low < high {
             self.wanted.for_each(self.floor(low), self.ceil(high), &mut each);
         }
     }
 
-    /// Returns the first run of wanted blocks from `from` on that share a sector with `range`: the first block, and one more
-    /// than the last.
-    pub fn run(&self, from: u64, range: LbnRange) -> Option<(u64, u64)> {
-        let (low, high) = self.clip(range);
+    /// Returns the first run of wanted blocks from `from` on that share a sector with `range`.
+    pub fn run(&self, from: u64, range: LbnRange) -> Option<Range<u64>> {
+        let Range { start: low, end: high } = self.clip(range);
         if low >= high {
             return None;
         }
@@ -338,7 +338,7 @@ impl Task {
 
     /// Gives up all wanted blocks that share a sector with `range`. Returns their number.
     pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
-        let (low, high) = self.clip(range);
+        let Range { start: low, end: high } = self.clip(range);
         if low >= high {
             return 0;
         }
@@ -413,8 +413,8 @@ impl Task {
     #[inline]
     fn parts(&self, window: ExtentWindow, mut each: impl FnMut(WindowPart)) {
         // The extent's share of the task, then the window's share of that, as offsets in the task.
-        let (low, high) = self.clip(lbns_of(window.extent));
-        let (from, to) = self.clip(window.range);
+        let Range { start: low, end: high } = self.clip(lbns_of(window.extent));
+        let Range { start: from, end: to } = self.clip(window.range);
         if low >= high || from >= to {
             return;
         }
@@ -472,10 +472,10 @@ impl Task {
 
     /// Returns LBNs as offsets in the task, clipped to it.
     #[inline]
-    fn clip(&self, range: LbnRange) -> (u64, u64) {
+    fn clip(&self, range: LbnRange) -> Range<u64> {
         let offset =
             |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get()).min(self.range.len().get());
-        (offset(range.start()), offset(range.end()))
+        offset(range.start())..offset(range.end())
     }
 
     #[inline]

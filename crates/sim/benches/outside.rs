@@ -43,7 +43,8 @@ fn main() -> Result<()> {
         let mut scan = Run::new(policy, Background::Scan { block: Sectors::new(8) })?;
         for (until, what) in PHASES {
             let over = |run: &Outside<Oltp>| {
-                run.scan_progress().is_some_and(|(had, all)| (all - had) * 100 <= all * until)
+                run.scan_progress()
+                    .is_some_and(|scan| (scan.blocks - scan.delivered) * 100 <= scan.blocks * until)
             };
             scan.row(what, if full { REQUESTS_MAX } else { 50 }, over)?;
         }

@@ -1,7 +1,7 @@
 //! The head of a drive with the core in it, and the accounts of its time.
 
 use crate::report::HeadNanos;
-use drive::Mechanics;
+use drive::{Mechanics, Passage};
 use model::{DriveModel, Position};
 use scheduler::{Access, Purpose};
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Head {
             let to = Position::from(track);
             let ready = self.mechanics.seek_to(at, to, access.op);
             let from = ready.max(access.not_before);
-            let (start, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
+            let Passage { start, end } =
+                self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
             group_moves += ready.since(at);
             rotation += start.since(ready);
             match access.purpose {

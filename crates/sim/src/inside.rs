@@ -3,7 +3,7 @@
 use crate::cache_report::{CacheReport, without_transfer};
 use crate::head::Head;
 use crate::observer::{Finished, Observer, SetupError};
-use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
+use crate::report::{BackgroundReport, HeadNanos, Report, RunningScan, ScanProgress};
 use crate::statistics::{Ended, Statistics};
 use model::DriveModel;
 use scheduler::{
@@ -69,20 +69,20 @@ pub struct Inside<S> {
     statistics: Statistics,
     cache: CacheReport,
     completed: u64,
-    scan: Option<ScanProgress>,
+    scan: Option<RunningScan>,
 }
 
 /// Registers the background work at instant zero.
 pub(crate) fn begin_scan(
     core: &mut dyn AnyCore,
     background: Background,
-) -> Result<Option<ScanProgress>, SetupError> {
+) -> Result<Option<RunningScan>, SetupError> {
     let Background::Scan { block } = background else { return Ok(None) };
     let all = LbnRange::new(Lbn::ZERO, core.drive().layout().capacity());
     let session = core.open(Priority::default())?;
     core.read(session, all, block, Parameter::default())?;
     let blocks = core.undelivered(session).unwrap_or(0);
-    Ok(Some(ScanProgress::new(blocks, Instant::ZERO)))
+    Ok(Some(RunningScan::new(blocks, Instant::ZERO)))
 }
 
 impl<S: Source> Inside<S> {
@@ -199,9 +199,9 @@ impl<S: Source> Inside<S> {
         self.now
     }
 
-    /// Returns the scan's delivered blocks, and their total.
-    pub fn scan_progress(&self) -> Option<(u64, u64)> {
-        self.scan.map(|s| (s.delivered, s.blocks))
+    /// Returns the progress of the scan.
+    pub fn scan_progress(&self) -> Option<ScanProgress> {
+        self.scan.as_ref().map(RunningScan::progress)
     }
 
     /// Returns the head's time so far in nanoseconds, up to the end of the work under way.

@@ -32,7 +32,9 @@ pub use inside::{Background, Inside};
 pub use observer::{Finished, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
 pub use placed::{PlacedCore, PlacedWork};
-pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport};
+pub use report::{
+    BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report, ResponseReport, ScanProgress,
+};
 pub use rival::{Rival, When};
 pub use series::{INTERVALS_MAX, Interval, Series, SeriesError};
 pub use statistics::{Ended, Statistics};

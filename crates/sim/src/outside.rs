@@ -3,7 +3,7 @@
 use crate::cache_report::{CacheReport, without_transfer};
 use crate::inside::{Background, InFlight, begin_scan};
 use crate::observer::{Observer, SetupError, explained};
-use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress};
+use crate::report::{BackgroundReport, HeadNanos, Report, RunningScan, ScanProgress};
 use crate::statistics::{Ended, Statistics};
 use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
@@ -72,7 +72,7 @@ pub struct Outside<S> {
     cache: CacheReport,
     completed: u64,
     trust: Trust,
-    scan: Option<ScanProgress>,
+    scan: Option<RunningScan>,
     readings: Option<Readings>,
 }
 
@@ -307,9 +307,9 @@ impl<S: Source> Outside<S> {
         self.now
     }
 
-    /// Returns the scan's delivered blocks, and their total.
-    pub fn scan_progress(&self) -> Option<(u64, u64)> {
-        self.scan.map(|s| (s.delivered, s.blocks))
+    /// Returns the progress of the scan.
+    pub fn scan_progress(&self) -> Option<ScanProgress> {
+        self.scan.as_ref().map(RunningScan::progress)
     }
 
     /// Returns the head's time so far, in nanoseconds.

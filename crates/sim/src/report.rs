@@ -2,6 +2,15 @@
 
 use units::{Bytes, Duration, Instant};
 
+/// The progress of a scan, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanProgress {
+    /// The blocks that were delivered.
+    pub delivered: u64,
+    /// The blocks of the scan.
+    pub blocks: u64,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -213,16 +222,17 @@ impl HeadNanos {
     }
 }
 
-/// Progress of one scan.
+/// A scan under way, or at its end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ScanProgress {
+pub(crate) struct RunningScan {
     pub blocks: u64,
     pub delivered: u64,
     pub bytes: u64,
     pub started: Instant,
     /// The beginning of the measured stretch, with the blocks and the bytes delivered before it.
     from: Instant,
-    before: (u64, u64),
+    blocks_before: u64,
+    bytes_before: u64,
     /// The instant at which 95% of the blocks had been delivered.
     pub nearly: Option<Instant>,
     pub finished: Option<Instant>,
@@ -230,7 +240,7 @@ pub(crate) struct ScanProgress {
     pub potential_used: f64,
 }
 
-impl ScanProgress {
+impl RunningScan {
     pub fn new(blocks: u64, started: Instant) -> Self {
         Self {
             blocks,
@@ -238,16 +248,21 @@ impl ScanProgress {
             bytes: 0,
             started,
             from: started,
-            before: (0, 0),
+            blocks_before: 0,
+            bytes_before: 0,
             nearly: None,
             finished: None,
             potential_used: 0.0,
         }
     }
 
+    pub fn progress(&self) -> ScanProgress {
+        ScanProgress { delivered: self.delivered, blocks: self.blocks }
+    }
+
     /// Measures from this instant on; the scan goes on.
     pub fn restart(&mut self, now: Instant) {
-        (self.from, self.before) = (now, (self.delivered, self.bytes));
+        (self.from, self.blocks_before, self.bytes_before) = (now, self.delivered, self.bytes);
     }
 
     pub fn delivered(&mut self, bytes: Bytes, now: Instant, potential_used: f64) {
@@ -265,7 +280,7 @@ impl ScanProgress {
     pub fn report(&self, now: Instant, potential_used: f64) -> BackgroundReport {
         let seconds = |from: Instant, to: Instant| to.saturating_since(from).as_secs_f64().max(1e-9);
         let measured = seconds(self.from, self.finished.unwrap_or(now));
-        let (delivered, bytes) = (self.delivered - self.before.0, self.bytes - self.before.1);
+        let (delivered, bytes) = (self.delivered - self.blocks_before, self.bytes - self.bytes_before);
         let last5 = self.finished.zip(self.nearly);
         BackgroundReport {
             blocks: delivered,

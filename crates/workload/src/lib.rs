@@ -61,6 +61,7 @@ pub use error::ConfigError;
 pub use issue::{Arrival, Closed, Issuer, Think};
 pub use mixture::{Extent, Mixed, Mixture, MixtureError};
 pub use oltp::{Oltp, OltpConfig};
+pub use pages::PageCounts;
 pub use random::Share;
 pub use replay::{Devices, Fit, Replay, ReplayAccount, ReplayError, Streamed, StreamedConfig};
 pub use request::{ClosedTask, Issued, Limited, Recorded, Request, Script, Source};

@@ -32,6 +32,15 @@ struct Frame {
     older: u32,
 }
 
+/// The numbers of pages in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCounts {
+    /// The number of all.
+    pub held: usize,
+    /// The number of those that are newer than on the drive.
+    pub changed: usize,
+}
+
 /// Pages by their number: a table, and a list in the order of their last use.
 #[derive(Clone, Debug)]
 pub(crate) struct PagePool {
@@ -58,8 +67,9 @@ impl PagePool {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.index.len()
+    /// Returns the numbers of its pages.
+    pub(crate) fn counts(&self) -> PageCounts {
+        PageCounts { held: self.index.len(), changed: self.dirty.len() }
     }
 
     pub(crate) fn contains(&self, page: u64) -> bool {
@@ -262,7 +272,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert_eq!(pool.len(), plain.0.len());
+                prop_assert_eq!(pool.counts().held, plain.0.len());
                 let mut dirty: Vec<u64> = plain.0.iter().filter(|p| p.1).map(|p| p.0).collect();
                 dirty.sort_unstable();
                 prop_assert_eq!(pool.dirty().iter().copied().collect::<Vec<_>>(), dirty);

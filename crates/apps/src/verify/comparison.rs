@@ -6,6 +6,7 @@ use super::progress::{self, ComparisonProgressError, Differences};
 use super::reading::{Read, Reading, RecordPlace, UnreadableSector};
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The most LBNs that are named; further ones are counted.
@@ -260,7 +261,7 @@ impl Comparison {
             return None;
         }
         // Blocks ahead are all unsettled or were before this start: each needs this member.
-        let Some((first, end)) = self.left.run(its.next, limit) else {
+        let Some(Range { start: first, end }) = self.left.run(its.next, limit) else {
             its.next = limit.max(its.next);
             return None;
         };

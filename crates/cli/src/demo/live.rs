@@ -78,12 +78,12 @@ pub(super) fn show(
         *held(&stage.latest) = demo.snapshot();
     }
     drop(web);
-    let (same, compared) = demo.compared();
+    let compared = demo.compared();
     let text = format!(
         "{} simulated; {} of {} completion times identical to the nanosecond\n",
         span(demo.simulated().as_secs_f64()),
-        grouped(same),
-        grouped(compared)
+        grouped(compared.same),
+        grouped(compared.all)
     );
-    Ok(Outcome { text, code: u8::from(same != compared) })
+    Ok(Outcome { text, code: u8::from(compared.same != compared.all) })
 }

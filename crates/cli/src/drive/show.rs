@@ -19,8 +19,8 @@ pub(crate) struct Span {
 impl Span {
     /// Returns the sectors on the tracks of some cylinders; `None` if no track there holds an LBN.
     pub(crate) fn of_tracks(drive: &DriveModel, first: u32, last: u32) -> Option<Self> {
-        let (least, most) = drive.layout().sectors_per_track(Cylinder::new(first), Cylinder::new(last))?;
-        Some(Self { least, most })
+        let sectors = drive.layout().sectors_per_track(Cylinder::new(first), Cylinder::new(last))?;
+        Some(Self { least: *sectors.start(), most: *sectors.end() })
     }
 }
 

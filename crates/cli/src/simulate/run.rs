@@ -13,7 +13,8 @@ use model::DriveModel;
 use scheduler::policy::ForeignPolicy;
 use scheduler::{Config, SubmitError};
 use sim::{
-    Array, Background, CacheReport, Direct, Inside, Member, Observer, Outside, Report, SetupError, Statistics,
+    Array, Background, CacheReport, Direct, Inside, Member, Observer, Outside, Report, ScanProgress,
+    SetupError, Statistics,
 };
 use std::sync::Arc;
 use units::Instant;
@@ -194,7 +195,7 @@ impl<S: Source> Run<S> {
     pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
-            Goal::ScanDone => self.scan_progress().map_or(0, |(_, blocks)| blocks),
+            Goal::ScanDone => self.scan_progress().map_or(0, |scan| scan.blocks),
         };
         Progress::new(console, label, whole)
     }
@@ -249,7 +250,7 @@ impl<S: Source> Run<S> {
     }
 
     /// Returns the blocks of the scan that were delivered, and all; none without a scan.
-    pub(crate) fn scan_progress(&self) -> Option<(u64, u64)> {
+    pub(crate) fn scan_progress(&self) -> Option<ScanProgress> {
         match &self.host {
             Host::Inside(run) => run.scan_progress(),
             Host::Outside(run) => run.scan_progress(),
@@ -259,7 +260,7 @@ impl<S: Source> Run<S> {
     }
 
     fn delivered(&self) -> u64 {
-        self.scan_progress().map_or(0, |(delivered, _)| delivered)
+        self.scan_progress().map_or(0, |scan| scan.delivered)
     }
 
     /// Returns the foreground requests done.

@@ -175,8 +175,7 @@ impl LogDisk {
             let track = self.drive.layout().track(access.track);
             let ready = self.mechanics.seek_to(self.now, Position::from(track), access.op);
             let from = ready.max(access.not_before);
-            let (_, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
-            self.now = end;
+            self.now = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors).end;
             debug_assert!(access.purpose == Purpose::Foreground || self.free.is_some());
         }
     }

@@ -18,6 +18,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 use order::{Section, SectionTrack};
 use sparing::{Spares, Uniform};
 use track_ref::NativeExtents;
@@ -456,13 +457,15 @@ impl Layout {
         runs.map(|r| r.sectors).max().unwrap_or(0)
     }
 
-    /// Returns the fewest and the most sectors on the tracks of the cylinders from `first` to `last`; `None` if no track is on them.
-    pub fn sectors_per_track(&self, first: Cylinder, last: Cylinder) -> Option<(u32, u32)> {
+    /// Returns the fewest to the most sectors on the tracks of the cylinders from `first` to `last`; `None` if no track is on them.
+    pub fn sectors_per_track(&self, first: Cylinder, last: Cylinder) -> Option<RangeInclusive<u32>> {
         let (first, last) = (first.get(), last.get());
-        let mut found: Option<(u32, u32)> = None;
+        let mut found: Option<RangeInclusive<u32>> = None;
         let mut meet = |sectors: u32| {
-            let (least, most) = found.unwrap_or((sectors, sectors));
-            found = Some((least.min(sectors), most.max(sectors)));
+            found = Some(match &found {
+                Some(range) => sectors.min(*range.start())..=sectors.max(*range.end()),
+                None => sectors..=sectors,
+            });
         };
         for section in self.zones.iter().flat_map(|zone| &zone.sections) {
             let span = section.span();

@@ -242,7 +242,7 @@ fn check(profile: &Profile, layout: &Layout) {
         let sectors = || tracks.iter().filter(|t| (first..=last).contains(&t.cylinder)).map(|t| t.sectors);
         assert_eq!(
             layout.sectors_per_track(Cylinder::new(first), Cylinder::new(last)),
-            sectors().min().zip(sectors().max()),
+            sectors().min().zip(sectors().max()).map(|(least, most)| least..=most),
             "{name}: cylinders {first} to {last}"
         );
     }

@@ -6,6 +6,7 @@ use crate::sessions::SessionError;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::ops::Range;
 use model::Layout;
 use units::{Lbn, LbnRange, Op, SessionId};
 
@@ -33,7 +34,7 @@ impl Cursor {
     /// Returns the next run of a task from `block` on.
     fn new(share: &Share, slot: u32, block: u64, range: LbnRange) -> Option<Self> {
         let task = share.slot(slot)?;
-        let (block, end) = task.run(block, range)?;
+        let Range { start: block, end } = task.run(block, range)?;
         let start = task.block_range(block).start();
         Some(Self { writes: task.op.is_write(), start, slot, block, end })
     }

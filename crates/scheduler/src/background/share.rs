@@ -8,6 +8,7 @@ use crate::task::{ExtentWindow, Item, NewTask, Task, Took, lbns_of};
 use crate::task_index::TaskIndex;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 use model::{Extent, Layout};
 use units::{LbnRange, Op, SessionId, TaskId};
 
@@ -44,8 +45,8 @@ fn kind(op: Op) -> usize {
     }
 }
 
-fn lbns(range: LbnRange) -> (u64, u64) {
-    (range.start().get(), range.end().get())
+fn lbns(range: LbnRange) -> Range<u64> {
+    range.start().get()..range.end().get()
 }
 
 /// An item that was taken, and its task.
@@ -131,7 +132,7 @@ impl Share {
     /// Puts a task into the index.
     fn enter(&mut self, slot: u32) {
         let Some(task) = &self.tasks[slot as usize] else { return };
-        let (start, end) = lbns(task.range());
+        let Range { start, end } = lbns(task.range());
         self.kinds[kind(task.op)] += 1;
         self.index.insert(start, end, slot);
     }
@@ -139,7 +140,7 @@ impl Share {
     /// Takes a task out of the index, if it is in it.
     fn leave(&mut self, slot: u32) {
         let Some(task) = &self.tasks[slot as usize] else { return };
-        let (start, end) = lbns(task.range());
+        let Range { start, end } = lbns(task.range());
         if self.index.remove(start, end, slot) {
             self.kinds[kind(task.op)] -= 1;
         }
@@ -322,7 +323,7 @@ impl Share {
 
     /// Returns the slots of tasks over `range`, in an arbitrary but reproducible order.
     pub fn over(&self, range: LbnRange) -> Vec<u32> {
-        let (low, high) = lbns(range);
+        let Range { start: low, end: high } = lbns(range);
         let mut slots = Vec::new();
         self.index.overlapping(low, high, |slot| slots.push(slot));
         slots
@@ -405,7 +406,7 @@ impl Share {
 
     #[inline]
     fn overlapping(&self, extent: Extent, mut each: impl FnMut(u32, &Task)) {
-        let (low, high) = lbns(lbns_of(extent));
+        let Range { start: low, end: high } = lbns(lbns_of(extent));
         self.index.overlapping(low, high, |slot| {
             if let Some(task) = &self.tasks[slot as usize] {
                 each(slot, task);

@@ -11,7 +11,7 @@ use crate::disk::DiskStatus;
 use crate::file_system::Places;
 use crate::handle::Handle;
 use crate::manager::status::TaskStatus;
-use crate::manager::{ManagerError, TaskManager};
+use crate::manager::{ManagerError, TaskChange, TaskManager};
 use crate::task::spec::{Change, TaskSpec};
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Path, Request, State};
@@ -114,13 +114,13 @@ async fn no_method() -> Refusal {
 /// Makes a call that changes a task, and answers with the task when the change is durable.
 async fn durably(
     disk: &Handle,
-    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> Result<(u64, u64), ManagerError> + Send + 'static,
+    call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> Result<TaskChange, ManagerError> + Send + 'static,
 ) -> ApiResult<TaskStatus> {
     let (tell, answer) = oneshot::channel();
     let id = ask(disk, move |manager, sessions| {
-        let (id, seq) = call(manager, sessions)?;
+        let TaskChange { task, seq } = call(manager, sessions)?;
         manager.when_durable(seq, Box::new(move |done| drop(tell.send(done))));
-        Ok::<u64, ManagerError>(id)
+        Ok::<u64, ManagerError>(task)
     })
     .await??;
     wait(answer).await?.map_err(|why| Refusal::new(StatusCode::INSUFFICIENT_STORAGE, why))?;
@@ -270,7 +270,7 @@ async fn change(
         if let Some(deadline) = change.deadline_unix_s {
             seq = manager.set_deadline(id, deadline)?;
         }
-        Ok((id, seq))
+        Ok(TaskChange { task: id, seq })
     });
     Ok(Json(task.await?))
 }
@@ -280,11 +280,12 @@ pub(crate) async fn act(
     Path((name, id, what)): Path<(String, String, String)>,
 ) -> ApiResult<Json<TaskStatus>> {
     let (disk, id) = (find(&disks, &name)?, number(&id)?);
+    let of_task = move |seq| TaskChange { task: id, seq };
     let task = match what.as_str() {
-        "pause" => durably(&disk, move |manager, s| manager.pause(s, id).map(|seq| (id, seq))).await?,
-        "resume" => durably(&disk, move |manager, s| manager.resume(s, id).map(|seq| (id, seq))).await?,
+        "pause" => durably(&disk, move |manager, s| manager.pause(s, id).map(of_task)).await?,
+        "resume" => durably(&disk, move |manager, s| manager.resume(s, id).map(of_task)).await?,
         "cancel" => {
-            durably(&disk, move |manager, s| manager.cancel(s, id).map(|seq| (id, seq))).await?;
+            durably(&disk, move |manager, s| manager.cancel(s, id).map(of_task)).await?;
             let (tell, answer) = oneshot::channel();
             let gone = move |manager: &mut TaskManager, _: &mut dyn Sessions| {
                 manager.when_discarded(id, Box::new(move |done| drop(tell.send(done))));

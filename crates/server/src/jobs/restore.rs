@@ -9,6 +9,7 @@ use crate::task::file_request::{Chunk, FileOp, FileResult};
 use crate::task::table::{Figures, LISTED_BAD_SECTORS_MAX};
 use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::path::PathBuf;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
@@ -402,7 +403,7 @@ fn decode_with(bytes: &[u8], images: &[u64], chunks: u64) -> Option<BlockSet> {
 pub(super) fn encode(set: &BlockSet) -> Vec<u8> {
     let mut bytes = set.blocks().to_le_bytes().to_vec();
     let mut at = 0;
-    while let Some((first, end)) = set.run(at, set.blocks()) {
+    while let Some(Range { start: first, end }) = set.run(at, set.blocks()) {
         bytes.extend(first.to_le_bytes());
         bytes.extend((end - first).to_le_bytes());
         at = end;
@@ -421,7 +422,7 @@ pub(super) fn decode(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
     }
     let mut done = BlockSet::full(blocks);
     let mut at = 0;
-    while let Some((first, end)) = missing.run(at, blocks) {
+    while let Some(Range { start: first, end }) = missing.run(at, blocks) {
         done.remove_range(first, end);
         at = end;
     }

@@ -2,7 +2,7 @@
 
 use super::live::PermitState;
 use super::owner::Owner;
-use super::{LIVE_TASKS_MAX, ManagerError, TaskManager};
+use super::{LIVE_TASKS_MAX, ManagerError, TaskChange, TaskManager};
 use crate::file_system::Places;
 use crate::task::spec::{self, SpecError, TaskSpec, What};
 use crate::task::table::{Event, TaskState};
@@ -10,11 +10,11 @@ use scheduler::Sessions;
 use tracing::warn;
 
 impl TaskManager {
-    /// Starts a task. Returns its number, and the journal entry after which it is durable.
+    /// Starts a task.
     ///
     /// # Errors
     /// A field is wrong, or another task or client is in the way.
-    pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), ManagerError> {
+    pub fn start(&mut self, spec: TaskSpec) -> Result<TaskChange, ManagerError> {
         self.sound()?;
         let what = spec.check(&self.config.disk)?;
         if self.config.disk.read_only && what.writes() {
@@ -84,13 +84,13 @@ impl TaskManager {
         }
         let (id, image) = (self.table.next_id(), self.roll());
         let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
-        self.creating.push_back((seq, id));
+        self.creating.push_back(TaskChange { task: id, seq });
         self.memory.extend(memory.map(|memory| (id, memory)));
         if what.takes_all() {
             self.alone.insert(id);
         }
         self.forget_old();
-        Ok((id, seq))
+        Ok(TaskChange { task: id, seq })
     }
 
     /// Logs the tasks that are not over and name a file outside of `places`, which have become narrower: they go on.

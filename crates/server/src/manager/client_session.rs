@@ -214,8 +214,8 @@ impl ClientSession {
             let stays = |start: &u64| !block_of(range, block, Lbn::new(*start)).overlaps(withdrawn);
             writing.asked.retain(|start, _| stays(start));
             writing.given.retain(|start, _| stays(start));
-            let (first, end) = blocks_over(range, block, withdrawn);
-            writing.left.remove_range(first, end);
+            let blocks = blocks_over(range, block, withdrawn);
+            writing.left.remove_range(blocks.start, blocks.end);
             !writing.left.is_empty()
         });
         let is_over = |task: &u64| !self.writing.contains_key(&TaskId::new(*task));
@@ -283,7 +283,7 @@ impl ClientSession {
     pub fn done(&mut self, sessions: &mut dyn Sessions, record: &Record, bytes: &[u8]) {
         if record.session == self.writer {
             if let Some(writing) = self.writing.get_mut(&record.task) {
-                writing.left.remove(blocks_over(writing.range, writing.block, record.range).0);
+                writing.left.remove(blocks_over(writing.range, writing.block, record.range).start);
                 writing.given.remove(&record.range.start().get());
                 writing.asked.remove(&record.range.start().get());
                 if writing.left.is_empty() {

@@ -76,7 +76,7 @@ impl TaskManager {
         self.alone.remove(&id);
         self.memory.remove(&id);
         self.hushing.retain(|other| *other != id);
-        self.creating.retain(|(_, other)| *other != id);
+        self.creating.retain(|change| change.task != id);
         self.owners.forget(Owner::Task(id));
         let seq = self.state(id, state, reason);
         if state == TaskState::Done && replaced && self.table.closed().is_some() {

@@ -1,6 +1,6 @@
 //! The task manager's table and its journal: records events, and acts when they are durable.
 
-use super::{COMPACTED_BYTES_MIN, REMEMBERED_TASKS_MAX, SAVE_EVERY, TaskManager, Waiter};
+use super::{COMPACTED_BYTES_MIN, REMEMBERED_TASKS_MAX, SAVE_EVERY, TaskChange, TaskManager, Waiter};
 use crate::jobs::job::DurableProgress;
 use crate::task::file_request::{FileOp, FileQueue, FileRequest};
 use crate::task::journal::{self, Note};
@@ -132,10 +132,10 @@ impl TaskManager {
         self.journaled_sums(sessions, seq, self.trouble.is_some());
         let created: Vec<u64> = {
             let all = std::mem::take(&mut self.creating);
-            let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);
+            let (due, later): (VecDeque<TaskChange>, _) =
+                all.into_iter().partition(|change| change.seq <= seq);
             self.creating = later;
-            let due: VecDeque<(u64, u64)> = due;
-            due.into_iter().map(|(_, id)| id).collect()
+            due.into_iter().map(|change| change.task).collect()
         };
         if let Some(why) = self.trouble.clone() {
             self.end_without_journal(Duration::ZERO);

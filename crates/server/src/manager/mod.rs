@@ -107,6 +107,15 @@ pub enum ManagerError {
     Damaged(String),
 }
 
+/// A change of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskChange {
+    /// The task's number.
+    pub task: u64,
+    /// The journal entry after which the change is durable.
+    pub seq: u64,
+}
+
 /// All tasks of a disk.
 pub struct TaskManager {
     config: ManagerConfig,
@@ -127,7 +136,7 @@ pub struct TaskManager {
     compacted: u64,
     trouble: Option<String>,
     /// Tasks that were created and are not durable yet: they begin when they are.
-    creating: VecDeque<(u64, u64)>,
+    creating: VecDeque<TaskChange>,
     saving: VecDeque<(u64, u64, Figures)>,
     claimed: BTreeMap<u64, Figures>,
     waiters: Vec<(u64, Waiter)>,

@@ -5,8 +5,8 @@
 //! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
 //! journal drops it before the next write goes to the disk, and it is never trusted again.
 
-use super::TaskManager;
 use super::owner::Owner;
+use super::{TaskChange, TaskManager};
 use crate::jobs::job::{DiskWrites, blocks_of};
 use crate::task::file_request::{FILE_TIMEOUT, FileOp, FileQueue, FileRequest, FileResult};
 use crate::task::table::{Event, SumStore};
@@ -67,7 +67,7 @@ pub(crate) struct DiskSums {
     /// The number of times that a write began or ended.
     writes: u64,
     /// A store that has been opened for a task; the task may begin when that entry is durable.
-    ready: Option<(u64, u64)>,
+    ready: Option<TaskChange>,
 }
 
 impl DiskSums {
@@ -278,7 +278,7 @@ impl TaskManager {
         }
         if let Owner::Task(id) = owner {
             self.sums.unwatch(id);
-            self.sums.ready = self.sums.ready.filter(|(_, of)| *of != id);
+            self.sums.ready = self.sums.ready.filter(|change| change.task != id);
         }
     }
 
@@ -340,7 +340,7 @@ impl TaskManager {
         info!(disk = self.config.disk.name, store = %store.path.display(), "checksums are kept");
         self.keep_sums(&store, if empty { BlockSet::empty } else { BlockSet::full });
         let seq = self.note(Event::Sums { store: Some(store) });
-        self.sums.ready = Some((seq, task));
+        self.sums.ready = Some(TaskChange { task, seq });
     }
 
     /// Drops the store. Writes wait until the journal says so.
@@ -405,12 +405,12 @@ impl TaskManager {
             StoreState::Leaving(at, _) if !failed && at <= seq => self.sums.state = StoreState::None,
             _ => {}
         }
-        if let Some((at, id)) = self.sums.ready
-            && at <= seq
+        if let Some(change) = self.sums.ready
+            && change.seq <= seq
             && !failed
         {
             self.sums.ready = None;
-            self.forward_sums(sessions, id, FileResult::SumsReady);
+            self.forward_sums(sessions, change.task, FileResult::SumsReady);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::direct::Direct;
 use crate::inside::{Background, Inside};
 use crate::observer::{Finished, Nothing, Observer, SetupError};
 use crate::outside::Outside;
-use crate::report::Report;
+use crate::report::{Report, ScanProgress};
 use crate::statistics::{Ended, Statistics};
 use crate::trust::Trust;
 use drive::{Drive, Served};
@@ -104,8 +104,8 @@ impl Member {
         }
     }
 
-    /// Returns the scan's delivered blocks, and their total.
-    pub fn scan_progress(&self) -> Option<(u64, u64)> {
+    /// Returns the progress of the scan.
+    pub fn scan_progress(&self) -> Option<ScanProgress> {
         match &self.host {
             Host::Inside(run) => run.scan_progress(),
             Host::Outside(run) => run.scan_progress(),
@@ -376,12 +376,15 @@ impl<S: Source> Array<S> {
 
     /// Returns whether every scan has every block; false without scans.
     pub fn is_scanned(&self) -> bool {
-        self.scan_progress().is_some_and(|(delivered, blocks)| delivered == blocks)
+        self.scan_progress().is_some_and(|scans| scans.delivered == scans.blocks)
     }
 
-    /// Returns the delivered blocks of all scans, and their total; `None` without scans.
-    pub fn scan_progress(&self) -> Option<(u64, u64)> {
-        self.drives().filter_map(Member::scan_progress).reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+    /// Returns the progress of all scans; `None` without scans.
+    pub fn scan_progress(&self) -> Option<ScanProgress> {
+        self.drives().filter_map(Member::scan_progress).reduce(|sum, one| ScanProgress {
+            delivered: sum.delivered + one.delivered,
+            blocks: sum.blocks + one.blocks,
+        })
     }
 
     /// Returns the results of the array: those of its load's requests, the mean of the drives' head times, and the sum of their

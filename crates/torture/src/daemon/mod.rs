@@ -26,7 +26,7 @@ use scheduler::{Adoption, Config, Core};
 use server::Disk;
 use server::manager::spec::{DiskFacts, TaskKind, TaskSpec};
 use server::manager::table::TaskState;
-use server::manager::{ManagerConfig, TaskManager};
+use server::manager::{ManagerConfig, TaskChange, TaskManager};
 use server::simulated::{MemoryFiles, Simulated};
 use snapshots::Snapshot;
 use std::cell::RefCell;
@@ -456,7 +456,7 @@ impl Daemon {
         let now = self.now;
         let started = self.disk()?.call(now, |manager, _| manager.start(spec));
         match started {
-            Some(Ok((id, _))) => {
+            Some(Ok(TaskChange { task: id, .. })) => {
                 let one = one(id, self);
                 hold(self.snapshots.iter().all(|old| old.id != id), Check::Once, || {
                     format!("two snapshots have the number {id}")

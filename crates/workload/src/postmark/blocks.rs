@@ -3,7 +3,7 @@
 use super::volume::{Access, Volume};
 use super::{Operation, Phase, Postmark, PostmarkConfig, Step};
 use crate::error::ConfigError;
-use crate::pages::{Evict, PagePool};
+use crate::pages::{Evict, PageCounts, PagePool};
 use crate::request::Script;
 use crate::request::later;
 use crate::request::{Request, Source};
@@ -272,9 +272,9 @@ impl PostmarkBlocks {
         self.statistics
     }
 
-    /// Returns the number of blocks in the cache, and that of the dirty ones.
-    pub fn cache(&self) -> (usize, usize) {
-        (self.cache.len(), self.cache.dirty().len())
+    /// Returns the numbers of blocks in the cache.
+    pub fn cache(&self) -> PageCounts {
+        self.cache.counts()
     }
 
     fn cluster_blocks(&self) -> u64 {

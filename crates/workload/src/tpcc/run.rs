@@ -4,7 +4,7 @@ use super::TpccConfig;
 use super::tables::Tables;
 use super::transaction::{Database, Home, Touch, TransactionKind};
 use crate::error::ConfigError;
-use crate::pages::{Evict, PagePool, Victim};
+use crate::pages::{Evict, PageCounts, PagePool, Victim};
 use crate::random::Stream;
 use crate::request::Script;
 use crate::request::later;
@@ -165,9 +165,9 @@ impl Tpcc {
         self.statistics
     }
 
-    /// Returns the number of pages in the pool, and that of the changed ones.
-    pub fn pool(&self) -> (usize, usize) {
-        (self.pool.len(), self.pool.dirty().len())
+    /// Returns the numbers of pages in the pool.
+    pub fn pool(&self) -> PageCounts {
+        self.pool.counts()
     }
 
     fn checkpoint(&self) -> u32 {

@@ -1,8 +1,8 @@
 //! The statistics and the invariants of Postmark below a file system.
 
 use crate::side::Side;
-use freeblock_workload::Source;
 use freeblock_workload::postmark::{PostmarkBlocks, PostmarkBlocksConfig, PostmarkConfig};
+use freeblock_workload::{PageCounts, Source};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -49,7 +49,7 @@ fn it_ends_when_its_transactions_are_done_and_all_is_written() {
     let mut side = start(small(), 1);
     side.serve(u64::MAX, 9);
     let load = side.issuer.source();
-    assert_eq!((load.statistics().transactions, load.cache().1), (2_000, 0));
+    assert_eq!((load.statistics().transactions, load.cache().changed), (2_000, 0));
     assert!(side.issuer.is_done());
     let sum = |op| side.requests.iter().filter(|r| r.2 == op).count() as u64;
     let blocks = |op| side.requests.iter().filter(|r| r.2 == op).map(|r| r.3.len().get() / 16).sum::<u64>();
@@ -89,7 +89,7 @@ fn the_cache_keeps_its_size_and_a_quarter_of_it_may_be_changed() {
     let mut side = start(PostmarkBlocksConfig { syncer: Duration::from_secs(3_600), ..small() }, 4);
     for served in 1..4_000 {
         side.serve(served, 30);
-        let (blocks, changed) = side.issuer.source().cache();
+        let PageCounts { held: blocks, changed } = side.issuer.source().cache();
         assert!(blocks <= 512 && changed <= 128 + 1, "{blocks} {changed}");
     }
 }
@@ -178,7 +178,7 @@ proptest! {
         side.serve(u64::MAX, most_ms);
         prop_assert!(side.issuer.is_done());
         // One block too many may be dirty when the thread stops, and no clean block is left if writes hold all of them.
-        prop_assert!(side.issuer.source().cache().0 as u64 <= config.cache.get() / 8192);
+        prop_assert!(side.issuer.source().cache().held as u64 <= config.cache.get() / 8192);
         for (_, _, _, range) in &side.requests {
             prop_assert!(range.start().get() >= first && range.end().get() <= config.capacity.get());
             prop_assert!(!range.is_empty());

@@ -237,7 +237,7 @@ proptest! {
             prop_assert_eq!(range.len().get(), 16);
             prop_assert!((range.start().get() - first).is_multiple_of(16));
         }
-        prop_assert!(side.issuer.source().pool().0 as u64 <= 4 * u64::from(active) + frames);
+        prop_assert!(side.issuer.source().pool().held as u64 <= 4 * u64::from(active) + frames);
         // The same holds if everything is served in no time.
         let mut load = Tpcc::new(config, seed).unwrap();
         for _ in 0..100 {

@@ -45,17 +45,24 @@ const COMPLETIONS_PER_CONTRADICTION_MIN: i64 = 12;
 const COMPLETIONS_PER_SEARCH: u32 = 64;
 const COMPLETIONS_COUNTED_MAX: u32 = 1 << 14;
 
-/// Counts of one kind of move, by the start of the first sector: all heads, and those that were ready.
+/// The heads whose first sector began to pass in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeadCounts {
+    all: u32,
+    ready: u32,
+}
+
+/// Counts of one kind of move, by the start of the first sector.
 #[derive(Clone, Debug)]
 struct MoveCounts {
-    bins: Vec<(u32, u32)>,
+    bins: Vec<HeadCounts>,
     noted: u32,
     fresh: u32,
 }
 
 impl Default for MoveCounts {
     fn default() -> Self {
-        Self { bins: vec![(0, 0); 2 * BINS_PER_SIDE as usize], noted: 0, fresh: 0 }
+        Self { bins: vec![HeadCounts::default(); 2 * BINS_PER_SIDE as usize], noted: 0, fresh: 0 }
     }
 }
 
@@ -64,11 +71,11 @@ impl MoveCounts {
     fn note(&mut self, ns: i64, ready: bool) {
         let bin = usize::try_from(ns.div_euclid(BIN_NS) + BINS_PER_SIDE).ok();
         let Some(bin) = bin.and_then(|bin| self.bins.get_mut(bin)) else { return };
-        *bin = (bin.0 + 1, bin.1 + u32::from(ready));
+        *bin = HeadCounts { all: bin.all + 1, ready: bin.ready + u32::from(ready) };
         (self.noted, self.fresh) = (self.noted + 1, self.fresh + 1);
         if self.noted >= COMPLETIONS_COUNTED_MAX {
             self.noted /= 2;
-            self.bins.iter_mut().for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));
+            self.bins.iter_mut().for_each(|bin| *bin = HeadCounts { all: bin.all / 2, ready: bin.ready / 2 });
         }
     }
 
@@ -81,13 +88,13 @@ impl MoveCounts {
         self.fresh = 0;
         let place = |edge: usize| (edge as i64 - BINS_PER_SIDE) * BIN_NS;
         let present = (now.div_euclid(BIN_NS) + BINS_PER_SIDE).clamp(0, 2 * BINS_PER_SIDE) as usize;
-        let all: i64 = self.bins.iter().map(|bin| i64::from(bin.0)).sum();
+        let all: i64 = self.bins.iter().map(|bin| i64::from(bin.all)).sum();
         // For an arrival before the first edge, each head that was not ready contradicts.
-        let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.0 - bin.1)).sum();
+        let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.all - bin.ready)).sum();
         let mut best = (against, 0);
         let mut against_present = against;
         for (edge, bin) in (1..).zip(&self.bins) {
-            against += 2 * i64::from(bin.1) - i64::from(bin.0);
+            against += 2 * i64::from(bin.ready) - i64::from(bin.all);
             if edge == present {
                 against_present = against;
             }
@@ -96,7 +103,7 @@ impl MoveCounts {
             }
         }
         let between = self.bins.get(present.min(best.1)..present.max(best.1)).unwrap_or_default();
-        let chance: i64 = between.iter().map(|bin| i64::from(bin.0)).sum();
+        let chance: i64 = between.iter().map(|bin| i64::from(bin.all)).sum();
         let gained = against_present - best.0;
         let clear = gained >= LEAD_COMPLETIONS_MIN
             && gained * gained >= LEAD_DEVIATIONS_MIN * LEAD_DEVIATIONS_MIN * chance

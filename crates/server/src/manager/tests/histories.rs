@@ -9,6 +9,7 @@ use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::access;
 use crate::DiskHooks;
+use crate::manager::TaskChange;
 use crate::manager::status::TaskStatus;
 use crate::task::spec::{TaskKind, TaskSpec};
 use crate::task::table::TaskState;
@@ -219,7 +220,7 @@ impl History {
         }
         let (kind, to) = (spec.kind, spec.to.clone());
         let instant = Captured::of(&self.rig);
-        let Ok((id, _)) = self.rig.call(|manager, _| manager.start(spec)) else { return };
+        let Ok(TaskChange { task: id, .. }) = self.rig.call(|manager, _| manager.start(spec)) else { return };
         let to = to.map(|to| to.to_string_lossy().into_owned()).unwrap_or_default();
         let known = Known { kind, instant, began: false, to, state: TaskState::Queued };
         assert!(self.known.insert(id, known).is_none(), "the number {id} is used twice");

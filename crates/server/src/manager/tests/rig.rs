@@ -157,7 +157,7 @@ impl Rig {
     }
 
     pub fn start(&mut self, spec: TaskSpec) -> u64 {
-        self.call(|manager, _| manager.start(spec)).unwrap().0
+        self.call(|manager, _| manager.start(spec)).unwrap().task
     }
 
     pub fn task(&self, id: u64) -> TaskStatus {

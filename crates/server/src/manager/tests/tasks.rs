@@ -5,8 +5,8 @@ use super::log::OperatorLog;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::handle::Peers;
-use crate::manager::ManagerError;
 use crate::manager::permits::Permits;
+use crate::manager::{ManagerError, TaskChange};
 use crate::task::budget::Budget;
 use crate::task::file_request::FileQueue;
 use crate::task::spec::{TaskKind, TaskSpec};
@@ -233,7 +233,8 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
         let reported = std::sync::Arc::new(std::sync::Mutex::new(None));
         let heard = reported.clone();
         let id = rig.call(|manager, _| {
-            let (id, seq) = manager.start(TaskSpec { sectors: Some(8), ..scrub() }).unwrap();
+            let TaskChange { task: id, seq } =
+                manager.start(TaskSpec { sectors: Some(8), ..scrub() }).unwrap();
             manager.when_durable(seq, Box::new(move |reported| *heard.lock().unwrap() = Some(reported)));
             id
         });

@@ -2,7 +2,7 @@
 
 use super::responses::{Pair, Pairs, alone_ms};
 use drive::Behaviour;
-use freeblock_sim::{Background, Nothing, Outside, black_box};
+use freeblock_sim::{Background, Nothing, Outside, ScanProgress, black_box};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{AuditConfig, Caution, Config, IdleTime, OutsideConfig};
@@ -140,7 +140,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         let mut run = Outside::new(drive, known, of(blind), load, scan).unwrap();
         run.advance(1_000 + seed, &mut Nothing).unwrap();
         assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
-        let (before, blocks) = run.scan_progress().unwrap();
+        let ScanProgress { delivered: before, blocks } = run.scan_progress().unwrap();
         // Half of the commands at the drive end before the model changes, and requests that wait go on after it.
         let reported = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
         run.core_mut().adopt(Arc::clone(&all), reported).unwrap();
@@ -151,7 +151,11 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         assert_ne!(run.core().caution(), Some(Caution::Unknown));
         assert!(run.planner_stats().detours > 0, "{} detours", run.planner_stats().detours);
         // Each block was delivered once: more deliveries than blocks would end the scan early, fewer never.
-        assert_eq!(run.scan_progress(), Some((blocks, blocks)), "{before} before the change");
+        assert_eq!(
+            run.scan_progress(),
+            Some(ScanProgress { delivered: blocks, blocks }),
+            "{before} before the change"
+        );
     }
 }
 

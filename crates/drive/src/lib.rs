@@ -30,13 +30,13 @@ pub use black_box::{BlackBox, Reply};
 pub use error::{CommandError, DriveError};
 pub use firmware::{Breakdown, COMMAND_SECTORS_MAX, Command, Completion, Drive, Served};
 pub use flash::{Flash, FlashConfig};
-pub use mechanics::{Access, Mechanics, Pass, Passage};
+pub use mechanics::{AccessTimes, Mechanics, Pass, Passage};
 pub use medium::{Blank, Medium, MediumError, Zeroes};
 pub use named::SwitchError;
 pub use rules::Rules;
 pub use shingled::{Shingled, ShingledConfig};
 pub use spindle::{Platter, Spindle};
 pub use validate::{
-    CdfPoint, ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with,
+    AccuracyReport, CdfPoint, ClassReport, ValidateError, ValidateRecord, demerit_ms, validate, validate_with,
 };
 pub use waiting::{NotDone, Waiting, Why};

@@ -67,7 +67,7 @@ pub struct Passage {
 
 /// The times of one access to one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessTimes {
     /// The time at which the arm begins to move.
     pub begin: Instant,
     /// The time at which the head is ready on the track.
@@ -78,7 +78,7 @@ pub struct Access {
     pub end: Instant,
 }
 
-impl Access {
+impl AccessTimes {
     /// Returns the time of seek, head switch and settling.
     #[inline]
     pub const fn seek(&self) -> Duration {
@@ -219,12 +219,12 @@ impl Mechanics {
     /// # Panics
     /// In debug builds, if the sectors are not all on the track; in all builds, if the drive has no such track.
     #[inline]
-    pub fn access(&mut self, at: Instant, op: Op, track: TrackIndex, first: u32, count: u32) -> Access {
+    pub fn access(&mut self, at: Instant, op: Op, track: TrackIndex, first: u32, count: u32) -> AccessTimes {
         let track = self.model.layout().track(track);
         debug_assert!(first + count <= track.sectors);
         let arrival = self.seek_to(at, track.into(), op);
         let Passage { start, end } = self.wait_and_transfer(arrival, track, first, count);
-        Access { begin: at, arrival, start, end }
+        AccessTimes { begin: at, arrival, start, end }
     }
 
     /// Does the same with zero-latency access: a head that arrives among the sectors begins with the next whole one,
@@ -239,14 +239,14 @@ impl Mechanics {
         track: TrackIndex,
         first: u32,
         count: u32,
-    ) -> Access {
+    ) -> AccessTimes {
         let track = self.model.layout().track(track);
         debug_assert!(first + count <= track.sectors);
         let arrival = self.seek_to(at, track.into(), op);
         let pass = self
             .pass_in_any_order(arrival, track, first, count)
             .unwrap_or_else(|| self.pass(arrival, track, first, count));
-        Access { begin: at, arrival, start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
+        AccessTimes { begin: at, arrival, start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
     /// Returns the revolution in which a head that arrives among the sectors gets all of them; `None` if it arrives

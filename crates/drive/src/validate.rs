@@ -81,7 +81,7 @@ pub struct CdfPoint {
 
 /// The accuracy of a simulated drive for a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct AccuracyReport {
     /// Requests replayed.
     pub requests: usize,
     /// RMS horizontal distance of the two distributions of service time.
@@ -104,7 +104,7 @@ pub struct Report {
 ///
 /// # Errors
 /// The profile is invalid, the trace is empty, or the drive refuses a request (with its number).
-pub fn validate(profile: &Profile, records: &[ValidateRecord]) -> Result<Report, ValidateError> {
+pub fn validate(profile: &Profile, records: &[ValidateRecord]) -> Result<AccuracyReport, ValidateError> {
     validate_with(profile, Rules::HARDWARE, records)
 }
 
@@ -116,7 +116,7 @@ pub fn validate_with(
     profile: &Profile,
     rules: Rules,
     records: &[ValidateRecord],
-) -> Result<Report, ValidateError> {
+) -> Result<AccuracyReport, ValidateError> {
     let mut drive = Drive::with_rules(profile, rules)?;
     if records.is_empty() {
         return Err(ValidateError::NoRequests);
@@ -188,7 +188,7 @@ fn distance(last: Option<LbnRange>, range: LbnRange) -> &'static str {
     }
 }
 
-fn report(records: &[ValidateRecord], service: Vec<Duration>, served: &[Served]) -> Report {
+fn report(records: &[ValidateRecord], service: Vec<Duration>, served: &[Served]) -> AccuracyReport {
     let model: Vec<f64> = service.iter().map(|d| d.as_millis_f64()).collect();
     let trace: Vec<f64> = records.iter().map(|r| r.service.as_millis_f64()).collect();
     let mut classes: std::collections::BTreeMap<_, (Vec<f64>, Vec<f64>)> = Default::default();
@@ -226,7 +226,7 @@ fn report(records: &[ValidateRecord], service: Vec<Duration>, served: &[Served])
         .collect();
     let share = |c: &ClassReport| c.demerit_ms * c.demerit_ms * c.requests as f64;
     classes.sort_by(|a, b| share(b).total_cmp(&share(a)));
-    Report {
+    AccuracyReport {
         requests: records.len(),
         demerit_ms: demerit_ms(&trace, &model),
         model_mean_ms: mean(&model),

@@ -198,7 +198,7 @@ pub(crate) fn recording(bytes: &[u8]) {
 
 #[cfg(target_os = "linux")]
 fn replayed(bytes: &[u8]) {
-    let replay = server::Replay::new(bytes, |config| {
+    let replay = server::CoreReplay::new(bytes, |config| {
         if let Ok(core) = cli::core_of_recording(config) {
             return Ok(core);
         }

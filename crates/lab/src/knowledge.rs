@@ -257,7 +257,7 @@ impl Handle {
     }
 }
 
-impl probe::Device for Handle {
+impl probe::ProbedDevice for Handle {
     fn capacity(&self) -> Sectors {
         BlackBox::capacity(self.host.drive())
     }

@@ -18,7 +18,7 @@ mod common;
 use common::{Emulated, Shares, profile_of};
 use model::profile::Order;
 use model::{Profile, builtin};
-use probe::{Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedProfile};
 use std::ops::ControlFlow;
 
 struct BuiltinFlags {
@@ -107,7 +107,7 @@ fn line(wanted: &BuiltinFlags, name: &str, truth: &Profile) -> Option<Option<f64
         }
         ControlFlow::Continue(())
     };
-    let Outcome { profile, report } = match Probe::new(Options::default()).run(&mut device, &mut hook) {
+    let ProbedProfile { profile, report } = match Probe::new(Options::default()).run(&mut device, &mut hook) {
         Ok(outcome) => outcome,
         Err(error) => {
             println!("{name:24} {error}");

@@ -32,7 +32,7 @@ pub struct DeviceError {
 /// A drive from its host's view: one command at a time, or two, and the instants of a clock that does not jump.
 ///
 /// The probe knows nothing else of it: no profile, no seed, no geometry.
-pub trait Device {
+pub trait ProbedDevice {
     /// Returns the number of sectors.
     fn capacity(&self) -> Sectors;
 

@@ -1,6 +1,6 @@
 //! Characterisation of a black-box drive: from timed reads to a profile.
 //!
-//! A [`Probe`] is given a [`Device`]: a handle that executes commands and reports when they began and ended. The instants at
+//! A [`Probe`] is given a [`ProbedDevice`]: a handle that executes commands and reports when they began and ended. The instants at
 //! which single sectors end give their angles on the platter; a track ends where the angle no longer follows from the sector
 //! before; the time of the arm's moves shows in the sectors that are still caught. docs/PROBE.md describes the measurements
 //! in their order, with the papers that they come from.
@@ -10,14 +10,14 @@
 //!
 //! ```
 //! use drive::{Command, Drive};
-//! use probe::{Device, DeviceError, Options, Probe, Timed};
+//! use probe::{ProbedDevice, DeviceError, Options, Probe, Timed};
 //! use std::ops::ControlFlow;
 //! use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
 //!
 //! /// A simulated drive: the probe knows no more of it than of a real one.
 //! struct Simulated(Drive, Instant);
 //!
-//! impl Device for Simulated {
+//! impl ProbedDevice for Simulated {
 //!     fn capacity(&self) -> Sectors {
 //!         self.0.model().layout().capacity()
 //!     }
@@ -79,10 +79,10 @@ mod zero;
 mod zone;
 mod zone_spec;
 
-pub use device::{Device, DeviceError, Timed};
+pub use device::{DeviceError, ProbedDevice, Timed};
 pub use error::{ProbeError, StateError};
 pub use journal::Journal;
 pub use meter::{Hook, Progress};
 pub use predict::Predictor;
-pub use probe::{Options, Outcome, Probe};
+pub use probe::{Options, Probe, ProbedProfile};
 pub use report::{Check, Confidence, Finding, GivenUp, Report, Unreadable, Unsure};

@@ -4,7 +4,7 @@ use crate::buffer::{self, Buffer};
 use crate::bus;
 use crate::check;
 use crate::crossing;
-use crate::device::Device;
+use crate::device::ProbedDevice;
 use crate::error::{ProbeError, StateError};
 use crate::findings;
 use crate::gaps::{self, Known};
@@ -49,7 +49,7 @@ const ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
 /// A profile, and its reliability.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ProbedProfile {
     /// The profile for `freeblock drive show` and the scheduler.
     pub profile: Profile,
     /// The findings with their confidence, and the regions where the profile may be wrong.
@@ -96,7 +96,11 @@ impl Probe {
     /// The device is gone, the hook ended the probe, the state is of another drive, or the times show no revolution: then it
     /// is no spinning disk. The journal keeps the measurements. In all other cases there is a profile, and the report names
     /// its uncertain parts.
-    pub fn run(&mut self, device: &mut dyn Device, hook: &mut Hook<'_>) -> Result<Outcome, ProbeError> {
+    pub fn run(
+        &mut self,
+        device: &mut dyn ProbedDevice,
+        hook: &mut Hook<'_>,
+    ) -> Result<ProbedProfile, ProbeError> {
         if let Some(region) = self.options.writes {
             let capacity = device.capacity().get();
             let inside = region.checked_end().is_some_and(|end| end.get() <= capacity);
@@ -112,7 +116,7 @@ impl Probe {
     }
 }
 
-fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, ProbeError> {
+fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfile, ProbeError> {
     let mut report = Report::new();
     let spin = spin::find(meter)?;
     let rpm = (60e9 / spin.revolution).round() as u32;
@@ -280,7 +284,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         meter.ended_partial();
     }
     meter.end();
-    Ok(Outcome { profile, report })
+    Ok(ProbedProfile { profile, report })
 }
 
 /// Returns the layout if the map has one; a drive whose first angles could not be measured has none.

@@ -15,7 +15,7 @@ use crate::export::{ExportConfig, ExportUpdate, ServeError, Tally};
 use crate::fair_queue::FairQueue;
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
-use crate::mailbox::{Inbox, Mailbox, Stop, Wakes};
+use crate::mailbox::{Inbox, Mailbox, StopHandle, Wakes};
 use crate::slots::Slots;
 use crate::tls::Tls;
 use client_log::{ClientLog, Lost};
@@ -114,7 +114,11 @@ impl<D: Device> Exporter<D> {
     ///
     /// # Errors
     /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be created.
-    pub fn new(disk: D, export: ExportConfig, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
+    pub fn new(
+        disk: D,
+        export: ExportConfig,
+        listeners: Vec<Listener>,
+    ) -> Result<(Self, StopHandle), ServeError> {
         let can = disk.abilities();
         let abilities = Abilities {
             write: !export.read_only,

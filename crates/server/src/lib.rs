@@ -48,8 +48,10 @@ pub use exporter::{Exporter, Kernel};
 pub use learnt::{Learnt, LearntSaver, SAVE_EVERY};
 pub use limits::{Limits, raise_descriptor_limit};
 pub use listen::{Address, ListenError, Listener, unlisted};
-pub use mailbox::{Gone, Mailbox, NotQueued, Stop};
+pub use mailbox::{Gone, Mailbox, NotQueued, StopHandle};
 pub use notify::{Moment, notify};
-pub use recording::{FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed, ThreadedFile};
+pub use recording::{
+    CoreReplay, CoreReplayError, FrameError, FrameLines, Frames, Recorder, Replayed, ThreadedFile,
+};
 pub use running::Running;
 pub use tls::{Tls, TlsError};

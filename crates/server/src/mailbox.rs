@@ -127,16 +127,16 @@ impl<D> Mailbox<D> {
     }
 
     /// Returns a handle that ends the server.
-    pub fn stopper(&self) -> Stop {
-        Stop(Arc::clone(&self.waker))
+    pub fn stopper(&self) -> StopHandle {
+        StopHandle(Arc::clone(&self.waker))
     }
 }
 
 /// A handle that ends a server, also from a signal handler: requests received before are still answered.
 #[derive(Clone, Debug)]
-pub struct Stop(Arc<ServerWaker>);
+pub struct StopHandle(Arc<ServerWaker>);
 
-impl Stop {
+impl StopHandle {
     /// Stops the server now.
     ///
     /// # Errors

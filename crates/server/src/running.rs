@@ -3,7 +3,7 @@
 use crate::export::{ExportConfig, ServeError, Tally};
 use crate::exporter::Exporter;
 use crate::listen::Listener;
-use crate::mailbox::{Gone, Mailbox, Stop};
+use crate::mailbox::{Gone, Mailbox, StopHandle};
 use device::Device;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
@@ -24,7 +24,7 @@ struct Others(Mutex<RunEnd>);
 #[derive(Debug)]
 enum RunEnd {
     /// To be stopped when it ends.
-    Later(Vec<Stop>),
+    Later(Vec<StopHandle>),
     /// It has ended.
     Over,
 }
@@ -36,7 +36,7 @@ impl Default for RunEnd {
 }
 
 impl Others {
-    fn add(&self, stop: Stop) {
+    fn add(&self, stop: StopHandle) {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             RunEnd::Later(others) => others.push(stop),
             // The other may have ended by itself.
@@ -130,12 +130,12 @@ impl<D: Device + Send + 'static> Running<D> {
     }
 
     /// Returns a handle that stops the server.
-    pub fn stopper(&self) -> Stop {
+    pub fn stopper(&self) -> StopHandle {
         self.mailbox.stopper()
     }
 
     /// Stops `other` when this server ends for any reason; at once if it has ended already.
-    pub fn ends_with_it(&self, other: Stop) {
+    pub fn ends_with_it(&self, other: StopHandle) {
         self.others.add(other);
     }
 

@@ -23,8 +23,8 @@ mod trust;
 mod volume;
 
 pub use array::{
-    Array, ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, Drives, Member, MirrorReads, Part, Step, UNIT_MAX,
-    UnknownLayout,
+    Array, ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, Drives, Member, MemberCommand, MirrorReads, Step,
+    UNIT_MAX, UnknownLayout,
 };
 pub use cache_report::{CacheCommands, CacheReport};
 pub use direct::{Direct, Done};

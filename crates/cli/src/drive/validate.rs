@@ -5,7 +5,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::tables::{grouped, percent, table};
 use crate::traces::{open, unreadable};
-use drive::{CdfPoint, ClassReport, Report, ValidateRecord};
+use drive::{AccuracyReport, CdfPoint, ClassReport, ValidateRecord};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::Path;
@@ -79,7 +79,11 @@ impl From<&ClassReport> for Class {
 ///
 /// # Errors
 /// The drive or the trace cannot be read, or they do not fit each other.
-pub(crate) fn compare(name: &str, trace: &Path, console: &Console) -> Result<(String, Report), Problem> {
+pub(crate) fn compare(
+    name: &str,
+    trace: &Path,
+    console: &Console,
+) -> Result<(String, AccuracyReport), Problem> {
     let drive = resolve(name)?;
     let records = records(trace, drive.model.sector_bytes(), drive.model.layout().capacity(), console)?;
     let report = drive::validate(&drive.profile, &records)
@@ -192,7 +196,7 @@ impl<R: Read> Read for AtMost<R> {
     }
 }
 
-fn shown(title: &str, report: &Report) -> String {
+fn shown(title: &str, report: &AccuracyReport) -> String {
     let share = report.demerit_ms / report.trace_mean_ms.max(f64::MIN_POSITIVE);
     let mut text = format!(
         "{title}: {} requests of the trace replayed, one at a time\n\n\

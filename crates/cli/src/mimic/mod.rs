@@ -17,7 +17,7 @@ pub(crate) use store::{check_capacity, load};
 use crate::output::Console;
 use crate::probe::DeviceName;
 use crate::problem::Problem;
-use ::probe::Device;
+use ::probe::ProbedDevice;
 use units::{Duration, Lbn, LbnRange, Op};
 
 pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String, Problem> {
@@ -36,7 +36,7 @@ fn open(
     device: &DeviceName,
     writes: Option<LbnRange>,
     console: &Console,
-) -> Result<Box<dyn Device>, Problem> {
+) -> Result<Box<dyn ProbedDevice>, Problem> {
     let (device, warning) = device.open_for(writes)?;
     if let Some(warning) = warning {
         console.note(&warning);
@@ -57,7 +57,7 @@ enum Went {
 ///
 /// # Errors
 /// The device's error, except for a sector that cannot be read.
-fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Went, Problem> {
+fn carry_out(device: &mut dyn ProbedDevice, op: Op, range: LbnRange) -> Result<Went, Problem> {
     let at = device.now();
     match device.execute(at, op, range) {
         Ok(timed) => Ok(Went::Done(timed.completed.since(timed.submitted))),

@@ -3,7 +3,7 @@
 use crate::differs::{self, Differs, in_force};
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
-use ::probe::{Device, DeviceError, Timed};
+use ::probe::{DeviceError, ProbedDevice, Timed};
 use drive::{Drive, NotDone, Rules, Waiting};
 use std::fmt;
 use std::str::FromStr;
@@ -87,7 +87,7 @@ impl DeviceName {
     pub(crate) fn open_for(
         &self,
         writes: Option<LbnRange>,
-    ) -> Result<(Box<dyn Device>, Option<String>), Problem> {
+    ) -> Result<(Box<dyn ProbedDevice>, Option<String>), Problem> {
         match self {
             #[cfg(target_os = "linux")]
             Self::Raw { path } => {
@@ -139,7 +139,7 @@ impl Emulated {
     }
 }
 
-impl Device for Emulated {
+impl ProbedDevice for Emulated {
     fn capacity(&self) -> Sectors {
         self.host.drive().model().layout().capacity()
     }

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, table};
 use crate::values;
-use ::probe::{Check, Journal, Options, Outcome, Probe, ProbeError, Report};
+use ::probe::{Check, Journal, Options, Probe, ProbeError, ProbedProfile, Report};
 use model::Profile;
 use serde::Serialize;
 use std::fmt::Write;
@@ -113,7 +113,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
             _ => failed,
         }
     })?;
-    let Outcome { profile, report } = &outcome;
+    let ProbedProfile { profile, report } = &outcome;
     if let Some(path) = &args.output {
         files::replace(path, profile.to_toml())?;
     }

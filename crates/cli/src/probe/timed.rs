@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use ::device::{Answer, Ask, Clock, Device as _, Failure, Options, Raw, Ring, User};
-use ::probe::{Device, DeviceError, Timed};
+use ::probe::{DeviceError, ProbedDevice, Timed};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
@@ -187,7 +187,7 @@ impl TimedRaw {
     }
 }
 
-impl Device for TimedRaw {
+impl ProbedDevice for TimedRaw {
     fn capacity(&self) -> Sectors {
         self.disk.capacity()
     }

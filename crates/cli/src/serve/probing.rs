@@ -13,7 +13,8 @@ use crate::files;
 use crate::problem::Problem;
 use crate::recipe::{Knowledge, Made, Recipe};
 use ::probe::{
-    Check, Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Progress, Report, Timed,
+    Check, DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile, Progress, Report,
+    Timed,
 };
 use scheduler::Adoption;
 use server::files::{FILES_END_WAIT, join_until};
@@ -242,7 +243,7 @@ impl ToProbe {
     fn adopt(
         &self,
         served: &ServedMailbox,
-        found: &Outcome,
+        found: &ProbedProfile,
     ) -> Result<Result<(), (&'static str, String)>, Gone> {
         let failed = |problem: Problem| ("failed", format!("{problem:?}"));
         let toml = found.profile.to_toml();
@@ -359,7 +360,7 @@ impl<'a> Live<'a> {
     }
 }
 
-impl Device for Live<'_> {
+impl ProbedDevice for Live<'_> {
     fn capacity(&self) -> Sectors {
         self.capacity
     }

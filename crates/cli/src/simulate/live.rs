@@ -8,7 +8,7 @@ use crate::recipe::Recipe;
 use crate::tables::{grouped, span};
 use crate::{Outcome, drive};
 use serde::Serialize;
-use server::{Replay, ReplayError, Replayed};
+use server::{CoreReplay, CoreReplayError, Replayed};
 use std::cell::OnceCell;
 use std::fmt::Write;
 use std::fs::File;
@@ -53,7 +53,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
         let _ = kept.set(recipe);
         Ok(core)
     };
-    let mut replay = Replay::new(BufReader::new(file), make).map_err(|error| failed(&error))?;
+    let mut replay = CoreReplay::new(BufReader::new(file), make).map_err(|error| failed(&error))?;
     let Some(recipe) = kept.get() else { return Err(failed(&"no setup")) };
     let mut progress = Progress::new(console, "replaying", whole);
     let difference = loop {
@@ -61,7 +61,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
             Ok(true) if replay.extent().inputs % STRIDE_INPUTS != 0 => {}
             Ok(true) => progress.at(replay.position()),
             Ok(false) => break None,
-            Err(ReplayError::Diverged { line, at, live, replayed }) => {
+            Err(CoreReplayError::Diverged { line, at, live, replayed }) => {
                 break Some(Difference { line, at_s: at.as_nanos() as f64 / 1e9, live, replayed });
             }
             Err(error) => return Err(failed(&error)),

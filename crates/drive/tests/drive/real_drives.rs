@@ -4,9 +4,9 @@
 //! freeblock-drive --test drive -- real_drives --nocapture` prints the tables that docs/MODEL.md quotes.
 
 use crate::common::{disksim_answers, measured};
-use freeblock_drive::{Report, Rules, validate_with};
+use freeblock_drive::{AccuracyReport, Rules, validate_with};
 
-fn line(name: &str, r: &Report) -> String {
+fn line(name: &str, r: &AccuracyReport) -> String {
     format!(
         "{name:12} demerit {:.4} ms, means {:.3} (model) {:.3} (trace), per request {:.2}",
         r.demerit_ms, r.model_mean_ms, r.trace_mean_ms, r.per_request_rms_ms

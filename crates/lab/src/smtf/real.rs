@@ -5,7 +5,7 @@ use super::disk::Disk;
 use crate::LabError;
 use drive::{Behaviour, Command, Drive, Rules, Served};
 use model::{DriveModel, Position, Profile};
-use probe::{Device, DeviceError, Options, Probe, ProbeError, Progress, Timed};
+use probe::{DeviceError, Options, Probe, ProbeError, ProbedDevice, Progress, Timed};
 use scheduler::policy::{AgeWeight, Policy, Sptf, View};
 use scheduler::{Last, Observed, Overheads, Pending, Positioning, Predictor};
 use std::ops::ControlFlow;
@@ -59,7 +59,7 @@ struct Timing {
     now: Instant,
 }
 
-impl Device for Timing {
+impl ProbedDevice for Timing {
     fn capacity(&self) -> Sectors {
         self.real.model.layout().capacity()
     }

@@ -2,7 +2,7 @@
 //! the clock.
 
 use super::{Done, Entry, Fault, Journal};
-use crate::device::{Device, DeviceError, Timed};
+use crate::device::{DeviceError, ProbedDevice, Timed};
 use crate::draw::Draw;
 use crate::error::{ProbeError, StateError};
 use units::{Instant, Lbn, LbnRange, Op, Sectors};
@@ -34,7 +34,7 @@ const SPEEDS_PER_SIDE: i32 = 60;
 
 /// A device whose commands are recorded; recorded ones are answered from the record.
 pub(crate) struct Recorder<'a> {
-    device: &'a mut dyn Device,
+    device: &'a mut dyn ProbedDevice,
     journal: &'a mut Journal,
     /// The next entry to be answered from the record.
     replayed: usize,
@@ -50,7 +50,10 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    pub(crate) fn new(device: &'a mut dyn Device, journal: &'a mut Journal) -> Result<Self, StateError> {
+    pub(crate) fn new(
+        device: &'a mut dyn ProbedDevice,
+        journal: &'a mut Journal,
+    ) -> Result<Self, StateError> {
         let (capacity, sector_bytes) = (device.capacity().get(), device.sector_bytes().get());
         if journal.capacity == 0 {
             // A new journal has no drive yet.
@@ -382,7 +385,7 @@ impl Ahead {
 }
 
 /// Reads at once; returns `None` for an unreadable range.
-fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
+fn repeated(device: &mut dyn ProbedDevice, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
     match device.execute(device.now(), Op::Read, range) {
         Ok(timed) => Ok(Some(timed)),
         Err(error) if error.unreadable.is_some() => Ok(None),

@@ -2,7 +2,7 @@
 //! region the request before was in. If that left the arm elsewhere than in the map, the report states the share that does.
 
 use crate::common::{self, Emulated};
-use probe::{Device, Options, Probe};
+use probe::{Options, Probe, ProbedDevice};
 use std::ops::ControlFlow;
 
 /// The number of reads within 50 us, and of all reads.

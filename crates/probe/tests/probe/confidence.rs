@@ -1,7 +1,7 @@
 //! Compares the regions that a report names as uncertain with the drives.
 
 use crate::common::{self, Emulated};
-use probe::{Device, Options, Predictor, Probe};
+use probe::{Options, Predictor, Probe, ProbedDevice};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 

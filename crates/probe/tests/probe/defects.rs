@@ -3,7 +3,9 @@
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour, Recalibration};
 use model::Profile;
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed, Unreadable};
+use probe::{
+    DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile, Timed, Unreadable,
+};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
@@ -12,7 +14,7 @@ fn truth() -> Profile {
     model::builtin::find("mimic-less-capacity").unwrap()
 }
 
-fn run(device: &mut Emulated) -> Result<Outcome, ProbeError> {
+fn run(device: &mut Emulated) -> Result<ProbedProfile, ProbeError> {
     Probe::new(Options::default()).run(device, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -21,7 +23,7 @@ fn bad(count: u32, base: Behaviour) -> Behaviour {
     Behaviour { bad_sectors: Some(BadSectors { count, retries: 8 }), ..base }
 }
 
-fn reported(found: &Outcome) -> BTreeSet<u64> {
+fn reported(found: &ProbedProfile) -> BTreeSet<u64> {
     let lbns = |run: &Unreadable| run.first.get()..run.end.get();
     found.report.unreadable.iter().flat_map(lbns).collect()
 }
@@ -140,7 +142,7 @@ fn moved_sectors_and_pauses_are_no_failures() {
 /// A drive that reads nothing.
 struct Dead(Emulated);
 
-impl Device for Dead {
+impl ProbedDevice for Dead {
     fn capacity(&self) -> Sectors {
         self.0.capacity()
     }

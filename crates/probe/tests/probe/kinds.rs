@@ -5,19 +5,19 @@ use crate::common::{self, Emulated, finding, holds, predictions_on};
 use drive::Behaviour;
 use model::builtin;
 use model::profile::Order;
-use probe::{Device, Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedDevice, ProbedProfile};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange};
 
-fn probed(device: Emulated) -> Outcome {
+fn probed(device: Emulated) -> ProbedProfile {
     probed_with(device, Options::default())
 }
 
-fn probed_with(mut device: Emulated, options: Options) -> Outcome {
+fn probed_with(mut device: Emulated, options: Options) -> ProbedProfile {
     probed_as(&mut device, options)
 }
 
-fn probed_as(device: &mut Emulated, options: Options) -> Outcome {
+fn probed_as(device: &mut Emulated, options: Options) -> ProbedProfile {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
@@ -101,7 +101,7 @@ fn two_commands_at_a_time_show_what_one_hides() {
     let seeds = [1, 2, 3];
     for seed in seeds {
         let device = Emulated::noisy(&truth, seed);
-        let writes = Some(LbnRange::new(Lbn::new(0), Device::capacity(&device)));
+        let writes = Some(LbnRange::new(Lbn::new(0), ProbedDevice::capacity(&device)));
         let found = probed_with(device, Options { writes, ..Options::default() });
         let (mechanics, firmware) = (&found.profile.mechanics, found.profile.firmware.as_ref().unwrap());
         let near = |what: &str, found: f64, truth: f64| {
@@ -288,7 +288,7 @@ fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
             behaviour.set(&format!("buffer={buffer}")).unwrap();
             behaviour.set("bus_sector=off").unwrap();
             let mut device = Emulated::with(&truth, behaviour, 1);
-            let capacity = Device::capacity(&device).get();
+            let capacity = ProbedDevice::capacity(&device).get();
             let found = probed_as(&mut device, Options::default());
             let unsure = &found.report.unsure;
             let named: u64 = unsure.iter().map(|u| u.end.get() - u.first.get()).sum();

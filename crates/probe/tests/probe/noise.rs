@@ -4,10 +4,10 @@ use crate::common::{self, Emulated, finding, holds};
 use drive::Behaviour;
 use model::profile::Seek;
 use model::{DriveModel, Profile, builtin};
-use probe::{Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedProfile};
 use std::ops::ControlFlow;
 
-fn probed(truth: &Profile, seed: u64) -> Outcome {
+fn probed(truth: &Profile, seed: u64) -> ProbedProfile {
     let mut device = Emulated::noisy(truth, seed).one_at_a_time();
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     holds(device, truth, &found, 300.0);
@@ -110,7 +110,7 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     let mut device = Emulated::noisy(&truth, 1);
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     let named: u64 = found.report.unsure.iter().map(|region| region.end.get() - region.first.get()).sum();
-    let capacity = probe::Device::capacity(&device).get();
+    let capacity = probe::ProbedDevice::capacity(&device).get();
     // The bound is half an hour: a probe that could not map the drive took 44 minutes.
     holds(Emulated::noisy(&truth, 1), &truth, &found, 1_800.0);
     let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);

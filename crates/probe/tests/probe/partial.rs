@@ -4,7 +4,7 @@
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour};
 use model::{DriveModel, Profile};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, Timed};
+use probe::{DeviceError, Journal, Options, Probe, ProbedDevice, ProbedProfile, Timed};
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors};
 
@@ -42,7 +42,7 @@ impl Restless {
     }
 }
 
-impl Device for Restless {
+impl ProbedDevice for Restless {
     fn capacity(&self) -> Sectors {
         self.device.capacity()
     }
@@ -63,11 +63,11 @@ impl Device for Restless {
     }
 }
 
-fn probed(probe: &mut Probe, device: &mut dyn Device) -> Outcome {
+fn probed(probe: &mut Probe, device: &mut dyn ProbedDevice) -> ProbedProfile {
     probe.run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn is_named_whole(found: &Outcome) -> bool {
+fn is_named_whole(found: &ProbedProfile) -> bool {
     let capacity = DriveModel::from_profile(&truth()).unwrap().layout().capacity().get();
     let named: u64 = found.report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
     named == capacity

@@ -3,10 +3,10 @@
 
 use crate::common::{self, Emulated, finding, holds};
 use model::Profile;
-use probe::{Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedProfile};
 use std::ops::ControlFlow;
 
-fn random(seed: u64) -> (Profile, Outcome) {
+fn random(seed: u64) -> (Profile, ProbedProfile) {
     let truth = common::random(seed);
     let mut device = Emulated::new(&truth);
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -90,7 +90,7 @@ fn a_check_of_a_part_of_the_drive_says_which() {
         let mut device = Emulated::new(&truth);
         let found =
             Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
-        let capacity = probe::Device::capacity(&device).get();
+        let capacity = probe::ProbedDevice::capacity(&device).get();
         common::covers(&found.report, capacity);
         let check = found.report.check;
         assert_eq!(check.of_drive >= 1.0, whole, "{seed}: {check:?}");

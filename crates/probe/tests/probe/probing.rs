@@ -4,20 +4,20 @@ use crate::common::{self, CUT, Cut, Emulated, finding, predictions_on};
 use model::Profile;
 use model::builtin;
 use model::profile::{Order, SectorsPerTrack};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile};
 use std::ops::ControlFlow;
 use units::{LbnRange, Op, Sectors};
 
-fn probed(truth: &Profile) -> Outcome {
+fn probed(truth: &Profile) -> ProbedProfile {
     let mut device = Emulated::new(truth);
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn holds(truth: &Profile, found: &Outcome, most_seconds: f64) {
+fn holds(truth: &Profile, found: &ProbedProfile, most_seconds: f64) {
     common::holds(Emulated::new(truth), truth, found, most_seconds);
 }
 
-fn builtin_drive(name: &str) -> (Profile, Outcome) {
+fn builtin_drive(name: &str) -> (Profile, ProbedProfile) {
     let truth = builtin::find(name).unwrap();
     let found = probed(&truth);
     holds(&truth, &found, 300.0);
@@ -26,7 +26,7 @@ fn builtin_drive(name: &str) -> (Profile, Outcome) {
 
 #[test]
 fn a_drive_of_one_zone_is_found_as_it_is() {
-    let (truth, Outcome { profile, report }) = builtin_drive("mimic-less-capacity");
+    let (truth, ProbedProfile { profile, report }) = builtin_drive("mimic-less-capacity");
     assert_eq!((profile.rpm, profile.heads, profile.cylinders), (truth.rpm, truth.heads, truth.cylinders));
     assert_eq!(profile.layout.order, truth.layout.order);
     let [zone] = profile.layout.zones.as_slice() else { panic!("{} zones", profile.layout.zones.len()) };
@@ -42,7 +42,7 @@ fn a_drive_of_one_zone_is_found_as_it_is() {
 
 #[test]
 fn zones_slips_and_skews_of_a_real_drive_are_found() {
-    let (truth, Outcome { profile, .. }) = builtin_drive("quantum-atlas-10k");
+    let (truth, ProbedProfile { profile, .. }) = builtin_drive("quantum-atlas-10k");
     assert_eq!((profile.rpm, profile.heads, profile.cylinders), (truth.rpm, truth.heads, truth.cylinders));
     for (found, real) in profile.layout.zones.iter().zip(&truth.layout.zones) {
         assert_eq!(found.sectors_per_track, real.sectors_per_track);
@@ -56,7 +56,7 @@ fn zones_slips_and_skews_of_a_real_drive_are_found() {
 
 #[test]
 fn spares_after_some_cylinders_are_found() {
-    let (truth, Outcome { profile, .. }) = builtin_drive("seagate-cheetah-4lp");
+    let (truth, ProbedProfile { profile, .. }) = builtin_drive("seagate-cheetah-4lp");
     for (found, real) in profile.layout.zones.iter().zip(&truth.layout.zones) {
         assert_eq!(found.sparing.per, real.sparing.per);
         assert_eq!(found.sparing.cylinders, real.sparing.cylinders);
@@ -210,7 +210,7 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
 }
 
 /// Probes with writes allowed to some sectors in the middle; returns the outcome and all writes.
-fn written(truth: &Profile, behaviour: drive::Behaviour) -> (Outcome, Vec<LbnRange>) {
+fn written(truth: &Profile, behaviour: drive::Behaviour) -> (ProbedProfile, Vec<LbnRange>) {
     let mut device = Watched { device: Emulated::with(truth, behaviour, 1), written: Vec::new() };
     let region = region_of(&device);
     let options = Options { writes: Some(region), ..Options::default() };
@@ -218,7 +218,7 @@ fn written(truth: &Profile, behaviour: drive::Behaviour) -> (Outcome, Vec<LbnRan
     (found, device.written)
 }
 
-fn region_of(device: &dyn Device) -> LbnRange {
+fn region_of(device: &dyn ProbedDevice) -> LbnRange {
     LbnRange::new(units::Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
 }
 
@@ -372,7 +372,7 @@ fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
 }
 
 /// Continues from `state` with another handle.
-fn resumed(state: &[u8], device: &mut dyn Device) -> Result<Outcome, ProbeError> {
+fn resumed(state: &[u8], device: &mut dyn ProbedDevice) -> Result<ProbedProfile, ProbeError> {
     let journal = Journal::from_bytes(state, "state")?;
     Probe::resume(Options::default(), journal)?.run(device, &mut |_| ControlFlow::Continue(()))
 }

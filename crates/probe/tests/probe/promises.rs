@@ -3,10 +3,10 @@
 
 use crate::common::{self, CUT, Cut, Emulated, finding};
 use model::{Layout, Profile, builtin};
-use probe::{Journal, Options, Outcome, Probe, ProbeError};
+use probe::{Journal, Options, Probe, ProbeError, ProbedProfile};
 use std::ops::ControlFlow;
 
-fn probed(truth: &Profile) -> Outcome {
+fn probed(truth: &Profile) -> ProbedProfile {
     Probe::new(Options::default()).run(&mut Emulated::new(truth), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

@@ -4,7 +4,7 @@
 use crate::common::{self, Emulated, finding};
 use drive::Behaviour;
 use model::profile::{Profile, Revolutions, SectorsPerTrack};
-use probe::{DeviceError, Options, Outcome, Probe, Unsure};
+use probe::{DeviceError, Options, Probe, ProbedProfile, Unsure};
 use std::ops::{ControlFlow, Range};
 use units::{LbnRange, Op};
 
@@ -56,7 +56,7 @@ fn lbns(cylinders: &Range<u32>) -> Range<u64> {
     first(cylinders.start)..first(cylinders.end)
 }
 
-fn probed(truth: &Profile, behaviour: Behaviour, seed: u64) -> (Emulated, Outcome) {
+fn probed(truth: &Profile, behaviour: Behaviour, seed: u64) -> (Emulated, ProbedProfile) {
     let mut device = Emulated::with(truth, behaviour, seed);
     let options = Options { seed, ..Options::default() };
     let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -83,7 +83,7 @@ impl Met {
     }
 }
 
-fn measured(found: &Outcome) -> u64 {
+fn measured(found: &ProbedProfile) -> u64 {
     finding(found, "tracks measured").value.parse().unwrap()
 }
 

@@ -3,7 +3,7 @@
 
 use crate::common::{self, Cut, Emulated};
 use model::{Profile, builtin};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile, Timed};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
@@ -13,11 +13,11 @@ type Call = Vec<((Op, LbnRange), Timed)>;
 
 /// A drive whose answers are recorded.
 struct Kept<'d> {
-    device: &'d mut dyn Device,
+    device: &'d mut dyn ProbedDevice,
     calls: Vec<Call>,
 }
 
-impl Device for Kept<'_> {
+impl ProbedDevice for Kept<'_> {
     fn capacity(&self) -> Sectors {
         self.device.capacity()
     }
@@ -78,7 +78,7 @@ struct Twin {
 
 impl Twin {
     /// Returns the drive with the answers `calls` after this many commands of a probe that left `state`.
-    fn after(device: &dyn Device, calls: &[Call], commands: usize, state: &[u8]) -> Self {
+    fn after(device: &dyn ProbedDevice, calls: &[Call], commands: usize, state: &[u8]) -> Self {
         let (mut done, mut counted) = (0, 0);
         while counted < commands {
             counted += calls[done].len();
@@ -115,7 +115,7 @@ impl Twin {
     }
 }
 
-impl Device for Twin {
+impl ProbedDevice for Twin {
     fn capacity(&self) -> Sectors {
         self.capacity
     }
@@ -162,7 +162,7 @@ fn are_distinct(calls: &[Call]) -> bool {
     lbns.len() == reads
 }
 
-fn run(probe: &mut Probe, device: &mut dyn Device) -> Result<Outcome, ProbeError> {
+fn run(probe: &mut Probe, device: &mut dyn ProbedDevice) -> Result<ProbedProfile, ProbeError> {
     probe.run(device, &mut |_| ControlFlow::Continue(()))
 }
 

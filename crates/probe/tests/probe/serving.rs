@@ -4,7 +4,7 @@
 use crate::common;
 use drive::{Behaviour, Command, Completion, Drive, Rules};
 use model::{Profile, builtin};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile, Timed};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
@@ -167,7 +167,7 @@ impl Serving {
     }
 }
 
-impl Device for Serving {
+impl ProbedDevice for Serving {
     fn capacity(&self) -> Sectors {
         self.here.drive.model().layout().capacity()
     }
@@ -200,7 +200,7 @@ impl Device for Serving {
 
 /// Prints the figures of docs/PROBE.md, and checks that requests of a load are delayed by no more than the bound, and that the found profile predicts the drive.
 #[allow(clippy::print_stdout, reason = "a document quotes the figures")]
-fn holds(serving: &Serving, truth: &Profile, found: &Outcome) {
+fn holds(serving: &Serving, truth: &Profile, found: &ProbedProfile) {
     let harm = serving.harm();
     assert!(harm < 1.1 * HARM_RATIO_MAX, "{harm}");
     assert!(!found.report.is_partial(), "{:?}", found.report.given_up);

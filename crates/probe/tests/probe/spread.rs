@@ -3,17 +3,17 @@
 use crate::common::{Emulated, finding};
 use drive::Behaviour;
 use model::builtin;
-use probe::{Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedProfile};
 use std::ops::ControlFlow;
 use units::Duration;
 
-fn probed(drive: &str, behaviour: Behaviour) -> Outcome {
+fn probed(drive: &str, behaviour: Behaviour) -> ProbedProfile {
     let mut device = Emulated::with(&builtin::find(drive).unwrap(), behaviour, 3);
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Returns standard deviations by distance, us.
-fn spread(found: &Outcome) -> Vec<(u32, f64)> {
+fn spread(found: &ProbedProfile) -> Vec<(u32, f64)> {
     found.profile.mechanics.seek_spread_ms.iter().map(|&(d, ms)| (d, 1e3 * ms)).collect()
 }
 

@@ -4,7 +4,7 @@
 use crate::common::Emulated;
 use drive::Behaviour;
 use model::builtin;
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, ProbedProfile, Timed};
 use std::ops::ControlFlow;
 use units::{Bytes, Instant, LbnRange, Op, Sectors};
 
@@ -28,7 +28,7 @@ impl Switched {
     }
 }
 
-impl Device for Switched {
+impl ProbedDevice for Switched {
     fn capacity(&self) -> Sectors {
         self.on.capacity()
     }
@@ -54,11 +54,11 @@ impl Device for Switched {
 
 const NAME: &str = "seagate-cheetah-9lp";
 
-fn probed(device: &mut Switched) -> Outcome {
+fn probed(device: &mut Switched) -> ProbedProfile {
     Probe::new(Options::default()).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn while_probing(outcome: &Outcome) -> Option<&str> {
+fn while_probing(outcome: &ProbedProfile) -> Option<&str> {
     let line = outcome.report.findings.iter().find(|f| f.what == "buffer while probing");
     line.map(|finding| finding.value.as_str())
 }
@@ -69,7 +69,7 @@ fn a_drive_whose_buffer_is_switched_off_has_the_same_profile_with_fewer_commands
     let switched = probed(&mut Switched::new(true));
     assert_eq!(while_probing(&as_ever), None);
     assert_eq!(while_probing(&switched), Some("look-ahead off, read cache off"));
-    let cache = |outcome: &Outcome| outcome.profile.firmware.as_ref().unwrap().cache.clone();
+    let cache = |outcome: &ProbedProfile| outcome.profile.firmware.as_ref().unwrap().cache.clone();
     assert!(cache(&switched).enabled && cache(&switched).segments > 1);
     assert_eq!(cache(&switched), cache(&as_ever));
     // Measured angles differ in the eighth decimal.

@@ -4,7 +4,7 @@
 use crate::common::Emulated;
 use drive::Behaviour;
 use model::builtin;
-use probe::{Device, Options, Outcome, Probe};
+use probe::{Options, Probe, ProbedDevice, ProbedProfile};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -26,7 +26,7 @@ const WAYS: &[&str] = &[
     "fast02,recalibration=5s:200ms",
 ];
 
-fn probed(device: &mut Emulated, writes: bool) -> Outcome {
+fn probed(device: &mut Emulated, writes: bool) -> ProbedProfile {
     let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));
     let options = Options { writes: writes.then_some(region), ..Options::default() };
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()

@@ -2,7 +2,7 @@
 
 use crate::common::{self, Emulated};
 use model::Profile;
-use probe::{DeviceError, Journal, Options, Outcome, Probe, ProbeError};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedProfile};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
@@ -61,7 +61,7 @@ fn options() -> Options {
     Options { writes: Some(LbnRange::new(Lbn::new(1_000_000), Sectors::new(20_000))), ..Options::default() }
 }
 
-fn run(device: &mut Failing) -> Result<Outcome, ProbeError> {
+fn run(device: &mut Failing) -> Result<ProbedProfile, ProbeError> {
     Probe::new(options()).run(device, &mut |_| ControlFlow::Continue(()))
 }
 

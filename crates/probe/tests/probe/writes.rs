@@ -3,15 +3,15 @@
 use crate::common::{self, Emulated};
 use drive::Behaviour;
 use model::{Profile, builtin};
-use probe::{Device, Options, Outcome, Predictor, Probe};
+use probe::{Options, Predictor, Probe, ProbedDevice, ProbedProfile};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-fn region_of(device: &dyn Device) -> LbnRange {
+fn region_of(device: &dyn ProbedDevice) -> LbnRange {
     LbnRange::new(Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
 }
 
-fn probed(device: &mut Emulated, writes: Option<LbnRange>) -> Outcome {
+fn probed(device: &mut Emulated, writes: Option<LbnRange>) -> ProbedProfile {
     let options = Options { writes, ..Options::default() };
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }

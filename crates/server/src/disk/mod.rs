@@ -221,7 +221,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Records all inputs of the core and its decisions from here on. Call it before any request, because a
-    /// [`Replay`](crate::Replay) begins with a fresh core.
+    /// [`CoreReplay`](crate::CoreReplay) begins with a fresh core.
     pub fn record(&mut self, recorder: Recorder) {
         self.core.recorder = Some(recorder);
     }

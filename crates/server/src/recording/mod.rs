@@ -1,7 +1,7 @@
 //! A core's inputs and outputs, recorded in a file, and replayed on another core.
 //!
 //! A core is a state machine: the same inputs give the same outputs (design, promise 6). A [`Recorder`] writes all
-//! inputs of a live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares the outputs of
+//! inputs of a live run, a line of JSON each, and a [`CoreReplay`] feeds them to a fresh core and compares the outputs of
 //! that core.
 
 mod entry;
@@ -10,7 +10,7 @@ mod replay;
 mod threaded_file;
 
 pub use frames::{FrameError, FrameLines, Frames};
-pub use replay::{Replay, ReplayError, Replayed};
+pub use replay::{CoreReplay, CoreReplayError, Replayed};
 pub use threaded_file::ThreadedFile;
 
 use entry::RecordingEntry;

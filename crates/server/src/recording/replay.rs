@@ -13,7 +13,7 @@ use units::Instant;
 /// A recording that cannot be replayed, or a core that decides differently.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ReplayError {
+pub enum CoreReplayError {
     /// It is no recording, or a damaged one.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -60,7 +60,7 @@ pub struct Replayed {
 }
 
 /// The replay of one core's inputs on another, which compares the decisions.
-pub struct Replay<R, M> {
+pub struct CoreReplay<R, M> {
     lines: FrameLines<R>,
     line: u64,
     make: M,
@@ -69,27 +69,27 @@ pub struct Replay<R, M> {
     ended: bool,
 }
 
-impl<R, M> fmt::Debug for Replay<R, M> {
+impl<R, M> fmt::Debug for CoreReplay<R, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay")
+        f.debug_struct("CoreReplay")
             .field("line", &self.line)
             .field("extent", &self.extent)
             .finish_non_exhaustive()
     }
 }
 
-impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> Replay<R, M> {
+impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> CoreReplay<R, M> {
     /// Begins a replay; `make` makes the core from the recording's setup, and again one for each setup whose model and configuration
     /// the live core [adopted](crate::Disk::adopt).
     ///
     /// # Errors
     /// The file is no recording, or no core can be made for it.
-    pub fn new(from: R, mut make: M) -> Result<Self, ReplayError> {
+    pub fn new(from: R, mut make: M) -> Result<Self, CoreReplayError> {
         let mut lines = FrameLines::new(from)?;
         let setup = lines.next_line()?.unwrap_or_default();
         let setup = serde_json::from_slice(setup)
-            .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
-        let core = make(&setup).map_err(ReplayError::Setup)?;
+            .map_err(|error| CoreReplayError::Line { line: 1, problem: error.to_string() })?;
+        let core = make(&setup).map_err(CoreReplayError::Setup)?;
         let extent = Replayed { cut_off: true, ..Replayed::default() };
         Ok(Self { lines, line: 1, make, core, extent, ended: false })
     }
@@ -98,7 +98,7 @@ impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> Replay<R, M> {
     ///
     /// # Errors
     /// The recording is damaged, or a decision differs.
-    pub fn step(&mut self) -> Result<bool, ReplayError> {
+    pub fn step(&mut self) -> Result<bool, CoreReplayError> {
         if self.ended {
             return Ok(false);
         }
@@ -109,20 +109,20 @@ impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> Replay<R, M> {
         self.line += 1;
         let line = self.line;
         let entry: RecordingEntry<'_> = serde_json::from_slice(text)
-            .map_err(|error| ReplayError::Line { line, problem: error.to_string() })?;
+            .map_err(|error| CoreReplayError::Line { line, problem: error.to_string() })?;
         if entry == RecordingEntry::End {
             (self.ended, self.extent.cut_off) = (true, false);
             return Ok(false);
         }
         if let Some(at) = entry.at().filter(|at| *at < self.extent.at) {
             let problem = format!("time goes back, to {} ns", at.as_nanos());
-            return Err(ReplayError::Line { line, problem });
+            return Err(CoreReplayError::Line { line, problem });
         }
-        let replayed = self.apply(&entry).map_err(|problem| ReplayError::Line { line, problem })?;
+        let replayed = self.apply(&entry).map_err(|problem| CoreReplayError::Line { line, problem })?;
         let at = entry.at().unwrap_or(self.extent.at);
         if replayed != entry {
             let (live, replayed) = (format!("{entry:?}"), format!("{replayed:?}"));
-            return Err(ReplayError::Diverged { line, at, live, replayed });
+            return Err(CoreReplayError::Diverged { line, at, live, replayed });
         }
         self.extent.at = at;
         self.extent.inputs += 1;

@@ -6,7 +6,7 @@ use device::{
     Abilities, Answer as DeviceAnswer, Ask, BackgroundRequest, Device, Emulated, Faults, Faulty, KernelError,
     KernelQueue, KernelRequest, Ring,
 };
-use server::{Address, ExportConfig, Exporter, Kernel, Limits, Listener, Mailbox, Stop, Tally};
+use server::{Address, ExportConfig, Exporter, Kernel, Limits, Listener, Mailbox, StopHandle, Tally};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -124,7 +124,7 @@ struct Both {
     waker: Arc<Mutex<UnixStream>>,
     answers: Receiver<(u16, Answer)>,
     over: Arc<AtomicBool>,
-    stop: Stop,
+    stop: StopHandle,
     mailbox: Mailbox<Patient>,
     /// Reports that the server has asked the kernel to remove the device.
     stopped: Receiver<()>,

@@ -145,7 +145,7 @@ pub enum ArrayError {
 
 /// A command of a request at one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct MemberCommand {
     /// The drive, from 0.
     pub drive: usize,
     /// Read or write.
@@ -159,9 +159,9 @@ pub struct Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Reads of old data and parity.
-    pub before: Vec<Part>,
+    pub before: Vec<MemberCommand>,
     /// The commands that carry out the request.
-    pub after: Vec<Part>,
+    pub after: Vec<MemberCommand>,
 }
 
 /// The addresses of an array.
@@ -301,7 +301,7 @@ impl ArrayMap {
     }
 
     /// Returns the pieces of a range; pieces that continue each other on a drive are one.
-    fn pieces(&self, op: Op, range: LbnRange) -> Vec<Part> {
+    fn pieces(&self, op: Op, range: LbnRange) -> Vec<MemberCommand> {
         let mut parts = Parts::default();
         let (mut at, end) = (range.start().get(), range.end().get());
         while at < end {
@@ -319,7 +319,7 @@ impl ArrayMap {
         let Request { op, range } = request;
         match (self.layout, op) {
             (ArrayLayout::Mirror(_), Op::Write) => {
-                let all = (0..self.drives as usize).map(|drive| Part { drive, op, range }).collect();
+                let all = (0..self.drives as usize).map(|drive| MemberCommand { drive, op, range }).collect();
                 vec![Step { before: Vec::new(), after: all }]
             }
             (ArrayLayout::Mirror(reads), Op::Read) => {
@@ -333,7 +333,7 @@ impl ArrayMap {
                     }
                 };
                 self.last_read = drive;
-                vec![Step { before: Vec::new(), after: vec![Part { drive, op, range }] }]
+                vec![Step { before: Vec::new(), after: vec![MemberCommand { drive, op, range }] }]
             }
             (ArrayLayout::Raid5 { .. }, Op::Write) => self.raid5_write(range),
             _ => vec![Step { before: Vec::new(), after: self.pieces(op, range) }],
@@ -343,7 +343,7 @@ impl ArrayMap {
     /// Returns a flush of every drive. Its commands have no sectors.
     pub fn flush(&self) -> Step {
         let none = LbnRange::new(Lbn::ZERO, Sectors::ZERO);
-        let all = (0..self.drives as usize).map(|drive| Part { drive, op: Op::Write, range: none });
+        let all = (0..self.drives as usize).map(|drive| MemberCommand { drive, op: Op::Write, range: none });
         Step { before: Vec::new(), after: all.collect() }
     }
 
@@ -449,7 +449,7 @@ impl ArrayMap {
 
 /// Commands, of which one that continues another of its drive is joined to it.
 #[derive(Default)]
-struct Parts(Vec<Part>);
+struct Parts(Vec<MemberCommand>);
 
 impl Parts {
     fn add(&mut self, drive: usize, op: Op, lbn: u64, len: u64) {
@@ -457,7 +457,7 @@ impl Parts {
         if let Some(last) = last.filter(|part| part.range.end().get() == lbn) {
             last.range = LbnRange::new(last.range.start(), Sectors::new(last.range.len().get() + len));
         } else {
-            self.0.push(Part { drive, op, range: LbnRange::new(Lbn::new(lbn), Sectors::new(len)) });
+            self.0.push(MemberCommand { drive, op, range: LbnRange::new(Lbn::new(lbn), Sectors::new(len)) });
         }
     }
 

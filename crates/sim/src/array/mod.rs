@@ -4,7 +4,7 @@ mod map;
 mod port;
 
 pub use map::{
-    ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, MirrorReads, Part, Step, UNIT_MAX, UnknownLayout,
+    ArrayError, ArrayLayout, ArrayMap, DRIVES_MAX, MemberCommand, MirrorReads, Step, UNIT_MAX, UnknownLayout,
 };
 
 use crate::cache_report::{CacheReport, without_transfer};
@@ -180,7 +180,7 @@ struct Open {
     /// The instant at which a drive began the first command.
     started: Option<Instant>,
     /// The commands of each step that are not done, and those that wait for them.
-    steps: Vec<(usize, Vec<Part>)>,
+    steps: Vec<(usize, Vec<MemberCommand>)>,
     /// The steps that are not done.
     left: usize,
 }
@@ -491,7 +491,7 @@ impl<S: Source> Array<S> {
     }
 
     /// Sends a command of a step of a request.
-    fn send(&mut self, id: u64, step: usize, part: Part, cache: CacheOps) {
+    fn send(&mut self, id: u64, step: usize, part: MemberCommand, cache: CacheOps) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.commands.push((id, step));
             (self.commands.len() - 1) as u32

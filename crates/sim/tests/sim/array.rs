@@ -2,8 +2,8 @@
 
 use drive::Served;
 use freeblock_sim::{
-    ArrayLayout, ArrayMap, Background, Direct, Drives, Finished, Inside, Member, MirrorReads, Nothing,
-    Observer, Part, Step, black_box,
+    ArrayLayout, ArrayMap, Background, Direct, Drives, Finished, Inside, Member, MemberCommand, MirrorReads,
+    Nothing, Observer, Step, black_box,
 };
 use model::{DriveModel, builtin};
 use proptest::prelude::*;
@@ -24,8 +24,8 @@ fn request(op: Op, lbn: u64, sectors: u64) -> Request {
     Request { op, range: LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)) }
 }
 
-fn part(drive: usize, op: Op, lbn: u64, sectors: u64) -> Part {
-    Part { drive, op, range: LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)) }
+fn part(drive: usize, op: Op, lbn: u64, sectors: u64) -> MemberCommand {
+    MemberCommand { drive, op, range: LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)) }
 }
 
 /// The table of Linux's md for left-symmetric RAID 5 on five drives (`raid5_compute_sector` in drivers/md/raid5.c; the same as
@@ -163,7 +163,7 @@ fn layouts() -> impl Strategy<Value = (String, Vec<u64>)> {
 }
 
 /// Returns the sectors of parts as drive and LBN, and asserts that they lie on the drives and that none is named twice.
-fn sectors(parts: &[Part], drives: &[u64]) -> BTreeSet<(usize, u64)> {
+fn sectors(parts: &[MemberCommand], drives: &[u64]) -> BTreeSet<(usize, u64)> {
     let mut all = BTreeSet::new();
     for part in parts {
         assert!(!part.range.is_empty() && part.range.end().get() <= drives[part.drive], "{part:?}");
@@ -210,7 +210,7 @@ proptest! {
                 parity.entry((on, at.get())).or_insert_with(Vec::new).push(drive);
             }
         }
-        let after: Vec<Part> = steps.iter().flat_map(|step| step.after.clone()).collect();
+        let after: Vec<MemberCommand> = steps.iter().flat_map(|step| step.after.clone()).collect();
         prop_assert!(after.iter().all(|part| part.op == asked.op));
         let touched = sectors(&after, &drives);
         if layout.starts_with("mirror") {

@@ -4,7 +4,7 @@ use super::{Emulated, Shares};
 use drive::Behaviour;
 use model::profile::{Order, ReadAhead, SparingRegion};
 use model::{DriveModel, Layout, Profile};
-use probe::{Device, Outcome};
+use probe::{ProbedDevice, ProbedProfile};
 use std::collections::BTreeMap;
 use units::{Cylinder, Head, Lbn};
 
@@ -25,7 +25,7 @@ pub struct Judged {
 }
 
 /// Returns all findings that can be compared with the drive's profile; each has its criterion beside it.
-pub fn judged(truth: &Profile, behaviour: &Behaviour, found: &Outcome, shares: Shares) -> Vec<Judged> {
+pub fn judged(truth: &Profile, behaviour: &Behaviour, found: &ProbedProfile, shares: Shares) -> Vec<Judged> {
     let judge = Judge::new(truth, behaviour, found, shares);
     let of = |f: &probe::Finding| {
         let (right, is) = judge.right(&f.what, &f.value)?;
@@ -61,7 +61,7 @@ fn between(value: &str, is: u64) -> (bool, String) {
 }
 
 impl<'t> Judge<'t> {
-    fn new(truth: &'t Profile, behaviour: &'t Behaviour, found: &'t Outcome, shares: Shares) -> Self {
+    fn new(truth: &'t Profile, behaviour: &'t Behaviour, found: &'t ProbedProfile, shares: Shares) -> Self {
         let model = DriveModel::from_profile(truth).unwrap();
         let probed = DriveModel::from_profile(&found.profile).unwrap();
         Self { truth, behaviour, found: &found.profile, model, probed, shares }

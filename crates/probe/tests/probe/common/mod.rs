@@ -7,7 +7,7 @@ pub mod judge;
 use drive::{Behaviour, Drive, NotDone, Rules, Waiting};
 use model::Profile;
 use model::profile::Order;
-use probe::{Device, DeviceError, Finding, Outcome, Report, Timed};
+use probe::{DeviceError, Finding, ProbedDevice, ProbedProfile, Report, Timed};
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors};
 
@@ -64,7 +64,7 @@ impl Emulated {
     }
 }
 
-impl Device for Emulated {
+impl ProbedDevice for Emulated {
     fn capacity(&self) -> Sectors {
         self.host.drive().model().layout().capacity()
     }
@@ -90,10 +90,10 @@ impl Device for Emulated {
     }
 }
 
-/// Implements [`Device`] for a type with a `device` that runs `before` each command, or two; `before` may prevent them.
+/// Implements [`ProbedDevice`] for a type with a `device` that runs `before` each command, or two; `before` may prevent them.
 macro_rules! goes_through {
     ($device:ty) => {
-        impl probe::Device for $device {
+        impl probe::ProbedDevice for $device {
             fn capacity(&self) -> units::Sectors {
                 self.device.capacity()
             }
@@ -136,7 +136,7 @@ pub(crate) use goes_through;
 
 /// A device that is removed after this many commands.
 pub struct Cut<'d> {
-    pub device: &'d mut dyn Device,
+    pub device: &'d mut dyn ProbedDevice,
     pub left: u64,
 }
 
@@ -338,7 +338,7 @@ fn predicted(
 }
 
 /// Returns a finding of a report.
-pub fn finding<'a>(found: &'a Outcome, what: &str) -> &'a Finding {
+pub fn finding<'a>(found: &'a ProbedProfile, what: &str) -> &'a Finding {
     found.report.findings.iter().find(|f| f.what == what).unwrap()
 }
 
@@ -349,7 +349,7 @@ pub fn confidence(report: &Report, what: &str) -> f64 {
 
 /// Checks the promises for every drive, which the probe left in `device`: the time, and right predictions outside the
 /// regions that the report names.
-pub fn holds(device: Emulated, truth: &Profile, found: &Outcome, most_seconds: f64) {
+pub fn holds(device: Emulated, truth: &Profile, found: &ProbedProfile, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
     covers(&found.report, device.capacity().get());
@@ -378,7 +378,7 @@ pub fn covers(report: &Report, capacity: u64) {
 const CONFIDENCE_MIN: f64 = 0.75;
 
 /// Checks that the order of tracks and the number of heads are the drive's, or reported as uncertain.
-pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
+pub fn is_right_or_unsure(truth: &Profile, found: &ProbedProfile) {
     let name = &truth.name;
     let (order, heads) = (finding(found, "order of tracks"), finding(found, "heads"));
     // The cylinder at which heads turn round does not matter in a single zone; a single head has no order.

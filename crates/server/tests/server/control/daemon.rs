@@ -9,7 +9,7 @@ use server::files::Places;
 use server::manager::spec::DiskFacts;
 use server::manager::{ManagerConfig, TaskManager};
 use server::runtime::{Runtime, RuntimeBuilder};
-use server::{Address, Disk, ExportConfig, Exporter, Limits, Listener, Stop};
+use server::{Address, Disk, ExportConfig, Exporter, Limits, Listener, StopHandle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -20,7 +20,7 @@ pub struct Daemon {
     pub socket: PathBuf,
     control: Option<Control>,
     runtime: Option<Runtime>,
-    stop: Stop,
+    stop: StopHandle,
     thread: Option<JoinHandle<Disk<Emulated, TaskManager>>>,
 }
 

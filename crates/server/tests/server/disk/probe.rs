@@ -4,12 +4,12 @@ use super::recording::Memory;
 use super::serving::Serving;
 use drive::{Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
-use probe::{Device, DeviceError, Journal, Options, Probe, ProbeError, Timed};
+use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, Timed};
 use scheduler::{
     Adoption, Application, AuditConfig, Config, IdleTime, OutsideConfig, OutsideDrive, Overheads, Parameter,
     Priority, Record, Sessions,
 };
-use server::{DiskHooks, Reading, ReadingResult, Recorder, Replay};
+use server::{CoreReplay, DiskHooks, Reading, ReadingResult, Recorder};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
@@ -63,7 +63,7 @@ fn a_recording_with_readings_of_a_probe_replays() {
     serving.disk.end_recording().unwrap();
     let fresh = || unprobed(&profile, Behaviour::default(), 20.0).disk.core().clone();
     let recorded = memory.bytes();
-    let mut replay = Replay::new(recorded.as_slice(), |_| Ok(fresh())).unwrap();
+    let mut replay = CoreReplay::new(recorded.as_slice(), |_| Ok(fresh())).unwrap();
     while replay.step().unwrap() {}
     let extent = replay.extent();
     assert!(extent.commands >= 20 && !extent.cut_off, "{extent:?}");
@@ -98,7 +98,7 @@ fn a_recording_in_which_a_profile_is_adopted_replays() {
         }
         None => Ok(unprobed(&profile, through, 20.0).disk.core().clone()),
     };
-    let mut replay = Replay::new(recorded.as_slice(), fresh).unwrap();
+    let mut replay = CoreReplay::new(recorded.as_slice(), fresh).unwrap();
     while replay.step().unwrap() {}
     let extent = replay.extent();
     assert!(extent.requests >= 1_990 && extent.blocks > 100 && !extent.cut_off, "{extent:?}");
@@ -108,7 +108,7 @@ impl Serving {
     /// Begins a scan of the disk.
     fn scan(&mut self) {
         self.disk.host(CountingScan::default());
-        let all = LbnRange::new(Lbn::ZERO, Device::capacity(self));
+        let all = LbnRange::new(Lbn::ZERO, ProbedDevice::capacity(self));
         let call = |_: &mut CountingScan, sessions: &mut dyn Sessions| {
             let session = sessions.open(Priority::default()).unwrap();
             sessions.read(session, all, Sectors::new(16), Parameter::default()).unwrap();
@@ -132,7 +132,7 @@ impl Serving {
     }
 }
 
-impl Device for Serving {
+impl ProbedDevice for Serving {
     fn capacity(&self) -> Sectors {
         self.disk.core().drive().layout().capacity()
     }

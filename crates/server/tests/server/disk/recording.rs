@@ -1,7 +1,9 @@
 //! The recording of a disk's core, and its replay.
 
 use scheduler::OutsideDrive;
-use server::{Disk, DiskHooks, FrameError, FrameLines, Frames, Recorder, Replay, ReplayError, Replayed};
+use server::{
+    CoreReplay, CoreReplayError, Disk, DiskHooks, FrameError, FrameLines, Frames, Recorder, Replayed,
+};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -35,8 +37,8 @@ pub fn record<A: DiskHooks>(disk: &mut Disk<Spy, A>, policy: &str, seed: u64) ->
     memory
 }
 
-pub fn again(recording: &[u8]) -> Result<Replayed, ReplayError> {
-    let mut replay = Replay::new(recording, |setup| {
+pub fn again(recording: &[u8]) -> Result<Replayed, CoreReplayError> {
+    let mut replay = CoreReplay::new(recording, |setup| {
         let policy = setup["policy"].as_str().ok_or("no policy")?;
         let (model, config) = core(policy, setup["seed"].as_u64().ok_or("no seed")?);
         Ok(OutsideDrive::new(model, config))
@@ -86,18 +88,18 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 4;
     let error = again(&damaged).unwrap_err();
-    assert!(matches!(error, ReplayError::Frame(FrameError::Damaged { .. })), "{error}");
+    assert!(matches!(error, CoreReplayError::Frame(FrameError::Damaged { .. })), "{error}");
     let all = lines(&recorded);
     assert_eq!(again(&recording(&all)).unwrap(), whole);
     let place = all.iter().position(|line| line.contains("\"completed\"")).unwrap();
     // One input is missing, and one decision is different.
     let done = all[..place].iter().rposition(|line| line.contains("\"ended\"")).unwrap();
     let missing = recording(&[&all[..done], &all[done + 1..]].concat());
-    assert!(matches!(again(&missing), Err(ReplayError::Diverged { .. })), "{:?}", again(&missing));
+    assert!(matches!(again(&missing), Err(CoreReplayError::Diverged { .. })), "{:?}", again(&missing));
     let mut other = all.clone();
     other[place] = other[place].replace("{\"completed\":0}", "{\"completed\":1}");
     let error = again(&recording(&other)).unwrap_err();
-    assert!(matches!(error, ReplayError::Diverged { line, .. } if line == place as u64 + 1), "{error}");
+    assert!(matches!(error, CoreReplayError::Diverged { line, .. } if line == place as u64 + 1), "{error}");
     let first = &all[0];
     for (lines, expected) in [
         (&[][..], "line 1"),

@@ -6,7 +6,7 @@ pub mod log;
 
 use device::{Device, Emulated, Options, Raw, Ring};
 use drive::Behaviour;
-use server::{Address, ExportConfig, Exporter, Limits, Listener, Stop, Tally};
+use server::{Address, ExportConfig, Exporter, Limits, Listener, StopHandle, Tally};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub const PROFILE: &str = include_str!("../../../../drive/tests/data/small.toml"
 pub struct Server<D> {
     pub dir: PathBuf,
     thread: Option<JoinHandle<(Tally, D)>>,
-    stop: Stop,
+    stop: StopHandle,
     pub size: u64,
     /// The TCP port on the loopback address.
     pub port: u16,

@@ -391,7 +391,7 @@ pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
     Ok(units::LbnRange::new(units::Lbn::new(first), units::Sectors::new(len)))
 }
 
-/// Returns them in the same form.
+/// Returns sectors as FIRST-LAST, both included.
 pub(crate) fn first_last(region: units::LbnRange) -> String {
     let first = region.start().get();
     format!("{first}-{}", first.saturating_add(region.len().get().saturating_sub(1)))

@@ -106,7 +106,7 @@ impl Both {
         self.with.run.now()
     }
 
-    /// Runs both, request by request, until the virtual time is `end` or later, and compares their completions.
+    /// Continues both runs, request by request, until the virtual time is `end` or later, and compares their completions.
     pub fn advance_to(&mut self, end: Instant) -> Result<(), DemoError> {
         let mut seen = (Seen::default(), Seen::default());
         while self.now() < end {

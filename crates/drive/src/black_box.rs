@@ -82,7 +82,7 @@ pub trait BlackBox {
     /// Returns the next completion, in order.
     fn pop_reply(&mut self) -> Option<Reply>;
 
-    /// Returns the same with the breakdown of the command's time, if the device has it.
+    /// Returns the next completion, in order, with the breakdown of the command's time if the device has it.
     fn pop_explained(&mut self) -> Option<(Reply, Option<Breakdown>)> {
         self.pop_reply().map(|reply| (reply, None))
     }

@@ -62,7 +62,7 @@ pub(crate) struct Segments {
     write_only: Option<usize>,
     written_serve_reads: bool,
     writes_keep_reads: bool,
-    /// Whether a write keeps the sectors that a segment has read besides.
+    /// Whether a segment that a write goes into keeps the sectors that were read into it.
     merges: bool,
 }
 

@@ -60,7 +60,7 @@ impl<'a> Spares<'a> {
         Self { layout, taken: BTreeSet::new(), bare: BTreeMap::new() }
     }
 
-    /// Takes one on the nearest track behind `track` that has several, or else on the nearest before it.
+    /// Takes a spare sector on the nearest track behind `track` that has several, or else on the nearest before it.
     fn take_after(&mut self, track: TrackIndex) -> Option<Location> {
         let mut at = track.get();
         while at < self.layout.track_count() {

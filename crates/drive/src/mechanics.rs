@@ -156,7 +156,7 @@ impl Mechanics {
         Self { model, spindle, position: Position::default(), wobble: None }
     }
 
-    /// Creates one with a platter and an arm that deviate from the model.
+    /// Creates a drive with a platter and an arm that deviate from the model.
     pub(crate) fn inexact(model: Shared<DriveModel>, spindle: Spindle, wobble: Option<Wobble>) -> Self {
         Self { model, spindle, position: Position::default(), wobble: wobble.map(Box::new) }
     }
@@ -227,8 +227,8 @@ impl Mechanics {
         AccessTimes { begin: at, arrival, start, end }
     }
 
-    /// Does the same with zero-latency access: a head that arrives among the sectors begins with the next whole one,
-    /// and ends one revolution later at most, when the last of the missing ones has passed.
+    /// Moves to a track and transfers `count` of its sectors with zero-latency access: a head that arrives among the sectors
+    /// begins with the next whole one, and ends one revolution later at most, when the last of the missing ones has passed.
     ///
     /// # Panics
     /// As for [`access`](Self::access).

@@ -105,7 +105,7 @@ impl Spindle {
         Self { nominal: rpm, drift: None }
     }
 
-    /// Creates one that begins at `rpm` and every `step` becomes faster or slower by one revolution a minute, or stays,
+    /// Creates a platter that begins at `rpm` and every `step` becomes faster or slower by one revolution a minute, or stays,
     /// each with probability 1/3, never more than `most_ppm` millionths off. After 2,048 steps it goes the same way
     /// back.
     pub(crate) fn drifting(rpm: Rpm, most_ppm: u32, step: Duration, seed: u64) -> Self {

@@ -131,7 +131,7 @@ impl<T> OverlapQueue<T> {
         self.under_way.values().map(|entry| &entry.item)
     }
 
-    /// Returns the same with their numbers, to be changed.
+    /// Returns the entries that were begun and are not done, with their numbers, to be changed.
     pub fn under_way_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.under_way.iter_mut().map(|(number, entry)| (*number, &mut entry.item))
     }

@@ -15,7 +15,7 @@ pub struct Mutator {
 }
 
 impl Mutator {
-    /// Creates one for a target.
+    /// Creates a source of inputs for a target.
     pub fn new(seed: u64, target: &Target) -> Self {
         Self { stream: Stream::new(seed, target.name), seeds: (target.seeds)() }
     }

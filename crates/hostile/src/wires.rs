@@ -176,8 +176,8 @@ impl Read for Cut<'_> {
     }
 }
 
-/// Any bytes as the answer of a control socket: an error, or a code and a body of the announced length; and the
-/// division of the bytes does not matter.
+/// Any bytes as the answer of a control socket: the result is an error, or a code and a body of the announced length. It does not
+/// depend on how the bytes are divided into reads.
 pub(crate) fn http(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let read = |most: usize| match client::read_answer(&mut Cut(bytes, most)) {

@@ -49,12 +49,12 @@ pub struct Experiment {
     pub claims: &'static [&'static str],
     /// Whether its numbers are times of this machine; all others are the same everywhere.
     pub timed: bool,
-    /// Runs it.
+    /// Runs the experiment.
     pub run: fn(&Lab) -> Result<Outcome, LabError>,
 }
 
 impl Experiment {
-    /// Runs it, and compares its claims with those declared.
+    /// Runs the experiment, and compares its claims with those declared.
     ///
     /// # Errors
     /// It has failed, or its claims differ from those declared.

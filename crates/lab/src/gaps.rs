@@ -15,11 +15,11 @@ pub(crate) struct Gaps {
     pub used: u64,
     /// Requests without background work while the core used no gaps ([`OutsideDrive::caution`]); outside only.
     pub closed: u64,
-    /// Those among them for which the reason was the harm of detours.
+    /// Requests among `closed` for which the reason was the harm of detours.
     pub for_harm: u64,
     /// Wanted sectors that were read in gaps.
     pub read: u64,
-    /// Gaps with a background write, and the wanted sectors that were read in these.
+    /// Gaps with a background write, and the wanted sectors that were read in such gaps.
     pub written_in: u64,
     pub read_beside: u64,
     /// The widening of a detour's move over a third of the cylinders: the sum over all requests.

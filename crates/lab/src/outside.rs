@@ -108,7 +108,7 @@ impl Trial {
         }
     }
 
-    /// Runs it on an Atlas 10K with a known profile.
+    /// Runs the set-up on an Atlas 10K with a known profile.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -116,7 +116,7 @@ impl Trial {
         self.run_on(&KnownDrive::truth(ATLAS)?, seed)
     }
 
-    /// Runs it on a drive with this kind of knowledge.
+    /// Runs the set-up on a drive with this kind of knowledge.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -208,7 +208,7 @@ pub fn by_the_firmware(
     Ok(run.report())
 }
 
-/// Runs the same with at most two in the drive, and this policy in front of it (figure 8).
+/// Runs the OLTP load with at most two requests in the drive, and this policy in front of it (figure 8).
 ///
 /// # Errors
 /// The drive cannot have this load.
@@ -231,7 +231,7 @@ pub fn slower(with: &[Measured], without: &[Measured]) -> Spread {
     spread(&pairs, |(with, without)| (with / without - 1.0) * 100.0)
 }
 
-/// Returns one as percent of the other, seed by seed.
+/// Returns the quantity `of` in some runs as percent of that in others, seed by seed.
 pub fn percent_of(part: &[Measured], whole: &[Measured], of: fn(&Measured) -> f64) -> Spread {
     let pairs: Vec<(f64, f64)> = part.iter().zip(whole).map(|(a, b)| (of(a), of(b))).collect();
     spread(&pairs, |(part, whole)| 100.0 * part / whole)

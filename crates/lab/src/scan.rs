@@ -198,8 +198,8 @@ pub fn potential_mb_per_s(head: &HeadNanos, time: Duration, media: &MediaRate) -
     media.bytes_per_s / 1e6 * head.potential().as_secs_f64() / time.as_secs_f64()
 }
 
-/// Returns achieved over potential free bandwidth (OSDI'00, section 6.3). Achieved are the bytes of the application,
-/// read in gaps or passed by the foreground itself, so it can exceed the [potential](potential_mb_per_s).
+/// Returns the ratio of achieved to potential free bandwidth (OSDI'00, section 6.3). The achieved bandwidth includes wanted
+/// sectors that the foreground itself reads, so it can exceed the [potential](potential_mb_per_s).
 fn efficiency(bytes: u64, head: &HeadNanos, media: &MediaRate) -> f64 {
     bytes as f64 / (media.bytes_per_s * head.potential().as_secs_f64())
 }

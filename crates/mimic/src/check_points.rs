@@ -12,9 +12,8 @@ struct Stage {
 /// within a small error, or else more of them within a larger one (ATC'03, section 5.3).
 ///
 /// ```
-/// use mimic::CheckPoints;
-/// assert_eq!(CheckPoints::TABLE_2.to_string(), "1 within 1%, 2 within 2%, 3 within 5%, 4 within 10%, 5 within 15%, 10 within 20%");
-/// assert_eq!(CheckPoints::fixed(5, 150).to_string(), "5 within 1.5%");
+/// use mimic::CheckPoints; assert_eq!(CheckPoints::TABLE_2.to_string(), "1 within 1%, 2 within 2%, 3 within 5%, 4 within 10%, 5
+/// within 15%, 10 within 20%"); assert_eq!(CheckPoints::fixed(5, 150).to_string(), "5 within 1.5%");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckPoints {
@@ -39,10 +38,10 @@ const fn stage(points: u32, hundredths: u32) -> Stage {
 impl CheckPoints {
     /// The paper's Table 2, and the default.
     ///
-    /// Over many teeth of the sawtooth, times are nearly random from 30% below the line to 30% above. One in thirty
-    /// of such ranges has its first check point within 1%, and passes; it may be as wide as the drive, and the chance
-    /// recurs at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass, nor does this rule
-    /// [twice](Self::confirmed).
+    /// In a range of many teeth of the sawtooth, times are nearly random from 30% below the line to 30% above it. In one of
+    /// thirty such ranges the first check point is within 1% of the line by chance, and the range passes although it may be as
+    /// wide as the drive; each halving of a range is another chance. [`CAREFUL`](Self::CAREFUL) refuses such ranges, and so does
+    /// this rule if it is [confirmed](Self::confirmed).
     pub const TABLE_2: Self = Self {
         stages: [
             stage(1, 100),

@@ -225,8 +225,8 @@ impl Knots {
         place
     }
 
-    /// Returns the same for several distances, one step after another for all of them, so that the processor fetches
-    /// their cache lines concurrently.
+    /// Returns the last distance that is not above each of several, one step after another for all of them, so that the processor
+    /// fetches their cache lines concurrently.
     #[inline]
     pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
         let distances = distances.map(|distance| distance.clamp(-DISTANCE_SECTORS_MAX, DISTANCE_SECTORS_MAX));

@@ -45,7 +45,7 @@ impl SeekProfile {
         Self { by_distance, at_least }
     }
 
-    /// Returns the same with every seek longer (or shorter, down to zero) by `ns` nanoseconds.
+    /// Returns the table with every seek longer (or shorter, down to zero) by `ns` nanoseconds.
     #[must_use]
     pub fn longer_by(&self, ns: i32) -> Self {
         let longer = |(d, &time): (usize, &u32)| if d == 0 { time } else { time.saturating_add_signed(ns) };

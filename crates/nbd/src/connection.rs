@@ -144,9 +144,9 @@ pub struct Connection {
     reserve: usize,
     /// The bytes of the next request, which waits for room.
     waits: Option<usize>,
-    /// Whether that request is admitted beyond the reserve.
+    /// Whether the next request is admitted beyond the reserve.
     granted: bool,
-    /// Whether it is to be split into pieces instead.
+    /// Whether the next request is to be split into pieces instead.
     in_pieces: bool,
     /// The reason why no export may be chosen, if so.
     closed: Option<String>,

@@ -36,7 +36,7 @@ impl Output {
         &mut self.open
     }
 
-    /// Returns the same without beginning another one: bytes written since can be removed again.
+    /// Returns the buffer of the last small answer, without beginning another: bytes written since can be removed again.
     pub fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }

@@ -259,7 +259,7 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<Measured<u64>, ProbeE
     few.map_or_else(|| many_places(meter, found, looks), Ok)
 }
 
-/// Returns the same for a few segments, found by doubling and bisection; `None` for more.
+/// Returns how many other places are read until one is evicted, for a few segments, by doubling and bisection; `None` for more.
 fn few_places(
     meter: &mut Meter<'_>,
     found: &Buffer,
@@ -318,7 +318,7 @@ fn quick_share(meter: &Meter<'_>) -> f64 {
     (meter.hit_below / meter.revolution()).clamp(SLOW_HITS_SHARE_MAX, 0.5)
 }
 
-/// Returns the same for many segments.
+/// Returns how many other places are read until one is evicted, for many segments.
 ///
 /// After reads of many places, reads of them in reverse order are hits as long as the buffer has segments: a hit evicts
 /// nothing. So one pass there and back counts all segments.

@@ -22,7 +22,7 @@ pub struct Predictor {
     position: Position,
     /// How much later than in the model the drive's platter is, ns.
     late: i64,
-    /// The relative difference of the drive's revolution time, by which `late` grows.
+    /// The drive's revolution time relative to the model's, less one: `late` grows by it.
     slow: f64,
     /// The number of bad predictions in a row.
     lost: u32,

@@ -89,7 +89,8 @@ impl Shape {
         self.densities_from(zone, 0)
     }
 
-    /// Does the same if one of its tracks is the first of a cylinder or band.
+    /// Returns the sectors per track of each head of a zone whose densities recur, if one of its tracks is the first of a cylinder
+    /// or band.
     fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
         let mut by_head = vec![0; self.heads.max(1) as usize];
         let Some((slots, width)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.width())) else {

@@ -30,7 +30,7 @@ pub(crate) struct Region {
 /// Tracks with densities that differ by head: those of one cylinder or band recur, or of two if heads go back and forth.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cycle {
-    /// All with the same number of tracks.
+    /// The places of tracks in a cycle; all have the same number of tracks.
     pub(crate) slots: Vec<Slot>,
     /// The sectors in each cycle.
     pub(crate) sectors: u64,

@@ -84,7 +84,7 @@ pub struct Observed {
     pub last: Last,
     /// The request.
     pub request: Request,
-    /// The time for which the drive was idle before it: the platter has turned on meanwhile.
+    /// The time for which the drive was idle before the request; the platter has kept rotating.
     pub pause: Duration,
     /// The time from then to the completion.
     pub time: Duration,

@@ -78,7 +78,7 @@ pub struct Exporter<D> {
     answers: FairQueue<(Request, LbnRange)>,
     /// Requests at the device, by the name that the device knows them under.
     asked: BTreeMap<u64, ActiveRequest>,
-    /// Bytes that these hold for the kernel and for clients that are gone.
+    /// The bytes held by requests at the device of the kernel and of clients that are gone.
     others: usize,
     /// The device's own names for its operations in the ring.
     works: BTreeMap<Token, u64>,

@@ -146,13 +146,13 @@ mod inherited {
         take_from(&mut sockets(), address)
     }
 
-    /// Takes it from these. Its address stays, for [`others`] after a new configuration.
+    /// Takes the socket on this address from `sockets`. Its address stays, for [`others`] after a new configuration.
     fn take_from(sockets: &mut [Handed], address: &Address) -> Option<OwnedFd> {
         let here = sockets.iter_mut().flatten().filter(|(at, _)| at == address);
         here.map(|(_, socket)| socket).find_map(Option::take)
     }
 
-    /// Returns those on none of these addresses, and those whose address another one has.
+    /// Returns the sockets on none of these addresses, and those whose address another socket has.
     pub fn others(addresses: &[&Address]) -> Vec<String> {
         others_of(&sockets(), addresses)
     }

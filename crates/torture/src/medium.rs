@@ -174,7 +174,8 @@ impl VersionedMedium {
         Ok(())
     }
 
-    /// Records the same if other writes may have landed legally since: if the version is still there, it must stay.
+    /// Records the acknowledgement of a foreground write after which other writes may have landed legally: if the version is still
+    /// there, it must stay.
     pub fn acknowledge_landed(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);

@@ -101,7 +101,7 @@ impl Mimicry {
             ..LearnerConfig::new(capacity, Sectors::new(1))
         };
         let learner = (self != Self::None).then(|| Learner::new(config, None));
-        // A real drive's size is never too large for it.
+        // No real drive is too large for the learner's memory.
         learner?.ok().map(|learner| -> Box<dyn Mimic> { Box::new(learner) })
     }
 }

@@ -113,7 +113,7 @@ pub trait Source {
         None
     }
 
-    /// Returns the same, mutably.
+    /// Returns the source as a load that keeps its own times, mutably, if it is one.
     fn script_mut(&mut self) -> Option<&mut dyn Script> {
         None
     }

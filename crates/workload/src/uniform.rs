@@ -26,7 +26,7 @@ pub struct RandomConfig {
 
 impl RandomConfig {
     /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: 4 KB at multiples of 4 KB, two
-    /// reads to a write, nothing local; if a share is made local, its standard deviation is 4 MB.
+    /// reads to a write, no local requests. If a share of requests is made local, the standard deviation is 4 MB.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let block = sectors_in(4 << 10, sector);
         Self {

@@ -109,7 +109,7 @@ impl Utilisation {
         }
     }
 
-    /// Returns it as a part of 1.
+    /// Returns the utilisation as a part of 1.
     pub fn as_f64(self) -> f64 {
         f64::from(self.millionths) / 1e6
     }

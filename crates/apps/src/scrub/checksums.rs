@@ -29,7 +29,8 @@ pub enum Judgement {
 /// The writer of a block notifies the store before the write goes out, and again, with the new checksum, when it has
 /// ended. A read's bytes were on the medium at some time between its registration and its record; so a mismatch
 /// proves damage only if no write of the block was under way in that time. The scrubber takes [`now`](Self::now) at
-/// registration; if a block mismatches that has `changing`, or a later `since`, it is read again and not reported.
+/// registration. If a block does not match, and is `changing` or has a later `since`, a write may be the reason: the block is read
+/// again and not reported.
 pub trait Checksums {
     /// Returns a count that grows with each write that begins or ends.
     fn now(&self) -> u64;

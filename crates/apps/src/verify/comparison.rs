@@ -87,8 +87,8 @@ struct Member {
 /// Compares the members of an array.
 ///
 /// It reads nothing itself: the host reads what [`wish`](Self::wish) returns, in any order, and passes every block to
-/// [`read`](Self::read). It saves [`progress`](Self::progress) at any time, and [`Comparison::resume`] reads the blocks that were not
-/// compared by then.
+/// [`read`](Self::read). It saves [`progress`](Self::progress) at any time, and [`Comparison::resume`] reads the blocks that were
+/// not compared by then.
 ///
 /// **A block is named when two readings, at least two seconds apart, have found the same bytes, and these do not agree.** If bytes
 /// have changed between the readings it is read again, so that a write that has reached one member only is not taken for a fault.
@@ -127,8 +127,8 @@ pub struct Comparison {
     parity: Parity,
     /// Blocks that are not settled.
     left: BlockSet,
-    /// The ring of blocks that not all members have read: of each block the sum for a mirror's first member or for P, the sum for Q,
-    /// and the number of members that have come. Block `n` is in the slot `n` modulo the length.
+    /// The ring of blocks that not all members have read: of each block the sum for a mirror's first member or for P, the sum for
+    /// Q, and the number of members that have come. Block `n` is in the slot `n` modulo the length.
     sums: Vec<u64>,
     weighted: Vec<u64>,
     seen: Vec<u16>,
@@ -260,7 +260,7 @@ impl Comparison {
         if its.asked.len() >= WISHES_MAX || (limit < blocks && room < slots.div_ceil(REFILLS_PER_RING)) {
             return None;
         }
-        // Blocks ahead are all unsettled or were before this start: each needs this member.
+        // No block from here on was compared since this start, so this member is read for each that is left.
         let Some(Range { start: first, end }) = self.left.run(its.next, limit) else {
             its.next = limit.max(its.next);
             return None;

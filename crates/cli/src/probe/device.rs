@@ -79,7 +79,7 @@ impl DeviceName {
         )))
     }
 
-    /// Opens it for reads, and for writes to some sectors; an emulated drive, which has no data to lose, for all
+    /// Opens the drive for reads, and for writes to some sectors; an emulated drive, which has no data to lose, for all
     /// writes. Also returns a warning if the disk is in use.
     ///
     /// # Errors

@@ -111,7 +111,7 @@ impl SchedulerState {
         }
     }
 
-    /// Returns the same as lines of a page; figures of background work are omitted if there is none.
+    /// Returns the state as lines of a page; figures of background work are omitted if there is none.
     pub(crate) fn lines(&self, background: bool) -> Vec<(&'static str, String)> {
         let Self { trust, foresight, gaps, detours, idle, .. } = self;
         let mut lines = Vec::new();

@@ -154,7 +154,7 @@ struct WithoutTransfer {
 }
 
 impl WithoutTransfer {
-    /// Returns them if there are any.
+    /// Returns the response times if there were such commands.
     fn of(commands: CacheCommands) -> Option<Self> {
         let CacheCommands { requests, longest, .. } = commands;
         let (mean_ms, max_ms) = (commands.mean().as_millis_f64(), longest.as_millis_f64());

@@ -284,7 +284,7 @@ fn daemon(args: &DaemonArgs) -> Result<(Control, String), Problem> {
     named(args, "name one with --disk")
 }
 
-/// Returns the same, or the `advice` if several disks may be meant.
+/// Returns the daemon and the disk meant, or the `advice` if several disks may be meant.
 fn named(args: &DaemonArgs, advice: &str) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {

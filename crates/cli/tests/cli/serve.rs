@@ -42,12 +42,12 @@ pub(crate) fn start_command(command: &mut Command, disks: usize) -> Option<Daemo
 }
 
 impl Daemon {
-    /// Ends it as systemd does; returns its output.
+    /// Ends the daemon as systemd does; returns its output.
     pub(crate) fn end(self) -> Value {
         self.end_with_log().0
     }
 
-    /// Ends it in the same way; returns its log, too.
+    /// Ends the daemon as systemd does; returns its output and its log.
     pub(crate) fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
         // It is ready before it can be ended in order.
@@ -63,7 +63,7 @@ impl Daemon {
         (serde_json::from_str(&out).unwrap(), said)
     }
 
-    /// Ends it as abruptly as a power cut, except for the kernel.
+    /// Ends the daemon as abruptly as a power cut, except for the kernel.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }

@@ -86,7 +86,7 @@ impl Dir {
         Self(path)
     }
 
-    /// Creates it in a file system in memory, if the system has one.
+    /// Creates a directory in a file system in memory, if the system has one.
     #[cfg(target_os = "linux")]
     pub fn in_memory() -> Option<Self> {
         let path = Path::new("/dev/shm").join(format!("freeblock-{}", Self::name()));

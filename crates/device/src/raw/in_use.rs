@@ -141,7 +141,7 @@ impl<'a> System<'a> {
         self.mounts(&self.with_partitions(major, minor)).into_iter().map(|(_, at)| at).collect()
     }
 
-    /// Returns those of these devices that are mounted, with the mount points.
+    /// Returns the mounted ones of some devices, with their mount points.
     fn mounts(self, names: &[Named]) -> Vec<(String, PathBuf)> {
         let table = fs::read(self.root.join("proc/self/mountinfo")).unwrap_or_default();
         let mounted = table.split(|byte| *byte == b'\n').filter_map(|line| {

@@ -206,7 +206,7 @@ impl Journal for SwitchJournal {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
         let _one_at_a_time = self.lock()?;
         let path = self.path(&record.disk);
-        // A record that is there belongs to a process that runs, or that was killed.
+        // If there is a record, a process that changed this disk's switches still runs, or was killed.
         if path.exists() {
             return Err(SwitchJournalError::InUse { path });
         }

@@ -12,7 +12,7 @@ fn exact() -> Behaviour {
     Behaviour { buffer: Some(false), bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() }
 }
 
-/// Returns one with its buffer, which reads ahead.
+/// Returns a drive with its buffer, which reads ahead.
 fn buffered() -> Behaviour {
     Behaviour { buffer: Some(true), ..exact() }
 }

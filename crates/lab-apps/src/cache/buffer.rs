@@ -147,7 +147,7 @@ impl Buffer {
         self.dirty.within(reach.mask()).hull()
     }
 
-    /// Returns whether the bytes may not be handed out to a background write now.
+    /// Returns whether a background write has to wait before it gets the bytes.
     pub fn is_locked(&self) -> bool {
         self.pins > 0 || self.fill.is_some() || self.write.is_some()
     }

@@ -156,7 +156,7 @@ pub(super) struct Superblock {
     pub directories: u32,
     /// Blocks set aside for inodes, from block 1 on.
     pub inode_blocks_max: u32,
-    /// The number of them that hold inodes.
+    /// The number of those blocks that hold inodes.
     pub inode_blocks: u32,
     /// Whether no block was written since the last sync.
     pub synced: bool,

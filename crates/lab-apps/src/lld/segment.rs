@@ -18,7 +18,7 @@ pub enum State {
     Written,
     /// Nothing in it is live once the segment of this sequence is durable; until then a crash would need it.
     Emptied {
-        /// The sequence that must be durable first.
+        /// The sequence of that segment.
         after: Sequence,
     },
     /// A torn segment found by recovery; its summary must be wiped before anything else is written.

@@ -246,7 +246,7 @@ impl WindowResult {
     }
 }
 
-/// Runs it. If the buffer daemon forces bursts, the window is cut to whole periods between them.
+/// Runs the set-up. If the buffer daemon forces bursts, the window is cut to whole periods between them.
 pub(crate) fn run(set_up: &CacheSetUp) -> Result<WindowResult, LabError> {
     watch(set_up).map_err(|e| LabError::new("a cache above a drive", e))
 }

@@ -68,7 +68,8 @@ impl<'r> Blocks<'r> {
         (of(&mut with) / of(&mut without) - 1.0) * 100.0
     }
 
-    /// Returns the same over all blocks, with the upper end of a paired block bootstrap.
+    /// Returns by how many percent the statistic `of` is larger with than without, over all blocks, with the upper end of a paired
+    /// block bootstrap.
     fn compare(&self, of: fn(&mut [f64]) -> f64) -> Slower {
         let count = self.0.len();
         let Some(bound) = NonZeroU64::new(count as u64) else {
@@ -93,7 +94,7 @@ pub fn mean_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Returns the same for the 99th percentile.
+/// Returns by how much the 99th percentile of responses is longer than without, over runs of the same arrivals seed by seed.
 pub fn p99_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(p99)
 }

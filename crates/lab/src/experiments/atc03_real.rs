@@ -166,7 +166,7 @@ struct Row {
     through_noise: bool,
     offline: f64,
     online: f64,
-    /// The learning of the on-line one.
+    /// The course of learning in the run with on-line SMTF.
     learning: Learning,
     sstf: f64,
     c_look: f64,

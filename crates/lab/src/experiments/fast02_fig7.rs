@@ -354,7 +354,7 @@ fn claims(cases: &[DriveErrors<'_>]) -> Vec<Claim> {
     vec![small, large, probed]
 }
 
-/// Returns the same for the core's own predictions, over all runs.
+/// Returns the distribution of the errors of the core's own predictions, over all runs.
 fn distribution(title: &str, runs: &[ErrorRecord]) -> Line {
     let errors = runs.iter().flat_map(ErrorRecord::distribution);
     binned(title, errors.map(|(us, count)| (us * 1_000, u64::from(count))))

@@ -371,8 +371,8 @@ fn slower(placed: Placed<'_>, runs: &[ReorganizerResult], seed: u64) -> Result<V
     Ok(slower)
 }
 
-/// Returns the same relative to requests at the places where the reorganiser had put them, without its accesses; and
-/// the share of these requests that lay in several places, in percent.
+/// Returns by how many percent the mean response of each run exceeds that of requests at the places where the reorganiser had put
+/// them, without its accesses; and the share of these requests that lay in several places, in percent.
 fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64), LabError> {
     let (run, noted) = reorganise_noting(placed, cell, seed)?;
     let split = {

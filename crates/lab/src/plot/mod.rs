@@ -36,7 +36,7 @@ pub fn svg(figure: &Figure) -> Result<Option<String>, PlotError> {
     Ok(drawing(figure)?.map(|body| element(&body, figure, "xmlns=\"http://www.w3.org/2000/svg\" ")))
 }
 
-/// Returns the same for an HTML page, which needs no name space.
+/// Returns the figure as an SVG element of an HTML page, which needs no name space.
 pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
     Ok(drawing(figure)?.map(|body| element(&body, figure, "role=\"img\" ")))
 }

@@ -203,7 +203,7 @@ pub(crate) struct FromProfile {
 const MARGIN_STEP: Duration = Duration::from_micros(50);
 
 impl FromProfile {
-    /// Makes it from a true profile, and the times of the electronics that the drive itself reports.
+    /// Makes the scheduler from a true profile, and the times of the electronics that the drive itself reports.
     ///
     /// # Errors
     /// The profile describes no drive.
@@ -217,7 +217,7 @@ impl FromProfile {
         Self::with(profile, false, |_| Ok(electronics))
     }
 
-    /// Makes it from a probed profile alone; the margin is learned.
+    /// Makes the scheduler from a probed profile alone; the margin is learned.
     ///
     /// # Errors
     /// The profile describes no drive, or has no electronics.

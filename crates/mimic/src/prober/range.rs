@@ -53,7 +53,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Returns it as a point of a line.
+    /// Returns the end as a point of a line.
     pub fn on_line(&self) -> (i64, u64) {
         (self.step, u64::from(self.time))
     }
@@ -118,7 +118,7 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Creates one with room for `most` check points.
+    /// Creates a range with room for `most` check points.
     pub fn at(range: Range, most: usize, parts: usize, too_long: bool) -> Self {
         let most = usize::try_from(range.inside()).unwrap_or(most).min(most);
         Self {

@@ -28,7 +28,7 @@ impl Unreadable {
         self.lbns.capacity() * size_of::<u64>()
     }
 
-    /// Returns whether none of these sectors is known to be unreadable.
+    /// Returns whether no sector of the range is known to be unreadable.
     pub fn spares(&self, first: u64, count: u64) -> bool {
         let at = self.lbns.partition_point(|lbn| *lbn < first);
         self.lbns.get(at).is_none_or(|lbn| *lbn >= first.saturating_add(count))

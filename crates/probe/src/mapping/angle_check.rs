@@ -61,7 +61,7 @@ impl Mapper<'_, '_> {
         self.angle(lbn)
     }
 
-    /// Returns the same for a track of unknown density.
+    /// Returns the angle of an LBN on a track of unknown density, from readings that agree.
     pub(super) fn sure_angle_alone(&mut self, lbn: u64) -> Result<f64, ProbeError> {
         let near = if self.meter.is_noisy() { 5.0 * self.spread } else { self.tolerance(1) };
         let mut angles = Vec::new();
@@ -85,7 +85,7 @@ impl Mapper<'_, '_> {
         self.all_meet_within(zone, lbns, 0.0)
     }
 
-    /// Returns the same with an additional tolerance, in revolutions.
+    /// Returns whether all LBNs are where the zone has them, with an additional tolerance in revolutions.
     pub(super) fn all_meet_within(
         &mut self,
         zone: &Zone,

@@ -234,7 +234,7 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Does the same from LBNs at these distances.
+    /// Returns the sectors per track according to the angles of LBNs at these distances.
     fn density_over(&mut self, first: u64, start: f64, steps: &[u64]) -> Result<u64, ProbeError> {
         let room = self.capacity - 1 - first;
         let steps: Vec<u64> = steps.iter().copied().filter(|&k| k > 0 && k <= room).collect();

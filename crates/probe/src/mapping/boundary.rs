@@ -175,7 +175,8 @@ impl Mapper<'_, '_> {
         self.hidden_slip(zone, off, track + 1, slipped)
     }
 
-    /// Returns the slip of some sectors on one of the tracks of a zone that ends at `end`: the first that ends too early.
+    /// Returns the slip of `slipped` sectors on one of the last tracks of a zone that ends at `end`: on the first track that ends
+    /// too early.
     fn hidden_slip(
         &mut self,
         zone: &Zone,

@@ -11,7 +11,7 @@ use crate::bounds::LOOKUPS_PER_TRACK;
 use alloc::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 
-/// Sessions that are tried in idle time before it gives up for a while.
+/// The maximum of sessions whose blocks are searched for in idle time before the search pauses.
 const SESSION_DRAWS_MAX: usize = 8;
 
 /// The distance, in cylinders, by which the head may be further from its edge before it changes to the other edge.

@@ -160,7 +160,7 @@ pub(super) fn plain_end(
     end_over(drive, None, Departure { from, at }, op, ranges)
 }
 
-/// Returns the same of a head that goes to the first range over a position, or straight.
+/// Returns when a head that goes to the first range over a position, or straight, has done all ranges.
 fn end_over(
     drive: &DriveModel,
     mut over: Option<Position>,

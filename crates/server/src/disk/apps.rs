@@ -17,7 +17,7 @@ pub trait DiskHooks: Application {
         false
     }
 
-    /// Returns the same for a write that can wait: a snapshot reads the blocks as background work.
+    /// Returns whether a write that can wait has to wait: a snapshot reads the blocks as background work.
     fn hold_later(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         self.hold(sessions, range)
     }

@@ -80,13 +80,13 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         any
     }
 
-    /// Makes those parts of background writes foreground work that a request waits for, directly or not.
+    /// Makes foreground work of the parts of background writes that a request waits for, directly or not.
     pub(super) fn hurry_awaited_by(&mut self, seq: RequestSeq) {
         let awaited = self.requests.awaited_by(seq);
         self.hurry_writes(&awaited);
     }
 
-    /// Does the same for a background write that has just begun or is held.
+    /// Makes foreground work of the awaited parts of a background write that has just begun or is held.
     pub(super) fn hurry_if_awaited(&mut self, seq: RequestSeq) {
         let awaited = self.requests.awaited_parts(seq);
         self.hurry_writes(&awaited);

@@ -166,8 +166,8 @@ impl Requests {
         awaited
     }
 
-    /// Returns the parts of a background write, which has just begun or is held, that others wait for which the
-    /// foreground waits for.
+    /// Returns the awaited parts of a background write that has just begun or is held: other requests wait for these parts, and
+    /// the foreground waits for those requests.
     pub fn awaited_parts(&self, seq: RequestSeq) -> Vec<Awaited> {
         let Some(write) = self.all.get(&seq).filter(|write| write.awaited) else { return Vec::new() };
         if write.state == State::Held {

@@ -59,7 +59,7 @@ pub(crate) trait File: Send {
     fn is_device(&mut self) -> io::Result<bool>;
     /// Returns which file it is, under any of its names.
     fn identity(&mut self) -> io::Result<Identity>;
-    /// Returns the same as it is after a restart, too.
+    /// Returns which file it is, in a form that holds after a restart, too.
     fn lasting_identity(&mut self) -> io::Result<LastingIdentity>;
     /// Keeps other users from what will be written to a regular file: closes it to them with `force`, and refuses
     /// without that a file that is open to them. Another user's file is refused.

@@ -388,9 +388,9 @@ impl Leaf {
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(denied("the path is a link; name the place itself"));
         }
-        // Check before opening: for other kinds opening alone can have effects.
+        // The kind of file is checked first, because opening a pipe or a device can itself have an effect.
         plain(&found, how)?;
-        // A pipe that has replaced it must not block.
+        // If a pipe has replaced the file since, opening it must not block.
         let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         flags |= if how == How::Read { OFlags::RDONLY } else { OFlags::RDWR };
         if self.links == Links::Refused {

@@ -10,7 +10,7 @@ pub fn of_device(device: &Path) -> Option<String> {
     of(metadata.rdev())
 }
 
-/// Returns the same of the block device with this number.
+/// Returns the world-wide name or the serial number of the block device with this number.
 pub(super) fn of(number: u64) -> Option<String> {
     // The number is split like by the kernel's MAJOR and MINOR.
     let major = (number >> 8 & 0xfff) | (number >> 32 & !0xfff);

@@ -37,7 +37,8 @@ pub struct FileWorkers {
     /// The bytes in the stack of each.
     stack_bytes: usize,
     peers: Peers,
-    /// Keeps other processes out of the directory until the last thread has ended, and says that there is a journal.
+    /// The lock on the state directory. It keeps other processes out until the last thread has ended, and shows that there is a
+    /// journal.
     lock: Arc<fs::File>,
 }
 
@@ -70,8 +71,8 @@ pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     }
 }
 
-/// Writes a byte to the lock file if there is a journal, so that a later start misses a journal that was lost. If the write fails, the
-/// next start repeats it.
+/// Writes a byte to the lock file if there is a journal, so that a later start misses a journal that was lost. If the write
+/// fails, the next start repeats it.
 fn note_journal(state: &Path, lock: &fs::File) {
     if journal_path(state).exists() {
         let _ = lock.write_all_at(b"\n", 0).and_then(|()| lock.sync_data());

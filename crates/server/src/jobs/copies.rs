@@ -155,7 +155,7 @@ impl Copies {
         self.safe.count(first, end) < end.saturating_sub(first)
     }
 
-    /// Returns the same; if so, also has the blocks read and kept.
+    /// Returns whether a write to the range has to wait; if so, also has the blocks read and kept.
     ///
     /// # Errors
     /// A block cannot be kept.

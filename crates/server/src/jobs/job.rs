@@ -106,7 +106,7 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// Returns the same; if so, also has it read.
+    /// Returns whether `range` must still be read before it is overwritten; if so, also has it read.
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> bool {
         let _ = (cx, range, copying);
         false

@@ -138,7 +138,7 @@ impl Restore {
                 self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
                 continue;
             }
-            // It is of another image: all chunks before have to be on the medium.
+            // A chunk of the next image is written when all chunks of the image before it are on the medium.
             if self.writing.values().next().is_some_and(|w| w.chunk.image != chunk.image) {
                 self.waiting.push_front(chunk);
                 break;

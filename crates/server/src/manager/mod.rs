@@ -354,7 +354,7 @@ impl TaskManager {
         self.damage.as_ref().map_or(self.table.closed(), |damage| damage.closed)
     }
 
-    /// Returns the same in words.
+    /// Returns the accesses that stay closed to clients, in words.
     fn shut(&self) -> Option<String> {
         let closed = match self.closed()? {
             Closed::Writes => "clients may not write to it",

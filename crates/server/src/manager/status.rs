@@ -126,7 +126,7 @@ impl TaskManager {
         self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
     }
 
-    /// Returns one of them.
+    /// Returns a remembered task.
     pub fn task(&self, id: u64) -> Option<TaskStatus> {
         let entry = self.table.get(id)?;
         let live = self.live.get(&id);

@@ -145,7 +145,7 @@ impl End {
     /// Puts a number into both slots of the end of the file of that `number`, durably, so that no other writer replaces
     /// both. An end that is gone, damaged or of another file stays so. Returns whether it has changed.
     pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<bool> {
-        // It is opened before it is read: an end that takes its name meanwhile is not written to.
+        // The file is opened before it is read. If another file takes its name meanwhile, that one is not written to.
         let file = match files.open(path, How::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,

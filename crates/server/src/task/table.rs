@@ -109,7 +109,7 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SumStore {
     pub path: PathBuf,
-    /// The random number that identifies it.
+    /// The random number that identifies the store.
     pub id: u64,
     /// Sectors in a block.
     pub block: u64,

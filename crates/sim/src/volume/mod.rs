@@ -301,7 +301,7 @@ impl Volume {
         &self.platters
     }
 
-    /// Returns the same, to make sectors bad.
+    /// Returns the bytes on the medium now, to make sectors bad.
     pub fn platters_mut(&mut self) -> &mut Platters {
         &mut self.platters
     }

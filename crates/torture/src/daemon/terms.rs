@@ -36,7 +36,7 @@ impl Terms {
         }
     }
 
-    /// Returns those of background requests, for one daemon.
+    /// Returns the terms of background requests, for one daemon.
     pub fn background(&self) -> BackgroundTerms {
         BackgroundTerms { floor: self.floor, memory: ReadAheadBudget::of(self.memory), write: true }
     }

@@ -41,7 +41,7 @@ impl Boxed {
         Arc::new(self.device.model().clone())
     }
 
-    /// Discards the commands and moves the arm to its first cylinder. The platter turns on, unless the power was off.
+    /// Discards the commands and moves the arm to its first cylinder. The platter keeps rotating, unless the power was off.
     pub fn restart(&mut self, now: Instant, power: bool) -> Result<(), String> {
         self.seed = self.seed.wrapping_add(u64::from(power));
         let made = black_box(&self.profile, self.outer.behaviour(), self.seed).map_err(|e| e.to_string())?;

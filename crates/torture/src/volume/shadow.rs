@@ -2,7 +2,7 @@
 
 use units::{Lbn, LbnRange};
 
-/// The bytes of a stamp; a sector is filled with it.
+/// The number of bytes in a stamp; copies of one stamp fill a sector.
 const STAMP_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default)]

@@ -207,7 +207,7 @@ enum Thread {
     Reading,
     /// Waits until fewer blocks are dirty.
     Blocked,
-    /// Has finished: everything is to be written.
+    /// Has finished: all changed blocks are to be written.
     Ended,
 }
 

@@ -249,7 +249,7 @@ pub fn predictions(truth: &Profile, found: &Profile, report: &Report, requests: 
     predictions_on(Emulated::new(truth), truth, found, report, requests)
 }
 
-/// Does the same on a given drive.
+/// Makes random reads of 4 KiB on a given drive, each predicted by a drive made from the found profile with the same history.
 pub fn predictions_on(
     mut drive: Emulated,
     truth: &Profile,

@@ -291,8 +291,8 @@ impl OutsideConfig {
         Self::paper(overheads, Duration::ZERO)
     }
 
-    /// Returns the same with pass-through, late choice and streams. While nothing is wanted or no gap is usable, clients are
-    /// served as by the drive alone; otherwise each request is chosen as late as it can be in time. Idle time is used in
+    /// Returns the configuration with pass-through, late choice and streams. While nothing is wanted or no gap is usable, clients
+    /// are served as by the drive alone; otherwise each request is chosen as late as it can be in time. Idle time is used in
     /// streams.
     pub const fn serving(self) -> Self {
         Self { pass_through: PASS_THROUGH_DEPTH, streams: true, late_choice: true, ..self }

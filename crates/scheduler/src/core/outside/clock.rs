@@ -97,7 +97,7 @@ impl Clock {
         error - taken
     }
 
-    /// Returns the part of an error that is certainly the platter's.
+    /// Returns the part of a completion's error that only a wrong angle of the platter explains.
     fn sure(&mut self, error: i64, late: i64) -> i64 {
         if error >= 0 || error <= -late {
             self.unsure = (0, i64::MAX);

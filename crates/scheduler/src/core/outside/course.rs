@@ -125,8 +125,8 @@ impl Outside {
         }
     }
 
-    /// Forecasts the next foreground request with a detour as if it had none, from the current position of the head, if no
-    /// part of either is done yet.
+    /// Forecasts the next foreground request that has a detour as if it went straight, from the current position of the head, if
+    /// neither the detour nor the request has begun.
     pub(super) fn predict_plain(&mut self, drive: &DriveModel) {
         let (overheads, held_back) = (self.config.overheads, self.held_back);
         let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };

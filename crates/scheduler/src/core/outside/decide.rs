@@ -82,7 +82,7 @@ impl Outside {
         self.set_out_from(at, op, self.decided)
     }
 
-    /// Returns the same for a command that is `sent` at a platter time.
+    /// Returns when the arm can start for a command that is `sent` at a platter time.
     pub(super) fn set_out_from(&self, at: &Standing, op: Op, sent: Instant) -> Instant {
         let overheads = &self.config.overheads;
         if overheads.overlap {
@@ -115,7 +115,8 @@ impl Outside {
         self.plain_choice_if_asked(now) + self.unasked(now)
     }
 
-    /// Returns the same for a host that always polled as soon as it could.
+    /// Returns, on the host's clock, the last arrival that the choice without detours would have included if the host had always
+    /// polled as soon as it could.
     fn plain_choice_if_asked(&self, now: Instant) -> Instant {
         if !self.config.late_choice {
             return self.heard_at;

@@ -242,10 +242,10 @@ pub(super) const PAUSE_COSTS_MIN: i64 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBack(u32);
 
-/// Reads of fewer sectors show nothing.
+/// The minimum of sectors of a read that shows whether the bus waits for the medium.
 const READ_SECTORS_MIN: u64 = 16;
 
-/// The step up; this many steps down undo it.
+/// The step by which the estimate rises, and the number of steps down that undo one.
 const STEP_65536THS: u32 = 65_536 / 32;
 const STEPS_DOWN_PER_STEP_UP: u32 = 99;
 

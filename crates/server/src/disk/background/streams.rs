@@ -18,12 +18,12 @@ const WINDOW_BYTES_MIN: u64 = 128 << 10;
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     begin: Lbn,
-    /// The end of what was read.
+    /// The end of the last read of the stream.
     end: Lbn,
     reads: u64,
     /// The size of the window.
     window: Sectors,
-    /// The end of what was registered ahead.
+    /// The end of the range that was registered ahead.
     ahead: Lbn,
     used: u64,
 }

@@ -48,7 +48,7 @@ pub(super) fn restored(rig: &Rig) -> Vec<u8> {
     restored_from(rig, IMAGE)
 }
 
-/// Returns the same of the image at another path.
+/// Returns the content of the image at a path as a restore would write it.
 pub(super) fn restored_from(rig: &Rig, path: &str) -> Vec<u8> {
     let image = rig.files.get(path).unwrap();
     verify(&mut image.as_slice()).unwrap();

@@ -99,7 +99,7 @@ impl Rig {
         Self::over(drive, platters, MemoryFiles::default(), bytes, Instant::ZERO, 1 << 30, 7)
     }
 
-    /// Returns the same with a limit on running scrubs.
+    /// Returns a drive on which each sector holds its own address, with a limit on running scrubs.
     pub fn with_permits(most: usize) -> Self {
         let mut rig = Self::new();
         rig.call(|manager, _| manager.set_permits(Permits::at_most(most)));

@@ -131,7 +131,7 @@ impl Daemon {
         }
     }
 
-    /// Ends it as a signal does; the directory stays.
+    /// Ends the daemon as a signal does; the directory stays.
     pub fn end(mut self) -> PathBuf {
         drop(self.control.take());
         self.stop.stop().unwrap();

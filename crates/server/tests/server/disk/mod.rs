@@ -53,7 +53,7 @@ fn disk<A: DiskHooks>(policy: &str, seed: u64) -> (Disk<Spy, A>, SharedTruth) {
     disk_with(policy, seed, Some(IdleTime::default()))
 }
 
-/// Returns the same, whose background has this idle time.
+/// Returns a disk over a drive that reorders, whose background has this idle time, and the true content.
 fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy, A>, SharedTruth) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);

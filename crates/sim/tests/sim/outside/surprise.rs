@@ -65,7 +65,7 @@ impl SurpriseTwins {
         Self { slower, cautions, detours: scan.planner_stats().detours, scan }
     }
 
-    /// Runs the same with a true profile and this behaviour.
+    /// Runs on devices of this behaviour, with a core that gets the true profile.
     fn of(behaviour: Behaviour) -> Self {
         Self::seeded(behaviour, 1)
     }

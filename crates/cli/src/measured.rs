@@ -44,7 +44,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_cost_is_said_with_its_interval_or_what_is_missing_for_it() {
+    fn the_cost_is_stated_with_its_interval_or_with_the_missing_data() {
         assert_eq!(measured(&Value::Null), None);
         let arm = |requests: u64, ms: f64| json!({ "windows": 2, "requests": requests, "response_ms": ms });
         let of = |background: Value, order: Value| {

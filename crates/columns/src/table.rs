@@ -143,7 +143,7 @@ pub enum TableError {
     #[error("two columns are called {0:?}; give each a name of its own")]
     Twice(String),
     /// A name with a zero byte, which ends a name in the interface.
-    #[error("the name of a column has a zero byte ({0}); leave it out")]
+    #[error("the name of a column has a zero byte ({0}); remove the byte")]
     Name(#[from] NulError),
     /// A word's code is beyond its list.
     #[error("column {name:?} has the code {code} in row {row}, and its list has {words} words")]

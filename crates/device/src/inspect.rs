@@ -186,7 +186,7 @@ pub enum InspectError {
         source: io::Error,
     },
     /// The path leads to something else.
-    #[error("{}: not a block device; name one such as /dev/sdb", path.display())]
+    #[error("{}: not a block device; name a block device such as /dev/sdb", path.display())]
     NotABlockDevice {
         /// The path.
         path: PathBuf,

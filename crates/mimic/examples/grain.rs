@@ -107,6 +107,6 @@ fn run(
 }
 
 #[test]
-fn it_runs() {
+fn the_example_runs() {
     compare(400).expect("every row runs");
 }

@@ -146,6 +146,6 @@ fn known(mimic: &dyn Mimic) -> Option<u64> {
 }
 
 #[test]
-fn it_runs() {
+fn the_example_runs() {
     compare(400).expect("every row runs");
 }

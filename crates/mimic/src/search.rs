@@ -439,7 +439,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_an_ordered_set_finds(
+        fn the_search_finds_what_an_ordered_set_finds(
             near in prop::collection::btree_set(-3_000..3_000i64, 0..600),
             clump in -DISTANCE_SECTORS_MAX + 200..DISTANCE_SECTORS_MAX - 200,
             beside in prop::collection::btree_set(-90..90i64, 0..60),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn table_interpolates_and_extrapolates() {
+    fn the_table_interpolates_and_extrapolates() {
         let curve = Seek::Table { points: vec![(2, 1.0), (4, 2.0), (8, 3.0)] };
         let seek = SeekProfile::new(&curve, 20).unwrap();
         let got = [0, 1, 2, 3, 4, 6, 8, 12].map(|d| ms(&seek, d));

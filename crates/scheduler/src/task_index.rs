@@ -277,7 +277,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn finds_the_same_as_a_plain_list(steps in steps()) {
+        fn the_index_finds_the_same_tasks_as_a_plain_list(steps in steps()) {
             let (mut ours, mut naive) = (TaskIndex::new(), Vec::new());
             let mut next = 0;
             for step in steps {

@@ -216,7 +216,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn it_ticks_however_many_file_requests_come() {
+    fn the_runtime_ticks_however_many_file_requests_come() {
         let (sender, file_requests) = channel();
         for _ in 0..100 {
             sender.send(FileRequest { queue: FileQueue::Journal, op: FileOp::End }).unwrap();

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_comes_back_and_nothing_else_is_one() {
+    fn a_set_is_read_back_and_other_bytes_are_refused() {
         let mut set = BlockSet::empty(100_000);
         (0..100_000).filter(|b| b % 7 == 0 || *b > 90_000).for_each(|b| _ = set.insert(b));
         let bytes = save_set(&set);

@@ -44,7 +44,7 @@ pub trait Nvram {
 
 /// The memory could not keep the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the staging area's memory is full or gone; recover from what it holds")]
+#[error("the staging area's memory is full or gone; recover from its content")]
 pub struct NvramLost;
 
 /// A staging area that a crash empties: faster, for data that may be lost.

@@ -74,7 +74,7 @@ pub enum RelocationPlanError {
     #[error("a block size of {0} sectors; give 1 to {BLOCK_SECTORS_MAX}")]
     BlockSize(Sectors),
     /// A move has no sectors.
-    #[error("a move from LBN {0} has no sectors; leave it out")]
+    #[error("a move from LBN {0} has no sectors; remove the move")]
     EmptyMove(Lbn),
     /// There are more blocks than links can address.
     #[error("the plan has more than {PLAN_BLOCKS_MAX} blocks; move less at a time, or larger blocks")]

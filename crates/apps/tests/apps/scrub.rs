@@ -407,7 +407,7 @@ proptest! {
 
     /// Guards: progress that contradicts itself with a right checksum: an error or a scrub that ends, no panic.
     #[test]
-    fn nonsense_with_a_right_checksum_is_refused_or_progress(steps in 0..30u64, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn progress_with_a_valid_checksum_and_random_content_is_refused_or_continued(steps in 0..30u64, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut host = Naive::new(200, 1);
         host.bad.extend([5, 50]);
         let mut scrub = Scrubber::start(plan(), (), &mut host.registry, Priority::default(), Instant::ZERO).unwrap();

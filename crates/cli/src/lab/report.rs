@@ -92,8 +92,9 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
     let Some(path) = &args.ledger else { return Ok(String::new()) };
     let there = std::fs::exists(path).unwrap_or(true);
     if !there && findings.is_empty() {
-        return Err(Problem::failed(format!("there is no ledger at {}", path.display()))
-            .help("name one that is there, or give --commit and --date to run experiments and begin one"));
+        return Err(Problem::failed(format!("there is no ledger at {}", path.display())).help(
+            "name a report that is there, or give --commit and --date to run experiments and begin one",
+        ));
     }
     let mut ledger = if there {
         let text = String::from_utf8_lossy(&files::read(path)?).into_owned();

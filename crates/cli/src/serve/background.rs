@@ -84,7 +84,7 @@ pub(super) fn write(
     let Some(write) = given.filter(|write| *write.get_ref()) else { return Ok(false) };
     if !has_export {
         let message =
-            "without a background export nothing is written there; give `background`, or leave it out";
+            "without a background export nothing is written there; give `background`, or omit the line";
         return Err(place.problem(write.span(), message));
     }
     if read_only {
@@ -105,7 +105,7 @@ pub(super) fn checked(
     let Some(text) = text else { return Ok(None) };
     if !has_export {
         let message =
-            "without a background export nothing has this floor; give `background`, or leave it out";
+            "without a background export nothing has this floor; give `background`, or omit the line";
         return Err(place.problem(text.span(), message));
     }
     place.parsed(text, floor).map(Some)

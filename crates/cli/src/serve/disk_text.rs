@@ -149,7 +149,7 @@ impl DiskText {
         let memory = |text: &Spanned<String>| place.parsed(text, background::memory);
         let background_memory = self.background_memory.as_ref().map(memory).transpose()?;
         if let Some(device) = self.background_ublk.as_ref().filter(|_| background.is_none()) {
-            let message = "without a background export there is nothing that this device could show; give `background`, or leave it out";
+            let message = "without a background export there is nothing that this device could show; give `background`, or omit the line";
             return Err(place.problem(device.span(), message));
         }
         let background_ublk =

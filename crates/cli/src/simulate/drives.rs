@@ -43,7 +43,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
     let is_file = matches!(drives, Drives::File(_));
     let (array, fleet) = (!args.independent, args.independent);
     let fits = [
-        ("--drive", of_one && is_file, "--drives FILE", "leave it out: the file names the drives"),
+        ("--drive", of_one && is_file, "--drives FILE", "omit the option: the file names the drives"),
         ("--device each", each && fleet, "--independent", "leave out --independent: a device has one drive"),
         (
             "--device each",
@@ -57,7 +57,12 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
             "an array",
             "give another policy, or --independent: smtf learns one drive",
         ),
-        ("--learnt", args.learnt.is_some(), "--drives", "leave it out: it holds what is known of one drive"),
+        (
+            "--learnt",
+            args.learnt.is_some(),
+            "--drives",
+            "omit the option: the file holds what is known of one drive",
+        ),
         (
             "--workload utilisation",
             calibrated && array,
@@ -76,7 +81,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
             "--every",
             args.every.is_some() && fleet,
             "--independent",
-            "leave it out, or give --seed with one drive at a time",
+            "omit the option, or give --seed with one drive at a time",
         ),
         (
             "a trace from standard input",

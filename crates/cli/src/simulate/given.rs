@@ -59,7 +59,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
     if given.policy.is_some() {
         if args.policy != PolicyName::Fcfs {
             return Err(Problem::usage("--policy does not go with a policy of the program's own")
-                .help("leave it out"));
+                .help("omit the option"));
         }
         if args.place() == Where::Device {
             return Err(Problem::usage("a policy of the program's own does not go with --where device")
@@ -84,7 +84,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
     match shape.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => {
             Err(Problem::usage(format!("{flag} does not go with requests of the program's own"))
-                .help("leave it out"))
+                .help("omit the option"))
         }
         None => Ok(()),
     }

@@ -29,18 +29,18 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let random = matches!(load, Load::Random);
     let replay = matches!(load, Load::Replay(_));
     let plain = matches!(load, Load::Random | Load::Oltp);
-    let only_replay = "leave it out, or give --workload replay:FILE";
-    let only_random = "leave it out, or give --workload random";
+    let only_replay = "omit the option, or give --workload replay:FILE";
+    let only_random = "omit the option, or give --workload random";
     let own_times = match load {
-        Load::Utilisation(_) => "leave it out: the utilisation says how many requests come",
-        Load::Tpcc | Load::Postmark => "leave it out: the load has times of its own",
-        Load::Mixture(_) => "leave it out: the load's own text has its arrivals behind the semicolon",
+        Load::Utilisation(_) => "omit the option: the utilisation says how many requests come",
+        Load::Tpcc | Load::Postmark => "omit the option: the load has times of its own",
+        Load::Mixture(_) => "omit the option: the load's own text has its arrivals behind the semicolon",
         _ => "give --scale to replay faster or slower",
     };
     let own_reads = match load {
-        Load::Replay(_) => "leave it out: a trace says what is read and written",
+        Load::Replay(_) => "omit the option: a trace says what is read and written",
         Load::Mixture(_) => "give reads=SHARE in each part of the load",
-        _ => "leave it out: the transactions say what is read and written",
+        _ => "omit the option: the transactions say what is read and written",
     };
     // A load in the language may leave its arrivals to the flags.
     let timed = match load {

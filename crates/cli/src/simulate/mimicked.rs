@@ -24,7 +24,7 @@ pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     for flag in files.into_iter().chain([args.learning.given()]).flatten() {
         if !smtf {
             return Err(Problem::usage(format!("{flag} does not go with --policy {}", args.policy))
-                .help("leave it out, or give --policy smtf"));
+                .help("omit the option, or give --policy smtf"));
         }
     }
     if args.learning.mimic_probe_idle && args.idle_time != Some(Switch::On) {

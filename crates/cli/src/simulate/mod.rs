@@ -413,7 +413,7 @@ fn check_results(args: &SimulateArgs) -> Result<(), Problem> {
     let given = [
         ("--log", args.log.is_some(), "give --seed with one seed at a time, and a file for each"),
         ("--every", args.every.is_some(), "give --seed with one seed at a time"),
-        ("--learnt", args.learnt.is_some(), "leave it out: the seeds would not be independent"),
+        ("--learnt", args.learnt.is_some(), "omit the option: the seeds would not be independent"),
         (
             "a trace from standard input",
             standard_input,
@@ -509,15 +509,15 @@ fn check_outside(args: &SimulateArgs, spends: bool, rests: bool) -> Result<(), P
         return Err(Problem::usage(
             "--harm, --plan-rest and --extra-revolutions do not go with --conservatism",
         )
-        .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
+        .help("omit the option: FAST 2002's scheduler has no bound on what it costs"));
     }
     if args.blind && (spends || rests) {
         return Err(Problem::usage("--extra-revolutions and --plan-rest do not go with --blind")
-            .help("leave it out: without a profile there are no detours"));
+            .help("omit the option: without a profile there are no detours"));
     }
     if args.blind && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism does not go with --blind")
-            .help("leave it out: without a profile there are no detours"));
+            .help("omit the option: without a profile there are no detours"));
     }
     Ok(())
 }

@@ -128,7 +128,8 @@ pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Pro
 pub(crate) fn snapshot(args: &SnapshotArgs, console: &Console) -> Result<String, Problem> {
     let (control, disk, json) = (args.control.clone(), args.of.clone(), args.json);
     let to = DaemonArgs { control, disk, json };
-    let (control, disk) = named(&to, &format!("name one: `freeblock snapshot DISK --name {}`", args.name))?;
+    let (control, disk) =
+        named(&to, &format!("name a disk: `freeblock snapshot DISK --name {}`", args.name))?;
     let path = format!("/v1/disks/{disk}/tasks");
     if args.remove {
         let listed = control.get(&path).map_err(problem)?;
@@ -281,7 +282,7 @@ fn part(name: &str) -> Result<&str, Problem> {
 
 /// Returns the daemon, and the disk meant.
 fn daemon(args: &DaemonArgs) -> Result<(Control, String), Problem> {
-    named(args, "name one with --disk")
+    named(args, "name a disk with --disk")
 }
 
 /// Returns the daemon and the disk meant, or the `advice` if several disks may be meant.
@@ -290,7 +291,7 @@ fn named(args: &DaemonArgs, advice: &str) -> Result<(Control, String), Problem> 
     if let Some(disk) = &args.disk {
         if disk == ALL {
             return Err(Problem::usage("all disks").help(
-                "only scrub, status, tasks and snapshots take all disks; name one, and give the command for each",
+                "only scrub, status, tasks and snapshots take all disks; name a disk, and give the command for each",
             ));
         }
         return Ok((control, part(disk)?.to_owned()));

@@ -229,7 +229,7 @@ fn conflicting_flags_are_named() {
         ("--rate 5 --think 2", ["--rate", "--think"]),
         ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
         ("--blind", ["--blind", "--where outside"]),
-        ("--where outside --blind --conservatism 0.3", ["--conservatism", "leave it out"]),
+        ("--where outside --blind --conservatism 0.3", ["--conservatism", "omit the option"]),
         ("--conservatism 0.3", ["--conservatism", "--where outside"]),
     ] {
         run(&format!("simulate {flags}")).complained(2, &words);

@@ -179,7 +179,7 @@ fn a_log_that_cannot_be_written_is_named() {
 
 #[test]
 #[cfg(not(feature = "parquet"))]
-fn without_the_feature_parquet_says_how_to_build_it() {
+fn without_the_feature_the_refusal_of_parquet_says_how_to_build_with_it() {
     run("simulate --requests 10 --log requests.parquet")
         .complained(2, &["built without Parquet", "--features parquet", "FILE.csv"]);
 }

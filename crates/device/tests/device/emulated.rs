@@ -30,7 +30,7 @@ proptest! {
     /// If requests to one place do not overlap in time, each read returns the bytes of the last write; every
     /// request is answered once; answers come in the order of their instants.
     #[test]
-    fn it_is_an_array_that_takes_its_time(
+    fn an_emulated_drive_is_an_array_that_takes_its_time(
         asks in prop::collection::vec((0..3400u64, 1..64u64, 0..5u8, any::<bool>()), 1..60),
         noisy in any::<bool>(), seed in any::<u64>(),
     ) {

@@ -177,7 +177,7 @@ fn trim_says_nothing_of_a_disk_that_does_not_say_itself_that_it_rotates() {
 
 /// Kernels before 5.19 do not keep the page.
 #[test]
-fn a_disk_whose_rate_the_kernel_has_not_kept_is_asked_for_it() {
+fn a_disk_whose_rate_the_kernel_has_not_kept_is_asked_for_the_rate() {
     let disk = Sys::hidden("asked").ask("sdb", State { rpm: 5_425, ..State::default() });
     assert_eq!(disk.rate, units::Rpm::new(5_425));
     assert_eq!(verdict(&disk, "medium").1, Verdict::Fine);

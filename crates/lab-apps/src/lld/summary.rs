@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_back_what_was_written() {
+    fn a_summary_is_read_back_as_it_was_written() {
         let (geometry, summary, block) = example();
         assert_eq!(SegmentSummary::decode(&geometry, SegmentIndex::new(4), &block), Ok(summary));
     }

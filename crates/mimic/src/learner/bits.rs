@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_an_ordered_set_finds(
+        fn bits_find_what_an_ordered_set_finds(
             len in 1..20_000usize,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..60),
             asked in prop::collection::vec(any::<prop::sample::Index>(), 1..20),

@@ -104,7 +104,7 @@ fn without_a_profile_sptf_is_sstf() {
 }
 
 #[test]
-fn with_a_profile_the_gaps_are_used_beside_it() {
+fn with_a_profile_gaps_are_used_beside_the_mimic() {
     let (drive, overheads) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let known = Arc::new(drive.model().clone());
     let capacity = known.layout().capacity();

@@ -533,7 +533,7 @@ proptest! {
 
     /// A socket splits bytes at arbitrary places.
     #[test]
-    fn it_makes_no_difference_how_bytes_come(
+    fn answers_do_not_depend_on_how_bytes_are_divided(
         messages in messages(), cuts in prop::collection::vec(any::<usize>(), 0..60),
     ) {
         let bytes = messages.concat();
@@ -548,7 +548,7 @@ proptest! {
 
     /// A client may send arbitrary bytes.
     #[test]
-    fn nothing_that_is_sent_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..300), go in any::<bool>()) {
+    fn nothing_that_is_sent_breaks_the_connection(bytes in prop::collection::vec(any::<u8>(), 0..300), go in any::<bool>()) {
         let mut connection = if go { open() } else { greeted(Tls::Offered) };
         let _ = connection.receive(&bytes);
         let sent = connection.output().len();

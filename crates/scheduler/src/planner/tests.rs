@@ -222,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(testing::sized(60, 250)))]
 
     #[test]
-    fn finds_as_much_as_an_exhaustive_search(case in cases()) {
+    fn the_planner_finds_as_much_as_an_exhaustive_search(case in cases()) {
         let mut world = World::new(case.seed);
         let capacity = world.drive.layout().capacity().get();
         // Tasks side by side.

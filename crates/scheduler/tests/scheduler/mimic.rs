@@ -80,7 +80,7 @@ fn seen(mimic: Option<Box<dyn Mimic>>) -> Vec<Observed> {
 }
 
 #[test]
-fn it_gets_the_predecessor_and_the_time_of_each_request() {
+fn the_mimic_gets_the_predecessor_and_the_time_of_each_request() {
     let mut core = core(None);
     let session = core.open(Priority::default()).unwrap();
     core.read(
@@ -184,7 +184,7 @@ fn visits_for_the_mimic_stop_at_the_harm_bound() {
 }
 
 #[test]
-fn a_range_past_the_drives_end_is_not_read_for_it() {
+fn a_range_past_the_drives_end_is_not_read_for_the_mimic() {
     let mut core = core(Some(LbnRange::new(Lbn::new(u64::MAX - 3), Sectors::new(8))));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();

@@ -137,7 +137,7 @@ impl Places {
         }
         let all: Vec<String> = targets.iter().map(|target| target.display().to_string()).collect();
         Err(match all.is_empty() {
-            true => "the configuration names no directory in `targets`; name one there".to_owned(),
+            true => "the configuration names no directory in `targets`; name a directory there".to_owned(),
             false => format!("give a path in {} (`targets` of the configuration)", all.join(" or ")),
         })
     }
@@ -216,7 +216,7 @@ fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)
 /// Splits a path into its directory and its last part.
 fn parted(path: &Path) -> io::Result<(&Path, OsString)> {
     let (parent, name) = (path.parent(), path.file_name());
-    parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("the path is no file; name one"))
+    parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("the path is no file; name a file"))
 }
 
 /// The way to find a directory beneath another.
@@ -365,7 +365,7 @@ fn plain(stat: &Stat, how: How) -> io::Result<()> {
         FileType::BlockDevice if how != How::Read => Ok(()),
         FileType::BlockDevice => Err(denied("the path is a device; name a file")),
         FileType::Directory => Err(denied("the path is a directory; name a file in it")),
-        _ => Err(denied("the path is neither a file nor a block device; name one")),
+        _ => Err(denied("the path is neither a file nor a block device; name a file or a block device")),
     }
 }
 

@@ -159,7 +159,7 @@ impl OpenImage {
         let Claimed { mut file, other, .. } = claimed;
         if file.is_device().map_err(trouble)? {
             return Err(FileResult::Refused(format!(
-                "{place}: an image is a file; name one, or make a replica"
+                "{place}: an image is a file; name a file, or make a replica"
             )));
         }
         if target.fresh && target.force {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_nothing_is_shown_without_it() {
+    fn a_page_with_a_token_shows_nothing_without_the_token() {
         let auth = RequestGuard::new(Some(Token::new("u2Yp0hXlQ8mZb7Rk").unwrap()), true, None);
         let right = format!("Basic {}", BASE64_STANDARD.encode(b"freeblock:u2Yp0hXlQ8mZb7Rk"));
         let wrong = format!("Basic {}", BASE64_STANDARD.encode(b"freeblock:u2Yp0hXlQ8mZb7Rj"));

@@ -194,9 +194,9 @@ fn setting<'a>(reader: &mut Scanner<'a>, part: &mut Part, given: &mut Vec<&'a st
             };
         }
         ("block" | "order", _) => {
-            return refuse(format!("{name} needs zipf"), "leave it out, or give zipf:THETA");
+            return refuse(format!("{name} needs zipf"), "omit the part, or give zipf:THETA");
         }
-        ("run", _) => return refuse("run needs sequential".into(), "leave it out, or give sequential"),
+        ("run", _) => return refuse("run needs sequential".into(), "omit the part, or give sequential"),
         _ => return refuse(format!("{name:?} is no setting of a part"), mend),
     }
     Ok(())

@@ -347,7 +347,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_replays_what_a_replay_in_memory_does(
+        fn a_streamed_replay_has_the_requests_of_a_replay_in_memory(
             records in prop::collection::vec((0..20_000u64, 1..99u64, 0..900u64, 0..1u32), 1..200),
         ) {
             let records: Vec<_> = records.into_iter().map(record).collect();

@@ -45,7 +45,7 @@ fn the_same_seed_gives_the_same_load_and_another_another() {
 }
 
 #[test]
-fn it_ends_when_its_transactions_are_done_and_all_is_written() {
+fn a_load_ends_when_its_transactions_are_done_and_all_is_written() {
     let mut side = start(small(), 1);
     side.serve(u64::MAX, 9);
     let load = side.issuer.source();

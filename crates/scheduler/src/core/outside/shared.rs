@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn both_together_stay_below_it() {
+    fn gaps_and_idle_time_together_stay_below_the_bound() {
         for (detours, idle) in [(0, 9_900), (4_000, 4_000), (9_000, 900), (6_000, 6_000)] {
             for sectors in [(300, 100), (100, 300), (100, 100)] {
                 let (more, most) = shared(sectors, [(detours, idle); 2]);

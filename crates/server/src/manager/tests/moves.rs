@@ -135,7 +135,7 @@ fn crashes_at_random_moments_lose_no_block() {
 }
 
 #[test]
-fn it_pauses_and_goes_on_and_is_given_up_only_before_anything_has_moved() {
+fn a_reorganisation_pauses_and_goes_on_and_is_given_up_only_before_anything_has_moved() {
     let (mut rig, mut chance) = (Rig::new(), Stream::new(5, "moves"));
     let moves = draw((rig.now.len() / SECTOR) as u64, 200, &mut chance);
     rig.files.put(PLAN, moves.text.as_bytes());
@@ -213,7 +213,7 @@ fn bad_sectors_give_another_permutation_and_a_map_of_it() {
 }
 
 #[test]
-fn nothing_that_is_of_an_instant_or_writes_goes_beside_it() {
+fn no_backup_restore_or_second_reorganisation_starts_beside_a_reorganisation() {
     let (mut rig, mut chance) = (Rig::new(), Stream::new(5, "moves"));
     let moves = draw((rig.now.len() / SECTOR) as u64, 200, &mut chance);
     rig.files.put(PLAN, moves.text.as_bytes());

@@ -77,7 +77,11 @@ impl TaskSpec {
             (ArrayKind::Mirror, None) => Array::Mirror,
             (ArrayKind::Mirror, Some(_)) => {
                 let found = "a mirror has no such thing".into();
-                return Err(SpecError::new("chunk_sectors", found, "leave it out, or give the array's kind"));
+                return Err(SpecError::new(
+                    "chunk_sectors",
+                    found,
+                    "omit the field, or give the array's kind",
+                ));
             }
             (ArrayKind::Raid5, _) => Array::Raid5,
             (ArrayKind::Raid6, Some(chunk)) => Array::Raid6 { chunk: Sectors::new(chunk) },

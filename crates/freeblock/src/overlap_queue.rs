@@ -25,11 +25,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 /// ```
 #[derive(Clone, Debug)]
 pub struct OverlapQueue<T> {
-    /// By arrival.
+    /// The waiting entries by their arrival.
     waiting: BTreeMap<u64, Waiting<T>>,
     /// The arrivals of the waiting entries without blockers.
     ready: BTreeSet<u64>,
-    /// In the order in which they were begun, by the numbers that the queue's owner knows.
+    /// The entries that were begun, by the numbers that the queue's owner knows, which ascend.
     under_way: BTreeMap<u64, UnderWay<T>>,
     next_arrival: u64,
     next_number: u64,

@@ -534,13 +534,13 @@ pub struct Overheads {
     pub write_completion: f64,
     /// Before data moves to the host.
     pub data_preparation: f64,
-    /// Acquiring the bus again, the first time in a command.
+    /// The time to acquire the bus again, the first time in a command.
     pub first_reselect: f64,
-    /// Acquiring the bus again, later times.
+    /// The time to acquire the bus again, the second and each further time in a command.
     pub other_reselect: f64,
-    /// Releasing the bus in a read.
+    /// The time to release the bus in a read.
     pub read_disconnect: (f64, f64),
-    /// Releasing the bus in a write.
+    /// The time to release the bus in a write.
     pub write_disconnect: f64,
     /// The least time of a move of a write that does not follow the last.
     pub minimum_seek_delay: f64,

@@ -63,7 +63,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
             reach = meter.near_by();
         }
     }
-    // The buffer holds that many sectors, so new sectors are read until it does not.
+    // The buffer holds all sectors of the ring, so further sectors are read until it is too small for them.
     let times = Ring::new(meter.draw.below(meter.capacity())).run(meter)?;
     fit(meter, &times)
 }

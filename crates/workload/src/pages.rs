@@ -101,7 +101,7 @@ impl PagePool {
         if self.touch(page, dirty) {
             return None;
         }
-        let victim = if self.len() >= self.capacity { self.victim(evict) } else { None };
+        let victim = if self.index.len() >= self.capacity { self.victim(evict) } else { None };
         let victim = victim.map(|page| Victim { page, dirty: self.remove(page) });
         let frame = Frame { page, dirty: false, pins: 0, newer: NONE, older: NONE };
         let at = match self.free.pop() {
@@ -162,7 +162,7 @@ impl PagePool {
     fn victim(&mut self, evict: Evict) -> Option<u64> {
         let mut at = self.oldest;
         // A page that gets a second chance moves to the other end: one round is enough.
-        for _ in 0..self.len() {
+        for _ in 0..self.index.len() {
             let frame = *self.frames.get(at as usize)?;
             if frame.pins == 0 && (evict == Evict::Any || !frame.dirty) {
                 return Some(frame.page);

@@ -141,7 +141,7 @@ struct Panel {
     drive: &'static str,
     rate: f64,
     alone: ContestantRuns,
-    /// The bytes that pass in the time that the arm leaves while the drive is alone.
+    /// The bytes that pass under the head while the arm need not move, without background work.
     passing: PassingMb,
     in_drive: ContestantRuns,
     assisted: ContestantRuns,

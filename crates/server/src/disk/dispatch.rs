@@ -14,7 +14,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.apps.background.as_mut()
     }
 
-    /// Lets the background requests make calls, if the disk takes some.
+    /// Lets the background requests make calls of the core, if the disk has background requests.
     pub(super) fn with_background<R>(
         &mut self,
         call: impl FnOnce(&mut Background, &mut dyn Sessions) -> R,

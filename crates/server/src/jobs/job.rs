@@ -117,7 +117,7 @@ pub(crate) trait Job: Send {
         false
     }
 
-    /// Returns its name, if clients can read it as a snapshot.
+    /// Returns the snapshot's name, if clients can read the job as a snapshot.
     fn snapshot(&self) -> Option<&str> {
         None
     }

@@ -129,11 +129,11 @@ pub enum Place {
 /// The number of requests of a sequential run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// To the end of the extent and on from its beginning. The streams begin evenly spaced.
+    /// The stream never ends: after the end of the extent it continues at the beginning. The streams begin evenly spaced.
     Endless,
-    /// This number. The streams begin at random places.
+    /// A run has this number of requests. The streams begin at random places.
     Constant(u32),
-    /// Geometrically distributed with this mean: each request is the last with the probability 1 / mean.
+    /// The number is distributed geometrically with this mean: each request is the last with the probability 1 / mean.
     Geometric(u32),
 }
 

@@ -159,7 +159,7 @@ impl Arrivals {
     /// alone would be exceeded before the loss is known.
     pub fn completions_until_empty(&self, waiting: usize) -> u64 {
         let QueueSums { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
-        // A drive that was never idle gets a million.
+        // The bound of a million is for a drive that was never idle.
         let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);
         let (waiting, used) = (waiting as f64, 1.0 - 1.0 / alone);
         (waiting * alone + (waiting * used * alone.powi(3)).sqrt()).ceil() as u64

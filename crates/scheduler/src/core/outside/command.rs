@@ -212,7 +212,7 @@ pub(super) struct NewCommand {
 }
 
 impl NewCommand {
-    /// Returns a read that only shows times.
+    /// Returns a read whose data are not used: its completion shows where the platter is.
     pub fn probe(range: LbnRange, tag: u64) -> Self {
         let (work, purpose) = (Work::Probe, Purpose::Idle { useful: 0 });
         Self { op: Op::Read, range, tag, work, purpose, foreground: None, useful: 0 }

@@ -516,7 +516,7 @@ pub(super) mod tests {
             assert!(sessions.calls <= 1 + 2 * steps * STEP_BLOCKS_MAX, "{} calls", sessions.calls);
         };
         for nth in 0..1_000 {
-            // The same range, and two in turn.
+            // First one range is declared again and again, then two ranges alternate.
             let start = if nth < 500 { 0 } else { nth % 2 * (1 << 24) };
             memory.declare(1, declared(start));
             memory.step(&mut sessions, at(0));

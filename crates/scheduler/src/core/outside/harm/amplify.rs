@@ -50,7 +50,7 @@ impl Queue {
         if !(measured.is_normal() && head.error.is_finite()) {
             return prior;
         }
-        // The error of the head's change reduces its weight.
+        // The larger the error of the head's change, the less the measurement weighs.
         let reported = head.mean * head.mean / (1.0 + head.error * head.error * measured) * measured;
         let slope = if head.mean == 0.0 { 0.0 } else { response.mean / head.mean };
         let precision = 1.0 / (deviation * deviation);

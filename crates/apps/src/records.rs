@@ -304,7 +304,7 @@ impl Records {
         self.get_by(sessions, timeout.deadline(now), now)
     }
 
-    /// The same as [`get`](Self::get) for a client that has waited already.
+    /// Returns the next record as [`get`](Self::get) does, for a client that has waited already.
     ///
     /// # Errors
     /// As for [`get`](Self::get).

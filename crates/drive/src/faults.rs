@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use model::builtin;
 
-    /// The same without the memory of tracks without spare sectors.
+    /// Returns the next spare sector without the memory of tracks without spare sectors.
     fn looked_for(spares: &Spares<'_>, track: TrackIndex) -> Option<Location> {
         let here = track.get();
         let tracks = (here..spares.layout.track_count()).chain((0..here).rev());

@@ -73,7 +73,7 @@ pub struct Mechanics {
     /// Whether a read may begin at any of its sectors on the track, the first that passes.
     #[serde(default)]
     pub zero_latency_read: bool,
-    /// The same for writes.
+    /// Whether a write may begin at any of its sectors on the track, the first that passes.
     #[serde(default)]
     pub zero_latency_write: bool,
 }
@@ -269,7 +269,7 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SectorsPerTrack {
-    /// The same on every surface.
+    /// One number for all surfaces.
     Same(u32),
     /// One number for each head, from head 0.
     ByHead(Vec<u32>),
@@ -306,10 +306,12 @@ pub struct Zone {
     /// the same surface in `surface-serpentine`.
     #[serde(default, skip_serializing_if = "Revolutions::is_zero")]
     pub track_skew: Revolutions,
-    /// The same when the next track is on the next cylinder (cylinder orders) or in the next band.
+    /// The rotation from sector 0 of a track to sector 0 of the next, if that is on the next cylinder (cylinder orders) or in the
+    /// next band.
     #[serde(default, skip_serializing_if = "Revolutions::is_zero")]
     pub cylinder_skew: Revolutions,
-    /// The same when the next track is on another surface of the same band (`surface-serpentine`); the track
+    /// The rotation from sector 0 of a track to sector 0 of the next, if that is on another surface of the same band
+    /// (`surface-serpentine`); the track
     /// skew if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_skew: Option<Revolutions>,
@@ -450,7 +452,7 @@ pub struct Firmware {
     pub bus_write_sector_ms: f64,
     /// Whether a read keeps the bus from its first sector to its last.
     pub hold_bus_read: bool,
-    /// The same for writes.
+    /// Whether a write keeps the bus from its first sector to its last.
     pub hold_bus_write: bool,
     /// The most commands that the drive queues inside.
     pub queue_depth: u32,

@@ -62,7 +62,7 @@ pub(crate) struct Buffer {
     pub(crate) keeps_before: bool,
     /// The response of a hit of one sector, ns.
     pub(crate) hit_ns: f64,
-    /// The same for a hit that continues the last read, which is shorter on some drives.
+    /// The response of a hit that continues the last read, ns, which is shorter on some drives.
     pub(crate) on_ns: f64,
     /// The time of each further sector of a hit, ns.
     pub(crate) bus_sector_ns: f64,

@@ -320,7 +320,7 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        // Two searches, or four with the overheads of both.
+        // The error is that of two searches, or of four if both overheads are measured.
         let fine = resolution(meter) / 1e6;
         found.settle = if parted.is_empty() {
             Settle::of(settles, (self.read_here(meter, &mut after)?, self.may_be_less_ms()), 2.0 * fine)

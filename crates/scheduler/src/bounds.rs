@@ -44,11 +44,11 @@ pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, b
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// The bound and one, or zero when it is not known. The largest number stands for itself and all above.
+    /// The bound of each track plus one, or zero while the bound is not known. The largest number stands for itself and all above.
     tracks: Vec<u16>,
-    /// The same of the track with the most.
+    /// The bound of each cylinder's best track plus one, or zero while it is not known.
     cylinders: Vec<u32>,
-    /// The same of the cylinder with the most.
+    /// The bound of each group's best cylinder plus one, or zero while it is not known.
     groups: Vec<u32>,
 }
 

@@ -21,7 +21,7 @@ pub struct ConnectionLimits {
     /// The most connections of users without a role, which only get the answer that they have none. These slots are
     /// beside `connections`.
     pub without_role: usize,
-    /// The same for one user.
+    /// The most connections of one user without a role.
     pub per_user_without_role: usize,
     /// The most connections that are sessions of client programs: each may hold 10 MiB.
     pub sessions: usize,

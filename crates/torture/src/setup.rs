@@ -37,7 +37,7 @@ pub enum Host {
     Core,
     /// A volume that holds bytes, with the other applications on it.
     Volume,
-    /// The same with the core outside the drive.
+    /// A volume that holds bytes, with the core outside the drive.
     VolumeOutside,
     /// A host with a core outside the drive, in front of a black box.
     Outside,

@@ -32,7 +32,7 @@ impl LearningArgs {
     }
 }
 
-/// The same with defaults filled in, as in a recording.
+/// The parameters of a mimic, defaults included, as a recording has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Learning {

@@ -15,12 +15,12 @@ pub(crate) struct Daemon {
     rest: std::thread::JoinHandle<String>,
 }
 
-/// Starts it and waits until it has reported all its `disks`. `None` if there is no io_uring.
+/// Starts the daemon and waits until it has reported all its `disks`. `None` if there is no io_uring.
 pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
     start_command(command().arg("serve").args(args), disks)
 }
 
-/// The same of a command that runs the daemon.
+/// Starts a command that runs the daemon, and waits until the daemon has reported all its `disks`.
 pub(crate) fn start_command(command: &mut Command, disks: usize) -> Option<Daemon> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());

@@ -214,7 +214,7 @@ impl Level {
 pub enum Ask {
     /// Count, sum, least, greatest, mean and variance.
     Summary(Column),
-    /// The same for each value of another column.
+    /// A summary for each value of another column.
     Groups {
         /// The column whose values make the groups.
         by: Column,

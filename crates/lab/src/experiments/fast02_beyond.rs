@@ -50,7 +50,8 @@ const IDEAS: [Idea; 14] = [
 /// counts only half of the gain from choosing requests later.
 const HARM_PPM: u32 = 20_000;
 
-/// The same if the rest of the bound is spent: on average over a scan half of it is, most of it at the end.
+/// The bound on harm in the core's estimate, in millionths, if the rest of the bound is spent: on average over a scan half of it
+/// is, most of it at the end.
 const HARM_SPENT_PPM: u32 = 25_000;
 
 /// A whole scan: by default, and with the rest of that bound spent, which the claim is about.

@@ -40,7 +40,7 @@ const LONG_QUEUES_PERCENT_MIN: u64 = 80;
 /// Sparse foregrounds: mean seconds between two requests, and the requests in the quick and the full size.
 const SELDOM: [(u64, u64, u64); 4] = [(12, 300, 2_000), (30, 300, 1_000), (300, 0, 288), (3_600, 0, 24)];
 
-/// The same in words.
+/// The times between two requests of sparse foregrounds, in words.
 const SELDOM_NAMES: [&str; 4] = ["12 s", "30 s", "5 min", "an hour"];
 
 /// The scan's block.

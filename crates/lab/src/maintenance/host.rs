@@ -53,7 +53,7 @@ impl ResponseTotals {
 pub(crate) struct Accessed {
     /// Sectors passed over for the background in gaps, those between wanted ones included.
     pub gaps: u64,
-    /// The same in idle time.
+    /// Sectors passed over for the background in idle time, those between wanted ones included.
     pub idle: u64,
     /// Accesses, or commands, for that in idle time.
     pub idle_accesses: u64,

@@ -12,7 +12,7 @@ const CONSECUTIVE_FAILURES_MAX: u64 = 48;
 /// The sectors that could not be read so far.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// Ascending. It has its full capacity from the beginning.
+    /// The LBNs, ascending. The list has its full capacity from the beginning.
     lbns: Vec<u64>,
     failures: u64,
     in_a_row: u64,

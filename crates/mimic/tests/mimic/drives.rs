@@ -36,7 +36,7 @@ fn run(
     (access, learner)
 }
 
-/// The same with a configuration of idle time; returns also the core's estimate of the harm.
+/// Runs `requests` under SMTF with a configuration of idle time; returns also the core's estimate of the harm.
 fn run_with(
     drive: &Arc<DriveModel>,
     load: RandomConfig,

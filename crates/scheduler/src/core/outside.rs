@@ -156,7 +156,7 @@ pub(super) struct Outside {
     held_back: HeldBack,
     /// The platter time of the last foreground completion.
     heard_foreground: Instant,
-    /// The same on the host's clock.
+    /// The time of the last foreground completion on the host's clock.
     heard_at: Instant,
     /// The last completion of any command, on the host's clock.
     heard_any: Instant,

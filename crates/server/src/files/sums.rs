@@ -29,7 +29,7 @@ pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<bool
 /// one.
 type StoreFile = Arc<Mutex<Box<dyn File>>>;
 
-/// The same as the store uses it.
+/// The file of a store as its pages.
 struct Pages(StoreFile);
 
 fn locked(file: &StoreFile) -> MutexGuard<'_, Box<dyn File>> {

@@ -47,7 +47,7 @@ pub struct TaskStatus {
     /// Bytes read or written in gaps of the foreground since the daemon started.
     #[serde(default)]
     pub free_bytes: u64,
-    /// The same for idle time.
+    /// Bytes read or written in idle time since the daemon started.
     #[serde(default)]
     pub idle_bytes: u64,
     /// The harm of background work in idle time while this task ran, since the daemon started.

@@ -47,7 +47,7 @@ pub enum JournalError {
         place: String,
         /// The serial number or place in the journal.
         before: String,
-        /// The same of the disk.
+        /// The serial number or place of the disk.
         now: String,
     },
 }

@@ -326,7 +326,7 @@ pub struct AuditConfig {
     pub seed: u64,
     /// The share of windows without background work, in millionths, at most half.
     pub off_ppm: u32,
-    /// The same for the first five minutes.
+    /// The share of windows without background work in the first five minutes, in millionths, at most half.
     pub off_first_ppm: u32,
 }
 

@@ -86,9 +86,9 @@ pub(super) struct Forecast {
     pub start: Instant,
     /// The last sector has passed.
     pub end: Instant,
-    /// The host receives the completion.
+    /// The time at which the host receives the completion.
     pub heard: Instant,
-    /// The same with the latest possible data on the bus.
+    /// The time at which the host receives the completion if the data are on the bus as late as possible.
     pub heard_at_latest: Instant,
     /// The number of cylinders to the first track.
     pub distance: u32,

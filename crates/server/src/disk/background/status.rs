@@ -88,7 +88,7 @@ pub struct MemoryStatus {
     pub held_bytes: u64,
     /// The most of these: a share of what the background export and the snapshots of the disk hold together.
     pub most_bytes: u64,
-    /// The same of all disks together, if these have a bound.
+    /// The bytes of all disks together, if they have a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_disks: Option<AllDisks>,
     /// Bytes that reads were given from there.

@@ -311,7 +311,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     for task in rig.call(|manager, _| manager.tasks()) {
         assert!(task.state.is_over(), "{task:?}");
     }
-    // A restore opens it again, under a number that was never used.
+    // A restore opens the disk to clients again; its number was never used.
     let again =
         rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(TaskKind::Restore) });
     assert_eq!(again, id + 1);

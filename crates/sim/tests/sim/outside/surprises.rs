@@ -16,7 +16,8 @@ pub enum Surprise {
     None,
     /// The profile has this many thousandths of the true revolutions per minute.
     Rpm(u32),
-    /// The same on a drive whose platter is slow compared with its seeks.
+    /// The profile has this many thousandths of the true revolutions per minute, on a drive whose platter is slow compared with
+    /// its seeks.
     SlowRpm(u32),
     /// Another drive's profile.
     Other { reported: &'static str, there: &'static str },

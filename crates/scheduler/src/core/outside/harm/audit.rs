@@ -15,8 +15,8 @@
 //! - response time: from arrival until completion.
 //!
 //! On and plain windows are compared by the residual, head time less its forecast without background work, clamped to two
-//! revolutions. The forecast begins where the last foreground request left the head, so it does not depend on the kind of
-//! the window, and its errors are in both windows alike. A through window has no forecast, because there the drive chooses the order.
+//! revolutions. The forecast begins where the last foreground request left the head, so it does not depend on the kind of the
+//! window, and its errors are in both windows alike. A through window has no forecast, because there the drive chooses the order.
 //! It is compared by head time and response time themselves, which takes longer.
 //!
 //! A [confidence sequence](super::sequence) over the pairs' differences gives the interval.
@@ -364,9 +364,9 @@ impl Audit {
 pub struct Promise {
     /// The number of audited requests after which it holds at all times together.
     pub since_requests: u64,
-    /// By which part of the mean response time requests are later at most.
+    /// The most by which requests are later, as a part of the mean response time.
     pub bound: f64,
-    /// The same in milliseconds.
+    /// The most by which requests are later, in milliseconds.
     pub bound_ms: f64,
     /// The windows with which that compares.
     pub against: AuditWindow,
@@ -398,7 +398,7 @@ pub struct AuditReport {
     pub background_response: Option<Interval>,
     /// Head time that scheduling from outside costs, as a part of the mean head time in through windows.
     pub assistance_head: Option<Interval>,
-    /// The same of response time.
+    /// The response time that scheduling from outside costs, as a part of the mean response time in through windows.
     pub assistance_response: Option<Interval>,
     /// By how many percent the mean response grows where the mean head time grows by one.
     pub amplification: f64,

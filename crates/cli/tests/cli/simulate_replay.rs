@@ -82,7 +82,7 @@ fn a_replay_is_as_near_to_disksims_answers_as_both_are_to_the_drive() {
     }
 }
 
-/// An Atlas 10K turns at 10,025 rpm (5.985 ms), has 334 sectors on its first track, and moves a sector over its bus in
+/// An Atlas 10K rotates at 10,025 rpm (5.985 ms), has 334 sectors on its first track, and moves a sector over its bus in
 /// 0.099 ms. A read from the buffer costs 0.184 ms first, a buffered write 0.186 ms after a read and 0.189 ms after a write.
 const REVOLUTION_MS: f64 = 60_000.0 / 10_025.0;
 const BUS_MS: f64 = 0.099;

@@ -11,7 +11,7 @@ pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 /// The longest slip, in sectors, among other slips so near that they hide the next track.
 const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
-/// The longest slip, in sectors, if readings vary so much that the density of another zone does not show over a few LBNs.
+/// The longest slip, in sectors, if readings vary, so that the density of another zone does not show over a few LBNs.
 const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
 /// The most units of a level in one of the next; a band has some hundred tracks.

@@ -241,7 +241,7 @@ fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let steps: Vec<f64> = inside.windows(2).filter_map(|two| Some(two.last()? - two.first()?)).collect();
     let band = match (begins.get(heads), begins.first()) {
         (Some(next), Some(first)) => {
-            // The rotation of two bands that turn alike gives that of one, up to half a revolution.
+            // The rotation of two bands with the same rotation gives that of one, up to half a revolution.
             let more = wrap(cycle.advance - 2.0 * (next - first)) / 2.0;
             next - first + if more.abs() < loose { more } else { 0.0 }
         }

@@ -242,7 +242,7 @@ impl Again {
         self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX)
     }
 
-    /// Returns whether so many were that it is more than the assumption at the start.
+    /// Returns whether more reads were hits than the core assumes at the start.
     pub fn most_are_seen_to_hit(&self) -> bool {
         self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX + MEAN_READS)
     }
@@ -283,7 +283,7 @@ impl Again {
         });
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between, read_on: false });
         found.into_iter().chain(will_be).any(|found| {
-            // Of places that a stream has read on little may be known yet.
+            // Places at which a stream has continued may have few counts yet.
             let known = self.hits[found.beside as usize][2].iter().any(|hits| hits.part().is_some());
             let found = Found { read_on: found.read_on && known, ..found };
             self.parts(&found)[0] * f64::from(READS_PER_RARE_HIT) > 1.0

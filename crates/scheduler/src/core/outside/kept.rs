@@ -308,7 +308,7 @@ mod tests {
             // A hit in spite of idle time is no gain, but offsets the next delay.
             assert_eq!(late(Expected::There, 0), [0; 2]);
             assert!((1_900_000..2_100_000).contains(&late(Expected::There, 6_000_000)[of]));
-            // Of the first reads on their tracks nothing is known yet: they count as hits.
+            // Nothing is known yet about the first reads on their tracks: they count as hits.
             assert_eq!(late(Expected::Elsewhere, 6_000_000)[of], 6_000_000);
             assert_eq!(kept.take_late(), [0; 2]);
         }

@@ -85,7 +85,7 @@ fn root_and_the_daemons_user_have_a_socket_that_no_other_user_can_open() {
         }
     }
     assert!(!connects(65_002, &private).unwrap());
-    // Nobody listens at the other path any more.
+    // No process listens at the other path any more.
     std::fs::remove_file(&daemon.socket).unwrap();
     let _taken = std::os::unix::net::UnixListener::bind(&daemon.socket).unwrap();
     daemon.client().get("/v1/disks").unwrap();

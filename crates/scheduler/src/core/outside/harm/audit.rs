@@ -22,8 +22,8 @@
 //! A [confidence sequence](super::sequence) over the pairs' differences gives the interval.
 //!
 //! The account of harm decides what background work goes in an on window, and the audit decides how much of the bound the
-//! account may use: the increase of response times that is not in the account is subtracted. Of background work that is what
-//! the account does not charge, and of scheduling from outside all.
+//! account may use: the increase of response times that is not in the account is subtracted. The account charges a part of the
+//! cost of background work, and nothing of that of scheduling from outside.
 
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};

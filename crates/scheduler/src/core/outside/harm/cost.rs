@@ -115,7 +115,7 @@ mod tests {
     use model::builtin;
 
     #[test]
-    fn what_the_audit_finds_is_taken_off_the_bounds_of_detours_and_of_streams() {
+    fn harm_found_by_the_audit_is_taken_off_the_bounds_of_detours_and_of_streams() {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let config = OutsideConfig::beyond(Overheads::default()).serving();
         let config = OutsideConfig { audit: Some(AuditConfig::new(1)), ..config };

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_account_does_not_see_is_taken_off_the_bound_as_far_as_it_is_known() {
+    fn harm_outside_the_account_is_taken_off_the_bound_as_far_as_it_is_known() {
         assert_eq!(left(0.4, 0.0), 6_000);
         assert_eq!(left(0.4, 1.0), 8_000);
         assert!(left(0.4, 30.0) > 9_990);

@@ -145,7 +145,7 @@ pub(crate) struct Lines(reload::Handle<LevelFilter, Registry>);
 impl Lines {
     /// Writes lines from this level on.
     pub(crate) fn set(&self, level: tracing::Level) {
-        // This fails if another subscriber was there first, which has its own level.
+        // The call fails if another subscriber was installed before; that one has a level of its own.
         let _ = self.0.reload(LevelFilter::from_level(level));
     }
 }

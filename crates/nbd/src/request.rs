@@ -133,7 +133,7 @@ impl Header {
         if self.kind == command::WRITE { self.length } else { 0 }
     }
 
-    /// Returns its command, if the export supports it.
+    /// Returns the request's command, if the export supports it.
     pub fn check(&self, export: &Export, structured: bool, contexts: Contexts) -> Result<Command, Refusal> {
         let can = export.abilities();
         let has = |flag: u16| self.flags & flag != 0;

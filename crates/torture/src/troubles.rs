@@ -22,7 +22,7 @@ impl Troubles {
     pub const NONE: Self =
         Self { polls: None, at_hand: AtHand::All, late: Duration::ZERO, fate: None, given_up: None };
 
-    /// Takes a step that is a trouble and needs nothing else; returns false for any other.
+    /// Carries out a step that only sets a trouble; returns false for a step of another kind.
     pub fn take(&mut self, step: &Step) -> bool {
         match *step {
             Step::Buffers { at_hand } => self.at_hand = at_hand,

@@ -348,7 +348,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.flush()
     }
 
-    /// Returns the number with which it was created.
+    /// Returns the random number that the store was created with.
     pub fn id(&self) -> u64 {
         self.id
     }

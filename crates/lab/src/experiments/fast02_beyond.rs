@@ -54,7 +54,7 @@ const HARM_PPM: u32 = 20_000;
 /// is, most of it at the end.
 const HARM_SPENT_PPM: u32 = 25_000;
 
-/// A whole scan: by default, and with the rest of that bound spent, which the claim is about.
+/// The configurations of a whole scan: the default, and the one of the claim, which spends the rest of the bound.
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
 /// More requests than arrive during a scan, and the number of requests in runs without one.

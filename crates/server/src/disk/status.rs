@@ -65,9 +65,9 @@ pub struct PredictionStatus {
 pub struct HarmStatus {
     /// The foreground's time at the head, in microseconds.
     pub foreground_us: f64,
-    /// The part of it lost to the background, at most.
+    /// The upper bound on the foreground's time at the head that background work took, in microseconds.
     pub lost_us: f64,
-    /// That loss as a share.
+    /// `lost_us` as a share of `foreground_us`.
     pub share: f64,
 }
 

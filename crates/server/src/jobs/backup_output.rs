@@ -61,7 +61,7 @@ impl BackupOutput {
         self.kept.insert(block);
     }
 
-    /// Returns the blocks since the last call.
+    /// Takes the blocks that were put out since the last call.
     pub fn take(&mut self) -> Vec<OutputBlock> {
         std::mem::take(&mut self.out)
     }

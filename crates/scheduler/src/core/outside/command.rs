@@ -163,7 +163,7 @@ impl Order {
     }
 }
 
-/// The other work of the drive when a command was passed through.
+/// The other work that the drive had when a command was passed through to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     /// None: the command is predicted.

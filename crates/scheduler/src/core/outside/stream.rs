@@ -483,8 +483,9 @@ impl Core {
         self.background.take_for(tag);
         let WantedRange { range, useful } = self.take_stream(outside, track, window, tag)?;
         outside.stream_sees_sent(now, Op::Read);
-        // A block that the window cuts begins the next command where little is wanted. Where much is, it is left for later: read
-        // at once it brought a scan 1.5% more, and clients with constant think times were delayed by more than the bound.
+        // Where little is wanted, a block that the window cuts begins the next command. Where much is wanted, the block is left
+        // for later: read at once it brought a scan 1.5% more, and clients with constant think times were delayed by more than
+        // the bound.
         let (end, passed) = if outside.streams.find_nothing() {
             let whole = LbnRange::new(place.lbn, range.end().since(place.lbn));
             (range.end(), outside.passed_at(&drive, place.passed, whole))

@@ -19,7 +19,7 @@ const DECIDING_LEAD_REPORTS: i8 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Through {
     reported: Overheads,
-    /// Reports from the medium less those from the buffer.
+    /// The number of reports from the medium, less that of reports from the buffer.
     score: i8,
 }
 

@@ -65,7 +65,8 @@ impl Increase {
 
     /// Returns what is left of a bound on harm, in ppm.
     ///
-    /// That the account sees all is the prior, with the bound as standard deviation, and the mean of the posterior is taken off.
+    /// The prior is that the account contains all harm, with the bound as its standard deviation. The mean of the posterior is
+    /// subtracted from the bound.
     /// An account that overestimates gets no more than the bound: it may be right for the next load.
     pub fn off(self, bound_ppm: u32) -> u32 {
         let bound = f64::from(bound_ppm) / WHOLE_PPM as f64;

@@ -220,7 +220,9 @@ impl Shingled {
             let step = Command { id: service.id, op, range };
             match self.drive.submit(now, step) {
                 Ok(()) => return,
-                Err(error) => debug_assert!(false, "the drive underneath refuses its own: {error}"),
+                Err(error) => {
+                    debug_assert!(false, "the drive under the shingled layer refuses a command: {error}")
+                }
             }
         }
     }

@@ -166,9 +166,9 @@ pub enum RequestError {
     Length {
         /// The request.
         id: RequestId,
-        /// The number of bytes that it needs.
+        /// The number of bytes that the request needs.
         expected: usize,
-        /// The number of bytes that came with it.
+        /// The number of bytes that came with the request.
         found: usize,
     },
 }

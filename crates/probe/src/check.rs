@@ -193,7 +193,7 @@ fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
     is_enough_by(OPEN_DEVIATIONS, reads, unsure)
 }
 
-/// Returns whether enough reads outside the unsure regions were predicted, by this number of standard deviations more than chance.
+/// Returns whether enough reads outside the unsure regions were predicted, with a margin of this number of standard deviations.
 fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
     let sure: Vec<bool> = reads
         .iter()

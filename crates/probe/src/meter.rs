@@ -233,8 +233,8 @@ impl<'a> Meter<'a> {
         self.reads_to_check as f64 * self.far_ns / 1e9 / self.allowed_s()
     }
 
-    /// Returns whether the measurements before the check are within a share of their time: the slower the arm, the more time the
-    /// check takes.
+    /// Returns whether the measurements before the check have used less than this share of the drive time that the check leaves
+    /// for them: the slower the arm, the more time the check takes.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
         let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), MAPPING_TIME_SHARE_MAX);
         self.is_within(share * most / LIMITS_TIME_SHARE)

@@ -126,7 +126,7 @@ pub(crate) fn shortest_of<T: Target>(
     Ok(Some(SearchedTime { ns: middle, apart_ns }))
 }
 
-/// Returns the shortest time of a move that varies. After a search that stops early, the time that catches half of the sectors is
+/// Returns the time with which a move catches half of the sectors, if moves vary. After a search that stops early, this time is
 /// approached in steps (Robbins and Monro 1951), smaller after each reversal (Kesten 1958), so single late moves do not matter.
 /// If nearly all steps went one way, the search had gone wrong.
 fn nearest<T: Target>(

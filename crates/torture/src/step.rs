@@ -191,7 +191,7 @@ pub enum Step {
         start: u64,
         /// Its pages.
         pages: u64,
-        /// Scans of it, one after another.
+        /// Scans of the table, one after another.
         scans: u64,
         /// The thousandths of the pages after which a scan ends.
         permille: u16,

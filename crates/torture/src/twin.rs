@@ -89,7 +89,7 @@ impl Twin {
         self.away
     }
 
-    /// Restarts it from the state of `core` without its sessions: the next choice is among the same requests with the head
+    /// Restarts the twin from the state of `core` without its sessions: the next choice is among the same requests with the head
     /// in the same place. `before` is the work that was done last.
     pub fn begin_again(
         &mut self,

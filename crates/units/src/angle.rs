@@ -171,7 +171,7 @@ impl Rpm {
         Arc(d.as_nanos() * self.0 as u64)
     }
 
-    /// Returns the first whole nanosecond at which the platter has turned by `arc`.
+    /// Returns the first whole nanosecond at which the platter has rotated by `arc`.
     #[inline]
     pub const fn time_to_pass(self, arc: Arc) -> Duration {
         Duration::from_nanos(arc.0.div_ceil(self.0 as u64))

@@ -2,10 +2,10 @@
 
 use units::Lbn;
 
-/// The fewest extra revolutions of such a read.
+/// The fewest extra revolutions of a read that the drive repeats.
 const REVOLUTIONS_MIN: u64 = 3;
 
-/// The most extra revolutions of such a read.
+/// The most extra revolutions of a read that the drive repeats.
 const REVOLUTIONS_MAX: u64 = 60;
 
 /// The resolution of the numbers that are drawn.

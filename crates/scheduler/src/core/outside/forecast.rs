@@ -242,7 +242,7 @@ pub(super) const PAUSE_COSTS_MIN: i64 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBack(u32);
 
-/// The minimum of sectors of a read that shows whether the bus waits for the medium.
+/// The minimum of sectors of a read from which the delay is learned.
 const READ_SECTORS_MIN: u64 = 16;
 
 /// The step by which the estimate rises, and the number of steps down that undo one.

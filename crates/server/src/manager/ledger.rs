@@ -149,8 +149,8 @@ impl TaskManager {
         for id in created {
             self.begin_one(sessions, id);
         }
-        while self.saving.front().is_some_and(|(at, ..)| *at <= seq) {
-            let Some((_, id, figures)) = self.saving.pop_front() else { return };
+        while self.saving.front().is_some_and(|(change, _)| change.seq <= seq) {
+            let Some((TaskChange { task: id, .. }, figures)) = self.saving.pop_front() else { return };
             self.claimed.insert(id, figures);
             self.with(sessions, id, |live, cx| live.job.saved(cx));
             self.settle(sessions, id);
@@ -166,6 +166,6 @@ impl TaskManager {
         live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
         self.warn_of_bad(id, &figures);
         let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
-        self.saving.push_back((seq, id, figures));
+        self.saving.push_back((TaskChange { task: id, seq }, figures));
     }
 }

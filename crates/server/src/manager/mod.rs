@@ -137,7 +137,7 @@ pub struct TaskManager {
     trouble: Option<String>,
     /// Tasks that were created and are not durable yet: they begin when they are.
     creating: VecDeque<TaskChange>,
-    saving: VecDeque<(u64, u64, Figures)>,
+    saving: VecDeque<(TaskChange, Figures)>,
     claimed: BTreeMap<u64, Figures>,
     waiters: Vec<(u64, Waiter)>,
     /// The number of clients that have the disk open for writing.

@@ -138,7 +138,7 @@ impl TaskManager {
         };
         let stopped = self.damage.is_some() && !entry.state.is_over();
         // A task is done when the journal holds its last figures: report them only then.
-        let noted = !self.saving.iter().any(|(_, other, _)| *other == id);
+        let noted = !self.saving.iter().any(|(change, _)| change.task == id);
         let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
         let runs = state == TaskState::Running && !stopped;
         // A snapshot lasts until it is ended.

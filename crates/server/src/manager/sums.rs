@@ -63,7 +63,7 @@ pub(crate) struct DiskSums {
     /// Foreground writes in flight.
     writing: Vec<LbnRange>,
     /// Blocks of tasks and sessions that will be written.
-    given: BTreeMap<Owner, BTreeSet<(u64, u64)>>,
+    given: BTreeMap<Owner, BTreeSet<LbnRange>>,
     /// The number of times that a write began or ended.
     writes: u64,
     /// A store that has been opened for a task; the task may begin when that entry is durable.
@@ -121,9 +121,7 @@ impl DiskSums {
 
 impl DiskWrites for DiskSums {
     fn in_flight(&self) -> Vec<LbnRange> {
-        let given = self.given.values().flatten();
-        let given = given.map(|(start, len)| LbnRange::new(units::Lbn::new(*start), Sectors::new(*len)));
-        self.writing.iter().copied().chain(given).collect()
+        self.writing.iter().chain(self.given.values().flatten()).copied().collect()
     }
 
     fn changes(&self) -> u64 {
@@ -133,7 +131,6 @@ impl DiskWrites for DiskSums {
     fn is_quiet(&self, block: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
         let of = |range: LbnRange| blocks_of(range, watch.block, watch.touched.blocks()).contains(&block);
-        let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
         let is_pending = match &self.state {
             StoreState::Kept(kept) => {
                 kept.forgetting.iter().chain(&kept.next).any(|blocks| blocks.contains(&block))
@@ -142,8 +139,7 @@ impl DiskWrites for DiskSums {
         };
         !is_pending
             && !watch.touched.contains(block)
-            && !self.writing.iter().any(|range| of(*range))
-            && !self.given.values().flatten().any(given)
+            && !self.writing.iter().chain(self.given.values().flatten()).any(|range| of(*range))
     }
 
     fn ask_again(&mut self, block: u64) -> bool {
@@ -259,22 +255,21 @@ impl TaskManager {
     /// Records that a block of a task or session will be written.
     pub(super) fn gave(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
-        self.sums.given.entry(owner).or_default().insert((range.start().get(), range.len().get()));
+        self.sums.given.entry(owner).or_default().insert(range);
     }
 
     /// Records that it was written.
     pub(super) fn took(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
-        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
         if let Some(given) = self.sums.given.get_mut(&owner) {
-            given.retain(|(from, len)| *from < start || from.saturating_add(*len) > end);
+            given.retain(|block| block.start() < range.start() || block.end() > range.end());
         }
     }
 
     /// Records that this owner will give no more blocks.
     pub(super) fn gone(&mut self, owner: Owner) {
-        for (start, len) in self.sums.given.remove(&owner).unwrap_or_default() {
-            self.sums.touch(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        for block in self.sums.given.remove(&owner).unwrap_or_default() {
+            self.sums.touch(block);
         }
         if let Owner::Task(id) = owner {
             self.sums.unwatch(id);

@@ -4,7 +4,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::revolutions::frac;
-use crate::shape::Shape;
+use crate::shape::{Kind, Shape};
 use crate::sure::Measured;
 
 /// The number of reads over a head switch.
@@ -50,7 +50,7 @@ pub(crate) fn find(
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
     let width = shape.kind.band().unwrap_or(1);
     let (period, at) = (width * shape.heads, width - 1);
-    if shape.heads < 2 || zone.sectors < 8 || zone.tracks() < 4 * period {
+    if shape.heads < 2 || shape.kind == Kind::ByZone || zone.sectors < 8 || zone.tracks() < 4 * period {
         return Ok(None);
     }
     let mut gap: f64 = 0.0;

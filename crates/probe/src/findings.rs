@@ -85,6 +85,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     let (kind, other) = match shape.kind {
         Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
+        Kind::ByZone => ("zone by zone, each on one surface".to_owned(), ""),
         Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
         Kind::ForwardBands(width) => {
             (format!("bands of {width} tracks, surface by surface, always in the same order"), "")

@@ -171,7 +171,7 @@ fn trust(gap: f64) -> f64 {
 }
 
 /// Returns the tracks of a level on which the zones of most LBNs agree.
-fn common_unit(map: &Map, level: usize) -> Option<u64> {
+pub(crate) fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
     for zone in &map.zones {
         let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);

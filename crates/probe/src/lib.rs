@@ -73,6 +73,7 @@ mod spin;
 mod spread;
 mod steps;
 mod sure;
+mod surfaces;
 mod whole;
 mod writes;
 mod zero;

@@ -19,6 +19,7 @@ use crate::report::Report;
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::sure;
+use crate::surfaces;
 use crate::writes::{self, Writes};
 use crate::zero;
 use model::Layout;
@@ -153,11 +154,21 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
         let note = "slower than the medium: each sector more delays the end of a read by this time";
         findings::of_bus(&mut report, sector_ns, note);
     }
-    let geometry = geometry::find(meter, &map, &buffer);
-    let mut geometry = report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown);
+    let surfaces = surfaces::find(meter, &map, &buffer);
+    let surfaces = report.kept("surfaces of zones", surfaces)?.flatten();
+    let mut geometry = match &surfaces {
+        Some(surfaces) => surfaces.geometry(),
+        None => {
+            let geometry = geometry::find(meter, &map, &buffer);
+            report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown)
+        }
+    };
     let bus_revolutions = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { ANGLE_ERROR_NS_MAX / meter.revolution() } else { 0.0 };
-    let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_revolutions, loose);
+    let (mut cylinders, mut spec) = match &surfaces {
+        Some(surfaces) => surfaces.assemble(&map, bus_revolutions, loose),
+        None => layout::assemble(&map, geometry.shape, bus_revolutions, loose),
+    };
     let mut heads = geometry.shape.heads.max(1) as u16;
     let mut placed = match report.kept("layout", placed_if_mapped(&map, &geometry, &spec, cylinders))? {
         Some(placed) => placed,
@@ -176,7 +187,11 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     let zero_latency = report.kept("zero-latency reads", zero_latency)?.flatten();
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
     let mut points = Vec::new();
-    let known = report.kept("seeks inside of zones", inside.inside())?.flatten();
+    // Zones with measured places have no unknown cylinders between them.
+    let known = match surfaces {
+        Some(_) => None,
+        None => report.kept("seeks inside of zones", inside.inside())?.flatten(),
+    };
     if let Some((known, switch)) = known {
         let known_moves = Known { curve: &known, switch, bus_ns: buffer.bus_sector_ns };
         let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves);

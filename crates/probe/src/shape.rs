@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Bands(u64),
     /// The same, with the surfaces of each band in the same order.
     ForwardBands(u64),
+    /// Each zone on one surface, and its tracks on as many cylinders.
+    ByZone,
 }
 
 impl Kind {
@@ -23,7 +25,7 @@ impl Kind {
     pub(crate) fn band(self) -> Option<u64> {
         match self {
             Self::Bands(width) | Self::ForwardBands(width) => Some(width),
-            Self::Cylinder | Self::Serpentine => None,
+            Self::Cylinder | Self::Serpentine | Self::ByZone => None,
         }
     }
 }
@@ -41,6 +43,7 @@ impl Shape {
         let heads = self.heads.max(1);
         match self.kind {
             Kind::Cylinder => (track / heads, track % heads),
+            Kind::ByZone => (track, 0),
             Kind::Serpentine => {
                 let (cylinder, slot) = (track / heads, track % heads);
                 (cylinder, if cylinder % 2 == 0 { slot } else { heads - 1 - slot })
@@ -78,6 +81,7 @@ impl Shape {
         let heads = self.heads.max(1);
         match self.kind {
             Kind::Cylinder => heads,
+            Kind::ByZone => 1,
             Kind::Serpentine => 2 * heads,
             Kind::Bands(width) => 2 * heads * width,
             Kind::ForwardBands(width) => heads * width,

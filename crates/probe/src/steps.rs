@@ -54,7 +54,7 @@ pub(crate) fn measure(
             break;
         }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
-        if let Some(found) = timed(meter, zone, step, (searches, guess.clone()), buffer)? {
+        if let Some(found) = timed_from_first(meter, zone, step, (searches, guess.clone()), buffer)? {
             times.push(StepTime { step, ns: found.ns });
             apart.push(found.apart_ns);
             guess = around(found.ns);
@@ -65,14 +65,15 @@ pub(crate) fn measure(
 }
 
 /// Returns the range of a search for a move that takes about this long, ns.
-fn around(ns: f64) -> Range<f64> {
+pub(crate) fn around(ns: f64) -> Range<f64> {
     (ns - 250_000.0).max(0.0)..ns + 250_000.0
 }
 
 /// A track of the map.
-struct OnTrack<'a> {
-    zone: &'a Zone,
-    track: u64,
+#[derive(Clone, Copy)]
+pub(crate) struct OnTrack<'a> {
+    pub(crate) zone: &'a Zone,
+    pub(crate) track: u64,
 }
 
 impl Target for OnTrack<'_> {
@@ -91,20 +92,30 @@ impl Target for OnTrack<'_> {
     }
 }
 
-/// Times a move from the zone's first track with this many searches in this range.
-fn timed(
+/// Times a move from a zone's first track to another.
+fn timed_from_first(
     meter: &mut Meter<'_>,
     zone: &Zone,
     step: u64,
-    (searches, guess): (usize, Range<f64>),
+    how: (usize, Range<f64>),
     buffer: &Buffer,
 ) -> Result<Option<SearchedTime>, ProbeError> {
     // Only the zone's first track is certain to be the first of a cylinder or band of any size.
-    let from = 0;
+    timed(meter, OnTrack { zone, track: 0 }, OnTrack { zone, track: step }, how, buffer)
+}
+
+/// Times a move between two tracks with this many searches in this range.
+pub(crate) fn timed(
+    meter: &mut Meter<'_>,
+    from: OnTrack<'_>,
+    to: OnTrack<'_>,
+    (searches, guess): (usize, Range<f64>),
+    buffer: &Buffer,
+) -> Result<Option<SearchedTime>, ProbeError> {
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
         // A different sector each time, so that it is not in the buffer.
-        let sector = meter.fresh_sector(zone.sectors);
-        let source = zone.lbn_near(from, sector);
+        let sector = meter.fresh_sector(from.zone.sectors);
+        let source = from.zone.lbn_near(from.track, sector);
         let mut reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
             // The arm stayed in place.
@@ -114,7 +125,7 @@ fn timed(
         if meter.is_hit(&reading) {
             return Ok(None);
         }
-        Ok(Some(OnTrack { zone, track: from + step }))
+        Ok(Some(to))
     };
     shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)
 }
@@ -134,7 +145,7 @@ pub(crate) fn repeated(
         if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
-        let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
+        let again = timed_from_first(meter, zone, step, (1, around(ns)), buffer)?;
         apart.extend(again.map(|again| (again.ns - ns).abs() / 1e3));
     }
     meter.draw = dice;
@@ -175,7 +186,7 @@ pub(crate) fn again_where_astray(
         if of_one.is_far((time.ns - second).abs() / SQRT_2) {
             differ += 1;
             let guess = aside(meter, &of_one.times, i);
-            if let Some(third) = timed(meter, zone, time.step, (3, guess), buffer)? {
+            if let Some(third) = timed_from_first(meter, zone, time.step, (3, guess), buffer)? {
                 three[2] = third.ns;
             }
         }
@@ -198,7 +209,7 @@ fn seconds(
         }
         // A move that is not found again keeps its time.
         let guess = aside(meter, times, i);
-        let again = timed(meter, zone, step, (3, guess), buffer)?;
+        let again = timed_from_first(meter, zone, step, (3, guess), buffer)?;
         seconds.push(again.map_or(first, |again| again.ns));
     }
     Ok(seconds)

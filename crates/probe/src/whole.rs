@@ -116,7 +116,7 @@ impl Joiner<'_> {
         let tracks = |range: Range<usize>| range.filter_map(|i| self.zone(i)).map(Zone::tracks).sum::<u64>();
         // The number of tracks after which the order of tracks repeats, with the rotations of this zone.
         let unit = match self.shape.kind {
-            Kind::Cylinder => heads,
+            Kind::Cylinder | Kind::ByZone => heads,
             Kind::Serpentine if zone.cycle.is_some() => 2 * heads,
             Kind::Serpentine => heads,
             Kind::Bands(width) if zone.cycle.is_some() => 2 * width * heads,

@@ -11,7 +11,7 @@ const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
 /// Returns the profile's name for the order of a shape.
 pub(crate) fn order(shape: Shape) -> Order {
     match shape.kind {
-        Kind::Cylinder => Order::Cylinder,
+        Kind::Cylinder | Kind::ByZone => Order::Cylinder,
         Kind::Serpentine => Order::CylinderSerpentine,
         Kind::Bands(width) => Order::SurfaceSerpentine { band_cylinders: width as u32 },
         Kind::ForwardBands(width) => Order::Bands {

@@ -24,6 +24,10 @@ const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 /// The largest probability that a far prediction is met by chance.
 const CHANCE_PROBABILITY_MAX: f64 = 1e-4;
 
+/// The largest tolerance, in revolutions, with which LBNs beyond a zone's end rarely meet their predictions by chance. If
+/// readings vary by more, further LBNs show nothing.
+const LITTLE_REVOLUTIONS_MAX: f64 = 0.02;
+
 /// The largest deviation, in sectors, from slips or from inexact rotations.
 const SLIP_ERROR_SECTORS_MAX: f64 = 4.0;
 
@@ -77,7 +81,10 @@ impl Mapper<'_, '_> {
             step = (step / REACH_DIVISOR).max(1);
             let few = (check.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX
                 || check.error.abs() < 2.5 * tolerance;
-            if !resolved && few {
+            // The LBNs before one behind slips deviate as little; one beyond the zone's end does so by chance.
+            let little = check.error.abs() + unsure;
+            let shows_little = tolerance + little < LITTLE_REVOLUTIONS_MAX;
+            if !resolved && few && (!shows_little || self.is_no_chance(zone, good, target, little)?) {
                 if self.grows(zone, good, target, check.error)? {
                     fit.take(zone, target, check.error, check.readings);
                     good = target;

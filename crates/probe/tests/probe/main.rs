@@ -20,6 +20,7 @@ mod regularity;
 mod resume;
 mod serving;
 mod spread;
+mod surfaces;
 mod switched;
 mod time;
 mod unwritable;

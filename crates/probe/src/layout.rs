@@ -4,8 +4,8 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::revolutions::wrap;
 use crate::shape::{Kind, Shape};
-use crate::whole::{Joiner, Whole, least_multiple};
-use crate::zone::{Cycle, Level, Zone};
+use crate::whole::{Joiner, Whole};
+use crate::zone::{Cycle, Level, Zone, least_multiple};
 use crate::zone_spec::{order, spec};
 use model::profile::LayoutSpec;
 use model::{Layout, Profile};
@@ -55,8 +55,9 @@ pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, Probe
 /// and behind become zones of their own.
 fn aligned(map: &Map, shape: Shape) -> Map {
     let mut zones = Vec::with_capacity(map.zones.len());
+    let like = map.zones.iter().find(|zone| zone.cycle.is_some() && shape.begins(zone).is_some());
     for zone in &map.zones {
-        let first = shape.begins(zone).unwrap_or(0);
+        let first = like.and_then(|like| shape.begins_like(zone, like)).unwrap_or(0);
         zones.extend(slots(zone, 0..first));
         let mut inner = zone.beginning_at(first);
         let band = shape.kind.band().map_or(1, |width| width * shape.heads.max(1));
@@ -257,4 +258,36 @@ fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     let width = shape.kind.band().unwrap_or(1);
     let whole = tracks / (width * heads);
     (whole * width + (tracks % (width * heads)).div_ceil(heads)).max(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Slot;
+
+    /// Two zones of bands of three tracks have the same densities, but not the same angles.
+    #[test]
+    fn a_zone_has_no_cylinders_for_one_beside_it_that_is_not_on_its_tracks() {
+        let zone = |first: u64, end: u64, angle: f64| {
+            let slot = |sectors, angle| Slot { before: 0, tracks: 3, sectors, angle, skew: 0.1 };
+            let mut zone = Zone::new(first, 10, angle);
+            zone.end = end;
+            zone.cycle = Some(Cycle::new(vec![slot(10, 0.0), slot(12, 0.3)], 0.6));
+            // Angles are those at which a track's first sector ends.
+            let run = 0.3 - 1.0 / 12.0 + 1.0 / 10.0;
+            zone.levels =
+                [(1, 0.1), (3, run), (6, 0.6)].map(|(unit, advance)| Level { unit, advance }).to_vec();
+            zone
+        };
+        // Twenty bands and half of a run; then forty bands.
+        let (first, second) = (66 * 20 + 15, 66 * 40);
+        let zones = vec![zone(0, first, 0.5), zone(first, first + second, 0.277)];
+        let map = Map { zones, mapped: first + second, measured: 0 };
+        let shape = Shape { kind: Kind::ForwardBands(3), heads: 2 };
+        let (cylinders, spec) = assemble(&map, shape, 0.0, 0.0);
+        let layout = Layout::new(&spec, cylinders, 2).unwrap();
+        assert!(map.zones.iter().all(|zone| agrees(zone, &layout, 0.0)));
+        // At most one band more than the tracks need.
+        assert!(cylinders <= 3 * (20 + 1 + 40 + 1), "{cylinders} cylinders");
+    }
 }

@@ -70,6 +70,27 @@ impl Shape {
         (0..slots).map(|slot| slot * width).find(|&first| self.densities_from(zone, first).is_some())
     }
 
+    /// Returns the same number, with the densities of the heads in the same order as in another zone: if a zone's first runs
+    /// count as zones of their own, its cycle begins with another head than the drive's bands.
+    pub(crate) fn begins_like(self, zone: &Zone, like: &Zone) -> Option<u64> {
+        let first = self.begins(zone)?;
+        let (Some(cycle), Some(width)) = (&zone.cycle, self.kind.band()) else { return Some(first) };
+        let shares = |zone: &Zone, first: u64| -> Option<Vec<f64>> {
+            let by_head = self.densities_from(zone, first)?;
+            let all = by_head.iter().sum::<u64>() as f64;
+            Some(by_head.iter().map(|&n| n as f64 / all).collect())
+        };
+        let wanted = shares(like, self.begins(like)?)?;
+        let apart = |first: u64| -> Option<f64> {
+            Some(shares(zone, first)?.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).sum())
+        };
+        let starts = (0..cycle.slots.len() as u64).map(|slot| slot * width);
+        let all: Vec<(u64, f64)> = starts.filter_map(|start| Some((start, apart(start)?))).collect();
+        // Densities are whole sectors.
+        let least = all.iter().map(|start| start.1).fold(f64::MAX, f64::min) + 1.0 / zone.sectors as f64;
+        all.iter().find(|start| start.1 <= least).map(|start| start.0)
+    }
+
     /// Returns a track with the same place in the order of tracks as a zone's first, far enough from the beginning.
     pub(crate) fn origin(self, zone: &Zone) -> u64 {
         let Some(length) = zone.cycle.as_ref().map(Cycle::tracks) else { return 0 };
@@ -115,5 +136,27 @@ impl Shape {
         // A head that a short zone does not reach.
         by_head.iter_mut().filter(|n| **n == 0).for_each(|n| *n = zone.sectors);
         Some(by_head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Slot;
+
+    #[test]
+    fn a_band_begins_with_the_head_with_which_those_of_other_zones_begin() {
+        let zone = |sectors: [u64; 3]| {
+            let slot = |sectors| Slot { before: 0, tracks: 4, sectors, angle: 0.0, skew: 0.0 };
+            let mut zone = Zone::new(0, 80, 0.0);
+            zone.cycle = Some(Cycle::new(sectors.map(slot).to_vec(), 0.0));
+            zone.end = 10 * zone.cycle.as_ref().map_or(0, |cycle| cycle.sectors);
+            zone
+        };
+        let shape = Shape { kind: Kind::ForwardBands(4), heads: 3 };
+        let like = zone([100, 95, 90]);
+        assert_eq!(shape.begins_like(&zone([80, 76, 72]), &like), Some(0));
+        // The first run, of the first head, counts as a zone of its own.
+        assert_eq!(shape.begins_like(&zone([76, 72, 80]), &like), Some(8));
     }
 }

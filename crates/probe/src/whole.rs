@@ -8,7 +8,7 @@
 use crate::mapping::Map;
 use crate::revolutions::{frac, wrap};
 use crate::shape::{Kind, Shape};
-use crate::zone::{Cycle, Zone};
+use crate::zone::{Cycle, Zone, least_multiple};
 use crate::zone_spec::{order, rounded, spec};
 use model::Layout;
 use model::profile::{LayoutSpec, Revolutions, SectorsPerTrack, Sparing, Zone as ZoneSpec};
@@ -289,7 +289,11 @@ impl Joiner<'_> {
         }
         let last = u64::from(bare.layout.locate(Lbn::new(next - 1))?.track.get()) - empty;
         spec.last_cylinder = match self.shape.kind.band() {
-            Some(_) => spec.last_cylinder - (empty / heads) as u32,
+            // Bands behind the last LBN belong to zones that were not placed here.
+            Some(width) => {
+                let used = (last / (width * heads) + 1) * width - 1;
+                (u64::from(spec.last_cylinder) - empty / heads).min(used) as u32
+            }
             None => (last / heads) as u32,
         };
         spec.reserved = begin - left_out;
@@ -364,13 +368,4 @@ fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
         }
     }
     Some(joined)
-}
-
-/// Returns the least common multiple.
-pub(crate) fn least_multiple(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    a / x.max(1) * b
 }

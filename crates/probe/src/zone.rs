@@ -126,6 +126,49 @@ impl Zone {
         zone
     }
 
+    /// Returns the zone with runs of this width, and the tracks before the first of them as a zone of their own; `None` if
+    /// such a run has two densities, or a jump of more than `loose` revolutions.
+    pub(crate) fn with_runs_of(&self, width: u64, loose: f64) -> Option<Vec<Self>> {
+        let own = self.cycle.as_ref().filter(|cycle| cycle.width() > 1 && width > 1)?;
+        let cycle = least_multiple(own.tracks(), width);
+        let advance = (cycle / own.tracks()) as f64 * own.advance;
+        let skew = |track| self.slot(track).map(|(_, slot, _)| slot.skew);
+        // The run of these tracks, as a slot of a cycle that begins at one of them.
+        let run = |begin: u64, first: u64| {
+            let jump = |track| {
+                let even = (track - first) as f64 * skew(first)?;
+                Some(wrap(self.track_angle(track) - self.track_angle(first) - even))
+            };
+            let sectors = self.sectors_on(first);
+            let last = first + width - 1;
+            let is_one = (first..=last).all(|track| {
+                self.sectors_on(track) == sectors && jump(track).is_some_and(|jump| jump.abs() < loose)
+            });
+            let angle = wrap(self.track_angle(first) - self.track_angle(begin));
+            let skew = skew(first)? + jump(last)? / (width - 1) as f64;
+            is_one.then_some(Slot { before: 0, tracks: width, sectors, angle, skew })
+        };
+        let begin = (0..=own.width()).find_map(|begin| {
+            let slots: Option<Vec<Slot>> =
+                (0..cycle / width).map(|slot| run(begin, begin + slot * width)).collect();
+            Some((begin, Cycle::new(slots?, advance)))
+        });
+        let (begin, cycle) = begin?;
+        let mut zone = self.clone();
+        zone.cycle = Some(cycle);
+        zone.angle = self.track_angle(begin);
+        zone.first = self.lbn_near(begin, 0);
+        zone.shifts.retain(|s| s.lbn > zone.first);
+        if begin == 0 {
+            return Some(vec![zone]);
+        }
+        let mut before = Self::new(self.first, self.sectors_on(0), self.angle);
+        before.end = zone.first;
+        before.levels.push(Level { unit: 1, advance: skew(0)? });
+        before.shifts.extend(self.shifts.iter().filter(|s| s.lbn < zone.first));
+        Some(vec![before, zone])
+    }
+
     /// Renumbers the zone so that its first LBN is 0.
     pub(crate) fn shift_to_zero(&mut self) {
         let first = self.first;
@@ -239,6 +282,15 @@ impl Zone {
     }
 }
 
+/// Returns the least common multiple.
+pub(crate) fn least_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +331,35 @@ mod tests {
             for lbn in later.first..zone.end {
                 assert!(wrap(later.predict(lbn) - zone.predict(lbn)).abs() < 1e-12, "{first} {lbn}");
             }
+        }
+    }
+
+    #[test]
+    fn runs_seen_in_pairs_or_in_halves_have_the_width_of_others() {
+        let slot = |tracks, sectors, angle| Slot { before: 0, tracks, sectors, angle, skew: 0.1 };
+        // Two runs of four tracks, from the middle of the first on, in halves; and in pairs.
+        let halves = [(2, 10), (2, 12), (2, 12), (2, 10)];
+        let pairs = [(8, 10), (8, 12)];
+        for (runs, begin) in [(halves.as_slice(), 2), (pairs.as_slice(), 0)] {
+            let (mut slots, mut before) = (Vec::new(), 0);
+            for &(tracks, sectors) in runs {
+                slots.push(slot(tracks, sectors, wrap(before as f64 * 0.1)));
+                before += tracks;
+            }
+            let mut zone = Zone::new(100, 10, 0.5);
+            zone.cycle = Some(Cycle::new(slots, wrap(before as f64 * 0.1)));
+            zone.end = 100 + 3 * zone.cycle.as_ref().map_or(0, |cycle| cycle.sectors);
+            zone.shifts.push(Shift { lbn: 190, sectors: 3 });
+            let parts = zone.with_runs_of(4, 1e-6).unwrap();
+            assert_eq!(parts.iter().map(Zone::tracks).sum::<u64>(), zone.tracks());
+            assert_eq!(parts.last().unwrap().first, zone.lbn_near(begin, 0));
+            assert_eq!(parts.last().unwrap().cycle.as_ref().unwrap().width(), 4);
+            for lbn in zone.first..zone.end {
+                let part = parts.iter().find(|part| lbn < part.end).unwrap();
+                assert!(wrap(part.predict(lbn) - zone.predict(lbn)).abs() < 1e-9, "{lbn}");
+            }
+            // No runs of three tracks have one density each.
+            assert_eq!(zone.with_runs_of(3, 1e-6), None);
         }
     }
 

@@ -1,12 +1,40 @@
 //! Zones that prove to be parts of one.
 
-use super::Mapper;
+use super::runs::levels;
+use super::{Map, Mapper};
 use crate::error::ProbeError;
 use crate::revolutions::wrap;
-use crate::zone::{Level, Region, Zone};
+use crate::zone::{Cycle, Level, Region, Zone};
+use std::collections::BTreeMap;
 
 /// The number of spares below which they may be slips, if sectors cannot be distinguished.
 const SLIPPED_SPARES_MAX: u64 = 4;
+
+impl Map {
+    /// Gives all cycles the width of runs that most LBNs have. Two runs of one surface in a row look like one of twice the
+    /// width, and a zone that begins inside a run like one of narrower runs.
+    pub(super) fn make_runs_equal(&mut self, loose: f64) {
+        let mut widths: BTreeMap<u64, u64> = BTreeMap::new();
+        for zone in &self.zones {
+            if let Some(cycle) = &zone.cycle {
+                *widths.entry(cycle.width()).or_default() += zone.lbns();
+            }
+        }
+        let Some((&width, _)) = widths.iter().max_by_key(|width| width.1) else { return };
+        let with_runs = |zone: &Zone| {
+            let is_other = |cycle: &Cycle| cycle.width() != width && cycle.width() > 1;
+            let runs = zone.with_runs_of(width, loose).filter(|_| zone.cycle.as_ref().is_some_and(is_other));
+            let mut zones = runs.unwrap_or_else(|| vec![zone.clone()]);
+            if let Some(last) = zones.last_mut().filter(|last| last.cycle != zone.cycle)
+                && let Some(cycle) = &last.cycle
+            {
+                last.levels = levels(cycle, loose);
+            }
+            zones
+        };
+        self.zones = self.zones.iter().flat_map(with_runs).collect();
+    }
+}
 
 impl Mapper<'_, '_> {
     /// Returns a zone whose first repetition counted as a zone of its own, because a slip was at the place of the second.

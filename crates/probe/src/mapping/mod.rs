@@ -174,6 +174,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let rest = self.rest(at)?;
             self.map.zones.push(rest);
         }
+        self.map.make_runs_equal(self.equal_rotations());
         let measured = self.meter.measured();
         self.map.measured = self.map.tracks_of(&measured);
         Ok((self.map, ended))

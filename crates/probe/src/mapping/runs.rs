@@ -227,7 +227,7 @@ fn runs_of(zone: &Zone) -> Option<Vec<Run>> {
 
 /// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band; equal
 /// ones differ by less than `loose`.
-fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
+pub(super) fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let (slots, width) = (&cycle.slots, cycle.width());
     // An angle is that at which a track's first sector ends.
     let begins: Vec<f64> = slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();

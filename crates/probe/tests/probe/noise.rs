@@ -94,12 +94,16 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
 /// that deviates by a visible angle is 110 LBNs behind the end of a run.
 #[test]
 fn runs_with_densities_of_their_own_are_found_where_sectors_are_too_small_to_tell() {
-    let truth = common::profile_of("wong:st3160811as:1").unwrap();
-    let mut device = Emulated::noisy(&truth, 1);
-    let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
-    holds(Emulated::noisy(&truth, 1), &truth, &found, 1_200.0);
-    let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
-    assert!(shares.near >= 0.97, "{shares:?}");
+    for name in ["wong:st3160811as:1", "wong:st3320613as:1"] {
+        let truth = common::profile_of(name).unwrap();
+        let mut device = Emulated::noisy(&truth, 1);
+        let found =
+            Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        holds(Emulated::noisy(&truth, 1), &truth, &found, 1_200.0);
+        let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
+        assert!(shares.near >= 0.97 && shares.sure.is_some(), "{name}: {shares:?}");
+        assert_eq!(found.profile.heads, truth.heads, "{name}");
+    }
 }
 
 /// A sector takes 1.7 us, far less than the spread of a reading. The buffer has 64 segments, so half a second

@@ -286,7 +286,7 @@ impl<'m> Finder<'m, '_> {
             let of = |inward| {
                 known
                     .iter()
-                    .filter_map(|from| Pair::of(from, part, distance, inward, self.map))
+                    .filter_map(|from| TrackPair::of(from, part, distance, inward, self.map))
                     .min_by(|a, b| a.cylinders.total_cmp(&b.cylinders))
             };
             let Some(pair) =
@@ -317,7 +317,7 @@ impl<'m> Finder<'m, '_> {
 }
 
 /// Two tracks whose distance places a zone.
-struct Pair<'z> {
+struct TrackPair<'z> {
     from: (&'z Zone, u64),
     to: (&'z Zone, u64),
     cylinders: f64,
@@ -325,7 +325,7 @@ struct Pair<'z> {
     inward: bool,
 }
 
-impl<'z> Pair<'z> {
+impl<'z> TrackPair<'z> {
     /// Returns the tracks nearest to this distance, but not nearer.
     fn of(from: &Part, to: &Part, distance: f64, inward: bool, map: &'z Map) -> Option<Self> {
         let (source, target) = (map.zones.get(from.main)?, map.zones.get(to.main)?);

@@ -12,8 +12,9 @@ struct Stage {
 /// within a small error, or else more of them within a larger one (ATC'03, section 5.3).
 ///
 /// ```
-/// use mimic::CheckPoints; assert_eq!(CheckPoints::TABLE_2.to_string(), "1 within 1%, 2 within 2%, 3 within 5%, 4 within 10%, 5
-/// within 15%, 10 within 20%"); assert_eq!(CheckPoints::fixed(5, 150).to_string(), "5 within 1.5%");
+/// use mimic::CheckPoints;
+/// assert_eq!(CheckPoints::TABLE_2.to_string(), "1 within 1%, 2 within 2%, 3 within 5%, 4 within 10%, 5 within 15%, 10 within 20%");
+/// assert_eq!(CheckPoints::fixed(5, 150).to_string(), "5 within 1.5%");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckPoints {

@@ -7,7 +7,9 @@
 mod apart;
 mod order;
 mod runs;
+mod spans;
 mod sparing;
+mod track;
 mod track_ref;
 mod zone;
 
@@ -16,131 +18,19 @@ use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use order::{Section, SectionTrack};
+use spans::Spans;
 use sparing::{Spares, Uniform};
+pub use track::{Extent, Location, Piece, Track, Window};
 use track_ref::NativeExtents;
 pub use track_ref::{Extents, Pieces, TrackRef};
-use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
+use units::{Cylinder, Head, Lbn, LbnRange, Sectors, TrackIndex};
 use zone::{PlacedZone, SlipRevolutions, slipped_tracks};
-
-/// The number of cylinders that share a list of the sections that may be on them.
-const SPAN_GROUP_CYLINDERS: u32 = 64;
-
-/// The bound on the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on
-/// surfaces of their own need more, and only files that describe no real drive need millions.
-const SPANS_MAX: u64 = 1 << 24;
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
 pub const CYLINDERS_MAX: u32 = 1 << 22;
-
-/// A sector's place on the medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Location {
-    /// The track.
-    pub track: TrackIndex,
-    /// The sector on it, from 0.
-    pub sector: u32,
-}
-
-/// A track: its place, and the geometry of its sectors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Track {
-    /// Its cylinder.
-    pub cylinder: Cylinder,
-    /// Its head.
-    pub head: Head,
-    /// Sectors on it, bad and spare ones included.
-    pub sectors: u32,
-    /// The angle at which sector 0 begins.
-    pub angle: Angle,
-}
-
-impl Track {
-    /// Returns the rotation from sector 0 to the boundary before `sector` (the track's end, for `sector == sectors`).
-    #[inline]
-    pub const fn boundary(&self, sector: u32) -> Arc {
-        Arc::from_parts(sector as u64 * FULL_REVOLUTION / self.sectors as u64)
-    }
-
-    /// Returns the angle at which `sector` begins.
-    #[inline]
-    pub fn sector_angle(&self, sector: u32) -> Angle {
-        self.angle + self.boundary(sector)
-    }
-
-    /// Returns the rotation in which `count` sectors from `first` on pass; they may run past the track's end.
-    #[inline]
-    pub fn arc(&self, first: u32, count: u32) -> Arc {
-        self.boundary(first + count) - self.boundary(first)
-    }
-
-    /// Returns the sectors that pass whole between two instants less than a revolution apart, in the order in which
-    /// they pass.
-    ///
-    /// ```
-    /// use freeblock_model::layout::{Track, Window};
-    /// use freeblock_model::units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
-    /// let track = Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO };
-    /// let rpm = Rpm::new(6_000).unwrap(); // 10 ms a revolution, 0.1 ms a sector
-    /// let at = |us| Instant::ZERO + Duration::from_micros(us);
-    /// assert_eq!(track.passing(rpm, at(950), at(1_400)), Window { first: 10, count: 4 });
-    /// ```
-    #[inline]
-    pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> Window {
-        let n = u64::from(self.sectors);
-        let begin = self.angle.until(rpm.earliest_angle(from)).parts();
-        // The nanosecond that ends at `until` belongs to the window with its last part.
-        let end = begin + rpm.arc_in(until.saturating_since(from)).parts() + u64::from(rpm.get()) - 1;
-        // Boundary s lies at floor(s F / n): the first at or after `begin`, the last at or before `end`.
-        let first = (begin * n).div_ceil(FULL_REVOLUTION);
-        let last = ((end + 1) * n).div_ceil(FULL_REVOLUTION) - 1;
-        let count = last.saturating_sub(first).min(n);
-        Window { first: if first >= n { (first - n) as u32 } else { first as u32 }, count: count as u32 }
-    }
-}
-
-/// Consecutive sectors of a track, in the order in which they pass under the head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    /// The first sector.
-    pub first: u32,
-    /// The number of sectors; past the track's end they continue at its start.
-    pub count: u32,
-}
-
-/// Consecutive LBNs on consecutive sectors of one track.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// The first sector.
-    pub sector: u32,
-    /// The LBN on it.
-    pub lbn: Lbn,
-    /// The number of sectors.
-    pub len: u32,
-}
-
-/// A part of a request that lies on consecutive sectors of one track.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The track.
-    pub track: TrackIndex,
-    /// The first sector.
-    pub sector: u32,
-    /// The LBN on it.
-    pub lbn: Lbn,
-    /// The number of sectors.
-    pub len: u32,
-}
-
-impl Piece {
-    /// Returns its sectors.
-    pub const fn window(&self) -> Window {
-        Window { first: self.sector, count: self.len }
-    }
-}
 
 /// A run of remapped LBNs.
 #[derive(Clone, Copy, Debug)]
@@ -148,77 +38,6 @@ struct Remapped {
     lbn: u64,
     len: u32,
     to: Location,
-}
-
-/// The cylinders on which a section may have tracks.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    first: u32,
-    last: u32,
-    zone: u16,
-    section: u16,
-}
-
-/// For every group of [`SPAN_GROUP_CYLINDERS`] cylinders the sections that touch it, in LBN order.
-#[derive(Clone, Debug, Default)]
-struct Spans {
-    /// The start of each group's list; one more entry at the end.
-    starts: Vec<u32>,
-    list: Vec<Span>,
-}
-
-impl Spans {
-    fn new(zones: &[PlacedZone], cylinders: u32) -> Result<Self, ProfileError> {
-        let spans = || {
-            zones.iter().enumerate().flat_map(|(z, zone)| {
-                zone.sections.iter().enumerate().map(move |(s, section)| {
-                    let (first, last) = section.span();
-                    Span { first, last, zone: z as u16, section: s as u16 }
-                })
-            })
-        };
-        let groups = |span: &Span| {
-            (span.first / SPAN_GROUP_CYLINDERS) as usize..(span.last / SPAN_GROUP_CYLINDERS) as usize + 1
-        };
-        // First each group's count, then each list's end, which becomes its start as the list is filled from behind.
-        let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP_CYLINDERS) as usize + 1];
-        let mut all = 0;
-        for span in spans() {
-            all += groups(&span).len() as u64;
-            if all > SPANS_MAX {
-                return Err(ProfileError::new(
-                    "layout.zone",
-                    "too many zones on the same cylinders",
-                    "join zones that are alike, or give each its own cylinders",
-                ));
-            }
-            starts[groups(&span)].iter_mut().for_each(|n| *n += 1);
-        }
-        let mut end = 0;
-        for start in &mut starts {
-            end += *start;
-            *start = end;
-        }
-        let nothing = Span { first: 0, last: 0, zone: 0, section: 0 };
-        let mut list = vec![nothing; all as usize];
-        let in_order: Vec<Span> = spans().collect();
-        for span in in_order.iter().rev() {
-            for start in &mut starts[groups(span)] {
-                *start -= 1;
-                list[*start as usize] = *span;
-            }
-        }
-        Ok(Self { starts, list })
-    }
-
-    #[inline]
-    fn near(&self, cylinder: u32) -> &[Span] {
-        let group = (cylinder / SPAN_GROUP_CYLINDERS) as usize;
-        match self.starts.get(group..) {
-            Some(&[from, to, ..]) => self.list.get(from as usize..to as usize).unwrap_or_default(),
-            _ => &[],
-        }
-    }
 }
 
 /// The layout of a drive.

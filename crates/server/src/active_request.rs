@@ -1,14 +1,15 @@
-//! A client's request as a device sees it: a sequence of asks, one after the other.
+//! A client's request as a device sees it: a sequence of asks, each sent after the one before has succeeded.
 
 use device::{Abilities, Ask, Failure, Run};
 use nbd::{Command, Errno, Extent, MemoryExtent, Request};
 use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
-/// The most bytes in one ask when zeroes are written as data, and when data are only prefetched.
+/// The most bytes in one ask that writes zeroes as data or prefetches, so that other clients' requests are served
+/// between the pieces.
 const PIECE_BYTES_MAX: u64 = nbd::PIECE_BYTES_MAX as u64;
 
-/// The facts about a device that a request needs.
+/// The properties of a device that decide how a request is divided into asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceFacts {
     pub sector: Bytes,
@@ -25,10 +26,10 @@ pub(crate) enum RequestOrigin {
     Kernel(KernelTag),
 }
 
-/// The name of a request of this machine's kernel.
+/// The identifier of a request of this machine's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelTag {
-    /// Whether it came to the block device of the background.
+    /// Whether the request came to the block device of the background.
     pub background: bool,
     /// The tag that the kernel gave it.
     pub tag: u16,
@@ -39,26 +40,26 @@ pub(crate) struct KernelTag {
 pub(crate) struct ActiveRequest {
     pub from: RequestOrigin,
     pub request: Request,
-    /// The sectors that follow after the current ask.
+    /// The sectors of the asks that follow the present one.
     rest: LbnRange,
     /// Whether the request ends with a flush.
     flush: bool,
     /// Whether the request can wait: it came to the background export.
     pub background: bool,
-    /// The number of the snapshot that it is for.
+    /// The number of the snapshot that the request reads.
     pub snapshot: Option<u64>,
-    /// Bytes of zeroes or prefetched data that the request holds. A connection counts them, the kernel's queue does
-    /// not.
+    /// Bytes of zeroes or prefetched data that the present ask holds. A connection counts them among the client's; the
+    /// kernel's queue does not.
     pub extra: usize,
-    /// The bytes that the present ask counts for in the order of clients: those that the disk moves.
+    /// The bytes of the present ask in the fair order of clients: those that the disk transfers.
     pub charge: u64,
 }
 
-/// The way in which a request begins.
+/// How a request begins.
 #[derive(Debug)]
 pub(crate) enum RequestStart {
     Asks(ActiveRequest, LbnRange, Ask),
-    /// The device's [`runs`](device::Device::runs) answer it.
+    /// A request that the device's [`runs`](device::Device::runs) answer.
     Runs(Request, LbnRange),
     Refused(Request, Errno, &'static str),
 }
@@ -110,7 +111,7 @@ impl DeviceFacts {
 }
 
 impl ActiveRequest {
-    /// Returns the ask that follows one that succeeded, if there is one.
+    /// Returns the next ask after the present one has succeeded, or `None` after the last.
     pub fn next(&mut self, target: &DeviceFacts) -> Option<(LbnRange, Ask)> {
         self.extra = 0;
         if self.rest.is_empty() {
@@ -141,7 +142,7 @@ impl ActiveRequest {
 
 /// Converts a device's runs into the extents of an NBD block status.
 pub(crate) fn extents(runs: &[Run], sector: Bytes) -> Vec<Extent> {
-    // A status is asked for at most 4 GiB.
+    // A status request covers at most 4 GiB.
     let bytes = |run: &Run| u32::try_from(run.len.get().saturating_mul(sector.get())).unwrap_or(u32::MAX);
     runs.iter().map(|run| Extent { length: bytes(run), hole: run.hole, zero: run.hole }).collect()
 }
@@ -165,7 +166,7 @@ pub(crate) fn memory(range: LbnRange, parts: &[LbnRange], sector: Bytes) -> Vec<
     extents
 }
 
-/// Returns the error for a client, and the first byte that failed.
+/// Returns the error for a client, and the offset of the first byte that failed.
 pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
     match failure {
         Failure::Medium(lbn) => (Errno::Io, lbn.get().checked_mul(sector.get())),
@@ -183,7 +184,7 @@ mod tests {
 
     const SECTOR_BYTES: u64 = 512;
 
-    /// Requests of other clients are served between the pieces, and few blocks of a snapshot are copied for each piece.
+    /// Other clients' requests are served between the pieces, and each piece copies few blocks for a snapshot.
     #[test]
     fn a_long_trim_is_a_sequence_of_discards_and_the_flush_comes_last() {
         let abilities =

@@ -1,13 +1,14 @@
-//! Waits of an ending daemon for files that may hang.
+//! Bounded waits for file operations when the daemon ends: a file may never answer.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The most time at the end of the daemon for file operations: one that hangs must not keep the daemon from ending, and a
-/// task goes on without the blocks that were on their way. Nothing was acknowledged that is not durable.
+/// The most time that the ending daemon waits for file operations, because a file that never answers
+/// must not keep the daemon from ending. A block whose operation was given up is not acknowledged, and
+/// its task reads it again later.
 pub const FILES_END_WAIT: Duration = Duration::from_secs(10);
 
-/// Waits for the end of a thread until then; `None` if it goes on.
+/// Waits for the end of a thread until the time `until`; returns `None` if the thread still runs then.
 pub fn join_until<T>(thread: JoinHandle<T>, until: Instant) -> Option<thread::Result<T>> {
     while !thread.is_finished() {
         if Instant::now() >= until {
@@ -18,7 +19,7 @@ pub fn join_until<T>(thread: JoinHandle<T>, until: Instant) -> Option<thread::Re
     Some(thread.join())
 }
 
-/// Returns whether a call ends although the files that it waits for hang.
+/// Returns whether a call ends within a minute, although the files that the call waits for never answer.
 #[cfg(test)]
 pub(crate) fn ends(call: impl FnOnce() + Send + 'static) -> bool {
     let (tell, ended) = std::sync::mpsc::channel();
@@ -26,6 +27,6 @@ pub(crate) fn ends(call: impl FnOnce() + Send + 'static) -> bool {
         call();
         let _ = tell.send(());
     });
-    // Only a call that waits for ever takes this long.
+    // A call that waits a minute waits for ever.
     ended.recv_timeout(Duration::from_secs(60)).is_ok()
 }

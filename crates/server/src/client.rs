@@ -9,11 +9,11 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::Instant;
 
-/// Bytes received at once, and while the data of a large write arrive. A silent client has a smaller buffer.
+/// The least and the most bytes of one receive; the most while the data of a large write arrive.
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
-/// The most unread bytes that are looked at for a goodbye.
+/// The most unread bytes that are searched for a disconnect request.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 /// The reasons to end a client although its socket works.
@@ -28,45 +28,47 @@ pub(crate) enum ClientError {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub connection: Connection,
-    /// The TLS session; once agreed on, all bytes go through it.
+    /// The TLS session. Once it exists, all bytes go through it.
     tls: Option<Session>,
-    /// Bytes that are sent as they are, before anything else.
+    /// Bytes to send unencrypted, before anything else.
     outbox: Vec<u8>,
     /// Whether this side has announced the end of its TLS stream.
     closed: bool,
     socket: Arc<OwnedFd>,
-    /// Its address or user, for the log.
+    /// The client's address or user, for the log.
     pub from: String,
-    /// Its slot. A client without one gets only the answer that there is none.
+    /// The client's slot. A client without one only gets the answer that no slot is free.
     pub slot: Option<u64>,
     receiving: Option<Token>,
     /// An operation that reports when the client hangs up while nothing is received.
     watching: Option<Token>,
-    /// Reports the end of the connection, once the client has ended its sending side; it may still read answers.
+    /// A descriptor that reports the end of the connection, used once the client has ended its sending side: the client
+    /// may still read answers.
     half: Option<Arc<OwnedFd>>,
-    /// Bytes of its TLS handshake that are received, and not handled yet.
+    /// Received bytes of the TLS handshake that wait to be handled.
     handshake: Option<Vec<u8>>,
     /// A buffer for the next receive: clearing a new one costs more than most requests.
     spare: Vec<u8>,
     /// The send operation in flight, with the bytes in its buffer.
     sending: Option<(Token, usize)>,
-    /// When the bytes in flight were offered; the client has taken none since.
+    /// When the bytes in flight were offered, or when the client last took some of them.
     offered: Instant,
-    /// Whether the log already says that the client takes nothing.
+    /// Whether the log already says that the client takes no answers.
     pub is_reported_slow: bool,
     /// Whether the client has sent anything.
     pub heard: bool,
-    /// Its requests that wait for the device or are at it.
+    /// The number of the client's requests that wait for the device or are at it.
     pub asked: usize,
-    /// Whether the client has said goodbye: requests in flight are still answered.
+    /// Whether no further request is received, because the client has said goodbye or the server stops. Requests in
+    /// flight are still answered.
     pub ending: bool,
-    /// Whether its encryption has failed: it gets the alert, and no answer.
+    /// Whether the client's encryption has failed: the client gets the TLS alert, and no answer.
     pub broken: bool,
     /// Whether the client has chosen an export.
     pub opened: bool,
-    /// Whether that is the background export, or a snapshot.
+    /// Whether the chosen export is the background export, or a snapshot.
     pub background: bool,
-    /// The number of the snapshot.
+    /// The number of the chosen snapshot, if the export is one.
     pub snapshot: Option<u64>,
     /// The snapshots that the connection offers after the other exports.
     pub snapshots: Arc<[Snapshot]>,
@@ -142,23 +144,25 @@ impl Client {
 
     /// Handles the end of the watch and returns whether the client is gone.
     ///
-    /// Over TCP a client that has closed its socket looks like one that has ended its sending side only. The latter has
-    /// said goodbye, and waits for answers; it is found gone when sending to it or a keep-alive probe fails.
+    /// Over TCP, a client that has closed its socket looks like a client that has ended only its sending side. A client
+    /// that has sent a disconnect request is taken for the latter, and gets its answers; if it is gone, sending to it
+    /// or a keep-alive probe fails.
     pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
         if is_closed(result) || self.half.is_some() {
             return true;
         }
         match watch_close(&self.socket) {
             Ok(epoll) => self.half = Some(Arc::new(epoll)),
-            // Without a descriptor for it, the end would not be noticed.
+            // Without a descriptor the end of the connection would not be noticed.
             Err(_) => return true,
         }
-        // While something is received, that ends with the client's last byte.
+        // While a receive is in flight, its end tells the same.
         self.receiving.is_none() && !self.ending && !self.may_have_said_goodbye()
     }
 
-    /// Returns whether the client's last bytes, of which some may not be read yet, may be a goodbye. Bytes that are
-    /// encrypted, or too many, are not looked at here: the client is judged when they are read.
+    /// Returns whether the client's last bytes, some of which may not be read yet, may be a disconnect request.
+    /// Encrypted bytes, or more than [`UNREAD_BYTES_MAX`], are not searched, and the answer is yes: reading them will
+    /// tell.
     fn may_have_said_goodbye(&self) -> bool {
         let unread = rustix::io::ioctl_fionread(&*self.socket).map_or(0, |bytes| bytes as usize);
         if unread == 0 {
@@ -189,12 +193,12 @@ impl Client {
             }
             Err(error) => Err(error),
         };
-        // The writer is memory, so this does not fail while the session lives.
+        // Writing to memory fails only if the session is dead.
         self.gone |= sent.is_err();
         Ok(out)
     }
 
-    /// Encrypts everything from here on, except the answer that TLS may begin.
+    /// Encrypts everything from here on, except the answer after which TLS begins.
     pub fn start_tls(&mut self, tls: &Tls) -> Result<(), ClientError> {
         while !self.connection.output().is_empty() {
             let some = self.connection.take_output();
@@ -212,8 +216,7 @@ impl Client {
         Ok(())
     }
 
-    /// Records that the bytes from `from` on were sent in part; the rest follows. Their memory is free when all of them
-    /// are sent.
+    /// Records that the bytes before `from` were sent, and sends the rest. The buffer is freed when all of it is sent.
     pub fn sent(
         &mut self,
         ring: &mut Ring,
@@ -230,17 +233,17 @@ impl Client {
         Ok(if self.tls.is_some() { Ok(()) } else { self.connection.sent(all).map_err(ClientError::from) })
     }
 
-    /// Returns whether its TLS handshake is going on.
+    /// Returns whether the client's TLS handshake is going on.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(Session::is_handshaking)
     }
 
-    /// Keeps bytes of the handshake; nothing more is received before they are taken.
+    /// Keeps received bytes of the handshake. Nothing more is received until they are taken.
     pub fn keep_handshake(&mut self, bytes: Vec<u8>) {
         self.handshake = Some(bytes);
     }
 
-    /// Returns the bytes of a handshake that were kept.
+    /// Returns the bytes that [`keep_handshake`](Self::keep_handshake) kept.
     pub fn take_handshake(&mut self) -> Option<Vec<u8>> {
         self.handshake.take()
     }
@@ -262,7 +265,7 @@ impl Client {
         Ok(self.connection.receive(&received.plain)?)
     }
 
-    /// Returns since when the client has taken nothing of the data offered to it, unless the log says so already.
+    /// Returns since when the client has taken none of the bytes offered to it, or `None` if the log says so already.
     pub fn takes_nothing_since(&self) -> Option<Instant> {
         self.sending.filter(|_| !self.gone && !self.is_reported_slow).map(|_| self.offered)
     }
@@ -272,9 +275,9 @@ impl Client {
         self.spare = buffer;
     }
 
-    /// Returns the bytes of its requests and answers that count toward the limits.
+    /// Returns the bytes of the client's requests and answers that count toward the limits.
     pub fn held(&self) -> usize {
-        // Without encryption the connection itself counts the bytes in flight, too.
+        // Without TLS the connection itself counts the bytes in flight.
         let sending = self.sending.filter(|_| self.tls.is_some()).map_or(0, |(_, bytes)| bytes);
         self.connection.held() + self.outbox.len() + sending
     }
@@ -297,7 +300,7 @@ impl Client {
         [self.receiving, self.watching, self.sending.map(|(token, _)| token)].into_iter().flatten()
     }
 
-    /// Returns whether this operation was the client's, and forgets it.
+    /// Forgets the operation; returns whether it was the client's.
     pub fn ended(&mut self, token: Token) -> bool {
         let own = |place: &mut Option<Token>| place.take_if(|one| *one == token).is_some();
         own(&mut self.receiving)

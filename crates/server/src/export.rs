@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The drive cannot be offered.
+    /// The device cannot be offered as an export.
     #[error(transparent)]
     Export(#[from] nbd::ExportError),
     /// The block device cannot be created.
@@ -20,7 +20,7 @@ pub enum ServeError {
         "io_uring: {0}; io_uring needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
     )]
     Ring(io::Error),
-    /// A defect.
+    /// The thread of the server has ended by a defect.
     #[error("the thread that serves the disk has ended before its time; its log says why")]
     Ended,
 }
@@ -47,32 +47,32 @@ impl Tally {
     }
 }
 
-/// The parts of an [`ExportConfig`] that may change while it is served.
+/// The parts of an [`ExportConfig`] that may change while the export is served.
 #[derive(Clone, Debug, Default)]
 pub struct ExportUpdate {
-    /// The limits on the load by its clients.
+    /// The limits on the load by the export's clients.
     pub limits: Limits,
-    /// Encryption, for clients that connect from then on.
+    /// Encryption, for clients that connect after the change.
     pub tls: Option<Tls>,
 }
 
 /// The configuration of an export: a device and how it is served.
 #[derive(Clone, Debug, Default)]
 pub struct ExportConfig {
-    /// The export's name. The empty one is for clients that ask for none.
+    /// The export's name. The empty name is for clients that ask for none.
     pub name: String,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Encryption, for clients that want it or for all.
+    /// Encryption, offered to clients or required of all.
     pub tls: Option<Tls>,
-    /// The limits on the load by its clients.
+    /// The limits on the load by the export's clients.
     pub limits: Limits,
-    /// The block device of this machine's kernel, if it is to be one, too.
+    /// The block device of this machine's kernel that shows the disk, if there is to be one.
     pub ublk: Option<Ublk>,
-    /// The name of a second export of the device, if there is to be one. Requests there are
-    /// [background requests](device::Device::ask_in_background): they wait for time that the others leave.
+    /// The name of a second export of the device, if there is to be one. Requests to that export are [background
+    /// requests](device::Device::ask_in_background): they wait for time that other requests leave.
     pub background: Option<String>,
-    /// Whether clients may write there.
+    /// Whether clients of the background export may write.
     pub background_write: bool,
     /// The block device of this machine's kernel whose requests are background requests, if there is to be one.
     pub background_ublk: Option<Ublk>,
@@ -85,13 +85,14 @@ pub struct Ublk {
     pub number: u32,
     /// The disk's name: a device left by a dead daemon is taken over only for the same disk.
     pub disk: String,
-    /// Whether its requests are background requests. Such a device and one of the foreground do not take each other
-    /// over.
+    /// Whether the requests are background requests. A foreground device never takes over one of the background,
+    /// nor the reverse.
     pub background: bool,
 }
 
 impl Ublk {
-    /// Returns the tag that the driver keeps with the device: it marks the device as ours, and the disk.
+    /// Returns the tag that the driver stores with the device: the high half marks the device as ours, the low half
+    /// names the disk.
     pub(crate) fn owner(&self) -> u64 {
         let kind = if self.background { *b"frbg" } else { *b"free" };
         u64::from(u32::from_be_bytes(kind)) << 32 | u64::from(crc32fast::hash(self.disk.as_bytes()))

@@ -31,29 +31,29 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// The place of the background export in the list of exports; the foreground's is the first.
+/// The index of the background export in the list of exports. The foreground export has index 0.
 const BACKGROUND_INDEX: usize = 1;
 
-/// The time without new clients after accepting one has failed.
+/// The pause after a failed accept, before the next one.
 const ACCEPT_RETRY_TIME: Duration = Duration::from_millis(100);
 
-/// The line about it that clients show to people.
+/// The description of the background export that clients show to people.
 const BACKGROUND_DESCRIPTION: &str = "the same disk; requests wait for time that other clients leave";
 
-/// The callback for when the kernel shows a device, or why it does not.
+/// Called when the kernel shows a block device, or with the reason why it cannot.
 type ShownCallback = Arc<dyn Fn(Result<(), UblkError>) + Send + Sync>;
 
-/// A server of a device for NBD clients and this machine's kernel, all on one thread.
+/// A server of a device for NBD clients and this machine's kernel, on one thread.
 pub struct Exporter<D> {
     clock: Clock,
     disk: D,
-    /// Whether clients may write; the number that have it open so.
+    /// Whether clients of the foreground export may write.
     writes: bool,
     writers: usize,
-    /// Whether those of the background export and its block device may write.
+    /// Whether clients of the background export, and its block device, may write.
     background_writes: bool,
     exports: Arc<[Export]>,
-    /// All exports, with those of the snapshots that the device had last.
+    /// `exports`, and then one export for each snapshot that the device listed last.
     offered: Arc<[Export]>,
     snapshots: Arc<[Snapshot]>,
     target: DeviceFacts,
@@ -62,41 +62,41 @@ pub struct Exporter<D> {
     shares: Shares,
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
-    /// Listeners that accept no client now, because clients that are gone have left too much at the device, or because
-    /// accepting has failed.
+    /// Indices of listeners that accept no client now: accepting has failed, or requests of disconnected clients hold
+    /// too much memory at the device.
     paused: Vec<usize>,
-    /// When they try again after a failure.
+    /// When the paused listeners try again after a failed accept.
     accept_again: Option<Instant>,
     slots: Slots,
     clients: BTreeMap<u64, Client>,
-    /// Clients with a step of a TLS handshake to be done, in order of arrival.
+    /// Clients whose received TLS handshake bytes wait to be handled, in order of arrival.
     handshakes: VecDeque<u64>,
-    /// Clients' requests that wait for the device. Those that can wait are not among them: the device has them at once,
-    /// and orders them.
+    /// Clients' foreground requests that wait for the device. Background requests go to the device at once, which
+    /// orders them itself.
     queue: FairQueue<(ActiveRequest, LbnRange, Ask)>,
-    /// Requests that the server answers itself, with the time that this takes.
+    /// Requests that the server answers itself, within the event loop.
     answers: FairQueue<(Request, LbnRange)>,
-    /// Requests at the device, by the name that the device knows them under.
+    /// Requests at the device, by the id under which the device has them.
     asked: BTreeMap<u64, ActiveRequest>,
-    /// The bytes held by requests at the device of the kernel and of clients that are gone.
+    /// The bytes that requests at the device hold for the kernel and for disconnected clients.
     others: usize,
-    /// The device's own names for its operations in the ring.
+    /// The device's names for its operations in the ring.
     works: BTreeMap<Token, u64>,
     next: u64,
-    /// The block devices under which the disk is served, too: the foreground's and that for requests that can wait.
+    /// The block devices of the foreground and of the background, if the disk is served as such.
     nodes: [Option<Ublk>; 2],
     shown: Option<ShownCallback>,
     kernels: [KernelState; 2],
-    /// Whether clients may connect and the kernel write; the kernel's writes that wait for it.
+    /// Whether clients may connect and the kernel may write.
     is_open: bool,
     held: Vec<HeldWrite>,
     stopping: bool,
-    /// The time limit for clients to take their answers at the end.
+    /// When clients that have not taken their answers are disconnected, once the server is stopping.
     drained_by: Option<Instant>,
     tally: Tally,
     lines: ClientLog,
     inbox: Inbox<D>,
-    // The last field, so that operations in flight end before their buffers are freed.
+    // The last field, so that buffers outlive the operations in flight that use them.
     ring: Ring,
 }
 
@@ -113,7 +113,7 @@ impl<D: Device> Exporter<D> {
     /// A client may open several connections: a device's flush covers all writes acknowledged over any of them.
     ///
     /// # Errors
-    /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be created.
+    /// The protocol cannot carry a name, the kernel has no io_uring, or a block device cannot be created.
     pub fn new(
         disk: D,
         export: ExportConfig,
@@ -125,7 +125,7 @@ impl<D: Device> Exporter<D> {
             flush: true,
             fua: true,
             trim: can.discard,
-            // Without the device's help zeroes are written as data, but clients need not send them.
+            // A device that cannot write zeroes gets them as data; clients still need not send them.
             write_zeroes: true,
             cache: true,
             rotational: can.rotational,
@@ -157,8 +157,8 @@ impl<D: Device> Exporter<D> {
             });
             plan.map(Ublk::open).transpose()
         };
-        // The background's first: if it is refused, a device of the foreground that a killed daemon has left, and that
-        // may be mounted, stays as it is.
+        // The background's device comes first. If it is refused, the foreground's device of a killed daemon, which may
+        // be mounted, stays as it is.
         let background = node(export.background_ublk, !background_writes)?;
         let nodes = [node(export.ublk, export.read_only)?, background];
         let ring = Ring::new().map_err(ServeError::Ring)?;
@@ -216,7 +216,7 @@ impl<D: Device> Exporter<D> {
         self.is_open = false;
     }
 
-    /// Calls `shown` from another thread, once for each block device, when the kernel shows it or cannot.
+    /// Sets a callback for each block device, called from another thread when the kernel shows the device or cannot.
     pub fn when_shown(&mut self, shown: impl Fn(Result<(), UblkError>) + Send + Sync + 'static) {
         self.shown = Some(Arc::new(shown));
     }
@@ -242,17 +242,17 @@ impl<D: Device> Exporter<D> {
         ended
     }
 
-    /// Serves with block devices whose queues the caller has made, until these are over: at most one of the foreground
-    /// and one of the background.
+    /// Serves with block devices whose queues the caller has made, until these queues have ended: at most one of the
+    /// foreground and one of the background.
     ///
     /// # Errors
-    /// As of [`run`](Self::run), or a queue has failed.
+    /// The errors of [`run`](Self::run), or a queue has failed.
     pub fn run_with(mut self, kernels: Vec<Kernel<'_>>) -> Result<(Tally, D), ServeError> {
         self.serve(kernels).map_err(ServeError::Ring)?;
         self.end()
     }
 
-    /// Ends after the last client: acknowledged writes go to the medium.
+    /// Writes out all acknowledged writes after the last client has ended.
     fn end(mut self) -> Result<(Tally, D), ServeError> {
         self.lines.tell(self.clock.now(), true);
         self.flush().map_err(ServeError::Ring)?;
@@ -264,7 +264,7 @@ impl<D: Device> Exporter<D> {
         if self.is_open {
             self.accept_at_all()?;
         }
-        // The kernel waits for the first iteration.
+        // The kernel has waited since its device was made, so the first iteration does not wait.
         let mut at_once = !kernels.is_empty();
         while !self.stopping || !self.clients.is_empty() || kernels.iter().any(Kernel::is_live) {
             let late = Shares::next_event(&self.clients, &self.limits);
@@ -288,7 +288,7 @@ impl<D: Device> Exporter<D> {
             }
             self.share();
             at_once |= self.dispatch();
-            // One call an iteration: some take milliseconds, and no client waits for several.
+            // One call an iteration, because some take milliseconds and no client should wait for several.
             if let Some(call) = self.inbox.next() {
                 call(&mut self.disk, self.clock.now());
                 at_once = true;
@@ -300,7 +300,7 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Starts the ring operations that the device wants.
+    /// Starts the ring operations that the device asks for.
     fn work(&mut self) -> io::Result<()> {
         while let Some((name, work)) = self.disk.next_work() {
             self.works.insert(self.ring.start(work)?, name);
@@ -331,7 +331,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Handles a wake of the mailbox: takes a new configuration, and notes a request to open or to stop.
+    /// Handles a wake by a mailbox: takes a new configuration, and a request to open or to stop.
     fn rung(&mut self) -> io::Result<()> {
         let Wakes { stop, open } = self.inbox.take_wakes()?;
         if let Some(ExportUpdate { limits, tls }) = self.inbox.update() {
@@ -369,13 +369,14 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Returns whether newcomers may be accepted now.
+    /// Returns whether listeners may accept clients now.
     fn may_accept(&mut self, now: Instant) -> bool {
         self.accept_again = self.accept_again.filter(|at| *at > now);
         self.accept_again.is_none() && self.others <= self.limits.common()
     }
 
-    /// Advances all clients and removes those that are over. Returns whether a client has more events at once.
+    /// Advances all clients and removes those that are over. Returns whether some client has another event to handle at
+    /// once.
     fn tend(&mut self, kernels: &[Kernel<'_>]) -> io::Result<bool> {
         let now = self.clock.now();
         let hurry = self.drained_by.take_if(|at| *at <= now).is_some();
@@ -406,7 +407,7 @@ impl<D: Device> Exporter<D> {
                 }
             }
         } else if self.others > self.limits.common() {
-            // Writes that clients have left behind keep all others out: they wait no longer.
+            // Writes of disconnected clients keep all others out, so the disk executes them at once.
             self.disk.hurry(now);
         }
         let writes = |client: &&Client| {
@@ -424,13 +425,13 @@ impl<D: Device> Exporter<D> {
         Ok(has_events || self.kernels.iter().any(KernelState::has_results))
     }
 
-    /// Returns whether requests to the background export, or to the other, may write.
+    /// Returns whether requests to the background export, or to the foreground export, may write.
     fn may_write(&self, background: bool) -> bool {
         if background { self.background_writes } else { self.writes }
     }
 
-    /// Removes the clients that are over. Their slots are free; what they have left at the device is counted until it
-    /// is done.
+    /// Removes the clients that are over and frees their slots. Their requests that are still at the device count in
+    /// `others` until they are done.
     fn remove_those_that_are_over(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
@@ -467,7 +468,7 @@ impl<D: Device> Exporter<D> {
                 let at = place.map(|place| self.accepting.swap_remove(place).1);
                 let now = self.clock.now();
                 if let Some(error) = result.err().filter(|_| !self.stopping) {
-                    // No descriptor is free, for instance: that passes.
+                    // Accepting fails, for instance, while no descriptor is free.
                     self.accept_again = Some(now + ACCEPT_RETRY_TIME);
                     if self.lines.trouble(now) {
                         warn!(%error, "a client could not be taken in");
@@ -552,8 +553,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Adds a client's request to the queue that gives each client its share. A background request goes to the device at
-    /// once.
+    /// Adds a client's request to the queue that gives each client its share. A background request bypasses the queue.
     fn enqueue(&mut self, client: u64, mut active: ActiveRequest, range: LbnRange, ask: Ask) {
         if active.background {
             return self.ask(active, range, ask);
@@ -567,8 +567,8 @@ impl<D: Device> Exporter<D> {
         self.queue.push(client, active.charge, (active, range, ask));
     }
 
-    /// Sends the next requests to the device, and answers one that the server answers itself: that may take
-    /// milliseconds. Returns whether there may be more at once.
+    /// Sends the next requests to the device, and answers one that the server answers itself, which may take
+    /// milliseconds. Returns whether another call may find more to do.
     fn dispatch(&mut self) -> bool {
         while let Some((_, (active, range, ask))) = self.queue.next() {
             self.ask(active, range, ask);
@@ -579,8 +579,8 @@ impl<D: Device> Exporter<D> {
         true
     }
 
-    /// Answers a request that the device has no part in: what is allocated or in memory, or a declaration of what will
-    /// be read.
+    /// Answers a request for which the device does no operation: which blocks are allocated or in memory, or a
+    /// declaration of coming reads.
     fn answer_itself(&mut self, id: u64, request: &Request, range: LbnRange) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.asked -= 1;
@@ -670,8 +670,8 @@ impl<D: Device> Exporter<D> {
         self.replied(id, result);
     }
 
-    /// Handles the result of an answer. Requests for which there is room now are taken later, by
-    /// [`share`](Self::share): one that is taken here could be answered at once, which calls this function again.
+    /// Handles the result of an answer. Requests for which memory is free now are taken later, by
+    /// [`share`](Self::share): answering one here would call this function again.
     fn replied(&mut self, id: u64, result: Result<(), nbd::Violation>) {
         if let Some(client) = self.clients.get_mut(&id) {
             self.tally.add(client.connection.take_answered());

@@ -1,38 +1,41 @@
 //! A fair queue of clients' requests for the device: deficit round robin, by bytes and requests.
 //!
-//! While only one client has requests, all of them go at once up to a bound of bytes: the scheduler chooses better from
-//! more. While several have some, the number at the device is limited so that a request of another client has few
-//! before it. Each client gets the same share of bytes, where a request counts for some bytes more (Shreedhar and
-//! Varghese, SIGCOMM 1995). A client with nothing at the device does not wait with a small request, unless clients that
-//! are gone have left many there: so that clients who come, ask and go do not pass the limit together.
+//! While only one client has requests, all of them go to the device at once up to a bound of bytes, because the
+//! scheduler chooses better from more. While several clients have requests, the number at the device is limited, so
+//! that a request of another client has few before it. Each client gets an equal share of bytes, where each request
+//! counts for some bytes more (Shreedhar and Varghese, SIGCOMM 1995).
+//!
+//! A small request of a client with none at the device is sent in spite of the limit. It waits only if disconnected
+//! clients have left too many requests there: otherwise clients that connect, ask and disconnect would pass the limit
+//! together.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The cost of a request beside its bytes, in bytes: a disk transfers about this number in the time of a short seek.
+/// The cost of a request in addition to its bytes, in bytes: about what a disk transfers in the time of a short seek.
 const REQUEST_COST_BYTES: u64 = 256 << 10;
 
-/// The cost that a client may cause in one round.
+/// The cost that a client may cause in one round, in bytes.
 const QUANTUM_BYTES: u64 = 1 << 20;
 
 /// The most requests at the device while several clients have some: enough for a scheduler to choose from.
 const AT_DEVICE_REQUESTS_MAX: usize = 64;
 
-/// The most bytes of these: a quarter of a second of a disk.
+/// The most bytes at the device while several clients have requests: a quarter of a second of transfer.
 const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
 
-/// The most bytes at the device while only one client has requests; one request may pass it. A client that comes then
-/// waits for these.
+/// The most bytes at the device while only one client has requests; the last request may exceed it. A client that
+/// begins to send then waits for these bytes.
 const ALONE_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct FairQueue<T> {
-    /// The clients that have a request, here or at the device.
+    /// The clients that have a request in this queue or at the device.
     queues: BTreeMap<u64, ClientQueue<T>>,
-    /// The clients that have one here, in round-robin order.
+    /// The clients that have a request in this queue, in round-robin order.
     round: VecDeque<u64>,
     requests: usize,
     bytes: u64,
-    /// Those of the requests that are of clients which are gone.
+    /// The number of requests at the device whose clients have disconnected.
     of_gone: usize,
 }
 
@@ -65,7 +68,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Adds a request of this number of bytes after the client's others.
+    /// Adds a request of `bytes` bytes after the client's other requests.
     pub fn push(&mut self, client: u64, bytes: u64, request: T) {
         let queue = self.queues.entry(client).or_default();
         if queue.waiting.is_empty() {
@@ -74,7 +77,7 @@ impl<T> FairQueue<T> {
         queue.waiting.push_back((bytes, request));
     }
 
-    /// Takes the next request for the device, if one may go.
+    /// Takes the next request to send to the device, if the limits allow one.
     pub fn next(&mut self) -> Option<(u64, T)> {
         let alone = self.queues.len() <= 1;
         if alone && self.bytes < ALONE_BYTES_MAX
@@ -108,7 +111,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Takes the first request of the client at this place of the round.
+    /// Takes the first request of the client at index `place` of the round.
     fn take(&mut self, place: usize) -> Option<(u64, T)> {
         let client = *self.round.get(place)?;
         let queue = self.queues.get_mut(&client)?;
@@ -135,7 +138,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Drops the waiting requests of a client that is gone. Those at the device stay until they are done.
+    /// Drops the waiting requests of a disconnected client. Those at the device count until they are done.
     pub fn forget(&mut self, client: u64) {
         self.round.retain(|one| *one != client);
         let Some(queue) = self.queues.get_mut(&client) else { return };
@@ -165,7 +168,8 @@ mod tests {
         assert_eq!(at_device(1 << 30), [0]);
     }
 
-    /// Clients that ask once and are gone have no more at the device together than clients that stay.
+    /// Clients that send one request and disconnect have together no more requests at the device than clients that
+    /// stay.
     #[test]
     fn clients_that_come_ask_and_go_do_not_pass_the_limit() {
         let mut queue = FairQueue::default();
@@ -176,7 +180,7 @@ mod tests {
             queue.forget(client);
         }
         assert_eq!(at_device.len(), AT_DEVICE_REQUESTS_MAX);
-        // One that stays is served as soon as some of these are done.
+        // A client that stays is served as soon as a request of these is done.
         queue.push(1_000, 4096, 1_000);
         assert_eq!(queue.next(), None);
         queue.done(at_device.pop_front().unwrap(), 512 << 10);
@@ -211,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two clients that always have requests waiting get the same, for any mix of requests.
+        /// Two clients that always have requests waiting get equal shares, for any mix of requests.
         #[test]
         fn clients_get_the_same_share_of_bytes_and_requests(
             sizes in prop::collection::vec(1..64u64, 2..5), longer in 50..400usize,
@@ -236,7 +240,7 @@ mod tests {
             prop_assert!(most - least <= 2 * (QUANTUM_BYTES + largest), "{served:?} of {bytes:?}");
         }
 
-        /// Each request comes out once, a client's in their order, and none is left at the end.
+        /// Each request comes out once, those of one client in the order of their arrival, and none is left at the end.
         #[test]
         fn nothing_is_lost_and_each_client_keeps_its_order(
             steps in prop::collection::vec((0..4u8, 0..5u64, 0..4_000_000u64), 1..200),

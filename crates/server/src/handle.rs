@@ -1,4 +1,4 @@
-//! Access to the task managers of a daemon's disks, from other threads.
+//! Access of other threads to the task managers of a daemon's disks.
 
 use crate::disk::{Disk, DiskStatus};
 use crate::file_system::Places;
@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A call of a task manager, on its disk's thread.
+/// A call to a task manager, executed on its disk's thread.
 pub type ManagerCall = Box<dyn FnOnce(&mut TaskManager, &mut dyn Sessions) + Send>;
 
-/// A request for a disk's status.
+/// The receiver of a disk's status.
 type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 
-/// A request for a probe; its argument says whether the request is accepted.
+/// The receiver of the answer whether a disk will be probed.
 type ProbeAnswer = Box<dyn FnOnce(bool) + Send>;
 
 /// Access to the task manager of a disk, independent of the type of the disk.
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Returns access to the disk that takes the calls of this mailbox.
+    /// Returns access to the disk that executes the calls of this mailbox.
     pub(crate) fn new<D: Device + 'static>(
         facts: Arc<DiskFacts>,
         places: Places,
@@ -60,7 +60,7 @@ impl Handle {
         let status_mailbox = mailbox.clone();
         let status = move |callback: Ask| {
             status_mailbox.offer(move |disk: &mut Disk<D, TaskManager>, now| {
-                // The status says for how long requests have waited until now.
+                // The status contains how long requests have waited until now.
                 disk.advance(now);
                 callback(disk.status());
             })
@@ -78,20 +78,20 @@ impl Handle {
         &self.facts
     }
 
-    /// Returns the places where its tasks may access files that users name.
+    /// Returns the places where the disk's tasks may access files that users name.
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Queues a call of the task manager without waiting.
+    /// Queues a call to the task manager without waiting.
     ///
     /// # Errors
-    /// The disk's server has ended, or does not answer.
+    /// The disk's server has ended, or its queue is full.
     pub fn post(&self, call: ManagerCall) -> Result<(), NotQueued> {
         (self.post)(call)
     }
 
-    /// Closes a client session without waiting. If the disk does not answer, a thread waits until it does.
+    /// Closes a client session without waiting. If the disk's queue is full, a thread waits for room in it.
     pub(crate) fn close_client_session(&self, id: u64) {
         let close = move || -> ManagerCall {
             Box::new(move |manager, sessions| manager.close_client_session(sessions, id))
@@ -109,16 +109,16 @@ impl Handle {
     /// Asks for the disk's status; `callback` is called with it on the disk's thread.
     ///
     /// # Errors
-    /// The disk's server has ended, or does not answer.
+    /// The disk's server has ended, or its queue is full.
     pub fn status(&self, callback: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), NotQueued> {
         (self.status)(Box::new(callback))
     }
 
-    /// Asks for a probe of the disk while it serves; `callback` is called on the disk's thread, with whether the
-    /// disk is probed.
+    /// Asks for a probe of the disk while it is served; `callback` is called on the disk's thread with whether
+    /// the disk will be probed.
     ///
     /// # Errors
-    /// The disk's server has ended, or does not answer.
+    /// The disk's server has ended, or its queue is full.
     pub fn probe(&self, callback: impl FnOnce(bool) + Send + 'static) -> Result<(), NotQueued> {
         (self.probe)(Box::new(callback))
     }
@@ -143,7 +143,7 @@ impl Handle {
 pub struct Peers(Arc<OnceLock<BTreeMap<String, Handle>>>);
 
 impl Peers {
-    /// Sets the disks, when all are served. Later calls change nothing.
+    /// Sets the disks, once all are served. Later calls change nothing.
     pub fn set(&self, disks: impl IntoIterator<Item = Handle>) {
         self.0.get_or_init(|| disks.into_iter().map(|disk| (disk.facts().name.clone(), disk)).collect());
     }

@@ -1,4 +1,4 @@
-//! The knowledge of a disk's mimic, kept in its state directory.
+//! The file in a disk's state directory with what the mimic, the model learned from completions, knows of the disk.
 
 use crate::bounded::{FILES_END_WAIT, join_until};
 use crate::disk::{Disk, DiskHooks};
@@ -16,19 +16,20 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// The interval between savings: a power cut loses at most the knowledge of this time.
+/// The interval between savings, so that a power cut loses the knowledge of three minutes at most.
 pub const SAVE_EVERY: Duration = Duration::from_secs(180);
 
-/// The cells that a disk's thread serialises between two events: some tens of microseconds.
+/// The cells that a disk's thread serialises between two events: more would delay requests by more than some tens of
+/// microseconds.
 const CELLS: usize = 1 << 14;
 
-/// The interval between two such parts, so that requests are not delayed by several in a row.
+/// The least time between two serialised parts, so that no request is delayed by several of them in a row.
 const PART_EVERY: Duration = Duration::from_millis(2);
 
-/// The most parts of the last saving that wait to be written: some megabytes.
+/// The most serialised parts of the last saving in memory, waiting to be written: some megabytes.
 const PARTS_WAITING_MAX: usize = 16;
 
-/// The file, in a disk's state directory.
+/// The name of the file in a disk's state directory.
 const NAME: &str = "learnt";
 
 /// The file with the knowledge of a disk's mimic, and the drive that it belongs to.
@@ -39,14 +40,15 @@ pub struct Learnt {
 }
 
 impl Learnt {
-    /// Names the file in this state directory, for a drive of this name.
+    /// Names the file in the state directory `state`, for the drive called `drive`.
     pub fn new(state: &Path, drive: impl Into<String>) -> Self {
         Self { path: state.join(NAME), drive: drive.into() }
     }
 
-    /// Returns a learner that continues from the file, which also contains the table that it once started from; or a
-    /// new one that starts from `table`. A file that cannot be read, is damaged or of another drive is logged and put
-    /// aside, and the learner begins anew: no disk waits for its mimic.
+    /// Returns a learner that continues from the file, which also contains the table that the learner once started
+    /// from. Without a file, returns a new learner that starts from `table`. A file that cannot be read, is damaged or
+    /// belongs to another drive is logged and put aside, and the learner begins anew, because no disk has to wait for
+    /// its mimic.
     ///
     /// # Errors
     /// The configuration is invalid.
@@ -82,12 +84,12 @@ impl Learnt {
         }
     }
 
-    /// Replaces the file by the parts that `next` returns, as a whole: after a power cut it is the old or the new one.
-    /// Each part is written when it arrives, so that memory does not hold the knowledge twice. A failure to write is
-    /// logged and does not stop the disk.
+    /// Replaces the file by the parts that `next` returns. After a power cut the file is the whole old or the whole
+    /// new one. Each part is written when `next` returns it, so that memory does not hold the knowledge twice. A
+    /// failure to write is logged and does not stop the disk.
     ///
     /// # Errors
-    /// `next` has failed; nothing has changed then, as when it returns nothing.
+    /// `next` has failed; the file is unchanged then, as when `next` returns no part.
     fn put<E>(&self, mut next: impl FnMut() -> Result<Option<SavedPart>, E>) -> Result<(), E> {
         let mut beside: io::Result<Option<File>> = Ok(None);
         while let Some(part) = next()? {
@@ -103,11 +105,11 @@ impl Learnt {
         Ok(())
     }
 
-    /// Writes a part to a temporary file, and renames that after the last part.
+    /// Writes a part to a temporary file, which replaces the file after the last part.
     fn go_on(&self, file: Option<File>, part: SavedPart) -> io::Result<Option<File>> {
         let beside = self.path.with_file_name(format!("{NAME}.new"));
         let mut file = match (file, &part) {
-            // The drive was exchanged: only knowledge learned from here on is worth saving.
+            // The drive was exchanged, so the parts written so far are worthless.
             (_, SavedPart::Forgotten) => return Ok(None),
             (Some(file), _) => file,
             (None, _) => open_regular(private().write(true).create(true).truncate(true), &beside)?,
@@ -134,14 +136,14 @@ impl Learnt {
 pub struct LearntSaver {
     learnt: Learnt,
     thread: JoinHandle<()>,
-    /// Takes the parts of the last saving.
+    /// Passes the receiver of the last saving's parts to the thread.
     end: Sender<Receiver<SavedPart>>,
-    /// The time that the thread has for it.
+    /// The most time to wait for the thread's end.
     end_wait: Duration,
 }
 
 impl LearntSaver {
-    /// Begins to save at this interval.
+    /// Begins to save once in each interval `every`.
     ///
     /// # Errors
     /// The system cannot create a thread.
@@ -177,20 +179,20 @@ impl LearntSaver {
         Ok(Self { learnt, thread, end, end_wait: FILES_END_WAIT })
     }
 
-    /// Ends after the disk has ended, and saves the rest. A directory that hangs keeps the daemon from ending for a
+    /// Saves the rest after the disk has ended. A directory that does not answer delays the end of the daemon for a
     /// bounded time.
     pub fn close<D: Device, A: DiskHooks>(self, disk: &Disk<D, A>) {
         let learner = disk.core().mimic::<Learner>();
-        // From here on the knowledge no longer changes.
+        // The disk has ended, so the knowledge no longer changes.
         let mut saving = learner.map(|learner| learner.begin_saving(&self.learnt.drive));
         self.end(|| Some(saving.as_mut()?.go_on(learner?, CELLS)));
     }
 
-    /// Passes the parts of the last saving to the thread, and waits for its end.
+    /// Passes the parts of the last saving to the thread, and waits for the thread's end.
     fn end(self, mut next: impl FnMut() -> Option<SavedPart>) {
         let until = Instant::now() + self.end_wait;
         let (parts, waiting) = sync_channel(PARTS_WAITING_MAX);
-        // The thread may have failed.
+        // Sending fails if the thread has failed.
         let mut goes_on = self.end.send(waiting).is_ok();
         while goes_on && let Some(part) = next() {
             let has_more = matches!(part, SavedPart::Part(_));
@@ -204,7 +206,7 @@ impl LearntSaver {
     }
 }
 
-/// Sends a value as soon as there is room; returns whether there was until then.
+/// Sends a value as soon as the channel has room; returns whether it had until the time `until`.
 fn send_until<T>(to: &SyncSender<T>, mut value: T, until: Instant) -> bool {
     loop {
         match to.try_send(value) {
@@ -215,7 +217,8 @@ fn send_until<T>(to: &SyncSender<T>, mut value: T, until: Instant) -> bool {
     }
 }
 
-/// Returns the next part of a saving, which begins if none has; none for a disk that does not learn.
+/// Returns the next part of a saving, and begins one if none is under way. Returns `None` for a disk that does not
+/// learn.
 fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
     disk: &Mailbox<Disk<D, A>>,
     drive: &str,
@@ -229,7 +232,7 @@ fn part<D: Device + Send + 'static, A: DiskHooks + Send + 'static>(
         Some((saving, part))
     })?;
     Ok(part.map(|(begun, part)| {
-        // After the drive was exchanged the saving begins anew.
+        // If the drive was exchanged, the saving begins anew.
         *saving = (part != SavedPart::Forgotten).then_some(begun);
         part
     }))

@@ -1,5 +1,5 @@
-//! Serves a device to clients over NBD: one event loop a device, on one thread, with one ring for sockets, files and
-//! time.
+//! Serves a device to clients over NBD: one event loop for each device, on a thread of its own, with one ring for
+//! sockets, files and time.
 //!
 //! [`Exporter`] serves any [`Device`](device::Device) to any NBD client, and to this machine's own kernel. Its log
 //! lines go to `tracing`.

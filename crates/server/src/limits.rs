@@ -1,12 +1,11 @@
 //! Limits on the load by all clients together, and the order in which they get memory beyond their reserves.
 //!
-//! A quarter of the memory is reserved in equal parts, one for each possible client. Half and an eighth are in common:
-//! a client gets a part of it as long as the same amount is left for others. A request that gets nothing there is split
-//! into pieces within its client's reserve, so that no client waits for memory that another holds. The rest is for the
-//! one request whose bytes are being copied.
+//! A quarter of the memory is reserved in equal parts, one for each possible client. Five eighths are common to all: a
+//! client may take from the common part as long as the same amount is left for others. A request for which the common
+//! part has no room is split into pieces within its client's reserve, so that no client waits for memory that another
+//! holds. The last eighth is for the one request whose bytes are being copied.
 //!
-//! Requests that can wait may hold memory for hours, so those of all clients together get half of the common part at
-//! most.
+//! Background requests may hold memory for hours, so those of all clients together get at most half of the common part.
 
 use crate::client::Client;
 use crate::slots::ConnectionLimits;
@@ -18,24 +17,24 @@ use units::{Duration, Instant};
 /// The limits on the load by all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most clients at a time; more are refused. One peer has half of them at most: a user of this machine, or
-    /// another machine. An eighth is reserved for root over a Unix socket, and an eighth for the daemon's own user.
+    /// The most clients at a time; more are refused. One peer, a user of this machine or another machine, has at most
+    /// half of them. An eighth is reserved for root over a Unix socket, and an eighth for the daemon's own user.
     pub clients: usize,
     /// The limits of each client.
     pub client: nbd::Limits,
-    /// The most bytes held for all of them, from the first byte of a request until the last byte of its answer was
-    /// sent. Other requests stay in the sockets. In addition each client has a receive buffer.
+    /// The most bytes held for all clients, from the first byte of a request until the last byte of its answer is sent.
+    /// Further requests stay in the sockets. A client's receive buffer is not counted.
     pub bytes: usize,
     /// The time for a client to choose an export.
     pub handshake: Duration,
-    /// A client that takes no byte of its answers for this time is named in the log.
+    /// The time after which a client that takes none of its answers is named in the log.
     pub patience: Duration,
     /// The time for clients to take the last answers when the server is stopped.
     pub drain: Duration,
 }
 
-/// 64 clients with 256 MiB together, ten seconds to choose, half a minute until a client counts as slow, ten seconds to
-/// the end.
+/// 64 clients with 256 MiB together, ten seconds to choose an export, half a minute until a client counts as slow, ten
+/// seconds for the last answers.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -49,10 +48,11 @@ impl Default for Limits {
     }
 }
 
-/// Raises the soft limit of open descriptors to the hard one: each client needs one, and a shell gives a daemon 1024.
+/// Raises the soft limit of open descriptors to the hard limit: each client needs a descriptor, and a shell gives a
+/// daemon 1024.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the new limit.
 pub fn raise_descriptor_limit() -> std::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
@@ -76,32 +76,32 @@ impl Limits {
         self.bytes / 4 / self.clients.max(1)
     }
 
-    /// Returns the bytes that clients have in common.
+    /// Returns the bytes of the part that is common to all clients.
     pub(crate) fn common(&self) -> usize {
         self.bytes - self.bytes / 4 - self.bytes / 8
     }
 }
 
-/// The division of the common memory.
+/// The division of the common memory among clients.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// The first client to be served next.
+    /// The client that is first in the next round.
     round_start: u64,
 }
 
-/// The judgement on a client that violates the protocol or has missed a time limit.
+/// The finding about a client that violates the protocol or has missed a time limit.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Violation(Violation),
-    /// It has taken too long, with this reason.
+    /// The client has taken too long, for this reason, and is disconnected.
     Late(&'static str),
-    /// It may stay, but the log reports its fault.
+    /// The client may stay, but the log reports its fault.
     Slow(&'static str),
 }
 
 impl Shares {
-    /// Admits clients' requests in round-robin order, while there is memory for them. `others` is the number of bytes held
-    /// for clients that are gone.
+    /// Grants memory to clients' requests in round-robin order, while there is some. `others` is the number of bytes
+    /// held by requests of disconnected clients.
     pub fn share(
         &mut self,
         clients: &mut BTreeMap<u64, Client>,
@@ -236,7 +236,7 @@ mod tests {
         clients.insert(8, client(&limits, &reads(32, MIB)));
         share(&mut clients, &limits);
         assert_eq!(asked(&clients)[8], 32);
-        // The part that is left over by the others is theirs again.
+        // Memory that a client has given back is available to the others again.
         clients.retain(|id, _| *id == 7 || *id == 8);
         share(&mut clients, &limits);
         assert_eq!(asked(&clients), [64, 32]);
@@ -253,9 +253,10 @@ mod tests {
             clients.insert(id, client(&limits, &many));
         }
         share(&mut clients, &limits);
-        // Five of 32 MiB fit into the common part. Each other client has four pieces of one in its reserve of 1 MiB.
+        // Five requests of 32 MiB fit into the common part. Each other client has four pieces of one request in its
+        // reserve of 1 MiB.
         assert_eq!(asked(&clients), [2, 1, 1, 1, 4, 4, 4]);
-        // A client whose requests fit into its reserve waits for none of them.
+        // A client whose requests fit into its reserve waits for no memory.
         clients.insert(7, client(&limits, &reads(10, 64 << 10)));
         assert_eq!(asked(&clients)[7], 10);
     }
@@ -270,12 +271,12 @@ mod tests {
             (2, client(&limits, &reads(9, 2 * MIB))),
         ]);
         share(&mut clients, &limits);
-        // The first one leaves too little for a second one of 32 MiB, and enough for four of 2 MiB.
+        // The first request leaves too little for a second of 32 MiB, and enough for four of 2 MiB.
         assert_eq!(asked(&clients), [1, 4, 4]);
         assert_eq!(clients[&1].held(), reserve, "four pieces");
     }
 
-    /// It may take none of the answers to its options, and then is not over.
+    /// Such a client may take none of the answers to its options, and then never ends by itself.
     #[test]
     fn a_client_that_says_goodbye_before_it_has_chosen_is_late_all_the_same() {
         let limits = Limits::default();

@@ -30,8 +30,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Checks whether it may be listened on. An address that other machines reach is refused unless `remote` allows it:
-    /// that needs TLS or the operator's consent.
+    /// Checks whether the address may be listened on. An address that other machines reach is refused unless `remote`
+    /// allows it, which needs TLS or the operator's consent.
     ///
     /// # Errors
     /// [`ListenError::Remote`].
@@ -47,12 +47,12 @@ impl Address {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// It is reached from other machines, and there is no encryption.
+    /// Other machines reach the address, and there is no encryption.
     #[error(
         "{0} is reached from other machines, and NBD without TLS does not authenticate clients; listen on 127.0.0.1 or a Unix socket, require TLS, or allow it by name"
     )]
     Remote(SocketAddr),
-    /// It is in use.
+    /// The address is in use.
     #[error("{path} is taken: {what}; give another path or remove it")]
     Taken {
         /// The path.
@@ -60,7 +60,7 @@ pub enum ListenError {
         /// The kind of file there.
         what: &'static str,
     },
-    /// The system refused it.
+    /// The system refused the address.
     #[error("cannot listen on {address}: {source}")]
     System {
         /// The address.
@@ -82,8 +82,8 @@ pub struct Listener {
 impl Listener {
     /// Opens a listener. `remote` allows TCP addresses that other machines reach, as in [`Address::check`].
     ///
-    /// If the service manager has opened and handed over a socket on this very address (LISTEN_FDS, as systemd does
-    /// it), uses that one: clients that connect while the daemon starts wait there.
+    /// If the service manager has opened a socket on this address and handed it over (LISTEN_FDS, as systemd does), the
+    /// listener uses that socket: clients that connect while the daemon starts wait there.
     ///
     /// # Errors
     /// The address is refused, or taken.
@@ -108,18 +108,18 @@ impl Listener {
         }
     }
 
-    /// Returns its address.
+    /// Returns the address, with the port that the system chose if port 0 was asked for.
     pub fn address(&self) -> &Address {
         &self.address
     }
 }
 
-/// Returns a Unix socket at this path that the service manager has handed over, once.
+/// Returns the Unix socket that the service manager has handed over for this path. A second call returns `None`.
 pub(crate) fn handed_over(path: &Path) -> Option<UnixListener> {
     inherited::take(&Address::Unix(path.to_owned())).map(UnixListener::from)
 }
 
-/// Returns, in words, the sockets handed over by the service manager that are at none of these addresses: clients that
+/// Returns, in words, the sockets that the service manager handed over for none of these addresses: clients that
 /// connect there would wait for ever.
 pub fn unlisted<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> Vec<String> {
     inherited::others(&addresses.into_iter().collect::<Vec<_>>())
@@ -132,7 +132,8 @@ mod inherited {
     use std::os::fd::OwnedFd;
     use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-    /// A socket, until it is taken, with its address; or a description of a descriptor that is no such socket.
+    /// A handed-over socket and its address; the socket is `None` once taken. The error describes a descriptor that is
+    /// no stream socket with an address.
     type Handed = Result<(Address, Option<OwnedFd>), String>;
 
     static SOCKETS: OnceLock<Mutex<Vec<Handed>>> = OnceLock::new();
@@ -141,18 +142,19 @@ mod inherited {
         SOCKETS.get_or_init(|| Mutex::new(all())).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the socket on this address, once.
+    /// Takes the socket on this address; a second call returns `None`.
     pub fn take(address: &Address) -> Option<OwnedFd> {
         take_from(&mut sockets(), address)
     }
 
-    /// Takes the socket on this address from `sockets`. Its address stays, for [`others`] after a new configuration.
+    /// Takes the socket on this address from `sockets`. The address stays in the list, so that [`others`] can compare
+    /// it with a later configuration.
     fn take_from(sockets: &mut [Handed], address: &Address) -> Option<OwnedFd> {
         let here = sockets.iter_mut().flatten().filter(|(at, _)| at == address);
         here.map(|(_, socket)| socket).find_map(Option::take)
     }
 
-    /// Returns the sockets on none of these addresses, and those whose address another socket has.
+    /// Returns the sockets on none of these addresses, and the second socket of an address.
     pub fn others(addresses: &[&Address]) -> Vec<String> {
         others_of(&sockets(), addresses)
     }
@@ -224,8 +226,8 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Returns whether a server is there. The socket of a killed server accepts connections for a moment, until the kernel
-/// has closed its ring, and then breaks them; a live server sends bytes, or at least stays.
+/// Returns whether a server listens there. The socket of a killed server accepts connections until the kernel has
+/// closed its ring, and then breaks them. A live server sends bytes, or at least keeps the connection.
 fn answers(path: &Path) -> bool {
     while let Ok(mut stream) = UnixStream::connect(path) {
         let heard =
@@ -242,13 +244,14 @@ fn answers(path: &Path) -> bool {
     false
 }
 
-/// A multiple of the time for which a dead server's connection survives.
+/// The time after which a connection counts as a live server's: several times what the kernel needs to break one of a
+/// dead server.
 const DEAD_CONNECTION_TIME_MAX: Duration = Duration::from_millis(500);
 
 impl Drop for Listener {
     fn drop(&mut self) {
         if let (Address::Unix(path), true) = (&self.address, self.ours) {
-            // A file that is already gone needs no removal.
+            // The file may be gone already.
             let _ = std::fs::remove_file(path);
         }
     }

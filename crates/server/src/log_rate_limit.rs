@@ -1,16 +1,16 @@
-//! A limit on log lines that others can cause: a number per window, and a count of the rest.
+//! A limit on log lines that clients can cause: a number of lines per window, and a count of the suppressed ones.
 
 use units::{Duration, Instant};
 
 /// The most lines in a [`WINDOW`].
 const LINES_MAX: u64 = 20;
-/// The length of a window; the next one allows the same number of lines.
+/// The length of a window; each window allows the same number of lines.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The limit on one kind of log line. Time is an argument.
+/// The limit on one kind of log line. The caller passes the time.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimit {
-    /// When the present window began; none if no line was wanted since the last.
+    /// When the present window began; `None` if no line was wanted since the last window ended.
     since: Option<Instant>,
     lines: u64,
 }
@@ -23,19 +23,19 @@ impl LogRateLimit {
         self.lines <= LINES_MAX
     }
 
-    /// Returns how many lines were suppressed, once after the end of a window.
+    /// Returns the number of lines suppressed in a window, once after the window's end.
     pub fn take_suppressed(&mut self, now: Instant) -> Option<u64> {
         self.since.take_if(|since| *since + WINDOW <= now)?;
         Some(std::mem::take(&mut self.lines).saturating_sub(LINES_MAX)).filter(|lines| *lines > 0)
     }
 
-    /// Returns the rest at the end, when there will be no further window.
+    /// Returns the number of suppressed lines that are not reported yet, for use at the end of the daemon.
     pub fn rest(&mut self) -> Option<u64> {
         self.since = None;
         Some(std::mem::take(&mut self.lines).saturating_sub(LINES_MAX)).filter(|lines| *lines > 0)
     }
 
-    /// Returns when there will be a count to report.
+    /// Returns when a count of suppressed lines is to be reported.
     pub fn next_event(&self) -> Option<Instant> {
         self.since.filter(|_| self.lines > LINES_MAX).map(|since| since + WINDOW)
     }
@@ -70,7 +70,7 @@ mod tests {
         }
         counted += limit.rest().unwrap_or(0);
         assert_eq!(written.len() as u64 + counted, 100_000);
-        // A time as long as a window overlaps at most two of them.
+        // A time as long as a window overlaps at most two windows.
         assert!(
             written.windows(2 * LINES_MAX as usize + 1).all(|w| w[2 * LINES_MAX as usize] >= w[0] + WINDOW)
         );

@@ -10,8 +10,8 @@ use std::{fmt, io};
 use thiserror::Error;
 use units::Instant;
 
-/// The most calls of [`Mailbox::send`] that may wait, beyond which it waits, and the most of [`Mailbox::offer`]: the
-/// replies of a disk's own workers take no place from those who ask.
+/// The most calls of [`Mailbox::send`] in the queue, and also the most of [`Mailbox::offer`]. The two are counted
+/// apart, so that replies of a disk's workers never cause a user's call to be refused.
 const CALLS_MAX: usize = 256;
 
 pub(crate) type DeviceCall<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
@@ -38,14 +38,14 @@ struct Queued<D> {
     is_offered: bool,
 }
 
-/// A sender of calls to the thread that serves a device: they run there between two events, with the device and the
-/// time.
+/// A sender of calls to the thread that serves a device. The calls run there between two events, with the device and
+/// the time.
 ///
-/// Foreground requests take no lock for it: that thread looks only when it is woken. Must not be used from within a
-/// call, which would wait for itself.
+/// Foreground requests take no lock for the mailbox, because the thread looks into it only when woken. A call must
+/// not use the mailbox of its own thread: it would wait for itself.
 pub struct Mailbox<D> {
     calls: Sender<Queued<D>>,
-    /// Each holds an entry for each call of its kind in the queue.
+    /// A bounded channel with one entry for each call of [`send`](Self::send) in the queue.
     sent: SyncSender<()>,
     offered: SyncSender<()>,
     waker: Arc<ServerWaker>,
@@ -66,7 +66,7 @@ impl<D> fmt::Debug for Mailbox<D> {
 }
 
 impl<D> Mailbox<D> {
-    /// Queues `call` and does not wait for it, only for room in the queue.
+    /// Queues `call` without waiting for its execution. Waits for room in the queue.
     ///
     /// # Errors
     /// The server has ended.
@@ -95,14 +95,14 @@ impl<D> Mailbox<D> {
     /// Queues `call` and waits for its answer.
     ///
     /// # Errors
-    /// The server has ended, before the call or with it.
+    /// The server has ended before the call was done.
     pub fn ask<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut D, Instant) -> R + Send + 'static,
     ) -> Result<R, Gone> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.send(move |disk, now| {
-            // The asking thread may be gone.
+            // Sending fails if the asking thread is gone.
             let _ = answer.send(call(disk, now));
         })?;
         answered.recv().map_err(|_| Gone)
@@ -126,13 +126,13 @@ impl<D> Mailbox<D> {
         self.waker.waker.wake().map_err(|_| Gone)
     }
 
-    /// Returns a handle that ends the server.
+    /// Returns a handle that stops the server.
     pub fn stopper(&self) -> StopHandle {
         StopHandle(Arc::clone(&self.waker))
     }
 }
 
-/// A handle that ends a server, also from a signal handler: requests received before are still answered.
+/// A handle that stops a server, also from a signal handler. Requests received before are still answered.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Arc<ServerWaker>);
 
@@ -156,7 +156,7 @@ struct ServerWaker {
     waker: Waker,
 }
 
-/// The requests to a server, each of which stands from when it was made.
+/// Requests to a server; each stays true once it was made.
 pub(crate) struct Wakes {
     pub stop: bool,
     pub open: bool,
@@ -189,26 +189,26 @@ impl<D> Inbox<D> {
         self.mailbox.clone()
     }
 
-    /// Returns the descriptor that becomes readable when a call arrives.
+    /// Returns the descriptor that becomes readable when a mailbox wakes the server.
     pub fn socket(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.socket)
     }
 
-    /// Returns what the server was asked to do. Take the waiting calls with [`next`](Self::next) afterwards.
+    /// Returns what the server was asked to do. Call [`next`](Self::next) afterwards, for the waiting calls.
     pub fn take_wakes(&mut self) -> io::Result<Wakes> {
         self.woken.clear()?;
         let waker = &self.mailbox.waker;
         Ok(Wakes { stop: waker.stopping.load(Ordering::Acquire), open: waker.open.load(Ordering::Acquire) })
     }
 
-    /// Returns the changes of the configuration, if there were any since the last call.
+    /// Returns the last new configuration, if there was one since the last call.
     pub fn update(&mut self) -> Option<ExportUpdate> {
         self.mailbox.waker.update.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub fn next(&mut self) -> Option<DeviceCall<D>> {
         let Queued { call, is_offered } = self.calls.try_recv().ok()?;
-        // The place is free.
+        // The call has left the queue, so its entry goes, too.
         let _ = if is_offered { self.offered.try_recv() } else { self.sent.try_recv() };
         Some(call)
     }
@@ -218,7 +218,7 @@ impl<D> Inbox<D> {
 mod tests {
     use super::*;
 
-    /// A reply of a worker waits for room in the queue, so workers fill it, and with it a client's call was refused.
+    /// Workers' replies wait for room and so may keep the queue full; a call of a client was refused then.
     #[test]
     fn the_replies_of_workers_take_no_place_from_a_call_that_is_offered() {
         let mut inbox = Inbox::<()>::new().unwrap();

@@ -1,4 +1,4 @@
-//! Messages to the service manager (`sd_notify`), if one listens.
+//! Messages to the service manager (`sd_notify`), if this process has one.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -10,14 +10,14 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 pub enum Moment {
     /// Clients are served.
     Ready,
-    /// The configuration is read again; [`Ready`](Self::Ready) follows.
+    /// The configuration is read anew; [`Ready`](Self::Ready) follows.
     Reloading,
-    /// Received requests are still answered; then the daemon ends.
+    /// The daemon answers the requests received so far, and then ends.
     Stopping,
 }
 
-/// Sends the moment to the service manager that started this process, at the socket in NOTIFY_SOCKET; without one does
-/// nothing.
+/// Sends the moment to the service manager that started this process, at the socket in NOTIFY_SOCKET. Does nothing if
+/// that variable is not set.
 ///
 /// # Errors
 /// The message cannot be sent.
@@ -25,7 +25,7 @@ pub fn notify(moment: Moment) -> io::Result<()> {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) else {
         return Ok(());
     };
-    // An abstract name begins with an at sign here and with a zero byte in the kernel.
+    // An abstract name begins with an at sign in NOTIFY_SOCKET and with a zero byte in the kernel.
     let address = match socket.as_bytes().split_first() {
         Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(&socket)?,

@@ -20,14 +20,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The reason why a state directory was not inspected, or not mended. Nothing has changed then, unless the error says
-/// so.
+/// The reason why a state directory was not inspected, or not mended. The directory is unchanged, unless the error says
+/// otherwise.
 #[derive(Debug, Error)]
 pub enum RepairError {
-    /// There is no such directory.
+    /// No such directory exists.
     #[error("{}: no state directory of a disk is there; give the daemon's, and the disk's name", .0.display())]
     None(PathBuf),
-    /// A daemon uses it.
+    /// A daemon uses the directory.
     #[error("{}: {error}", .place.display())]
     Open {
         /// The directory.
@@ -38,10 +38,10 @@ pub enum RepairError {
     /// The journal cannot be read by this program.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The choice does not fit the state.
+    /// The operator's choice does not fit the state of the directory.
     #[error("{0}")]
     Choice(String),
-    /// A file could not be written or moved; the directory may be half mended, and still counts as damaged.
+    /// A file could not be written or moved. The directory may be half mended, and still counts as damaged.
     #[error("{}: {error}; make room, or the directory writable, and repair again", .place.display())]
     Write {
         /// The directory.
@@ -54,13 +54,13 @@ pub enum RepairError {
 /// An operator's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Begin with an empty journal: put the old one aside.
+    /// Begin with an empty journal, and put the old journal aside.
     pub begin_anew: bool,
     /// Give up the damaged parts: a new journal holds the readable content, and unfinished tasks are failed.
     pub give_up: bool,
     /// Tasks to fail.
     pub fail: Vec<u64>,
-    /// Open places that are closed to clients.
+    /// Open the areas of the disk that are closed to clients.
     pub open: bool,
 }
 
@@ -73,29 +73,29 @@ impl Choice {
 /// A file of the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileReport {
-    /// Its name.
+    /// The file's name.
     pub name: String,
-    /// Whether it is sound; `None` if that cannot be decided here.
+    /// Whether the content is sound; `None` if this program cannot tell.
     pub sound: Option<bool>,
-    /// Its state, in words.
+    /// The state of the file, in words.
     pub standing: String,
 }
 
-/// A task, as far as it is known.
+/// A task, as far as the directory shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskReport {
-    /// Its number.
+    /// The task's number.
     pub id: u64,
-    /// Its kind.
+    /// The task's kind.
     pub kind: String,
-    /// Its state.
+    /// The task's state.
     pub state: TaskState,
-    /// The reason for it.
+    /// The reason for the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Blocks done.
+    /// The number of blocks done.
     pub done: u64,
-    /// Its number of blocks.
+    /// The number of blocks in all.
     pub blocks: u64,
 }
 
@@ -104,18 +104,18 @@ pub struct TaskReport {
 pub struct Report {
     /// The directory.
     pub place: PathBuf,
-    /// Why the tasks are stopped, if they are.
+    /// Why all tasks are stopped, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// Its files.
+    /// The directory's files.
     pub files: Vec<FileReport>,
     /// The known tasks.
     pub tasks: Vec<TaskReport>,
     /// The highest task number known to be used.
     pub used: u64,
-    /// Whether there may have been higher ones.
+    /// Whether numbers above `used` may have been used, too.
     pub more_used: bool,
-    /// The accesses that are closed to clients.
+    /// The accesses to the disk that are closed to clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
     /// The actions of [`mend`], in words.
@@ -144,8 +144,8 @@ pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
     Ok(names.into_iter().map(|name| state.join(name)).filter(of_a_disk).collect())
 }
 
-/// Returns the state directories that no disk of these names uses although tasks or clients of it depend on them, with the
-/// reason.
+/// Returns the state directories of which no disk in `names` makes use although tasks or clients depend on them, each
+/// with the reason.
 pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
     let mut unused = Vec::new();
     for place in disks(state).unwrap_or_default() {
@@ -174,12 +174,13 @@ pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
     unused
 }
 
-/// Stops the tasks and invalidates the checksums that a disk has under its other names: from here on clients write to the disk
-/// without updating these. Returns the state directory of each such name, with the reason that was noted there.
+/// Stops the tasks, and invalidates the checksums, that belong to the same disk under its former names: from here on
+/// clients write to the disk without updating these. Returns the state directory of each such name, with the reason
+/// that was noted in it.
 pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String)> {
     let others = disks(state).unwrap_or_default().into_iter().filter(|place| !place.ends_with(&disk.name));
     let left = others.filter_map(|place| {
-        // One that is locked belongs to a disk that is served.
+        // A locked directory belongs to a disk that is being served.
         let _lock = lock(&place).ok()?;
         let why = leave_name(&Machine::default(), &place, disk)?;
         Some((place, why))
@@ -187,17 +188,18 @@ pub fn leave_other_names(state: &Path, disk: &DiskFacts) -> Vec<(PathBuf, String
     left.collect()
 }
 
-/// Returns whether the disk that a journal knows by `before` is this one, perhaps under another path.
+/// Returns whether `before`, as a journal records a disk, means this disk, perhaps under another path.
 fn is_this(files: &dyn Files, before: &str, disk: &DiskFacts) -> bool {
     let Some(now) = disk.device.as_deref() else { return false };
-    // A path, of a file with the inode, stands for a disk without a serial number.
+    // A disk without a serial number is recorded as a path and the inode of the file there.
     let parts = |place| str::rsplit_once(place, " (inode ").unwrap_or((place, ""));
     let ((path, inode), (_, inode_now)) = (parts(before), parts(now));
     let is_there = || disk.own.iter().any(|own| files.is_same(Path::new(path), own));
     before == now || (path.starts_with('/') && inode == inode_now && is_there())
 }
 
-/// Stops the tasks and invalidates the checksums of one name; returns the reason, or `None` if nothing has changed.
+/// Stops the tasks and invalidates the checksums of the former name whose state directory is `place`; returns the
+/// reason, or `None` if nothing has changed.
 pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> Option<String> {
     let Journal { table, damage: None } = journal::read(files, place).ok()? else { return None };
     if disk.read_only || !table.device().is_some_and(|before| is_this(files, before, disk)) {
@@ -220,7 +222,7 @@ pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> O
     };
     match noted {
         Ok(true) => Some(why),
-        // It was left before.
+        // The reason was noted before.
         Ok(false) => None,
         Err(error) => Some(format!("{why}, but that cannot be noted: {error}; remove the directory")),
     }
@@ -229,7 +231,7 @@ pub(crate) fn leave_name(files: &dyn Files, place: &Path, disk: &DiskFacts) -> O
 /// Reads all of a disk's state directory, and changes nothing.
 ///
 /// # Errors
-/// There is none, a daemon uses it, or the journal is of another version.
+/// `state` is no directory, a daemon uses it, or the journal is of another version.
 pub fn inspect(state: &Path) -> Result<Report, RepairError> {
     let _lock = begin(state)?;
     report(&Machine::default(), state, &journal::read(&Machine::default(), state)?)
@@ -238,7 +240,7 @@ pub fn inspect(state: &Path) -> Result<Report, RepairError> {
 /// Applies an operator's choice.
 ///
 /// # Errors
-/// As [`inspect`]; the choice does not fit; or a file cannot be written.
+/// The errors of [`inspect`]; the choice does not fit the state; or a file cannot be written.
 pub fn mend(state: &Path, choice: &Choice, unix_s: u64) -> Result<Report, RepairError> {
     let _lock = begin(state)?;
     let seed = random_seed().map_err(|error| RepairError::Write { place: state.into(), error })?;
@@ -283,7 +285,7 @@ pub(crate) fn report(files: &dyn Files, state: &Path, journal: &Journal) -> Resu
     })
 }
 
-/// Returns the files that must be there by the journal, and what is said if one is not.
+/// Returns the files that must exist according to the journal, each with the text to show if it does not.
 fn missing(table: &Table) -> impl Iterator<Item = (String, String)> {
     let of_tasks = table.iter().filter(|(_, entry)| !entry.state.is_over()).flat_map(|(id, entry)| {
         let kind = entry.spec.kind;
@@ -318,7 +320,7 @@ fn missing(table: &Table) -> impl Iterator<Item = (String, String)> {
     of_tasks.chain(of_map).chain(of_sums)
 }
 
-/// Returns the state of a file. The end of a log is reported with the log.
+/// Returns the state of a file. The end file of a log is reported with the log.
 fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &Table) -> Option<FileReport> {
     let path = state.join(name);
     let task = |suffix: &str| {
@@ -326,10 +328,10 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
         number.ok()
     };
     let aside = name.contains(".damaged");
-    // The checksum store itself is elsewhere, and its end is reported by itself.
+    // The checksum store is outside the state directory, so its end file is reported alone.
     let end_of = name.strip_suffix(".end").filter(|_| name != SUMS_END);
     let is_there = |log: &str| names.iter().any(|name| name == log);
-    // `lock` has no content, and another kind of file in its place was refused before.
+    // `lock` has no content. A `lock` that is no regular file was refused before.
     if end_of.is_some_and(is_there) || name == "lock" {
         return None;
     }
@@ -339,11 +341,11 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
         Err(error) => (Some(false), format!("the file cannot be read: {error}")),
     };
     if name.ends_with(".new") {
-        // Half of a file that was to replace another; the next one is written over it.
+        // A `.new` file is the unfinished replacement of another file; the next replacement overwrites it.
         let (sound, standing) = opened("");
         return sound.map(|_| FileReport { name: name.into(), sound, standing });
     }
-    // If only the end of a log is there, it is reported under the log's name.
+    // If only the end file of a log exists, it is reported under the log's name.
     let name = end_of.filter(|_| !aside).unwrap_or(name);
     let path = if names.iter().any(|there| there == name) { path } else { state.join(name) };
     let log = |kind, number| match Scan::read(files, &path, kind, number, |_| true) {
@@ -422,7 +424,7 @@ fn checked(
     }
 }
 
-/// Returns whether the last line of a map is the checksum of those before it. All lines must be complete.
+/// Returns whether the last line of a map is the checksum of the lines before it. Every line must end with a newline.
 pub(crate) fn map_is_sound(map: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(map) else { return false };
     let Some((lines, last)) = text.strip_suffix('\n').and_then(|text| text.rsplit_once('\n')) else {
@@ -456,9 +458,9 @@ pub(crate) fn mend_with(
     let mut stays = if damage.is_some() || choice.begin_anew { closed } else { table.closed() };
     next.has_used(table.next_id() - 1);
     if damage.as_ref().is_some_and(|damage| !damage.numbered) {
-        // There was never more than one task a second.
+        // Tasks are numbered from the clock, and never more than one a second was started.
         next.has_used(unix_s);
-        // The clock may be wrong.
+        // The clock may be wrong, so the numbers in the names of files count, too.
         files
             .list(state)
             .unwrap_or_default()
@@ -501,7 +503,7 @@ pub(crate) fn mend_with(
     next.apply(Event::Closed { closed: stays });
     let path = journal_path(state);
     if damage.is_some() || choice.begin_anew {
-        // From here on the directory counts as damaged until all is done, even after a crash.
+        // From here until the end of the repair the directory counts as damaged, even after a crash.
         let why = damage.as_ref().map_or("a repair was not completed", |damage| damage.why.as_str());
         journal::mark(files, state, why).map_err(written)?;
         for old in [path.clone(), end_path(&path)] {
@@ -522,7 +524,7 @@ pub(crate) fn mend_with(
     if let Some(aside) = put_aside(files, &marker).map_err(written)?
         && let Err(error) = files.remove(&aside)
     {
-        // A directory, for example. Under its new name it is no marker.
+        // The marker may be a directory, for example. Under its new name it marks nothing.
         done.push(format!(
             "{} is now {}, because it cannot be removed: {error}",
             marker.display(),

@@ -23,9 +23,9 @@ struct Others(Mutex<RunEnd>);
 
 #[derive(Debug)]
 enum RunEnd {
-    /// To be stopped when it ends.
+    /// The servers to stop when this one ends.
     Later(Vec<StopHandle>),
-    /// It has ended.
+    /// This server has ended.
     Over,
 }
 
@@ -39,13 +39,13 @@ impl Others {
     fn add(&self, stop: StopHandle) {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             RunEnd::Later(others) => others.push(stop),
-            // The other may have ended by itself.
+            // Stopping fails if the other server has ended by itself.
             RunEnd::Over => drop(stop.stop()),
         }
     }
 }
 
-/// Dropped on the server's thread: however that ends, also by a panic, the others are stopped.
+/// Stops the other servers when it is dropped, on the server's thread: also if that thread panics.
 struct Last(Arc<Others>);
 
 impl Drop for Last {
@@ -58,8 +58,8 @@ impl Drop for Last {
 }
 
 impl<D: Device + Send + 'static> Running<D> {
-    /// Begins to serve. A thread and its ring belong to one device. Block devices of the export exist when this function
-    /// returns; clients connect and the kernel's writes go from [`open`](Self::open) on.
+    /// Begins to serve, on a thread and a ring of its own. When this function returns, the export's block devices
+    /// exist; from [`open`](Self::open) on, clients connect and the kernel's writes are executed.
     ///
     /// # Errors
     /// The export cannot be offered, the block device cannot be created, or the system gives no thread or no ring.
@@ -80,7 +80,7 @@ impl<D: Device + Send + 'static> Running<D> {
             let mut exporter = match Exporter::new(disk, export, listeners) {
                 Ok((exporter, _)) => exporter,
                 Err(error) => {
-                    // The caller gets this error, and not the thread's result.
+                    // The caller gets this error, so the thread's own result is not used.
                     let _ = tell.send(Err(error));
                     return Err(ServeError::Ended);
                 }
@@ -99,12 +99,12 @@ impl<D: Device + Send + 'static> Running<D> {
             match shown.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    // The server may have ended by itself.
+                    // Stopping fails if the server has ended by itself.
                     let _ = running.stopper().stop();
                     let _ = running.join();
                     return Err(error.into());
                 }
-                // The server has ended before, and has the reason.
+                // The server ended before it showed the block device; its result has the reason.
                 Err(_) => return Err(running.join().err().unwrap_or(ServeError::Ended)),
             }
         }
@@ -134,15 +134,16 @@ impl<D: Device + Send + 'static> Running<D> {
         self.mailbox.stopper()
     }
 
-    /// Stops `other` when this server ends for any reason; at once if it has ended already.
+    /// Registers `other` to be stopped when this server ends for any reason. Stops `other` at once if this server
+    /// has ended already.
     pub fn ends_with_it(&self, other: StopHandle) {
         self.others.add(other);
     }
 
-    /// Waits for its end; returns its counts and the device.
+    /// Waits for the server's end; returns its counts and the device.
     ///
     /// # Errors
-    /// Its ring has failed.
+    /// The server's ring has failed, or its thread has panicked.
     pub fn join(self) -> Result<(Tally, D), ServeError> {
         self.thread.join().unwrap_or(Err(ServeError::Ended))
     }

@@ -1,5 +1,5 @@
-//! The threads around the task manager of a live disk: they execute its file operations, let its clock tick, and can
-//! call it.
+//! The threads around the task manager of a live disk: they execute its file operations, make it tick, and carry
+//! calls of other threads to it.
 
 pub use crate::handle::{Handle, ManagerCall, Peers};
 
@@ -24,7 +24,7 @@ use units::Instant;
 /// The interval between ticks of a task manager.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The reason why a disk has no task manager.
+/// The reason why a disk's task manager could not be started.
 #[derive(Debug, Error)]
 pub enum RuntimeError {
     /// The state directory cannot be used.
@@ -35,7 +35,7 @@ pub enum RuntimeError {
         /// The error.
         error: OpenError,
     },
-    /// The journal in it is of another version or of another disk.
+    /// The journal in the state directory is of another version or of another disk.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
@@ -64,8 +64,8 @@ pub struct Runtime {
 }
 
 impl RuntimeBuilder {
-    /// Adds a task manager to a disk, with the tasks of its state directory: they continue before the disk's first
-    /// client connects.
+    /// Adds a task manager to a disk, with the tasks of the disk's state directory. The tasks continue before the
+    /// disk's first client connects.
     ///
     /// # Errors
     /// The state directory or its journal cannot be used.
@@ -75,7 +75,7 @@ impl RuntimeBuilder {
         state: &Path,
     ) -> Result<Self, RuntimeError> {
         let place = state.display().to_string();
-        // The mailbox exists only after the disk's thread; until then there is no receiver for reports.
+        // The mailbox is made with the disk's thread; until then a reply has no receiver.
         let replies: Arc<OnceLock<ReplySink>> = Arc::new(OnceLock::new());
         let reply_sink = Arc::clone(&replies);
         let sink: ReplySink = Arc::new(move |reply| {
@@ -95,7 +95,7 @@ impl RuntimeBuilder {
         }
         let (sender, file_requests) = channel();
         manager.send_file_requests_to(Box::new(move |file_request| {
-            // Without a receiver the daemon is ending.
+            // Sending fails only when the daemon is ending, and then the request is not needed.
             let _ = sender.send(file_request);
         }));
         disk.host(manager);
@@ -108,8 +108,8 @@ impl RuntimeBuilder {
         Ok(runtime.confined(Places::default()))
     }
 
-    /// Limits the files that users name for its tasks to `places`, excluding its state directory and the files of its
-    /// disk.
+    /// Limits the files that users name for the disk's tasks to `places`, without the disk's state directory and the
+    /// disk's own files.
     #[must_use]
     pub fn confined(mut self, places: Places) -> Self {
         places.keep_state(&self.state);
@@ -118,14 +118,14 @@ impl RuntimeBuilder {
         Self { places, ..self }
     }
 
-    /// Lets its tasks read the other disks of the daemon.
+    /// Lets the disk's tasks read the other disks of the daemon.
     #[must_use]
     pub fn among(mut self, peers: &Peers) -> Self {
         self.workers.among(peers.clone());
         self
     }
 
-    /// Executes file operations from now on, because the disk is served.
+    /// Begins to execute file operations. Called when the disk is served.
     ///
     /// # Errors
     /// The system cannot create a thread.
@@ -133,7 +133,7 @@ impl RuntimeBuilder {
         let Self { facts, places, workers, file_requests, replies, .. } = self;
         let reply_mailbox = mailbox.clone();
         let sink: ReplySink = Arc::new(move |reply: FileReply| {
-            // A disk that has ended needs no reports.
+            // Sending fails only when the disk has ended, and then the reply is not needed.
             let _ = reply_mailbox.send(move |disk, now| {
                 disk.call(now, |manager, sessions| manager.file_done(sessions, reply, now));
             });
@@ -165,7 +165,8 @@ impl Runtime {
         self.handle.clone()
     }
 
-    /// Saves the remaining state after the disk's service has ended, and waits for it. The disk is sent nothing.
+    /// Saves the remaining state after the disk's service has ended, and waits until that is done. Sends the disk
+    /// nothing.
     pub fn close<D: Device>(self, disk: &mut Disk<D, TaskManager>) {
         if let Some(manager) = disk.app_mut() {
             manager.close();
@@ -189,7 +190,7 @@ fn run(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // Ticks must not wait for the end of a long series of requests.
+        // A tick is due on time even if requests never stop arriving.
         let now = clock();
         if now >= due {
             tick();
@@ -198,10 +199,10 @@ fn run(
     }
 }
 
-/// Returns a random number of the system.
+/// Returns 128 random bits of the system.
 ///
 /// # Errors
-/// The system has none.
+/// `/dev/urandom` cannot be read.
 pub fn random_seed() -> io::Result<u128> {
     use std::io::Read;
     let mut bytes = [0; 16];
@@ -223,7 +224,7 @@ mod tests {
         }
         drop(sender);
         let (start, looks) = (std::time::Instant::now(), Cell::new(0));
-        // Each reading of the clock is 10 ms after the last.
+        // Each reading of the clock is 10 ms after the reading before.
         let clock = || {
             looks.set(looks.get() + 1);
             start + Duration::from_millis(10 * looks.get())
@@ -231,7 +232,7 @@ mod tests {
         let (given, ticks) = (Cell::new(0), Cell::new(0));
         run(|_| given.set(given.get() + 1), &file_requests, clock, || ticks.set(ticks.get() + 1));
         assert_eq!(given.get(), 100);
-        // The clock is read twice for each request: two seconds in all.
+        // The clock is read twice for each request, which makes two seconds in all.
         assert!((3..=4).contains(&ticks.get()), "{}", ticks.get());
     }
 }

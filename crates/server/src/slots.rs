@@ -1,8 +1,8 @@
-//! The slots of a socket: which connections are accepted when there are many.
+//! The slots of a socket: which connections are accepted when they are many.
 //!
 //! The kernel reports the user of a connection, or its address, before anything is read from it, so the owner is known
-//! first and the slot given second. On the control socket the owner's role decides, too. A connection that has not sent
-//! its whole request yet, or has not chosen an export, is waiting: when slots are short it gives way to a new one.
+//! before a slot is given. On the control socket the owner's role decides, too. A connection is waiting until it has
+//! sent its whole request, or has chosen an export. When slots are short, a waiting connection gives way to a new one.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,22 +12,25 @@ use std::net::IpAddr;
 pub struct ConnectionLimits {
     /// The most connections of all users with a role, sessions included.
     pub connections: usize,
-    /// Slots among these reserved for root; the daemon's own user has the same number of its own.
+    /// Slots among `connections` that are reserved for root. Another `reserved` slots are reserved for the daemon's own
+    /// user.
     pub reserved: usize,
-    /// The most connections of one user with a role, or of one machine; root and the daemon's own user have the next.
+    /// The most connections of one user with a role, or of one machine. Root and the daemon's own user have
+    /// `per_trusted_user` instead.
     pub per_user: usize,
-    /// The most connections of root; the daemon's own user has the same number.
+    /// The most connections of root, and also of the daemon's own user.
     pub per_trusted_user: usize,
-    /// The most connections of users without a role, which only get the answer that they have none. These slots are
-    /// beside `connections`.
+    /// The most connections of users without a role, which only get the answer that they have none. These slots are not
+    /// among `connections`.
     pub without_role: usize,
     /// The most connections of one user without a role.
     pub per_user_without_role: usize,
     /// The most connections that are sessions of client programs: each may hold 10 MiB.
     pub sessions: usize,
-    /// The number of connections that follow the events which a user keeps when other users have no slot.
+    /// The number of connections following the events that every user keeps when slots are short.
     pub followers: usize,
-    /// Sessions among these reserved for root; the daemon's own user has the same number of its own.
+    /// Sessions among `sessions` that are reserved for root. Another `reserved_sessions` are reserved for the daemon's
+    /// own user.
     pub reserved_sessions: usize,
     /// The most sessions of one user with a role, other than root and the daemon's own.
     pub per_user_sessions: usize,
@@ -70,7 +73,7 @@ impl SlotOwner {
         matches!(self, Self::NoRole(_))
     }
 
-    /// Returns whether it has no reserve, and slots all the same.
+    /// Returns whether the owner has slots of the common part and no reserve.
     fn is_common(self) -> bool {
         matches!(self, Self::Member(_) | Self::Machine(_))
     }
@@ -82,7 +85,7 @@ struct TakenSlot {
     /// Whether the whole request has not arrived yet.
     waits: bool,
     session: bool,
-    /// Whether it follows the events.
+    /// Whether the connection follows the events.
     follows: bool,
 }
 
@@ -90,7 +93,7 @@ struct TakenSlot {
 #[derive(Clone, Copy, Debug, Default)]
 struct HeldSlots {
     all: usize,
-    /// Those among them that follow the events.
+    /// The slots among `all` whose connections follow the events.
     following: usize,
 }
 
@@ -105,9 +108,9 @@ pub(crate) struct Slots {
 /// A slot that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GivenSlot {
-    /// Its number.
+    /// The slot's number.
     pub slot: u64,
-    /// The connection that has lost its slot to this one.
+    /// The slot of the connection that had to give way to the new one.
     pub instead_of: Option<u64>,
 }
 
@@ -116,7 +119,7 @@ impl Slots {
         Self { rules, taken: BTreeMap::new(), next: 0 }
     }
 
-    /// Replaces the limits. Connections beyond the new ones stay.
+    /// Replaces the limits. Connections beyond the new limits stay.
     pub fn set_rules(&mut self, rules: ConnectionLimits) {
         self.rules = rules;
     }
@@ -136,7 +139,8 @@ impl Slots {
         Some(GivenSlot { slot, instead_of })
     }
 
-    /// Records that the connection has sent a whole request, or has chosen an export: it keeps its slot until it ends.
+    /// Records that the connection has sent a whole request, or has chosen an export. From then on the connection keeps
+    /// its slot until it ends.
     pub fn request_received(&mut self, slot: u64) {
         if let Some(slot) = self.taken.get_mut(&slot) {
             slot.waits = false;
@@ -150,7 +154,7 @@ impl Slots {
         }
     }
 
-    /// Makes the connection a session, unless there are as many as may be.
+    /// Makes the connection a session. Returns `false` if the limit on sessions is reached.
     pub fn begin_session(&mut self, slot: u64) -> bool {
         let Some(owner) = self.taken.get(&slot).map(|slot| slot.owner) else { return false };
         let is_session = |slot: &TakenSlot| slot.session;
@@ -212,12 +216,12 @@ impl Slots {
             }
     }
 
-    /// Returns the slot that a new connection gets when all are taken: of the waiting connections, the oldest of the
-    /// owner with the most slots; if none waits, of those that follow the events, but no owner loses its last
-    /// [`followers`](ConnectionLimits::followers). An owner at its own limit loses one of its own.
+    /// Returns the slot that a new connection takes over when all slots are taken: the oldest waiting connection of the
+    /// owner with the most slots. If no connection waits, one that follows the events gives way, but every owner keeps
+    /// [`followers`](ConnectionLimits::followers) of these. An owner at its own limit loses one of its own slots.
     fn gives_way(&self, owner: SlotOwner) -> Option<u64> {
         let own_only = self.is_at_its_own_limit(owner);
-        // Counted once, because a client that connects without end has this done for each of its connections.
+        // Counted once for each call, because a client may cause a call with every connection that it opens.
         let mut held = BTreeMap::<SlotOwner, HeldSlots>::new();
         for slot in self.taken.values() {
             let held = held.entry(slot.owner).or_default();

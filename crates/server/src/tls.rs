@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The bytes of a file of certificates or of a key; a thousand certificates have some 2 MiB.
+/// The most bytes of a file of certificates or of a key; a thousand certificates have some 2 MiB.
 const PEM_BYTES_MAX: u64 = 4 << 20;
 
-/// The most bytes encrypted at once, to waste little if a client does not take them.
+/// The most bytes encrypted at once: encrypted bytes that the client does not take are wasted memory.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A server's certificate, and its requirements on clients.
@@ -29,22 +29,22 @@ pub struct Tls {
     required: bool,
 }
 
-/// The reason why there is no encryption.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file of certificates or keys cannot be read.
     #[error("{path}: {source}; give a file in PEM format")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: rustls::pki_types::pem::Error,
     },
     /// A file is empty.
     #[error("{path} has no certificate; give a file in PEM format")]
     Empty {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// Certificate and key do not belong together, or are of an unsupported kind.
@@ -54,26 +54,26 @@ pub enum TlsError {
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// Why.
+        /// The error.
         source: rustls::Error,
     },
     /// The certificates cannot be used to check clients.
     #[error("the certificates in {path}, by which clients' certificates must be signed: {why}")]
     Clients {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         why: String,
     },
 }
 
 impl Tls {
     /// Reads the certificate (with those between it and the root, if any) and its key. With `clients`, only clients
-    /// with a certificate signed by one in that file are let in. If it is `required`, a client learns and gets nothing
-    /// without encryption; otherwise it may choose.
+    /// with a certificate signed by one in that file are accepted. If TLS is `required`, a client without it learns
+    /// and gets nothing; otherwise each client may choose.
     ///
     /// # Errors
-    /// Files cannot be read, or do not fit together.
+    /// A file cannot be read, or certificate and key do not fit together.
     pub fn from_files(
         certificate: &Path,
         key: &Path,
@@ -108,7 +108,7 @@ impl Tls {
         self.required
     }
 
-    /// Returns the configuration, for a session of another kind than an export's.
+    /// Returns the configuration, for a session that is not an export's.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
@@ -122,7 +122,8 @@ impl Tls {
     }
 }
 
-/// Reads a file of at most [`PEM_BYTES_MAX`] bytes. A line may be endless, as in a device.
+/// Reads a file of at most [`PEM_BYTES_MAX`] bytes. The bound also ends the reading of an endless file, such as a
+/// device.
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let wrong =
         |error| TlsError::File { path: path.to_owned(), source: rustls::pki_types::pem::Error::Io(error) };
@@ -157,28 +158,28 @@ pub(crate) struct Session {
 pub(crate) struct Received {
     /// The decrypted bytes.
     pub plain: Vec<u8>,
-    /// Whether the client has announced that it will send no more.
+    /// Whether the client has announced the end of its data.
     pub closed: bool,
 }
 
 impl Session {
     pub fn new(tls: &Tls) -> Result<Self, rustls::Error> {
         let mut connection = ServerConnection::new(Arc::clone(&tls.config))?;
-        // The caller limits the amount.
+        // `send` passes at most `PIECE_BYTES` at a time.
         connection.set_buffer_limit(None);
         Ok(Self { connection })
     }
 
-    /// Returns whether the handshake is still going on.
+    /// Returns whether the handshake is going on.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Takes bytes from the socket.
+    /// Decrypts bytes from the socket.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Received, rustls::Error> {
         let mut received = Received::default();
         while !bytes.is_empty() && !received.closed {
-            // Reading from memory fails only if the session takes nothing any more.
+            // Reading from memory fails only if the session accepts nothing more.
             if !matches!(self.connection.read_tls(&mut bytes), Ok(read) if read > 0) {
                 return Err(rustls::Error::General("bytes after the end".into()));
             }
@@ -192,7 +193,7 @@ impl Session {
         Ok(received)
     }
 
-    /// Encrypts some of `plain`, after any other pending output; returns the bytes taken.
+    /// Encrypts the first part of `plain`, after any pending output; returns the number of bytes taken.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
         let some = &plain[..plain.len().min(PIECE_BYTES)];
         self.connection.writer().write_all(some)?;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// One end of the socket: it wakes the other end, and is woken by it.
+/// One end of the socket. Each end can wake the other.
 #[derive(Debug)]
 pub(crate) struct Waker(UnixStream);
 
@@ -23,20 +23,20 @@ impl Waker {
     /// The other end is gone.
     pub fn wake(&self) -> io::Result<()> {
         match (&self.0).write(&[0]) {
-            // A full socket is enough: the thread wakes anyway.
+            // A full socket already wakes the other thread.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             other => other.map(|_| ()),
         }
     }
 
-    /// Takes what the other end has sent. Returns whether that end is still there.
+    /// Discards what the other end has sent. Returns whether that end still exists.
     pub fn clear(&self) -> io::Result<bool> {
         let mut bytes = [0; 256];
         loop {
             match (&self.0).read(&mut bytes) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
-                // It went away without taking what this end had sent.
+                // The other end has closed without reading what this end had sent.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -45,7 +45,7 @@ impl Waker {
         }
     }
 
-    /// Returns the descriptor that becomes readable when the other end has woken this one or is gone.
+    /// Returns the descriptor that becomes readable when the other end wakes this one or is gone.
     pub fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
         Ok(Arc::new(self.0.try_clone()?.into()))
     }

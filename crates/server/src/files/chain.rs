@@ -1,4 +1,4 @@
-//! Former images, one on top of the other, as the base of a difference.
+//!  Former images, each a difference from the one before, as the base of a new difference.
 
 use super::not_opened;
 use super::source::FileSource;
@@ -9,14 +9,14 @@ use apps::backup::image::{self, Header, Index};
 use std::path::PathBuf;
 use units::Sectors;
 
-/// Images with their indices: only blocks to compare are read from them.
+///  Open images with their indices. Only blocks that are compared are read from the images.
 pub(crate) struct Chain {
     images: Vec<(FileSource, Index)>,
     capacity: u64,
 }
 
 impl Chain {
-    /// Opens the images for a difference; `header` is the header of the corresponding full image.
+    ///  Opens the images for a difference; `header` is the header that a full image would have now.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],
@@ -58,20 +58,20 @@ impl Chain {
         Ok(Self { images, capacity: capacity.get() })
     }
 
-    /// Returns the snapshot of the last image, relative to which the difference is.
+    ///  Returns the snapshot of the last image, from which the new image will be a difference.
     pub fn base(&self) -> Option<apps::snapshot::SnapshotId> {
         self.images.last().map(|(_, index)| index.header().snapshot)
     }
 
-    /// Returns whether the images hold these bytes for this block. A block that they lack, or have only in part,
-    /// differs.
+    ///  Returns whether the images hold these bytes for this block. A block that they lack, or have with bad
+    /// sectors, counts as different.
     pub fn has(&mut self, block: u64, bytes: &[u8]) -> bool {
         for (source, index) in self.images.iter_mut().rev() {
             let Ok(found) = index.find(source, block, block.saturating_add(1)) else { return false };
             let Some((_, at)) = found.first() else { continue };
             let header = *index.header();
             let Ok(Some(chunk)) = image::chunk(source, &header, *at) else { return false };
-            // Beyond the disk's end a block is padding, which may differ.
+            //  The part of a block beyond the disk's end is padding, which may differ.
             let rest = self.capacity.saturating_sub(header.shape.home(block).get());
             let real = rest.saturating_mul(u64::from(header.sector_bytes));
             let real = usize::try_from(real).unwrap_or(usize::MAX).min(bytes.len());

@@ -9,27 +9,28 @@ use apps::backup::{Point, restore};
 use apps::snapshot::Shape;
 use std::path::PathBuf;
 
-/// An image that was verified.
+///  An image whose checksums were verified.
 struct VerifiedImage {
     source: FileSource,
     header: Header,
-    /// Its path, for messages.
+    ///  The image's path, for messages.
     place: String,
 }
 
-/// Verified images, one on top of the other.
+///  Verified images, each a difference from the one before, except the first.
 pub(crate) struct Images {
     files: Vec<VerifiedImage>,
     chunks: u64,
     sector: u64,
     capacity: u64,
-    /// The position of the next read: image and byte.
+    ///  The position of the next read: index of the image, and byte in it.
     at: (usize, u64),
     number: u64,
 }
 
 impl Images {
-    /// Opens and verifies all of them: every checksum, and that each belongs on top of the one before.
+    ///  Opens all images and verifies their checksums, and that each image is a difference from the
+    /// one before.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],
@@ -52,7 +53,7 @@ impl Images {
                     "sectors of {found} bytes, and the disk's have {sector}; give its own"
                 )));
             }
-            // The last block may have padding of less than a block.
+            //  The last block may be padded, but by less than a block.
             let last = header.shape.home(header.shape.blocks.saturating_sub(1)).get();
             if header.shape.blocks > 0 && last >= capacity {
                 return Err(refused("the image is of a larger disk; restore it there".into()));
@@ -75,7 +76,7 @@ impl Images {
         self.chunks
     }
 
-    /// Returns whether they have a block for each sector of the disk.
+    ///  Returns whether the first image has a block for each sector of the disk.
     pub fn are_whole(&self) -> bool {
         self.files.first().is_some_and(|VerifiedImage { header, .. }| {
             let Shape { first, block, blocks, .. } = header.shape;
@@ -84,12 +85,13 @@ impl Images {
         })
     }
 
-    /// Returns the random number of each image.
+    ///  Returns the random number by which each image is identified.
     pub fn identities(&self) -> Vec<u64> {
         self.files.iter().map(|file| file.header.image).collect()
     }
 
-    /// Returns the next chunks, in order, of one image: those of the next must not overtake them.
+    ///  Returns the next chunks, in order and all of one image, because a later image's chunks must be
+    /// written after them.
     pub fn read(&mut self, most: usize) -> Result<Vec<Chunk>, String> {
         let (mut chunks, mut bytes) = (Vec::new(), 0);
         while bytes < most {

@@ -1,8 +1,8 @@
 //! The file of a disk's checksum store.
 //!
-//! The store counts how often it has forgotten sums, and `sums.end` in the state directory ([`crate::state`]) records
-//! the same number before a write goes: an older copy of the store, which has sums of blocks that were written since,
-//! is distrusted.
+//!  The store counts how often it has forgotten sums, and the file `sums.end` in the state directory ([`crate::state`])
+//! records that count before a write to the disk goes on. An older copy of the store, with sums of blocks written
+//! since, has a smaller count and is not used.
 
 use crate::file_system::{File, Files, How, Identity, Lock, write_all};
 use crate::state::{End, LogKind};
@@ -13,23 +13,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The end of the disk's checksum store, in the state directory.
+///  The end file of the disk's checksum store, in the state directory.
 pub(crate) const SUMS_END: &str = "sums.end";
 
-/// The number in the end of a store that learns no more of the disk's writes. No store has forgotten sums this often.
+///  The count in the end file of a store that is given up, because it no longer learns of the disk's writes. No store
+/// reaches this count.
 const ABANDONED_NUMBER: u64 = u64::MAX;
 
-/// Records in the end of the disk's checksum store that the store is given up, if the end is of the store of this number.
-/// That needs no space.
+///  Records in the end file that the checksum store is given up, if the end file belongs to store `id`. Needs no space
+/// on the file system.
 pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<bool> {
     End::last(files, &state.join(SUMS_END), id, ABANDONED_NUMBER)
 }
 
-/// The open and locked file of a store. On some network file systems its lock keeps other handles out, so that there is
-/// one.
+///  The open and locked file of a store. It is opened once and shared, because on some network file systems its lock
+/// excludes the same process's other handles.
 type StoreFile = Arc<Mutex<Box<dyn File>>>;
 
-/// The file of a store as its pages.
+///  The file of a store, read and written in pages.
 struct Pages(StoreFile);
 
 fn locked(file: &StoreFile) -> MutexGuard<'_, Box<dyn File>> {
@@ -59,10 +60,10 @@ impl SumFile for Pages {
 pub(crate) struct OpenStore {
     store: StoredChecksums<Pages>,
     end: End,
-    /// The number in the end.
+    ///  The count in the end file.
     acknowledged: u64,
     place: String,
-    /// The damaged pages that have been reported.
+    ///  The number of damaged pages that have been reported.
     reported: usize,
     identity: Option<Identity>,
     file: StoreFile,
@@ -96,7 +97,7 @@ impl OpenStore {
         }
     }
 
-    /// Opens the end of a store; returns it with its number.
+    ///  Opens the end file of a store, and returns it with its count.
     fn end(
         files: &dyn Files,
         path: &Path,
@@ -160,9 +161,9 @@ impl OpenStore {
         };
         match old {
             Ok(store) if Some(store.id()) == known => return Ok((store, false, file)),
-            // This task created it, and the journal did not learn of that: no sum was recorded in it yet.
+            //  This task created the store, but the journal did not record that; no sum was stored in it yet.
             Ok(store) if store.id() == asked.id && asked.task.is_some() => {}
-            // A crash has cut off its creation.
+            //  A crash has interrupted the creation of the store.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
                 if asked.anew && known.is_none() => {}
@@ -176,8 +177,8 @@ impl OpenStore {
         Ok((store, true, file))
     }
 
-    /// Opens and locks the store's file, so that no other disk writes to it. The disk's own open store may be the same
-    /// file.
+    ///  Opens and locks the store's file, so that no other disk writes to it. If `held`, the disk's open store, has
+    /// that file, its handle is shared.
     fn lock(files: &dyn Files, path: &Path, how: How, held: Option<&Self>) -> io::Result<StoreFile> {
         let identity = files.identity_of(path)?;
         match held.filter(|held| identity.is_some() && held.identity == identity) {
@@ -190,7 +191,7 @@ impl OpenStore {
         FileResult::Trouble(format!("{}: {error}", self.place))
     }
 
-    /// Forgets blocks, durably.
+    ///  Forgets the sums of blocks, durably.
     pub fn forget(&mut self, ranges: &[Range<u64>]) -> FileResult {
         if let Err(error) = self.store.forget(ranges) {
             return self.trouble(&error.to_string());
@@ -206,7 +207,7 @@ impl OpenStore {
         FileResult::Forgotten
     }
 
-    /// Compares sums read with those stored.
+    ///  Compares the sums of blocks that were read with the stored sums.
     pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> FileResult {
         let compared = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
             None => (block, Compared::Unknown(sum)),

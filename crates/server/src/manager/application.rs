@@ -1,4 +1,4 @@
-//! The task manager as the application of its disk.
+//! The task manager as the application of its disk: the calls that the disk makes to the task manager.
 
 use super::owner::Owner;
 use super::{LIVE_TASKS_MAX, TaskManager};
@@ -8,7 +8,7 @@ use device::{Answer, BackgroundRequest, Snapshot};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Bytes, Duration, Instant, LbnRange, Op, SessionId};
 
-/// The reason why a client may not access a place.
+/// The message to a client whose request meets blocks that a reorganisation is moving.
 pub(super) const FENCED: &str =
     "the blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
 
@@ -167,7 +167,7 @@ impl Application for TaskManager {
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let owner = self.owners.owner(wanted.session);
         if self.live.values().any(|live| live.job.needs(wanted.range)) {
-            // One entry is enough: the core asks again.
+            // One entry per block is enough: the core asks again for the block.
             if self.wanted.len() < LIVE_TASKS_MAX && !self.wanted.contains(&wanted.range) {
                 self.wanted.push(wanted.range);
             }
@@ -178,7 +178,7 @@ impl Application for TaskManager {
         }
         let given = match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
-            // A block that a session registered earlier waits while a task has the disk or that place for itself.
+            // The write of a session waits while a task has the disk, or these blocks, for itself.
             Some(Owner::Client(_))
                 if self.is_taken().is_some() || self.fenced(wanted.range) != Fence::Open =>
             {

@@ -1,4 +1,5 @@
-//! Log lines about bad sectors that tasks meet: the first of a task one by one, and their number at its end.
+//! Log lines about bad sectors that tasks find: the first [`NAMED_SECTORS_MAX`] of a task one by one, and their number
+//! at the task's end.
 
 use super::TaskManager;
 use crate::task::table::Figures;
@@ -8,7 +9,7 @@ use tracing::warn;
 /// The most bad sectors of a task that the log names; the status lists more.
 const NAMED_SECTORS_MAX: usize = 10;
 
-/// The bad sectors of a task that the log has seen.
+/// The bad sectors that a task has reported so far, and the number of log lines about them.
 #[derive(Debug, Default)]
 pub(super) struct LoggedBadSectors {
     seen: BTreeSet<u64>,
@@ -16,12 +17,13 @@ pub(super) struct LoggedBadSectors {
 }
 
 impl LoggedBadSectors {
-    /// Returns the state for a task that continues after a restart: these sectors were named when they were met.
+    /// Returns the state for a task that continues after a restart. The sectors in `figures` were logged when they were
+    /// found.
     pub fn before(figures: &Figures) -> Self {
         Self { seen: figures.bad.iter().copied().collect(), lines: 0 }
     }
 
-    /// Returns the sectors to name now.
+    /// Returns the new sectors that are to be logged.
     fn next(&mut self, bad: &[u64]) -> Vec<u64> {
         let new: Vec<u64> = bad.iter().copied().filter(|lbn| self.seen.insert(*lbn)).collect();
         let named: Vec<u64> = new.into_iter().take(NAMED_SECTORS_MAX - self.lines).collect();
@@ -31,7 +33,7 @@ impl LoggedBadSectors {
 }
 
 impl TaskManager {
-    /// Names the bad sectors that a task has met since the last call.
+    /// Logs the bad sectors that a task has found since the last call.
     pub(super) fn warn_of_bad(&mut self, id: u64, figures: &Figures) {
         let Some(kind) = self.table.get(id).map(|entry| entry.spec.kind) else { return };
         let Some(live) = self.live.get_mut(&id) else { return };
@@ -41,7 +43,7 @@ impl TaskManager {
         }
     }
 
-    /// Writes the total at the end of a task.
+    /// Logs the number of bad sectors at the end of a task.
     pub(super) fn count_bad(&self, id: u64) {
         let Some(entry) = self.table.get(id) else { return };
         let bad = entry.figures.bad.len() as u64 + entry.figures.bad_more;

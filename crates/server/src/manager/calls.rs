@@ -1,4 +1,4 @@
-//! The calls of operators.
+//! The calls of operators: start, pause, resume and cancel a task, and change its priority or deadline.
 
 use super::live::PermitState;
 use super::owner::Owner;
@@ -10,10 +10,10 @@ use scheduler::Sessions;
 use tracing::warn;
 
 impl TaskManager {
-    /// Starts a task.
+    /// Starts a task, which begins when its first journal entry is durable.
     ///
     /// # Errors
-    /// A field is wrong, or another task or client is in the way.
+    /// A field is wrong, or another task or a client prevents the task.
     pub fn start(&mut self, spec: TaskSpec) -> Result<TaskChange, ManagerError> {
         self.sound()?;
         let what = spec.check(&self.config.disk)?;
@@ -79,7 +79,8 @@ impl TaskManager {
             _ => None,
         };
         if what.checksums().is_some_and(|checksums| checksums.anew) && self.table.sums().is_some() {
-            // The old store keeps learning of writes until this entry is durable, which is before the task begins.
+            // The old store still forgets the sums of written blocks until this entry is durable, before the task
+            // begins.
             self.note(Event::Sums { store: None });
         }
         let (id, image) = (self.table.next_id(), self.roll());
@@ -93,7 +94,8 @@ impl TaskManager {
         Ok(TaskChange { task: id, seq })
     }
 
-    /// Logs the tasks that are not over and name a file outside of `places`, which have become narrower: they go on.
+    /// Logs the live tasks that name a file outside of `places`, after a change of the configuration. The tasks
+    /// continue.
     pub fn warn_of_tasks_outside(&self, places: &Places) {
         for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
             if let Err(error) = entry.spec.check_places(places) {
@@ -103,10 +105,10 @@ impl TaskManager {
         }
     }
 
-    /// Pauses a task; returns the entry after which that is durable.
+    /// Pauses a task. Returns the journal entry that makes the pause durable.
     ///
     /// # Errors
-    /// It is over, or never was.
+    /// The task is over or does not exist.
     pub fn pause(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
         self.not_over(id)?;
         self.with(sessions, id, |live, cx| {
@@ -117,10 +119,10 @@ impl TaskManager {
         Ok(self.state(id, TaskState::Paused, None))
     }
 
-    /// Resumes a task; returns the entry after which that is durable.
+    /// Resumes a task. Returns the journal entry that makes the new state durable.
     ///
     /// # Errors
-    /// It is over, or never was.
+    /// The task is over or does not exist.
     pub fn resume(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
         self.not_over(id)?;
         let queued = self.state(id, TaskState::Queued, None);
@@ -137,10 +139,10 @@ impl TaskManager {
         Ok(self.seq.max(queued))
     }
 
-    /// Cancels a task; returns the entry after which that is durable.
+    /// Cancels a task. Returns the journal entry that makes the end durable.
     ///
     /// # Errors
-    /// It is over, or never was; or something would be lost.
+    /// The task is over or does not exist, or blocks of the disk would be lost.
     pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, ManagerError> {
         self.not_over(id)?;
         if let Some(Err(why)) = self.live.get(&id).map(|live| live.job.may_cancel()) {
@@ -149,10 +151,10 @@ impl TaskManager {
         Ok(self.end(sessions, id, TaskState::Cancelled, None))
     }
 
-    /// Changes a task's priority; returns the entry after which that is durable.
+    /// Changes a task's priority. Returns the journal entry that makes the change durable.
     ///
     /// # Errors
-    /// Out of bounds; it is over, or never was.
+    /// The priority is out of bounds, or the task is over or does not exist.
     pub fn set_priority(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -163,16 +165,16 @@ impl TaskManager {
         self.not_over(id)?;
         let seq = self.note(Event::Priority { id, priority });
         for session in self.owners.sessions_of(Owner::Task(id)) {
-            // The session may have been closed at this very moment.
+            // An error means that the session was closed in the meantime.
             let _ = sessions.set_priority(session, known);
         }
         Ok(seq)
     }
 
-    /// Changes or removes a task's deadline; returns the entry after which that is durable.
+    /// Changes or removes a task's deadline. Returns the journal entry that makes the change durable.
     ///
     /// # Errors
-    /// It is over, or never was.
+    /// The task is over or does not exist.
     pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, ManagerError> {
         self.not_over(id)?;
         if let Some(live) = self.live.get_mut(&id) {

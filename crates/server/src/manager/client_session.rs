@@ -1,7 +1,9 @@
 //! Sessions of client programs.
 //!
-//! The reads of such a session are buffered by `apps::records`, which suspends the session while the buffer is full: a
-//! client that fetches slowly delays only itself. The bytes to write are requested block by block.
+//! The blocks that a session has read are buffered by `apps::records`, which suspends the session while the buffer is
+//! full, so that a client that fetches slowly delays only itself. The bytes to write are requested from the client
+//! block
+//! by block.
 
 use super::application::FENCED;
 use super::owner::Owner;
@@ -14,60 +16,60 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// The most bytes in a block: it has to fit into a frame.
+/// The most bytes in a block, because a block has to fit into a frame of the protocol.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// The most blocks whose bytes are requested from a client at a time, or are held for their writes.
+/// The most blocks of a session whose bytes are requested from the client or wait in memory for their writes.
 const ASKED_BLOCKS_MAX: usize = 64;
-/// The most bytes in these, because they are kept in memory.
+/// The most bytes of the blocks that [`ASKED_BLOCKS_MAX`] counts, which bounds the memory of a session.
 pub(crate) const ASKED_BYTES_MAX: u64 = 2 * BLOCK_BYTES_MAX;
-/// The most tasks of a session that are not over, because the core keeps some 1 KiB for each.
+/// The most unfinished tasks of a session, because the core needs about 1 KiB for each.
 const OPEN_TASKS_MAX: usize = 4_096;
-/// The most records of writes that wait to be fetched; beyond them no more is written.
+/// The most records of writes that wait to be fetched by the client. At this number the session's writes are suspended.
 const WRITTEN_RECORDS_MAX: usize = 1_000;
-/// A client that has not answered in this time counts as answering "not now".
+/// The time after which an unanswered request for a block's bytes counts as answered with "not now".
 const BUFFER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The reason why a call of a client session was refused.
 #[derive(Debug, Error)]
 pub(crate) enum ClientSessionError {
-    /// The session refused it.
+    /// The core's session refused the call.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The buffer refused it.
+    /// The buffer for the blocks read refused the call.
     #[error(transparent)]
     Records(#[from] RecordsError),
     /// A block does not fit into a frame.
     #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
     Block(u64),
-    /// As many tasks as may be are not over.
+    /// [`OPEN_TASKS_MAX`] tasks of the session are not over.
     #[error(
         "{OPEN_TASKS_MAX} tasks of this session are not over; wait for the records of some, or abort some"
     )]
     Tasks,
-    /// A range exceeds 64 bits.
+    /// The end of a range exceeds 64 bits.
     #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
     Range(u64, u64),
 }
 
-/// The open part of a task of writes.
+/// The unfinished part of a task that writes.
 struct OpenPart {
     range: LbnRange,
     block: u64,
     parameter: u64,
     /// Blocks that are neither written nor withdrawn.
     left: BlockSet,
-    /// Blocks by their first LBN.
+    /// The bytes that the client has sent, and the times at which bytes were requested, by the first LBN of the block.
     given: BTreeMap<u64, Vec<u8>>,
     asked: BTreeMap<u64, Instant>,
 }
 
 impl OpenPart {
-    /// Returns the block that contains a sector.
+    /// Returns the block of the task that contains a sector.
     fn block_of(&self, lbn: Lbn) -> LbnRange {
         block_of(self.range, self.block, lbn)
     }
 
-    /// Returns the blocks that the client is asked for, and those that it has given.
+    /// Returns the blocks whose bytes are requested from the client or have been sent by it.
     fn asked_or_given(&self) -> impl Iterator<Item = LbnRange> {
         self.asked.keys().chain(self.given.keys()).map(|start| self.block_of(Lbn::new(*start)))
     }
@@ -96,7 +98,7 @@ pub(crate) struct ClientSession {
 }
 
 impl ClientSession {
-    /// Opens a session; `wake` is called when there is something to fetch.
+    /// Opens a session. Calls `wake` when there are events to [`fetch`](Self::fetch).
     pub fn open(
         sessions: &mut dyn Sessions,
         priority: Priority,
@@ -204,7 +206,7 @@ impl ClientSession {
         Ok(self.records.abort(sessions, task)?)
     }
 
-    /// Drops the bytes of blocks that are withdrawn, and tasks that have no block left.
+    /// Drops the bytes of blocks in a withdrawn range, and the tasks that have no block left.
     fn tidy(&mut self, withdrawn: LbnRange) {
         self.writing.retain(|_, writing| {
             if !writing.range.overlaps(withdrawn) {
@@ -234,7 +236,7 @@ impl ClientSession {
     }
 
     fn flow(&self, sessions: &mut dyn Sessions) {
-        // Both calls are idempotent, and the session was opened here.
+        // Cannot fail: the session is open, and suspending or resuming it twice is permitted.
         let _ = match self.suspended || self.full {
             true => sessions.suspend(self.writer),
             false => sessions.resume(self.writer),
@@ -247,7 +249,7 @@ impl ClientSession {
 
     fn give(&mut self, task: TaskId, start: u64, bytes: Option<Vec<u8>>) {
         let Some(writing) = self.writing.get_mut(&task) else { return };
-        // Drop bytes that were not requested: only requests bound the memory.
+        // Drop bytes that were not requested: the limits on requests are what bounds the memory.
         if writing.asked.remove(&start).is_some()
             && let Some(bytes) = bytes
             && bytes.len() as u64 == writing.block_of(Lbn::new(start)).len().get().saturating_mul(self.sector)
@@ -296,7 +298,7 @@ impl ClientSession {
                 self.flow(sessions);
             }
         } else {
-            // A client reads a bad block again.
+            // Report a block that came without bytes as bad: the client reads it again.
             let bad = record.bad.or(bytes.is_empty().then(|| record.range.start()));
             self.records.done(sessions, &Record { bad, ..*record }, bytes, self.now);
         }
@@ -333,7 +335,7 @@ impl ClientSession {
         false
     }
 
-    /// Handles timeouts.
+    /// Forgets the requests for bytes that the client has not answered for [`BUFFER_TIMEOUT`].
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         for writing in self.writing.values_mut() {
@@ -368,11 +370,11 @@ fn place(range: Range) -> Result<LbnRange, ClientSessionError> {
 }
 
 impl TaskManager {
-    /// Opens a session for a client program; `wake` is called, on this thread, when there is something to
+    /// Opens a session for a client program. `wake` is called on this thread when there are events to
     /// [fetch](Self::client_fetch).
     ///
     /// # Errors
-    /// Out of bounds, or there are too many.
+    /// The priority is out of bounds, or the core has no room for another session.
     pub fn open_client_session(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -389,7 +391,7 @@ impl TaskManager {
         Ok(id)
     }
 
-    /// Makes a call of a client program; returns the answer, if there is one.
+    /// Executes a call of a client program, and returns the answer. The calls that answer a request for bytes have none.
     pub fn client_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
         if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
             return Some(Event::Refused { call: *call, text });
@@ -413,7 +415,7 @@ impl TaskManager {
     /// Changes the priority of a client program's sessions.
     pub(crate) fn set_client_priority(&mut self, sessions: &mut dyn Sessions, id: u64, priority: Priority) {
         for session in self.owners.sessions_of(Owner::Client(id)) {
-            // The session may have been closed at this very moment.
+            // An error means that the session was closed in the meantime.
             let _ = sessions.set_priority(session, priority);
         }
     }

@@ -1,5 +1,8 @@
-//! Tasks that are over before the journal has recorded it: a daemon killed now would go on with them. Until it has, the
-//! writes that they blocked stay blocked, and the files that they need to go on stay.
+//! Tasks that are over while the journal has not yet recorded their end. A daemon that is killed now would continue
+//! such
+//! a task after its restart. So until the entry is durable, the writes that the task blocked stay blocked, and the
+//! files
+//! that the task needs to continue stay.
 
 use super::owner::Owner;
 use super::{LIVE_TASKS_MAX, TaskManager, Waiter};
@@ -12,38 +15,38 @@ use std::ops::Range;
 use tracing::{error, warn};
 use units::{Duration, LbnRange};
 
-/// The time after which the blocks that a task kept are removed, if the journal has not answered: some seconds before
-/// its writes go in any case.
+/// The time after which the blocks that a task kept are removed although the journal has not answered: some seconds
+/// before [`FILE_TIMEOUT`], at which the writes that wait are released in any case.
 const REMOVE_AFTER: Duration = Duration::from_secs(25);
 const _: () = assert!(REMOVE_AFTER.as_nanos() < FILE_TIMEOUT.as_nanos());
 
-/// A task that is over before the journal has recorded it.
+/// A task that is over while the journal has not yet recorded its end.
 #[derive(Debug)]
 pub(super) struct Ending {
     id: u64,
     seq: u64,
-    /// When it ended, in time that the daemon ran.
+    /// When the task ended, in time that the daemon has run.
     since: Duration,
     holds: Holds,
-    /// File requests to send when it has.
+    /// The file requests to send when the journal has recorded the end.
     later: Vec<FileRequest>,
 }
 
-/// The writes that stay blocked meanwhile.
+/// The writes that stay blocked until the end of a task is in the journal.
 #[derive(Debug)]
 enum Holds {
     Nothing,
-    /// The whole disk, which the task would read as it was.
+    /// Writes to the whole disk, because the continued task would read the disk as it was at the task's start.
     Reads,
-    /// The LBNs that the task would overwrite, in order; `None` is the whole disk.
+    /// Writes to the LBNs that the continued task would overwrite, in order; `None` is the whole disk.
     Writes(Option<Vec<Range<u64>>>),
 }
 
-/// The consequence of a state directory that takes neither the end of a task nor the removal of what it kept.
+/// The message if neither the journal entry for a task's end nor the removal of its kept blocks succeeds.
 const MAY_GO_ON: &str = "the task is over, but the journal does not say so and the blocks that the task kept are not removed: after a restart the task may go on with newer bytes; then cancel the task";
 
 impl TaskManager {
-    /// Ends a task; returns the entry after which that is durable.
+    /// Ends a task in a final state. Returns the journal entry that makes the end durable.
     pub(super) fn end(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -80,7 +83,7 @@ impl TaskManager {
         self.owners.forget(Owner::Task(id));
         let seq = self.state(id, state, reason);
         if state == TaskState::Done && replaced && self.table.closed().is_some() {
-            // The disk holds the complete content of a backup.
+            // The disk holds the complete content of a backup: clients may access it again.
             self.note(Event::Closed { closed: None });
         }
         if let Some((later, places)) = later {
@@ -98,7 +101,7 @@ impl TaskManager {
         seq
     }
 
-    /// Returns whether a task that is over, but not yet in the journal, blocks writes to this range.
+    /// Returns whether a task whose end is not in the journal yet blocks writes to this range.
     pub(super) fn is_ending(&self, range: LbnRange) -> bool {
         self.ending.iter().any(|ending| match &ending.holds {
             Holds::Nothing => false,
@@ -107,7 +110,7 @@ impl TaskManager {
         })
     }
 
-    /// Releases the tasks whose end the journal has recorded.
+    /// Unblocks the writes of the tasks whose end the journal has recorded, and sends their last file requests.
     pub(super) fn let_go(&mut self) {
         let durable = self.durable;
         let (over, not_yet) = std::mem::take(&mut self.ending).into_iter().partition(|e| e.seq <= durable);
@@ -117,16 +120,19 @@ impl TaskManager {
         self.send_file_requests();
     }
 
-    /// Releases all of them: no more reports will arrive.
+    /// Sends the last file requests of all ended tasks, because the daemon ends and the journal will report no more.
     pub(super) fn let_go_of_all(&mut self) {
         self.file_requests
             .extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
     }
 
-    /// Orders the removal of the blocks that tasks kept which are over and read the disk as it was: the journal cannot
-    /// say so, and must not stop the disk for ever. Without them a restarted task fails, and a removal needs no space.
-    /// The writes go when it is done. Ranges that a restarted task would overwrite stay blocked: newer bytes would be
-    /// lost there.
+    /// Requests the removal of the kept blocks of backups, replicas and snapshots that ended at least `least_age` ago:
+    /// the
+    /// journal cannot record their ends, and must not block the disk's writes for ever. Without the kept blocks a
+    /// restarted
+    /// task fails, and a removal needs no space. When it is done, the writes are released. Ranges that a restarted
+    /// restore
+    /// or reorganisation would overwrite stay blocked, because newer bytes would be lost there.
     pub(super) fn end_without_journal(&mut self, least_age: Duration) {
         let ran = self.ran;
         let is_due =
@@ -142,7 +148,8 @@ impl TaskManager {
         self.send_file_requests();
     }
 
-    /// Records that the blocks that a task kept are removed, or why not: then the writes go none the less.
+    /// Handles the report that a task's kept blocks are removed, or the reason why not. The writes are released either
+    /// way.
     pub(super) fn removed_kept(&mut self, id: u64, failed: Option<String>) {
         let held = |ending: &&mut Ending| ending.id == id && matches!(ending.holds, Holds::Reads);
         let (ending, disk) = (self.ending.iter_mut().find(held), &self.config.disk.name);
@@ -158,7 +165,7 @@ impl TaskManager {
         }
     }
 
-    /// Stops waiting for files that do not answer: they must not block a write for ever.
+    /// Releases the writes that wait for files that do not answer: no write may wait for ever.
     pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
         self.give_up_sums(sessions);
         let (ran, disk) = (self.ran, &self.config.disk.name);
@@ -173,9 +180,10 @@ impl TaskManager {
         }
     }
 
-    /// Orders the removal of files that a daemon killed after the end of a task was recorded may have left.
+    /// Requests the removal of files of ended tasks: a daemon that was killed after it recorded the end may have left
+    /// them.
     pub(super) fn sweep(&mut self) {
-        // At most this number can have been ending at a time.
+        // At most this number of tasks can have been ending when the daemon was killed.
         let last: Vec<u64> = self.table.over().map(|(id, _)| id).take(LIVE_TASKS_MAX).collect();
         let live = self.table.iter().filter(|(_, entry)| !entry.state.is_over());
         let targets: Vec<_> = live.filter_map(|(_, entry)| entry.spec.to.clone()).collect();
@@ -209,7 +217,7 @@ impl TaskManager {
         })
     }
 
-    /// Records that the output of a cancelled backup is removed, or the part of it that is left.
+    /// Handles the report that the output of a cancelled backup is removed, or the description of what is left of it.
     pub(super) fn discarded(&mut self, id: u64, left: Option<String>) {
         if let Some(left) = left {
             warn!(disk = self.config.disk.name, task = id, left, "cancelled");
@@ -220,7 +228,9 @@ impl TaskManager {
         }
     }
 
-    /// Calls `waiter` when the output of a cancelled task is removed, or cannot be; at once if that is known.
+    /// Calls `waiter` when the output of a cancelled task is removed or cannot be removed. Calls at once if no removal
+    /// of
+    /// this task's output is under way.
     pub(crate) fn when_discarded(&mut self, id: u64, waiter: Waiter) {
         match self.discarding.get_mut(&id) {
             Some(waiters) => waiters.push(waiter),

@@ -1,4 +1,4 @@
-//! The task manager's table and its journal: records events, and acts when they are durable.
+//! The table of tasks and its journal: records changes of tasks in both, and acts when a journal entry is durable.
 
 use super::{COMPACTED_BYTES_MIN, REMEMBERED_TASKS_MAX, SAVE_EVERY, TaskChange, TaskManager, Waiter};
 use crate::jobs::job::DurableProgress;
@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use units::Duration;
 
 impl TaskManager {
-    /// Records an event in table and journal; returns the entry after which it is durable.
+    /// Records a change in the table and the journal. Returns the journal entry that makes the change durable.
     pub(super) fn note(&mut self, event: Event) -> u64 {
         let bytes = journal::encode([&event]);
         if !self.table.apply(event) {
@@ -29,7 +29,7 @@ impl TaskManager {
         self.seq
     }
 
-    /// Rewrites the journal.
+    /// Replaces the journal's entries by one that holds the whole table.
     pub(super) fn compact(&mut self) {
         let bytes = journal::encode(&self.table.events());
         self.seq += 1;
@@ -65,8 +65,8 @@ impl TaskManager {
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }
 
-    /// Returns whether the log gets a state. A task that cannot go on and tries again is logged once for each reason,
-    /// until it makes progress.
+    /// Returns whether a new state of a task is logged. A task that is blocked and keeps trying is logged once for each
+    /// reason, until the task makes progress.
     fn is_news(&mut self, id: u64, state: TaskState, reason: Option<&str>) -> bool {
         let done = self.claimed.get(&id).map_or(0, |figures| figures.done);
         let Some(live) = self.live.get_mut(&id) else { return true };
@@ -84,7 +84,7 @@ impl TaskManager {
         }
     }
 
-    /// Logs that a task that could not go on has made progress since.
+    /// Logs that a task that was blocked has made progress again.
     pub(super) fn log_progress(&mut self, id: u64) {
         let done = self.claimed.get(&id).map_or(0, |figures| figures.done);
         let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
@@ -93,10 +93,10 @@ impl TaskManager {
         }
     }
 
-    /// Drops the oldest tasks that are over, if there are too many.
+    /// Drops the oldest tasks that are over, if more than [`REMEMBERED_TASKS_MAX`] tasks are remembered.
     pub(super) fn forget_old(&mut self) {
         while self.table.iter().count() > REMEMBERED_TASKS_MAX {
-            // Keep the last task of each kind that was done, and that failed: operators ask for them.
+            // Keep of each kind the last task that succeeded and the last that failed: operators ask for them.
             let last: Vec<u64> = TaskKind::ALL
                 .into_iter()
                 .flat_map(|kind| [(kind, TaskState::Done), (kind, TaskState::Failed)])
@@ -157,7 +157,8 @@ impl TaskManager {
         }
     }
 
-    /// Records a task's progress in the journal, if there is any and it is time.
+    /// Records a task's new progress in the journal, if any: at once, or when the interval since the last entry is
+    /// over.
     pub(super) fn save(&mut self, id: u64, at_once: bool) {
         let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
             return;

@@ -1,4 +1,4 @@
-//! The tasks that are not over: their jobs, and what of them goes into the table.
+//! Live tasks, which are those that are not over: the job of each, and the update of the table of tasks from the job.
 
 use super::TaskManager;
 use super::bad::LoggedBadSectors;
@@ -28,25 +28,27 @@ pub(super) struct Live {
     pub(super) save_at: Instant,
     pub(super) harm: Harm,
     pub(super) shared: bool,
-    /// Bytes moved in gaps, and in idle time.
+    /// Bytes read or written in gaps of the foreground, and in idle time.
     pub(super) free_bytes: u64,
     pub(super) idle_bytes: u64,
-    /// The progress, by place on the disk.
+    /// The sectors that are done in each part of the disk, for the page.
     pub(super) rings: Rings,
-    /// While it is paused on request: why it could not go on if it was resumed.
+    /// The reason why the task could not go on after a resume, while it is paused on request.
     pub(super) stuck: Option<String>,
-    /// The reason why it cannot go on that the log has, with the blocks that were done then. It tries again and again.
+    /// The last logged reason why the task cannot go on, with the number of blocks done then. The task keeps trying,
+    /// and a
+    /// reason is logged once.
     pub(super) logged: Option<(String, u64)>,
-    /// Whether the log says that it misses its deadline.
+    /// Whether the log says that the task misses its deadline.
     pub(super) late: bool,
     pub(super) named: LoggedBadSectors,
 }
 
-/// A task's need for a permit.
+/// The state of a task's permit to run. A kind of task without a limit needs none.
 #[derive(Debug)]
 pub(super) enum PermitState {
     Nothing,
-    /// It has none and waits, suspended.
+    /// The task has no permit, and is suspended until one is free.
     Waits,
     Has {
         /// Given back when the task pauses, is blocked, or ends.
@@ -55,7 +57,7 @@ pub(super) enum PermitState {
 }
 
 impl Live {
-    /// Has the job go on. If it was blocked, it tries again.
+    /// Resumes the job. A job that was blocked tries again.
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
         self.job.pause(cx, false);
         if matches!(self.job.stage(), Stage::Waiting(_)) {
@@ -64,7 +66,7 @@ impl Live {
         }
     }
 
-    /// Has the job stand still, and gives its permit back.
+    /// Pauses the job, and gives its permit back.
     pub(super) fn stand(&mut self, cx: &mut Context<'_>) {
         self.job.pause(cx, true);
         if matches!(self.permit, PermitState::Has { .. }) {
@@ -72,7 +74,7 @@ impl Live {
         }
     }
 
-    /// Returns whether it may try again what it could not do, if there is such.
+    /// Returns whether the job is not blocked, or is due to try again.
     fn may_try(&self, now: Instant) -> bool {
         self.retry_at.is_none_or(|at| at <= now)
     }
@@ -95,7 +97,7 @@ impl TaskManager {
         }
     }
 
-    /// Begins a task's job, or goes on with it after a restart.
+    /// Begins a task's job, or continues the job after a restart.
     pub(super) fn begin_one(&mut self, sessions: &mut dyn Sessions, id: u64) {
         let Some(entry) = self.table.get(id).filter(|e| !e.state.is_over()) else { return };
         let what = match entry.spec.check(&self.config.disk) {
@@ -109,7 +111,7 @@ impl TaskManager {
         if what.takes_all() {
             self.alone.insert(id);
             if self.changing {
-                // Writes accepted before the restore would land after it.
+                // A write that was accepted before the restore would overwrite restored blocks.
                 self.hushing.push(id);
                 return;
             }
@@ -186,7 +188,9 @@ impl TaskManager {
         self.settle(sessions, id);
     }
 
-    /// Calls a task's job.
+    /// Runs `call` with a task's job and the context of its calls, and passes on what the job returns. `None` if the
+    /// task is
+    /// over.
     pub(super) fn with<R>(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -213,7 +217,7 @@ impl TaskManager {
         Some(result)
     }
 
-    /// Updates the table from the job.
+    /// Updates a task's entry in the table from the stage of its job.
     pub(super) fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
         let now = self.now;
         let Some(live) = self.live.get_mut(&id) else { return };
@@ -221,7 +225,7 @@ impl TaskManager {
         let blocked = matches!(stage, Stage::Waiting(_));
         live.retry_at = live.retry_at.filter(|_| blocked).or(blocked.then_some(now + RETRY_AFTER));
         if blocked && matches!(live.permit, PermitState::Has { .. }) {
-            // Another task runs meanwhile.
+            // Free the permit, so that another task can run while this one is blocked.
             self.with(sessions, id, Live::stand);
         }
         let Some(live) = self.live.get(&id) else { return };
@@ -251,8 +255,9 @@ impl TaskManager {
         }
     }
 
-    /// Notes why a task that is paused on request could not go on, and logs that once. The journal's reason stays
-    /// empty: after a restart it tells that the pause was requested.
+    /// Records why a task that is paused on request could not go on, and logs the reason once. The reason in the
+    /// journal
+    /// stays empty, because a pause without a reason counts as requested after a restart.
     fn set_stuck(&mut self, id: u64, stage: &Stage) {
         let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
         match stage {
@@ -263,13 +268,13 @@ impl TaskManager {
                 }
                 live.stuck = Some(why.clone());
             }
-            // It tries again.
+            // The job is trying again: its result will decide.
             Stage::Opening => {}
             _ => live.stuck = None,
         }
     }
 
-    /// Charges the growth of the core's harm estimate to every task that ran.
+    /// Adds the growth of the core's harm estimate to the figures of every task that runs.
     pub(super) fn charge(&mut self, harm: Harm) {
         let grown = harm.since(&self.harm);
         self.harm = harm;

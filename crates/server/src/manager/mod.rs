@@ -1,4 +1,5 @@
-//! The task manager: the one application of a disk. It owns all of its tasks, and the sessions of client programs.
+//! The task manager: the one application of a disk. The task manager owns all tasks of the disk, and the sessions of
+//! client programs.
 //!
 //! A [`TaskManager`] is a state machine: it reads no clock and touches no file. [`TaskManager::next_file_request`]
 //! returns the file operations that it needs, and [`TaskManager::file_done`] takes their results; the threads of
@@ -48,56 +49,57 @@ use units::{Bytes, Duration, Instant, LbnRange};
 pub const LIVE_TASKS_MAX: usize = 64;
 /// The most tasks that are remembered; the oldest of those that are over are dropped.
 pub const REMEMBERED_TASKS_MAX: usize = 1_000;
-/// The interval at which progress goes into the journal; longer for a long journal, to write at most a megabyte a
-/// second.
+/// The least interval between two journal entries with a task's progress. Each byte of the task's own record adds a
+/// microsecond, so that a task writes at most a megabyte a second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// The most time that counts between two ticks, which are half a second apart: a longer pause means that the daemon was
-/// stopped.
+/// The most time that counts as running between two ticks, which are half a second apart: after a longer pause the
+/// daemon was stopped, and no answer of a file could arrive.
 const TICK_MAX: Duration = Duration::from_secs(2);
-/// The length up to which a journal is not compacted: that would save little.
+/// The length up to which a journal is not compacted, because a shorter file would save little.
 const COMPACTED_BYTES_MIN: u64 = 64 << 10;
 
-/// A callback for when an entry is durable, or cannot be, with the reason.
+/// A callback that gets `Ok` when a journal entry is durable, or the reason why the entry cannot be written.
 pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 /// The configuration of a task manager.
 #[derive(Clone, Debug)]
 pub struct ManagerConfig {
-    /// The disk.
+    /// The disk's name, size and files.
     pub disk: DiskFacts,
-    /// The most bytes that backups, replicas and snapshots keep in the state directory, together.
+    /// The most bytes of overwritten blocks that all backups, replicas and snapshots of the disk keep in the state
+    /// directory.
     pub keep_bytes_max: u64,
-    /// The terms of the reads of snapshots.
+    /// The floor and the memory for clients' reads of snapshots.
     pub background: BackgroundTerms,
     /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
-    /// The permits for scrubs and comparisons, which disks share.
+    /// The permits for scrubs and comparisons, which all disks of a daemon share.
     pub permits: Permits,
-    /// The memory of comparisons, which disks share.
+    /// The memory for comparisons, which all disks of a daemon share.
     pub memory: Budget,
 }
 
-/// The reason why a call was refused. Nothing has changed then.
+/// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ManagerError {
-    /// There is no such task.
+    /// No task has this number.
     #[error("there is no task {0}; look at the list of tasks")]
     NoTask(u64),
     /// The task is over.
     #[error("task {id} is {state}; start a new one")]
     Over {
-        /// Its number.
+        /// The task's number.
         id: u64,
-        /// How it ended.
+        /// The final state of the task.
         state: TaskState,
     },
-    /// A field is wrong.
+    /// A field of the specification is wrong.
     #[error(transparent)]
     Field(#[from] SpecError),
-    /// Another task, or a client, is in the way.
+    /// Another task, or a client, prevents the call.
     #[error("{0}")]
     Busy(String),
-    /// The maximum number of tasks exists.
+    /// [`LIVE_TASKS_MAX`] tasks are not over.
     #[error("{LIVE_TASKS_MAX} tasks are not over yet; wait for one to end, or cancel one")]
     TooMany,
     /// The journal is damaged, or the disk has another size.
@@ -107,7 +109,7 @@ pub enum ManagerError {
     Damaged(String),
 }
 
-/// A change of a task.
+/// A change of a task, and the journal entry that makes it durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskChange {
     /// The task's number.
@@ -129,13 +131,13 @@ pub struct TaskManager {
     owners: SessionOwners<Owner>,
     file_requests: VecDeque<FileRequest>,
     file_sink: Option<FileRequestSink>,
-    /// The last entry whose write was requested, and the last that is durable.
+    /// The last journal entry whose write was requested, and the last that is durable.
     seq: u64,
     durable: u64,
     appended: u64,
     compacted: u64,
     trouble: Option<String>,
-    /// Tasks that were created and are not durable yet: they begin when they are.
+    /// Tasks whose creation is not durable yet. Each begins when its journal entry is durable.
     creating: VecDeque<TaskChange>,
     saving: VecDeque<(TaskChange, Figures)>,
     claimed: BTreeMap<u64, Figures>,
@@ -144,29 +146,30 @@ pub struct TaskManager {
     writers: usize,
     sums: DiskSums,
     now: Instant,
-    /// The last tick, and the time that the daemon ran until then.
+    /// The last tick, and the time that the daemon had run until then.
     ticked: Instant,
     ran: Duration,
     unix_ms: u64,
     harm: Harm,
-    /// Writes of sessions that wait until a backup has kept the block.
+    /// Blocks that sessions are about to write and that a backup has still to read: the write waits for the copy.
     wanted: Vec<LbnRange>,
     ending: Vec<Ending>,
-    /// Cancelled tasks whose files are being removed, with the callbacks for that; and the files that could not be
-    /// removed.
+    /// Cancelled tasks whose output files are being removed, with the callbacks for the removal; and per task the file
+    /// that
+    /// could not be removed.
     discarding: BTreeMap<u64, Vec<Waiter>>,
     left: BTreeMap<u64, String>,
     /// How tasks of each kind have ended.
     outcomes: BTreeMap<TaskKind, Outcome>,
-    /// Tasks that a flush is in flight for.
+    /// Tasks that wait for the flush in flight.
     flushing: Vec<u64>,
-    /// Tasks beside which no client or other task may write.
+    /// Restores that are not over. Neither clients nor other tasks may write beside them.
     alone: BTreeSet<u64>,
     /// The memory of each comparison that is not over.
     memory: BTreeMap<u64, Reservation>,
-    /// Those of them that begin when earlier requests of clients are done.
+    /// Restores that begin when the clients' writes in flight are done.
     hushing: Vec<u64>,
-    /// Whether clients' writes are in flight.
+    /// Whether writes of clients are in flight.
     changing: bool,
     /// The room for the blocks that backups, replicas and snapshots keep.
     kept: Budget,
@@ -188,8 +191,8 @@ fn is_serial(device: &str) -> bool {
     !device.starts_with('/')
 }
 
-/// Returns the disk of a table and this one, in words, if the table is not of this one. A disk may get another place as
-/// long as nothing depends on it, but never another serial number.
+/// Returns the names of the disk in the table and of the present disk, if the table belongs to another disk. A disk
+/// without live tasks may change its path, but never its serial number.
 fn other_disk(table: &Table, now: Option<&str>) -> Option<(String, String)> {
     let known = |device: Option<&str>| device.unwrap_or("without a serial number").to_owned();
     let serials = [table.device(), now].into_iter().flatten().filter(|device| is_serial(device)).count() == 2;
@@ -198,8 +201,9 @@ fn other_disk(table: &Table, now: Option<&str>) -> Option<(String, String)> {
 }
 
 impl TaskManager {
-    /// Opens a task manager with the tasks of its journal. If the journal is damaged, or the disk has another size than
-    /// its tasks know, shows the tasks and runs none.
+    /// Opens a task manager with the tasks of its journal. If the journal is damaged, or the disk's size has changed
+    /// since
+    /// its tasks began, shows the tasks and runs none.
     ///
     /// # Errors
     /// The journal is of another disk.
@@ -212,7 +216,7 @@ impl TaskManager {
         }
         damage = damage.or_else(|| journal::resized(&table, shape));
         let volume = table.volume().unwrap_or_else(|| spec::volume(config.seed));
-        // A serial number that is not seen this time is kept.
+        // A known serial number is not replaced by a path when the device does not report it this time.
         let known = table.device().filter(|known| is_serial(known));
         let seen = config.disk.device.as_deref().filter(|now| known.is_none() || is_serial(now));
         let device = seen.or(table.device()).map(str::to_owned);
@@ -274,8 +278,8 @@ impl TaskManager {
         Ok(manager)
     }
 
-    /// Continues all tasks that are not over. Call it once, before any client can write to the disk: a block that a
-    /// backup has still to read must not be overwritten unseen.
+    /// Continues all tasks that are not over. Call this once, before any client can write to the disk: a write must not
+    /// overwrite a block that a backup has still to read.
     pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
         (self.now, self.ticked, self.unix_ms) = (now, now, unix_ms);
         if let Some(damage) = &self.damage {
@@ -296,13 +300,14 @@ impl TaskManager {
         self.sweep();
     }
 
-    /// Returns the facts of the disk.
+    /// Returns the disk's name, size and files.
     pub fn disk(&self) -> &DiskFacts {
         &self.config.disk
     }
 
-    /// Passes each file request to `file_sink` at once from here on, and
-    /// [`next_file_request`](Self::next_file_request) returns none.
+    /// From here on passes each file request to `file_sink` at once. [`next_file_request`](Self::next_file_request)
+    /// then
+    /// returns none.
     pub(crate) fn send_file_requests_to(&mut self, file_sink: FileRequestSink) {
         self.file_sink = Some(file_sink);
         self.send_file_requests();
@@ -314,12 +319,12 @@ impl TaskManager {
         }
     }
 
-    /// Sets the time of the next call.
+    /// Sets the time at which the next call takes place.
     pub(crate) fn set_now(&mut self, now: Instant, unix_ms: u64) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
     }
 
-    /// Saves progress for the last time; afterwards no file requests are sent.
+    /// Saves the progress of all tasks for the last time. Afterwards no file requests are sent.
     pub(crate) fn close(&mut self) {
         let ids: Vec<u64> = self.live.keys().copied().collect();
         ids.into_iter().for_each(|id| self.save(id, true));
@@ -333,7 +338,7 @@ impl TaskManager {
         self.file_requests.pop_front()
     }
 
-    /// Returns the reason why the tasks are stopped, to be noted in the state directory before clients write.
+    /// Returns the journal's damage. The caller notes it in the state directory before clients write.
     pub(crate) fn damage(&mut self) -> Option<&mut Damaged> {
         self.damage.as_mut()
     }
@@ -344,17 +349,18 @@ impl TaskManager {
     }
 
     /// # Errors
-    /// The journal is damaged: a call that depends on its content is refused.
+    /// The journal is damaged, and a call that depends on its content is refused.
     fn sound(&self) -> Result<(), ManagerError> {
         self.damage.as_ref().map_or(Ok(()), |damage| Err(ManagerError::Damaged(damage.why.clone())))
     }
 
-    /// Returns the accesses that stay closed to clients although no task is at work there.
+    /// Returns the accesses that are closed to clients although no task is at work: because the journal is damaged, or
+    /// because a repair has ended a task that was writing to the disk.
     fn closed(&self) -> Option<Closed> {
         self.damage.as_ref().map_or(self.table.closed(), |damage| damage.closed)
     }
 
-    /// Returns the accesses that stay closed to clients, in words.
+    /// Returns a message about the accesses that [`closed`](Self::closed) closes to clients.
     fn shut(&self) -> Option<String> {
         let closed = match self.closed()? {
             Closed::Writes => "clients may not write to it",
@@ -375,15 +381,16 @@ impl TaskManager {
         self.writers = writers;
     }
 
-    /// Returns why only a task may write to the disk now, if that is so. From the request for a restore until its end,
-    /// paused or not, new clients are refused and writes of others fail.
+    /// Returns why clients may not write to the disk now, if they may not. From the request for a restore until its
+    /// end,
+    /// paused or not, new clients are refused and the writes of present ones fail.
     pub fn is_taken(&self) -> Option<String> {
         let Some(id) = self.alone.first() else { return self.shut() };
         let kind = self.table.get(*id)?.spec.kind;
         Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
     }
 
-    /// Calls `waiter` when the entry is durable.
+    /// Calls `waiter` when the journal entry `seq` is durable.
     pub fn when_durable(&mut self, seq: u64, waiter: Waiter) {
         if seq <= self.durable {
             waiter(Ok(()));
@@ -418,7 +425,7 @@ impl TaskManager {
         self.settle(sessions, id);
     }
 
-    /// Does the work that is due; to be called about once a second. `harm` is the core's estimate.
+    /// Does the work that is due. Call this each half second. `harm` is the core's estimate of the harm so far.
     pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
         self.ran += now.saturating_since(self.ticked).min(TICK_MAX);
@@ -442,7 +449,7 @@ impl TaskManager {
             self.with(sessions, id, |live, cx| {
                 live.pace.see(cx.now, bytes);
                 live.job.tick(cx);
-                // One that needs a permit tries again when it has one.
+                // A task that waits for a permit tries again when it gets the permit.
                 let may = !live.paused && !matches!(live.permit, PermitState::Waits);
                 let stuck = matches!(live.job.stage(), Stage::Waiting(_));
                 if may && stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
@@ -463,7 +470,7 @@ impl TaskManager {
         self.config.memory = memory;
     }
 
-    /// Makes the disk one that nothing can be written to.
+    /// Makes the disk read-only.
     #[cfg(test)]
     pub(crate) fn set_read_only(&mut self) {
         self.config.disk.read_only = true;
@@ -487,8 +494,9 @@ impl TaskManager {
         self.config.permits = permits;
     }
 
-    /// Returns whether a write of the foreground to `range` has to wait: ask again after the next record, or after the
-    /// next file operation that was executed.
+    /// Returns whether a write of the foreground to `range` has to wait. If so, ask again after the next record, or
+    /// after
+    /// the next result of a file operation.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         self.hold_until_copied(sessions, range, Copying::Now)
     }
@@ -506,11 +514,11 @@ impl TaskManager {
             held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range, copying)).unwrap_or(false);
             self.settle(sessions, id);
         }
-        // A task that has just failed counts, too.
+        // A task that has just failed may hold the write, too.
         held || self.is_ending(range)
     }
 
-    /// Returns whether a request may access a place now: blocks that a reorganisation moves belong to it.
+    /// Returns whether a client's request may access a range now. Blocks that a reorganisation is moving are closed.
     pub fn fenced(&self, range: LbnRange) -> Fence {
         let mut result = Fence::Open;
         if self.closed() == Some(Closed::All) {
@@ -526,12 +534,12 @@ impl TaskManager {
         result
     }
 
-    /// Returns whether a task waits until its places are free of requests.
+    /// Returns whether a task waits for the end of the clients' requests at the blocks that the task has closed.
     pub fn wants_clear(&self) -> bool {
         self.live.values().any(|live| live.job.wants_clear())
     }
 
-    /// Records that the requests that clients had begun at the fenced places are done.
+    /// Records that all requests that clients had begun at closed blocks are done.
     pub fn clear(&mut self, sessions: &mut dyn Sessions) {
         let waits: Vec<u64> =
             self.live.iter().filter(|(_, l)| l.job.wants_clear()).map(|(id, _)| *id).collect();
@@ -551,7 +559,7 @@ impl TaskManager {
         wants
     }
 
-    /// Records that all writes done when the flush was wanted are durable, or why not.
+    /// Records that all writes that were done before the flush was wanted are durable, or why they are not.
     pub fn flushed(&mut self, sessions: &mut dyn Sessions, result: &Result<(), String>) {
         for id in std::mem::take(&mut self.flushing) {
             let opening = self.with(sessions, id, |live, cx| {
@@ -559,7 +567,7 @@ impl TaskManager {
                 live.job.stage() == Stage::Opening
             });
             if opening == Some(true) {
-                // It may have waited for the flush to begin.
+                // The task may have waited for the flush before its begin.
                 self.save(id, false);
             }
             self.settle(sessions, id);
@@ -584,7 +592,7 @@ impl TaskManager {
         }
     }
 
-    /// Keeps the blocks that a session wants to write and that a backup has not read yet.
+    /// Has backups read the blocks that sessions are about to write.
     fn keep_wanted(&mut self, sessions: &mut dyn Sessions) {
         for range in std::mem::take(&mut self.wanted) {
             self.hold(sessions, range);

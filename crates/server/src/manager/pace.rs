@@ -1,4 +1,4 @@
-//! How fast a task is, and when it will be done.
+//! A task's rate, and the estimate of when it will be done.
 
 use std::collections::VecDeque;
 use units::{Duration, Instant};
@@ -6,17 +6,17 @@ use units::{Duration, Instant};
 /// The period over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The progress of the last minute.
+/// The progress of a task over the last minute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
-    /// Instants, and the bytes done by then.
+    /// Instants, the oldest first, with the bytes done by then.
     seen: VecDeque<(Instant, u64)>,
 }
 
 impl Pace {
     /// Records the bytes done by now.
     pub fn see(&mut self, now: Instant, bytes: u64) {
-        // A task that begins again reports less than before.
+        // A task that starts over reports fewer bytes than before.
         if self.seen.back().is_some_and(|last| last.1 > bytes) {
             self.seen.clear();
         }
@@ -39,7 +39,7 @@ impl Pace {
         (seconds > 0.0).then(|| last.1.saturating_sub(first.1) as f64 / seconds)
     }
 
-    /// Returns how long `left` bytes take at that rate, in seconds.
+    /// Returns how long `left` bytes take at the [rate](Self::rate), in seconds.
     pub fn eta(&self, left: u64) -> Option<f64> {
         self.rate().filter(|rate| *rate > 0.0).map(|rate| left as f64 / rate)
     }

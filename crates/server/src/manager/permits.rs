@@ -1,8 +1,8 @@
-//! How many scrubs and comparisons run at a time, over all disks of a daemon.
+//! The limit on the number of scrubs and comparisons that run at a time, over all disks of a daemon.
 
 use crate::task::budget::{Reservation, Shared};
 
-/// The permits to run a task, shared by all disks of a daemon. There is no limit by default.
+/// The permits to run a task, shared by all disks of a daemon. By default their number is not limited.
 ///
 /// ```
 /// use server::manager::permits::Permits;
@@ -22,17 +22,17 @@ impl Default for Permits {
 }
 
 impl Permits {
-    /// Returns permits for this number of tasks.
+    /// Returns permits for at most `most` tasks at a time.
     pub fn at_most(most: usize) -> Self {
         Self(Shared::of(most as u64))
     }
 
-    /// Returns the number of tasks.
+    /// Returns the number of tasks that may run at a time.
     pub fn most(&self) -> u64 {
         self.0.most
     }
 
-    /// Takes a permit, if one is left; it is given back when it is dropped.
+    /// Takes a permit, if one is free. Dropping the permit gives it back.
     pub fn take(&self) -> Option<Reservation> {
         self.0.take(1)
     }

@@ -1,4 +1,4 @@
-//! The rings of the page for the tasks of a disk.
+//! A task's progress as the status page draws it: 64 rings, each a part of the disk.
 
 use super::TaskManager;
 use crate::task::table::TaskState;
@@ -6,9 +6,11 @@ use page::{RINGS, Rings};
 use units::{Lbn, LbnRange, Sectors};
 
 impl TaskManager {
-    /// Returns for each of 64 parts of the disk, in order of the sectors, the share that a task has done;
-    /// nothing for a task that has not ended as done and is not at work. For a scrub the shares are exact.
-    /// For other tasks they count the blocks that have arrived since the daemon started.
+    /// Returns the share that a task has done of each of 64 parts of the disk, in order of the sectors. The result is
+    /// empty
+    /// for a task that has failed or was cancelled. The shares of a scrub are exact; those of other tasks count the
+    /// blocks
+    /// read or written since the daemon started.
     pub fn rings(&self, id: u64) -> Vec<f64> {
         let capacity = self.config.disk.capacity;
         let live = self.live.get(&id);

@@ -12,37 +12,39 @@ use units::Duration;
 /// The status of a task, as in the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
-    /// Its number; no other task of the disk has ever had it.
+    /// The task's number. No other task of the disk ever has this number.
     pub id: u64,
-    /// The disk.
+    /// The name of the disk.
     pub disk: String,
-    /// Its kind.
+    /// The kind of task.
     pub kind: TaskKind,
-    /// Its state.
+    /// The state of the task.
     pub state: TaskState,
-    /// The reason, if there is more to say.
+    /// The reason for the state, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// 1 to 100.
+    /// The task's share of the gaps relative to other tasks, 1 to 100.
     pub priority: u8,
-    /// When it was asked for, in seconds since 1970.
+    /// When the task was created, in seconds since 1970.
     pub created_unix_s: f64,
-    /// When it came into this state.
+    /// When the task got its present state, in seconds since 1970.
     pub changed_unix_s: f64,
-    /// When it should be done.
+    /// When the task should be done, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<u64>,
-    /// Whether it has missed its deadline, or will at its present rate.
+    /// Whether the task has missed its deadline, or will miss it at the present rate.
     pub misses_deadline: bool,
-    /// Blocks done, durably.
+    /// Blocks whose completion is durable.
     pub done: u64,
-    /// Its number of blocks; 0 until that is known.
+    /// The task's number of blocks; 0 until that is known.
     pub blocks: u64,
     /// Bytes of the blocks that are done.
     pub bytes: u64,
     /// Bytes a second over the last minute; `None` if there is too little data.
     pub rate_bytes_per_s: Option<f64>,
-    /// The time for the rest at that rate. The last blocks are the slowest, so an early estimate is too low.
+    /// The seconds that the rest takes at the present rate. The last blocks are the slowest, so an early estimate is
+    /// too
+    /// low.
     pub eta_s: Option<f64>,
     /// Bytes read or written in gaps of the foreground since the daemon started.
     #[serde(default)]
@@ -50,11 +52,11 @@ pub struct TaskStatus {
     /// Bytes read or written in idle time since the daemon started.
     #[serde(default)]
     pub idle_bytes: u64,
-    /// The harm of background work in idle time while this task ran, since the daemon started.
+    /// The delays that background work in idle time caused while this task ran, since the daemon started.
     pub harm: TaskHarm,
     /// Sectors that could not be read or written, at most 1000 of them.
     pub bad_lbns: Vec<u64>,
-    /// The number of further ones.
+    /// The number of further bad sectors, which are not listed.
     pub bad_more: u64,
     /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,18 +68,19 @@ pub struct TaskStatus {
     pub spec: TaskSpec,
 }
 
-/// Harm: work in rotational gaps costs nothing, but work in idle time may make the next request late, or early.
+/// The added response time of the foreground while a task ran. Work in rotational gaps costs nothing, but work in idle
+/// time may make the next request late, or early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskHarm {
     /// Time of the foreground at the head while the task ran, in milliseconds.
     pub foreground_ms: f64,
     /// The total delay of requests that ended an idle period.
     pub late_ms: f64,
-    /// The total time by which they were early.
+    /// The total time by which requests that ended an idle period were early.
     pub early_ms: f64,
-    /// The net loss as a share of the foreground's time; negative for a gain.
+    /// The net delay as a share of the foreground's time; negative if requests were early on balance.
     pub share: f64,
-    /// Whether other tasks ran at the same time: then the figures are theirs, too.
+    /// Whether other tasks ran at the same time, so that the figures are of all these tasks together.
     pub shared: bool,
 }
 
@@ -86,14 +89,16 @@ pub struct TaskHarm {
 pub struct Outcome {
     /// Tasks that failed since the daemon started.
     pub failed: u64,
-    /// When the last one failed, in milliseconds since 1970, if the journal knows.
+    /// When a task of this kind last failed, in milliseconds since 1970; `None` if the journal has no such task.
     pub last_failure_unix_ms: Option<u64>,
-    /// When the last one succeeded.
+    /// When a task of this kind last succeeded, in milliseconds since 1970; `None` if the journal has no such task.
     pub last_success_unix_ms: Option<u64>,
 }
 
 impl Outcome {
-    /// Returns the outcomes in a journal: nothing has failed since the daemon started.
+    /// Returns the outcomes of the tasks in a journal. The number of failures begins with 0, because it counts since
+    /// the
+    /// daemon's start.
     pub(super) fn of_each(table: &Table) -> BTreeMap<TaskKind, Self> {
         let mut all: BTreeMap<TaskKind, Self> = TaskKind::ALL.map(|kind| (kind, Self::default())).into();
         for (_, entry) in table.iter() {
@@ -126,7 +131,7 @@ impl TaskManager {
         self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
     }
 
-    /// Returns a remembered task.
+    /// Returns the status of a task; `None` if no task with this number is remembered.
     pub fn task(&self, id: u64) -> Option<TaskStatus> {
         let entry = self.table.get(id)?;
         let live = self.live.get(&id);
@@ -137,11 +142,11 @@ impl TaskManager {
             done => Some((figures.bytes / done).saturating_mul(figures.blocks.saturating_sub(done))),
         };
         let stopped = self.damage.is_some() && !entry.state.is_over();
-        // A task is done when the journal holds its last figures: report them only then.
+        // Report a task as done only when the journal holds its last figures.
         let noted = !self.saving.iter().any(|(change, _)| change.task == id);
         let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
         let runs = state == TaskState::Running && !stopped;
-        // A snapshot lasts until it is ended.
+        // A snapshot lasts until it is ended, so it has no remaining time.
         let grows = runs && entry.spec.kind != TaskKind::Snapshot;
         let eta = live.zip(left).filter(|_| grows).and_then(|(live, left)| live.pace.eta(left));
         let now = self.unix_ms as f64 / 1e3;
@@ -157,7 +162,7 @@ impl TaskManager {
                 self.trouble()
             } else {
                 let stuck = live.filter(|live| live.paused).and_then(|live| live.stuck.as_ref());
-                // Only until the target has answered.
+                // The reason is shown only until the target has answered the request to remove its bytes.
                 let unremoved = || {
                     let to = self.discarding.get(&id).and(entry.spec.to.as_ref())?.display();
                     Some(format!("{to}: the target does not answer, and still has the bytes written to it"))

@@ -1,9 +1,10 @@
 //! The state of a disk's checksum store, and the writes that outdate sums (docs/SCRUB.md).
 //!
-//! A scrub with checksums puts them into a store, a file. From then on, also between scrubs, a write to a block whose
+//! A scrub with checksums records them in a file, the store. From then on, also between scrubs, a write to a block
+//! whose
 //! sum may be in the store is held until the store has durably forgotten that sum: a stored sum always matches the last
 //! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
-//! journal drops it before the next write goes to the disk, and it is never trusted again.
+//! journal drops the store before the next write goes to the disk, and the store is never trusted again.
 
 use super::owner::Owner;
 use super::{TaskChange, TaskManager};
@@ -17,21 +18,21 @@ use std::path::PathBuf;
 use tracing::{error, info};
 use units::{Duration, LbnRange, Sectors};
 
-/// The most blocks that a store forgets with one request, about a thousand pages of it: a discard of the whole disk
-/// takes many requests, each of which is answered in time.
+/// The most blocks whose sums a store forgets with one request, about a thousand of its pages: a discard of the whole
+/// disk takes many requests, and each is answered within [`FILE_TIMEOUT`].
 const FORGOTTEN_BLOCKS_MAX: u64 = 1 << 20;
 
-/// A store that learns of the disk's writes.
+/// A checksum store that forgets the sums of the blocks that are written.
 #[derive(Debug)]
 struct WatchedStore {
     id: u64,
     block: Sectors,
-    /// The blocks whose sums it may hold.
+    /// The blocks whose sums may be in the store.
     maybe: BlockSet,
-    /// The blocks that it is being requested to forget, and those of the next request.
+    /// The blocks of the request to forget that is in flight, and those of the next request.
     forgetting: Vec<Range<u64>>,
     next: Vec<Range<u64>>,
-    /// When that request was made, in time that the daemon ran.
+    /// When the request in flight was made, in time that the daemon has run.
     since: Duration,
 }
 
@@ -40,18 +41,19 @@ enum StoreState {
     #[default]
     None,
     Kept(WatchedStore),
-    /// The store is dropped: writes wait until the journal says so, with that entry and the time since when, or the
-    /// store's end. The time is one that the daemon ran.
+    /// The store has failed, but a restarted daemon would still trust it. Writes wait until this journal entry, or the
+    /// store's file of its end, records that the store is given up. The duration is the daemon's running time at the
+    /// failure.
     Leaving(u64, Duration),
 }
 
-/// The state of writes that a scrub with checksums needs.
+/// The recent writes, for a scrub with checksums.
 #[derive(Debug)]
 struct Watch {
     /// The number of the task.
     id: u64,
     block: Sectors,
-    /// Blocks that were written, or began to be, since the scrub last asked for them.
+    /// Blocks to which a write began or ended since the scrub last asked for them.
     touched: BlockSet,
 }
 
@@ -60,24 +62,26 @@ struct Watch {
 pub(crate) struct DiskSums {
     state: StoreState,
     watch: Option<Watch>,
-    /// Foreground writes in flight.
+    /// The foreground writes in flight.
     writing: Vec<LbnRange>,
-    /// Blocks of tasks and sessions that will be written.
+    /// The blocks whose bytes a task or session has handed over for writing and that are not written yet.
     given: BTreeMap<Owner, BTreeSet<LbnRange>>,
     /// The number of times that a write began or ended.
     writes: u64,
-    /// A store that has been opened for a task; the task may begin when that entry is durable.
+    /// The task that a store has been opened for, and the journal entry that names the store: when the entry is
+    /// durable, the
+    /// task may begin.
     ready: Option<TaskChange>,
 }
 
 impl DiskSums {
-    /// Records writes for a task from here on.
+    /// Records writes for a scrub with checksums from here on.
     pub fn watch(&mut self, id: u64, block: Sectors, capacity: Sectors) {
         let blocks = capacity.get().div_ceil(block.get().max(1));
         self.watch = Some(Watch { id, block, touched: BlockSet::empty(blocks) });
     }
 
-    /// Ends the recording for a task that is over.
+    /// Ends the recording of writes for a task that is over.
     fn unwatch(&mut self, id: u64) {
         if self.is_of(id) {
             self.watch = None;
@@ -157,7 +161,7 @@ impl DiskWrites for DiskSums {
 }
 
 impl WatchedStore {
-    /// Orders the store to forget the next blocks, many at a time: one sync serves many writes.
+    /// Requests that the store forget the next blocks. One request, with one sync, serves all writes that wait.
     fn forget(&mut self, file_requests: &mut VecDeque<FileRequest>, ran: Duration) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
             (self.forgetting, self.since) = (Vec::new(), ran);
@@ -182,7 +186,7 @@ impl WatchedStore {
 }
 
 impl TaskManager {
-    /// Opens the store of the former run again, before any client can write.
+    /// Opens the store that the journal names, before any client can write.
     pub(super) fn begin_sums(&mut self) {
         let Some(store) = self.table.sums().cloned() else { return };
         self.keep_sums(&store, BlockSet::full);
@@ -192,7 +196,7 @@ impl TaskManager {
         self.send_file_requests();
     }
 
-    /// Returns the request to open a store, for a task or as the journal names it.
+    /// Returns the request to open a store: for a task, or without one the store that the journal names.
     fn open_sums(&self, task: Option<u64>, path: PathBuf, block: Sectors, id: u64, anew: bool) -> FileOp {
         let disk = self.config.disk.clone();
         let known = self.table.sums().map(|store| (store.path.clone(), store.id));
@@ -221,30 +225,30 @@ impl TaskManager {
         self.sums.state = StoreState::Kept(kept);
     }
 
-    /// Opens the store of a task.
+    /// Requests that the store of a scrub be opened.
     pub(super) fn want_sums(&mut self, id: u64, path: PathBuf, block: Sectors, number: u64, anew: bool) {
         if self.table.sums().is_none() && matches!(self.sums.state, StoreState::Kept(_)) {
-            // The old store was given up when the task was created, and by now the journal says so.
+            // The task replaces the store: the entry that drops the old one is durable before the task begins.
             self.sums.state = StoreState::None;
         }
         let op = self.open_sums(Some(id), path, block, number, anew);
         self.file_requests.push_back(FileRequest { queue: FileQueue::Sums, op });
     }
 
-    /// Returns whether a write has to wait for the store.
+    /// Returns whether a write has to wait until the store has forgotten the sums of its blocks.
     pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
         let held = self.sums.hold(range, &mut self.file_requests, self.ran);
         self.send_file_requests();
         held
     }
 
-    /// Records that a write of the foreground goes to the disk.
+    /// Records that a write of the foreground is sent to the disk.
     pub(crate) fn writing(&mut self, range: LbnRange) {
         self.sums.touch(range);
         self.sums.writing.push(range);
     }
 
-    /// Records that it is over, whether it succeeded or failed.
+    /// Records that a write of the foreground has succeeded or failed.
     pub(crate) fn wrote(&mut self, range: LbnRange) {
         self.sums.touch(range);
         if let Some(at) = self.sums.writing.iter().position(|other| *other == range) {
@@ -252,13 +256,13 @@ impl TaskManager {
         }
     }
 
-    /// Records that a block of a task or session will be written.
+    /// Records that a task or session has handed over the bytes of a block, which will be written.
     pub(super) fn gave(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
         self.sums.given.entry(owner).or_default().insert(range);
     }
 
-    /// Records that it was written.
+    /// Records that a block of a task or session was written.
     pub(super) fn took(&mut self, owner: Owner, range: LbnRange) {
         self.sums.touch(range);
         if let Some(given) = self.sums.given.get_mut(&owner) {
@@ -266,7 +270,7 @@ impl TaskManager {
         }
     }
 
-    /// Records that this owner will give no more blocks.
+    /// Records that a task or session is over and writes no more blocks.
     pub(super) fn gone(&mut self, owner: Owner) {
         for block in self.sums.given.remove(&owner).unwrap_or_default() {
             self.sums.touch(block);
@@ -277,7 +281,7 @@ impl TaskManager {
         }
     }
 
-    /// Handles the reply to a request to the store.
+    /// Handles the reply to a request to the checksum store.
     pub(super) fn sums_done(&mut self, sessions: &mut dyn Sessions, result: FileResult) {
         match result {
             FileResult::Forgotten => {
@@ -338,11 +342,11 @@ impl TaskManager {
         self.sums.ready = Some(TaskChange { task, seq });
     }
 
-    /// Drops the store. Writes wait until the journal says so.
+    /// Drops the checksum store. Writes wait until that is durable.
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
         if let StoreState::Kept(WatchedStore { id, .. }) = self.sums.state {
             error!(disk = self.config.disk.name, why, "no checksums");
-            // The entry may have been removed just now, for another store to begin.
+            // A task that begins another store has already removed the entry.
             let seq = match self.table.sums() {
                 Some(_) => self.note(Event::Sums { store: None }),
                 None => self.seq,
@@ -358,7 +362,7 @@ impl TaskManager {
         }
     }
 
-    /// Records that the store's end says that it is given up, or why not.
+    /// Handles the reply to the request to mark the store's file as given up, or the reason why that failed.
     pub(super) fn left_sums(&mut self, failed: Option<String>) {
         let disk = &self.config.disk.name;
         match (failed, &self.sums.state) {
@@ -368,8 +372,9 @@ impl TaskManager {
         }
     }
 
-    /// Gives up a store, or the journal entry that drops it, after a while: both may hang with their file system, and
-    /// for ever if that is on this very disk. No write may wait for ever.
+    /// Stops waiting for a store, or for the journal entry that drops the store, after [`FILE_TIMEOUT`]. A file system
+    /// can
+    /// hang, and on a disk whose writes wait for the store it would hang for ever.
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
             StoreState::Kept(kept)
@@ -394,7 +399,7 @@ impl TaskManager {
         }
     }
 
-    /// Handles the journal's being durable up to an entry, or its failure.
+    /// Handles the report that the journal is durable up to an entry, or that it cannot be written.
     pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
         match self.sums.state {
             StoreState::Leaving(at, _) if !failed && at <= seq => self.sums.state = StoreState::None,

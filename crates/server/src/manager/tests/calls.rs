@@ -1,4 +1,4 @@
-//! The calls of operators: scrubs that overlap, backups that are cancelled, memory of tasks that are over.
+//! The calls of operators: scrubs that overlap, backups that are cancelled, and the tasks that are over.
 
 use super::images::backup;
 use super::log::OperatorLog;
@@ -53,7 +53,7 @@ fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
         if rig.task(id).state.is_over() {
             continue;
         }
-        // The target is unreachable for a moment, or for good.
+        // A pause before the cancellation changes nothing.
         if round % 3 == 0 {
             rig.call(|manager, s| manager.pause(s, id)).unwrap();
         }
@@ -70,7 +70,7 @@ fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
             assert!(rig.files.get(IMAGE).is_some());
             continue;
         }
-        // The power failed before the journal recorded the end: the task goes on, and its file is complete in the end.
+        // The power failed before the journal recorded the cancellation: the task continues, and completes its file.
         assert_eq!(rig.run(id), TaskState::Done);
     }
 }
@@ -175,8 +175,9 @@ fn a_task_whose_files_get_no_thread_fails_with_the_reason() {
     }
 }
 
-/// The daemon is killed before the files of the task that ended last are removed. More tasks than can end at a time ended
-/// before, while the clock was far ahead.
+/// The daemon is killed before the files of the last task are removed. Earlier, while the clock was far ahead, more
+/// tasks
+/// have ended than a restart looks for.
 #[test]
 fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() {
     const FUTURE_MS: u64 = 4_000_000_000_000;
@@ -196,7 +197,7 @@ fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() 
     rig.call(|manager, s| manager.cancel(s, id)).unwrap();
     let kept = format!("/state/task-{id}.kept");
     assert!(rig.files.get(&kept).is_some() && rig.files.get(IMAGE).is_some());
-    // A journal that is written anew has the same order.
+    // A rewritten journal keeps the order in which the tasks ended.
     let order = |table: &Table| table.over().map(|(id, _)| id).collect::<Vec<_>>();
     let mut again = Table::default();
     rig.call(|manager, _| {

@@ -1,6 +1,6 @@
-//! Every kind of damage to a file of the state directory. Either the daemon goes on as if nothing had happened, which
-//! is allowed only for damage that looks like a torn write of an unacknowledged record, or it reports the damage and
-//! loses, invents and overwrites nothing.
+//! Every kind of damage to a file of the state directory. Damage that looks like a torn write of an unacknowledged
+//! record
+//! may go unnoticed. The daemon reports all other damage, and loses, invents and overwrites nothing.
 
 use super::images::backup;
 use super::log::OperatorLog as Lines;
@@ -25,14 +25,14 @@ pub const KEPT: &str = "/state/task-1.kept";
 pub const KEPT_END: &str = "/state/task-1.kept.end";
 const MARKER: &str = "/state/damaged";
 
-/// The share of damages for tests that start a daemon on each.
+/// The share of all damages that is tried by tests which start a daemon for each damage.
 const DAEMONS: Share = Share::Some { short: 10, long: 1_000 };
 
 pub fn read(files: &MemoryFiles) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
 }
 
-/// Returns a disk with a paused restore, and the two files of its journal at each earlier moment.
+/// Returns a disk with a paused restore, and the contents of the journal and its end after each earlier event.
 pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(TaskSpec { block_sectors: Some(1000), ..backup() });
@@ -52,7 +52,7 @@ pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     (rig, id, older)
 }
 
-/// Returns whether the tasks of one table are those of another, now or at an earlier time.
+/// Returns whether every task of a journal is also in the whole journal.
 fn is_known(journal: &Journal, whole: &Journal) -> bool {
     journal.table.iter().all(|(id, entry)| {
         whole.table.get(id).is_some_and(|known| {
@@ -74,7 +74,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
             inject(&damaged, path, &one);
             let found = read(&damaged);
             let Some(damage) = &found.damage else {
-                // One slot of the end is torn, or the end is as before the last event: as after a power cut.
+                // A power cut may tear one slot of the end, or leave the end as it was before the last event.
                 let torn = match &one {
                     FileFault::Flip { .. } => true,
                     FileFault::Older(moment, _) => moment + 1 == older.len(),
@@ -94,7 +94,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
                 found.table.next_id()
             );
             assert!(is_known(&found, &whole), "{path} {one:?} makes up a task");
-            // The daemon stays stopped when the file is whole again: clients may have written meanwhile.
+            // The tasks stay stopped when the file is whole again, because clients may have written in the meantime.
             damaged.set_fault(path, None);
             damaged.put(path, &files.get(path).unwrap());
             let again = read(&damaged);
@@ -104,7 +104,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
     assert!(noticed > 1_000, "{noticed}");
 }
 
-/// However damaged the marker is, it says that the journal was damaged: only an operator removes it.
+/// The marker says that the journal was damaged, however damaged the marker itself is. Only an operator removes it.
 #[test]
 fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
     let (rig, _, _) = paused_restore();
@@ -146,13 +146,13 @@ pub fn report(files: &MemoryFiles) -> Report {
     repair::report(files, Path::new(STATE), &journal::read(files, Path::new(STATE)).unwrap()).unwrap()
 }
 
-/// Another plan that is sound says nothing about the places of this task: all stay closed.
+/// A sound plan of another task does not say which blocks this task has closed, so the whole disk stays closed.
 #[test]
 fn a_plan_that_is_not_the_tasks_own_opens_no_place() {
     let plan = |rig: &Rig| rig.files.get(PLAN).unwrap();
     let (rig, id, _) = reorganisation();
     let elsewhere = |before: &[TaskSpec]| {
-        // With other random numbers.
+        // The random numbers of a second daemon differ from those of the first.
         let mut rig = Rig::new().crash(None);
         for spec in before {
             let id = rig.start(spec.clone());
@@ -165,7 +165,7 @@ fn a_plan_that_is_not_the_tasks_own_opens_no_place() {
     };
     let scrub = TaskSpec { sectors: Some(64), ..TaskSpec::new(TaskKind::Scrub) };
     let other_disk = elsewhere(&[]);
-    // The copies of an earlier version begin with the plan itself.
+    // An earlier version copied a plan without the magic, the task's number and the checksum.
     let unnumbered = other_disk[8 + 16..other_disk.len() - 4].to_vec();
     let plans = [
         ("another disk", other_disk),
@@ -194,7 +194,7 @@ fn a_plan_that_is_not_the_tasks_own_opens_no_place() {
     }
 }
 
-/// A reorganisation that an older version began has a plan that does not say whose it is.
+/// A reorganisation that an older version began has a copy of the plan that does not name the task.
 #[test]
 fn a_reorganisation_of_an_older_version_goes_on_and_its_plan_is_believed_with_its_memory_alone() {
     let (rig, id, _) = reorganisation();
@@ -247,7 +247,7 @@ fn damage_to_a_task_that_is_paused_on_request_is_reported() {
             assert!(reason.starts_with("/state/task-1."), "{reason}");
             let words = ["WARN", "paused, and cannot go on", "/state/task-1.", "disk=", "kind=reorganize"];
             assert_eq!(log.numbers(&words, "task"), [id], "{path} {one:?}");
-            // It stays paused when the file is back, and then goes on at a word.
+            // When the file is whole again, the task stays paused until it is resumed.
             files.set_fault(path, None);
             files.put(path, &rig.files.get(path).unwrap());
             let mut again = damaged.again(files.copy());
@@ -300,7 +300,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     assert_eq!(rig.files.get(JOURNAL).unwrap(), bytes, "a damaged journal is not written to");
     assert!(rig.files.get("/state/damaged").is_some());
 
-    // The operator gives up what is damaged.
+    // The operator gives up the damaged journal and its tasks.
     let choice = Choice { give_up: true, ..Choice::default() };
     let reported = mend_with(&rig.files, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
     assert!(!reported.is_damaged() && reported.closed == Some(Closed::Writes), "{reported:?}");
@@ -319,7 +319,8 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     assert_eq!(rig.call(|manager, _| manager.is_taken()), None);
 }
 
-/// Returns a disk with a backup on a slow target, some blocks kept and the daemon killed, for damage to the kept file.
+/// Returns a disk with a backup that is paused because its target is full, the content of the disk at the backup's
+/// instant, and the contents of the kept file and its end before each of three kept blocks.
 pub fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
@@ -375,7 +376,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
     }
 }
 
-/// Blocks that were in the target exist nowhere else once clients have overwritten them.
+/// Once clients have overwritten blocks that are in an unfinished image, the image is the only copy of these blocks.
 #[test]
 fn an_image_that_has_lost_blocks_is_not_completed() {
     let mut rig = Rig::new();
@@ -413,7 +414,7 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
             }
         }
     }
-    // A damaged byte in a block that was never acknowledged only has the block read again.
+    // Damage to a block that was not yet acknowledged is harmless: the block is read again.
     assert!(failed > 70, "{failed} failed, {done} were done");
 }
 
@@ -424,7 +425,8 @@ fn checksums() -> TaskSpec {
     TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
-/// Returns a disk with sums of all blocks, some of which were written since, and the two files at each earlier moment.
+/// Returns a disk with sums of all blocks, three of which were written since, and the contents of the store and its end
+/// before each of the three writes.
 pub fn summed() -> (Rig, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(checksums());
@@ -474,7 +476,9 @@ fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() 
 pub const PLAN: &str = "/state/task-1.plan";
 pub const MOVES: &str = "/state/task-1.moves";
 
-/// Returns a reorganisation that has moved some blocks, and its memory at the last earlier moments.
+/// Returns a disk with a reorganisation that has moved some blocks, and up to five earlier contents of the file with
+/// the
+/// state of its moves.
 pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
     let mut rig = Rig::new();
     rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");
@@ -528,7 +532,7 @@ fn a_reorganisation_with_a_damaged_memory_stops_and_keeps_its_places() {
     assert!(rig.now.len() / SECTOR > 2_400);
 }
 
-/// Returns a table after a start on this device, of this size.
+/// Returns the table after a start of the task manager on this device with this number of sectors.
 fn on(rig: &Rig, table: &Table, device: Option<&str>, sectors: u64) -> Result<Table, String> {
     let mut config = rig::manager_config(&rig.drive, 1 << 30, 7);
     config.disk.device = device.map(str::to_owned);
@@ -560,7 +564,7 @@ fn tasks_of_a_disk_that_has_another_size_now_stop_and_keep_it_closed_until_an_op
         );
         assert!(manager.trouble().unwrap().contains(&why), "{:?}", manager.trouble());
         assert_eq!(manager.closed(), Some(Closed::Writes));
-        // Clients may have written since, so the former size is of no use any more.
+        // With the former size the tasks stay stopped, because clients may have written in the meantime.
         let manager = open(&files, size);
         assert!(manager.trouble().unwrap().contains(&why), "{:?}", manager.trouble());
         assert_eq!(manager.closed(), Some(Closed::Writes));
@@ -655,9 +659,9 @@ fn a_disk_that_clients_write_under_another_path_leaves_its_tasks() {
     let disk = rig::manager_config(&tasks.drive, 1 << 30, 7).disk;
     for (before, now, leaves) in [
         ("/disk (inode 7)", "/link (inode 7)", true),
-        // Another file has its name now.
+        // Another file has the name now.
         ("/disk (inode 7)", "/link (inode 8)", false),
-        // It may be on another file system.
+        // The file may be on another file system, where another file has this inode number.
         ("/gone (inode 7)", "/link (inode 7)", false),
         ("/disk", "/link", true),
         ("/disk", "SERIAL-1", true),
@@ -684,7 +688,7 @@ fn the_checksums_of_another_disk_are_given_up() {
         (Some(file), Some("/other.img (inode 7)"), false),
         (Some(file), Some(serial), false),
         (Some(serial), Some(serial), true),
-        // The number is not seen this time.
+        // The device does not report its serial number this time.
         (Some(serial), Some("/dev/sda"), true),
     ] {
         let mut table = idle.clone();

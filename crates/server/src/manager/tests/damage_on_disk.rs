@@ -1,5 +1,5 @@
-//! The same damage on a file system of this machine, and other kinds of files in a file's place: they are opened
-//! differently from files in memory, their lengths mean nothing, and opening some of them blocks.
+//! Damage to files of the state directory on a real file system, and directories, pipes, devices or links in place of a
+//! file: their lengths mean nothing, and opening some of them blocks.
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use super::damage::{kept, paused_restore, reorganisation, summed};
@@ -85,7 +85,7 @@ fn a_directory_with_tasks_of_a_disk_that_has_another_name_now_is_named() {
     assert_eq!(unused, [(directory.0.join("renamed"), why), (directory.0.join("summed"), sums.to_owned())]);
 }
 
-/// Root repairs the directory of a daemon that runs as another user.
+/// Root repairs the state directory of a daemon that runs as another user: new files must belong to the daemon's user.
 #[test]
 fn all_files_that_a_repair_by_root_makes_are_the_daemons() {
     if !testing::needs("root", rustix::process::geteuid().is_root()) {
@@ -110,7 +110,7 @@ fn all_files_that_a_repair_by_root_makes_are_the_daemons() {
     }
 }
 
-/// The other kinds of files that may have the name.
+/// The kinds of files that may stand in the place of a regular file of the state directory.
 const KINDS: [&str; 9] = [
     "a directory",
     "a directory with something in it",
@@ -178,7 +178,8 @@ fn each_file_of_the_state_directory_may_be_another_kind_of_file_and_is_shown_as_
     assert!(seen >= 9 * 9, "{seen}");
 }
 
-/// Others than the desk write these, and check them when they read them.
+/// Other parts of the daemon than the task manager write these files and check them on reading; repair checks their
+/// kind.
 #[test]
 fn each_other_file_of_the_state_directory_is_shown_if_it_is_another_kind_of_file() {
     let room = DamageDirectory::new("others");
@@ -246,7 +247,7 @@ fn a_lock_that_is_another_kind_of_file_is_refused_by_name_and_nothing_waits_for_
     }
 }
 
-/// The simulated file system of the other tests reports each damage as this one does.
+/// The report about each damage is the same on a real file system and on the simulated one of the other tests.
 #[test]
 fn damage_on_a_file_system_is_found_as_in_memory() {
     let room = DamageDirectory::new("as-in-memory");

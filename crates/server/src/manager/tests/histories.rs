@@ -18,8 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::LbnRange;
 use workload::random::Stream;
 
-/// The contents of the disk when a task began. A sector that was written between its start and its beginning has one of
-/// several contents, and the same one for ever.
+/// The content of the disk at a task's instant. A sector that was written between the task's start and its first step
+/// has
+/// one of several contents. The first read decides which, and later reads must agree.
 #[derive(Clone)]
 struct Captured {
     bytes: Vec<u8>,
@@ -33,7 +34,7 @@ impl Captured {
         captured
     }
 
-    /// A write that may or may not be in it.
+    /// Records a write that may or may not be part of the captured content.
     fn may_have(&mut self, range: LbnRange, bytes: &[u8]) {
         let first = range.start().get() as usize;
         for (at, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -43,7 +44,8 @@ impl Captured {
         }
     }
 
-    /// Checks contents that were read, and settles the open ones.
+    /// Checks sectors that were read. Where several contents were possible, the one that was read is the only one from
+    /// now on.
     fn check(&mut self, from: usize, found: &[u8], whose: &str) {
         for (at, sector) in found.chunks(SECTOR).enumerate() {
             let lbn = from + at;
@@ -57,13 +59,13 @@ impl Captured {
     }
 }
 
-/// A task, as its operator knows it.
+/// A task as the test knows it.
 struct Known {
     kind: TaskKind,
     instant: Captured,
-    /// Whether it has been seen at work, so that it may not be forgotten any more.
+    /// Whether the task has been seen running, so that a crash may not forget the task any more.
     began: bool,
-    /// Where a backup goes.
+    /// The path of a backup's image.
     to: String,
     state: TaskState,
 }
@@ -148,7 +150,9 @@ impl History {
         self.rig.volume.app(self.rig.manager).unwrap().task(id)
     }
 
-    /// Half of the kinds of steps happen in a history, so that each can be frequent (swarm testing).
+    /// Makes `steps` random steps. About half of the kinds of steps occur in a history, so that each kind can be
+    /// frequent
+    /// (swarm testing).
     fn run(&mut self, steps: usize) {
         let kinds: Vec<(HistoryStep, u64)> = STEPS
             .into_iter()
@@ -239,7 +243,7 @@ impl History {
         self.rig.call(|manager, sessions| call(manager, sessions, id));
     }
 
-    /// Asks a snapshot for a range.
+    /// Reads a random range of a random snapshot.
     fn ask(&mut self) {
         let served: Vec<u64> =
             self.rig.call(|manager, _| manager.snapshots()).iter().map(|s| s.number).collect();
@@ -257,7 +261,7 @@ impl History {
         }
     }
 
-    /// Looks at all tasks and takes all answers.
+    /// Checks the state of all tasks and the answers that have come.
     fn check_tasks(&mut self) {
         for id in self.known.keys().copied().collect::<Vec<_>>() {
             let Some(task) = self.find(id) else { panic!("task {id} is forgotten") };
@@ -302,14 +306,14 @@ impl History {
         let rig = std::mem::replace(&mut self.rig, Rig::new());
         self.rig = rig.crash(power.then_some(&mut cut));
         self.reads.clear();
-        // A task that was not yet durable may be forgotten, and its number used again. One that was steered may be as
-        // before.
+        // A task that was not yet durable may be forgotten, and its number used again. A pause, resume or cancellation
+        // that was not yet durable may be undone.
         let ids: Vec<u64> = self.known.keys().copied().collect();
         for id in ids {
             let task = self.find(id);
             let known = self.known.get_mut(&id).unwrap();
             match task {
-                // The look that follows sees its end.
+                // `check_tasks` handles the end of the task.
                 Some(task) if task.state.is_over() => {}
                 Some(task) => known.state = task.state,
                 None => {

@@ -1,4 +1,4 @@
-//! Backups, replicas, differences and restores on a busy drive, by failure.
+//! Backups, replicas, differences and restores on a busy drive, with failures of every part.
 
 use super::log::OperatorLog;
 use super::memory::below;
@@ -92,8 +92,8 @@ fn a_backup_of_an_idle_disk_takes_as_long_as_a_scrub() {
     }
 }
 
-/// Returns a disk with a running backup, a block of which is on its way to a kept file that hangs, and the bytes of the
-/// instant.
+/// Returns a disk with a running backup and a block that waits for a kept file that hangs, and the content of the disk
+/// at the start of the backup.
 fn keeping() -> (Rig, u64, Vec<u8>) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
@@ -139,7 +139,7 @@ fn bad_sectors_are_named_and_the_rest_is_in_the_image() {
     bad.iter().for_each(|lbn| rig.volume.platters_mut().spoil(Lbn::new(*lbn), Cure::Write));
     let mut then = rig.now.clone();
     let id = rig.start(backup());
-    // A foreground write repairs a sector; its block is kept before.
+    // A foreground write repairs a bad sector, and the block is kept before the write.
     rig.write(range(1_000, 8));
     assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
     assert_eq!(rig.task(id).bad_lbns, bad);
@@ -230,7 +230,7 @@ fn a_full_target_pauses_the_task_and_delays_no_client() {
     }
 }
 
-/// It tries again every ten seconds, and a comparison loses its permit meanwhile.
+/// The task tries again every ten seconds, and a comparison gives its permit back in between.
 #[test]
 fn a_task_that_cannot_go_on_is_in_the_log_once_until_it_makes_progress() {
     let log = OperatorLog::default();
@@ -355,7 +355,7 @@ fn a_restore_begins_after_earlier_writes_of_clients() {
     rig.run_for(Duration::from_secs(5));
     assert_eq!(rig.task(id).state, TaskState::Queued);
     assert!(rig.call(|manager, _| manager.is_taken()).is_some(), "nothing new comes in meanwhile");
-    // The last of the earlier writes.
+    // A client's write that was accepted before the restore.
     rig.write(range(40, 16));
     rig.settle();
     rig.call(|manager, _| crate::DiskHooks::set_changing(manager, false));
@@ -413,7 +413,8 @@ fn stacked(rig: &Rig, images: &[&str]) -> Vec<u8> {
     disk.0
 }
 
-/// Every image of the chain gives the disk at its instant, over crashes, and holds only differences.
+/// The images up to each one of a chain give the disk as it was at that image's instant, also after crashes, and a
+/// difference holds only changed blocks.
 #[test]
 fn differences_restore_the_disk_at_each_instant_and_hold_only_changed_blocks() {
     for seed in 0..4 {
@@ -476,8 +477,9 @@ fn a_difference_is_only_from_images_of_this_disk_in_their_order() {
     assert!(rig.task(id).reason.unwrap().contains("say block_sectors 8"));
 }
 
-/// Until the journal records the end of a task, a killed daemon goes on with it. A backup that was cancelled, or has
-/// failed, is still of its instant if it then completes.
+/// A daemon that is killed before the journal records the end of a task continues the task after its restart. A
+/// cancelled
+/// or failed backup that completes in this way still holds the disk as it was at the start of the backup.
 #[test]
 fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
     for fails in [false, true] {
@@ -512,7 +514,9 @@ fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
     }
 }
 
-/// The same for a restore: going on with it would overwrite acknowledged writes of clients.
+/// A daemon that is killed before the journal records the end of a restore continues the restore. That must not
+/// overwrite
+/// acknowledged writes of clients.
 #[test]
 fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
     for cancelled in [true, false] {
@@ -530,7 +534,7 @@ fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
             rig.run_for(Duration::from_secs(20));
         }
         if rig.call(|manager, _| manager.is_taken()).is_some() {
-            // The restore is not over in its own view either: no client is let in.
+            // The restore itself is not over either, so clients may not write.
             assert!(!cancelled);
             continue;
         }
@@ -557,7 +561,7 @@ fn close_all(rig: &mut Rig) {
 #[test]
 fn a_restore_that_could_not_write_every_sector_fails_and_opens_nothing() {
     let mut rig = Rig::new();
-    // A sector is bad in the image.
+    // The image lacks a sector that could not be read.
     rig.volume.platters_mut().spoil(Lbn::new(1_000), Cure::Write);
     let then = rig.now.clone();
     let id = rig.start(backup());
@@ -587,7 +591,7 @@ fn a_restore_of_less_than_the_disk_leaves_it_closed() {
     let id = rig.start(backup());
     assert_eq!(rig.run(id), TaskState::Done);
     close_all(&mut rig);
-    // The same disk, as if it ended with the tenth block.
+    // An image that has only the first ten blocks of the disk.
     let whole = rig.files.get(IMAGE).unwrap();
     let mut header = header(&mut whole.as_slice()).unwrap();
     let block = vec![1; header.block_bytes()];
@@ -618,7 +622,7 @@ fn no_task_that_writes_to_the_disk_begins_on_one_that_is_read_only() {
     assert_eq!(rig.run(id), TaskState::Done);
 }
 
-/// A daemon that was stopped takes no answers meanwhile: the state directory has not failed.
+/// A daemon that is stopped takes no answers, so the stop does not count as silence of the state directory.
 #[test]
 fn a_backup_outlives_a_stop_of_the_daemon() {
     let (mut rig, id, then) = keeping();
@@ -633,7 +637,8 @@ fn a_backup_outlives_a_stop_of_the_daemon() {
     assert!(restored(&rig) == then && rig.now != then);
 }
 
-/// The blocks that a cancelled backup kept are still there, and the journal does not say that it is over.
+/// The kept blocks of a cancelled backup are not removed, and its end is not in the journal, so writes must wait. The
+/// daemon's stop for a minute does not count as waiting.
 #[test]
 fn no_write_goes_because_the_daemon_was_stopped_before_the_end_of_a_backup_was_known() {
     let (mut rig, id, _) = keeping();

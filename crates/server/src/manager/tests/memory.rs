@@ -1,4 +1,4 @@
-//! Files in memory, and chance.
+//! Files in memory, and random numbers.
 
 pub use crate::simulated::MemoryFiles;
 use workload::random::Stream;

@@ -1,4 +1,4 @@
-//! Reorganisations on a busy drive, and their failures.
+//! Reorganisations, which move blocks as a plan says: on a busy drive, over crashes, and with bad sectors.
 
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
@@ -22,7 +22,7 @@ struct PlannedMoves {
     text: String,
 }
 
-/// Draws a permutation of some of the disk's blocks; some of them move to free places.
+/// Draws a plan that permutes `count` random blocks of the disk. Five of the destinations are free blocks.
 fn draw(capacity: u64, count: u64, chance: &mut Stream) -> PlannedMoves {
     let mut places: Vec<u64> = (0..capacity / BLOCK).collect();
     for i in (1..places.len()).rev() {
@@ -50,7 +50,7 @@ fn bytes(of: &[u8], lbn: u64) -> &[u8] {
     &of[lbn as usize * SECTOR..][..BLOCK as usize * SECTOR]
 }
 
-/// Checks that each block is where the plan says, and that all else is as clients left it.
+/// Checks that each block is where the plan says, and that all other blocks are as clients left them.
 fn assert_moved(rig: &Rig, moves: &PlannedMoves) {
     let medium = rig.medium();
     for (from, to) in &moves.moves {
@@ -62,7 +62,7 @@ fn assert_moved(rig: &Rig, moves: &PlannedMoves) {
     }
 }
 
-/// Lets clients write until the task is over: from then on they may write to its places again.
+/// Makes a step, with writes of clients until the task is over: later writes could change the blocks that were moved.
 fn step_busy(rig: &mut Rig, id: u64, chance: &mut Stream) {
     let capacity = (rig.now.len() / SECTOR) as u64;
     if rig.outstanding() < 4 && !rig.task(id).state.is_over() {
@@ -88,7 +88,7 @@ fn blocks_are_where_the_plan_says_and_clients_wrote_elsewhere_meanwhile() {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "moves"));
         let moves = draw((rig.now.len() / SECTOR) as u64, 120, &mut chance);
         rig.files.put(PLAN, moves.text.as_bytes());
-        // A write in flight when the plan's places are fenced is still carried out before.
+        // A write in flight when the plan's blocks are closed to clients is done before the first move.
         rig.write(range(moves.moves[0].0, BLOCK));
         let id = rig.start(reorganize());
         assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
@@ -101,7 +101,7 @@ fn blocks_are_where_the_plan_says_and_clients_wrote_elsewhere_meanwhile() {
     }
 }
 
-/// The kill comes at any step, with or without a power cut, also while the memory cannot be written.
+/// The kill comes at any step, with or without a power cut, also while the state of the moves cannot be written.
 #[test]
 fn crashes_at_random_moments_lose_no_block() {
     for seed in 0..12 {
@@ -124,7 +124,7 @@ fn crashes_at_random_moments_lose_no_block() {
                 rig.files.limit("/state", None);
             }
             let power = below(&mut chance, 2) == 0;
-            // The user's plan is not needed once the task has its copy.
+            // The task now has its own copy of the plan.
             rig = rig.crash(power.then_some(&mut chance));
             rig.pace = 3;
         }
@@ -155,7 +155,7 @@ fn a_reorganisation_pauses_and_goes_on_and_is_given_up_only_before_anything_has_
     assert!(paused.state == TaskState::Paused && medium != before);
     (0..200).for_each(|_| _ = rig.step());
     assert!((rig.task(id).done, rig.medium()) == (paused.done, medium), "it went on");
-    // Over a restart the task stays paused and its places stay closed.
+    // After a restart the task is still paused, and its blocks are still closed to clients.
     rig = rig.crash(None);
     (0..50).for_each(|_| _ = rig.step());
     assert_eq!(rig.task(id).state, TaskState::Paused);
@@ -185,7 +185,7 @@ fn a_plan_that_cannot_be_is_refused_and_nothing_is_touched() {
     assert_eq!(rig.run(id), TaskState::Failed, "no plan is there");
 }
 
-/// After bad sectors the map has the resulting permutation, and no block is lost.
+/// After bad sectors the map says where each block is, and only the bad block is lost.
 #[test]
 fn bad_sectors_give_another_permutation_and_a_map_of_it() {
     let mut chance = Stream::new(2, "moves");
@@ -224,14 +224,15 @@ fn no_backup_restore_or_second_reorganisation_starts_beside_a_reorganisation() {
         let refused = rig.call(|manager, _| manager.start(spec.clone())).unwrap_err();
         assert!(refused.to_string().contains("reorganize 1 is"), "{refused}");
     }
-    // A scrub may run.
+    // A scrub may run beside a reorganisation.
     let scrub = rig.start(TaskSpec::new(TaskKind::Scrub));
     assert_eq!(rig.run(id), TaskState::Done);
     assert_eq!(rig.run(scrub), TaskState::Done);
     assert_moved(&rig, &moves);
 }
 
-/// The memory's file hangs in the middle: a place is not overwritten until its old content is durable in memory.
+/// The file with the state of the moves hangs in the middle: no block is overwritten until its old content is durable
+/// in that file.
 #[test]
 fn no_place_is_overwritten_before_its_content_is_saved() {
     for steps in (40..400).step_by(20) {

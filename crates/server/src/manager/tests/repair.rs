@@ -1,4 +1,4 @@
-//! `freeblock repair` over every kind of damage, and its choices.
+//! `freeblock repair`: its report for every kind of damage, and the choices of operators.
 
 use super::damage::{
     END, JOURNAL, KEPT, KEPT_END, MOVES, PLAN, SUMS_END, kept, paused_restore, read, reorganisation, report,
@@ -12,11 +12,11 @@ use crate::task::journal;
 use crate::task::table::{Closed, TaskState};
 use std::path::Path;
 
-/// The share of damages for tests that only read the directory.
+/// The share of all damages that is tried by tests which only read the directory.
 const READS: Share = Share::Some { short: 600, long: usize::MAX };
 
-/// Returns whether a damage leaves an end as a power cut may: one of its two slots is torn, or it is the end before the
-/// last record.
+/// Returns whether a damaged `.end` file looks as after a power cut: one of its two slots is torn, or the file is as it
+/// was before the last record.
 fn is_like_a_power_cut(path: &str, one: &FileFault, older: &[Vec<u8>]) -> bool {
     path.ends_with(".end")
         && match one {
@@ -26,7 +26,7 @@ fn is_like_a_power_cut(path: &str, one: &FileFault, older: &[Vec<u8>]) -> bool {
         }
 }
 
-/// Applies every kind of damage to a file; `freeblock repair` has to report each.
+/// Checks that `freeblock repair` reports every kind of damage to a file.
 fn is_shown_by_repair(files: &MemoryFiles, path: &str, older: &[Vec<u8>]) {
     let sound = report(files);
     assert!(!sound.is_damaged(), "{sound:?}");
@@ -41,7 +41,7 @@ fn is_shown_by_repair(files: &MemoryFiles, path: &str, older: &[Vec<u8>]) {
         if shown.is_damaged() || is_like_a_power_cut(path, &one, older) {
             continue;
         }
-        // A file that is missing, and that no other file mentions, is not listed as sound either.
+        // Only the lack of a map cannot be noticed, because no other file names it; then it is not listed as sound.
         let alone = path.ends_with(".map");
         let is_listed = shown.files.iter().any(|file| file.name == listed);
         assert!(one == FileFault::Delete && alone && !is_listed, "{path} {one:?} is not shown: {shown:?}");
@@ -64,12 +64,13 @@ fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
     is_shown_by_repair(&rig.files, PLAN, &[]);
     is_shown_by_repair(&rig.files, MOVES, &older);
     is_shown_by_repair(&rig.files, "/state/task-1.moves.end", &[]);
-    // Older ends of a checksum store are not tried: with the store, which repair does not read, they are harmless.
+    // Older copies of a checksum store's end are not tried: repair does not read the store, which alone shows that its
+    // end is old.
     let (rig, _) = summed();
     is_shown_by_repair(&rig.files, SUMS_END, &[]);
 }
 
-/// Every choice of the files that a task must have may be gone, also if none of them is left to tell of the others.
+/// Every subset of the files that a task needs is removed, also all of them, so that only the journal names them.
 #[test]
 fn repair_names_every_file_that_the_journal_needs_and_that_is_gone() {
     let (moves, ..) = reorganisation();
@@ -95,7 +96,7 @@ fn repair_names_every_file_that_the_journal_needs_and_that_is_gone() {
             let shown = report(&files);
             for path in gone {
                 let name = path.trim_start_matches("/state/");
-                // An end is reported with its log.
+                // An `.end` file is reported with its log.
                 let name = if name == "sums.end" { name } else { name.trim_end_matches(".end") };
                 let damaged = |file: &repair::FileReport| file.name == name && file.sound == Some(false);
                 assert!(shown.files.iter().any(damaged), "{choice}: {name} is not shown: {shown:?}");
@@ -123,7 +124,7 @@ fn repair_applies_only_the_choices_given() {
     let reported = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
     assert_eq!(reported.closed, None);
 
-    // Only one file of a task is left: the numbers that were used are unknown.
+    // Only one file of a task is left, so the task numbers that were used are unknown.
     let lost = rig.files.copy();
     lost.put("/state/task-1.kept", b"something");
     lost.delete(JOURNAL);
@@ -131,7 +132,7 @@ fn repair_applies_only_the_choices_given() {
     let reported = mend(&lost, give_up).unwrap();
     assert_eq!((reported.used, reported.closed), (1_700_000_000, Some(Closed::All)));
     assert_eq!(read(&lost).table.next_id(), 1_700_000_001);
-    // The clock is at its beginning.
+    // The clock says 3 s after 1970, which is less than the number in a file's name.
     lost.put("/state/task-77.map", b"something");
     lost.delete(JOURNAL);
     lost.delete(END);
@@ -139,7 +140,7 @@ fn repair_applies_only_the_choices_given() {
         mend_with(&lost, Path::new(STATE), &Choice { give_up: true, ..Choice::default() }, 3, 9).unwrap();
     assert_eq!(reported.used, 77);
 
-    // A repair that is killed at any point leaves a directory that still counts as damaged, or is mended.
+    // A repair that is killed at any point leaves a directory that either still counts as damaged or is repaired.
     let mut calls = 0;
     loop {
         let killed = rig.files.copy();

@@ -1,4 +1,4 @@
-//! A task manager on a simulated drive, with files in memory, a foreground, and power cuts.
+//! A task manager on a simulated drive, with files in memory, clients that write, and power cuts.
 
 use super::memory::{MemoryFiles, below};
 use crate::disk::{BackgroundTerms, Fence};
@@ -30,30 +30,32 @@ pub struct Rig {
     pub files: MemoryFiles,
     pub drive: Arc<DriveModel>,
     workers: BTreeMap<FileQueue, FileWorker>,
-    /// Orders that were not carried out yet.
+    /// File operations that were not executed yet.
     file_requests: VecDeque<FileRequest>,
     /// The number of file operations executed in a step: low for a slow file system, 0 for one that hangs.
     pub pace: usize,
     /// Queues whose files hang: their operations are not executed.
     pub hangs: Vec<FileQueue>,
-    /// Queues for which the system gives no thread.
+    /// Queues whose file operations fail because the system has no thread left.
     pub no_threads: Vec<FileQueue>,
-    /// The disks for comparisons: none, unless a test begins before they are served.
+    /// The daemon's other disks, which comparisons read: an empty list. A test may replace it by one that is not filled
+    /// yet.
     pub peers: Peers,
     held: VecDeque<(LbnRange, Vec<u8>)>,
     in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
     /// The disk's content from the clients' point of view.
     pub now: Vec<u8>,
     pub keep: u64,
-    /// Writes that were refused by a fence.
+    /// The number of writes that were refused because a task has their blocks closed.
     pub refused: u64,
-    /// Whether the drive has a cache and may lose at a power cut the writes since the last flush. The old contents are
-    /// remembered in order.
+    /// Whether the drive has a write cache, so that a power cut undoes the writes since the last flush. `cached` has
+    /// the
+    /// old contents under these writes, in order.
     pub caches: bool,
     cached: Vec<(LbnRange, Vec<u8>)>,
     /// The number of steps that a flush takes.
     pub flush_steps: usize,
-    /// Flushes under way: the steps left, and how many of the cached writes are durable when it ends.
+    /// The flushes in flight, each with its steps left and the number of cached writes that its end makes durable.
     flushes: VecDeque<(usize, usize)>,
     ticked: Instant,
     writes: u64,
@@ -238,7 +240,7 @@ impl Rig {
     }
 
     fn offer(&mut self, range: LbnRange, bytes: Vec<u8>) {
-        // As in the disk, overlapping requests go in order of arrival.
+        // As in `Disk`, overlapping requests are done in order of arrival.
         let behind = self.held.iter().any(|(other, _)| other.overlaps(range));
         let under_way = self.in_flight.values().any(|(other, _)| other.overlaps(range));
         let fence = self.fenced(range);
@@ -311,7 +313,7 @@ impl Rig {
         next.is_some()
     }
 
-    /// Runs until the task is over or stands still.
+    /// Runs until the task is over or paused.
     pub fn run(&mut self, id: u64) -> TaskState {
         for _ in 0..200_000 {
             let state = self.task(id).state;
@@ -341,7 +343,7 @@ impl Rig {
         panic!("{} writes wait for ever", self.held.len());
     }
 
-    /// Cuts the power, or only kills the daemon; then starts again.
+    /// Cuts the power, or without `power` kills only the daemon; then starts the daemon again.
     pub fn crash(self, power: Option<&mut Stream>) -> Self {
         let Self {
             volume,
@@ -357,7 +359,7 @@ impl Rig {
             workers,
             ..
         } = self;
-        // With the daemon its files are closed.
+        // The end of the daemon closes its files and releases their locks.
         drop(workers);
         let at = volume.now();
         let mut platters = volume.power_cut().unwrap();
@@ -369,7 +371,7 @@ impl Rig {
                 platters.medium_mut().write(range, &bytes).unwrap();
             }
         }
-        // The medium decides about writes that were not acknowledged.
+        // A write that was not acknowledged may be done or not: the medium says which.
         for (range, bytes) in in_flight.values() {
             let from = range.start().get() as usize * SECTOR;
             platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
@@ -395,8 +397,8 @@ impl Rig {
     }
 }
 
-/// Returns sectors, each of which holds its own address and the number of its last write. They are copied whole: without optimisation,
-/// an iterator over bytes takes a third of the time of these tests.
+/// Returns sectors, each of which holds its own address and the number of its last write. The sectors are copied whole,
+/// because in a build without optimisation an iterator over bytes takes a third of the time of these tests.
 fn stamps(lbns: std::ops::Range<u64>, version: u64) -> Vec<u8> {
     lbns.map(|lbn| stamp(lbn, version)).collect::<Vec<_>>().concat()
 }

@@ -41,7 +41,7 @@ impl SnapshotReader {
         self.waiting.insert(id, range);
     }
 
-    /// Checks the answers that have come against the content of the instant.
+    /// Takes the answers and checks them against the disk's content at the instant of the snapshot.
     fn take(&mut self, rig: &mut Rig, then: &[u8]) {
         while let Some(Answer { id, result, .. }) = rig.call(|manager, _| manager.answer()) {
             let range = self.waiting.remove(&id).expect("an answer to a request");
@@ -56,7 +56,7 @@ impl SnapshotReader {
         }
     }
 
-    /// Reads here and there, this number of requests at a time, while clients write.
+    /// Makes random reads, `depth` at a time, while clients write.
     fn busy(&mut self, rig: &mut Rig, id: u64, then: &[u8], reads: usize, depth: usize, chance: &mut Stream) {
         let capacity = (then.len() / SECTOR) as u64;
         let until = self.read + reads;
@@ -89,7 +89,7 @@ impl SnapshotReader {
         panic!("{} requests are never answered", self.waiting.len());
     }
 
-    /// Reads all of the disk in order.
+    /// Reads the whole snapshot in order.
     fn all(&mut self, rig: &mut Rig, id: u64, then: &[u8]) {
         self.drain(rig, then);
         let (capacity, read) = ((then.len() / SECTOR) as u64, self.read);
@@ -110,7 +110,7 @@ fn until_it_is(state: TaskState, rig: &mut Rig, id: u64) {
     panic!("not {state}: {:?}", rig.task(id));
 }
 
-/// Returns a disk with a snapshot that is served, and the disk's content at that instant.
+/// Returns a disk with a snapshot that clients can read, and the disk's content at the snapshot's instant.
 fn served() -> (Rig, u64, Vec<u8>) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
@@ -138,7 +138,7 @@ fn a_snapshot_reads_as_its_instant_while_clients_overwrite_the_disk() {
     }
 }
 
-/// A write in flight at the instant is in the snapshot or is not; all reads of the snapshot find the same.
+/// A write in flight at the instant is in the snapshot or is not, and all reads of the snapshot agree.
 #[test]
 fn blocks_with_writes_in_flight_at_the_instant_read_the_same_ever_after() {
     for seed in 0..4 {
@@ -191,7 +191,7 @@ fn a_snapshot_outlives_kills_and_power_cuts() {
             // Clients write at once, before the kept blocks have been read.
             access(&mut rig, &mut chance);
             until_it_is(TaskState::Running, &mut rig, id);
-            // The requests before are gone with their daemon.
+            // The killed daemon took the unanswered requests with it.
             reader = SnapshotReader::default();
             reader.busy(&mut rig, id, &then, 40, 16, &mut chance);
             assert_eq!(rig.task(id).state, TaskState::Running);
@@ -226,7 +226,7 @@ fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
     assert!(!rig.call(|manager, s| manager.read_snapshot(s, &request)));
 }
 
-/// Each write is kept by all of them, so the bound is passed for all at the same moment.
+/// Each copy keeps the blocks under every write, so all of them pass the bound at the same moment.
 #[test]
 fn all_snapshots_and_backups_of_a_disk_keep_no_more_than_the_bound_together() {
     const KEEP: u64 = 300_000;
@@ -275,7 +275,7 @@ fn all_snapshots_and_backups_of_a_disk_keep_no_more_than_the_bound_together() {
 #[test]
 fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
     let mut rig = Rig::new();
-    // The day of this disk begins 1,000 s after 1970.
+    // The clock of the rig begins 1,000 s after 1970.
     let id = rig.start(TaskSpec { expires_unix_s: Some(1_010), ..nightly() });
     let later = TaskSpec { name: Some("later".into()), expires_unix_s: Some(1_013), ..nightly() };
     let other = rig.start(later);
@@ -286,14 +286,14 @@ fn a_snapshot_ends_at_its_time_also_if_the_daemon_was_down_then() {
     assert_eq!(rig.files.get(KEPT), None);
     let names: Vec<_> = rig.call(|manager, _| manager.snapshots()).into_iter().map(|s| s.number).collect();
     assert_eq!(names, [other]);
-    // The next daemon starts a second later.
+    // The daemon is down for the second in which the snapshot expires.
     rig.run_for(Duration::from_millis(1_500));
     let mut rig = rig.crash(None);
     rig.run_for(Duration::from_secs(1));
     assert_eq!(rig.task(other).state, TaskState::Done);
 }
 
-/// An operator sets the clock.
+/// An operator sets the clock back or forward.
 #[test]
 fn a_jump_of_the_clock_ends_no_snapshot_before_its_time_and_keeps_none_beyond_it() {
     for jump_ms in [1, 4_000_000_000_000] {
@@ -373,7 +373,7 @@ fn a_bad_sector_fails_the_reads_that_ask_for_it_and_not_those_of_kept_blocks() {
     assert_eq!(rig.task(id).state, TaskState::Running);
 }
 
-/// A client that is gone leaves no request behind, and nothing of a snapshot can be written.
+/// A client that disconnects leaves no request behind, and a snapshot refuses writes.
 #[test]
 fn a_reader_that_leaves_takes_its_requests_with_it() {
     let (mut rig, id, then) = served();
@@ -394,8 +394,8 @@ fn a_reader_that_leaves_takes_its_requests_with_it() {
     SnapshotReader::default().all(&mut rig, id, &then);
 }
 
-/// Under a floor its reader is served at the instant at which the floor makes the request foreground work, and the cost
-/// is shown.
+/// A floor of 1.7 s makes a read of the snapshot foreground work exactly 1.7 s after its arrival, and the status shows
+/// the cost.
 #[test]
 fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counted() {
     let mut rig = Rig::new();
@@ -417,13 +417,13 @@ fn the_floor_of_a_snapshots_reader_is_kept_to_the_instant_and_its_cost_is_counte
     assert_eq!(promoted(&mut rig).requests, 0);
     rig.call(|manager, s| manager.do_due(s, now + wait));
     assert_eq!(promoted(&mut rig).requests, 1);
-    // The bytes that are moved for it are its cost, and those that are moved for others are not.
+    // Bytes that are read for this request are its cost; bytes of other sessions are not.
     for session in (0..20).map(SessionId::new) {
         rig.call(|manager, _| DiskHooks::promoted(manager, session, range(0, 1), Duration::from_millis(1)));
     }
     let PromotedStatus { bytes, device_us, .. } = promoted(&mut rig);
     assert_eq!((bytes, device_us), (512, 1_000.0), "one session is of its reads");
-    // While it is paused nothing is due.
+    // While the snapshot is paused, no request becomes foreground work.
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     assert_eq!(rig.call(|manager, _| DiskHooks::due(manager)), None);
 }
@@ -478,7 +478,7 @@ fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
         if id == ids[0] {
             let held = held(&mut rig);
             assert!(held[0] > MEMORY_BYTES / 2, "it may have all of it: {held:?}");
-            // While it is paused, it makes room as well.
+            // A paused snapshot makes room for the other one as well.
             rig.call(|manager, s| manager.pause(s, id)).unwrap();
         }
     }
@@ -486,7 +486,7 @@ fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
     assert!(held.iter().all(|held| (1..=MEMORY_BYTES / 2).contains(held)), "{held:?}");
 }
 
-/// Counts the promotions.
+/// Counts the promotions: calls that make background blocks foreground work.
 struct CountingPromotions<'a> {
     sessions: &'a mut dyn Sessions,
     promoted: usize,
@@ -503,8 +503,9 @@ impl Sessions for CountingPromotions<'_> {
     }
 }
 
-/// Blocks with writes in flight at the instant are copied as background work, because no request of the foreground waits
-/// for them; a floor of the snapshot's readers makes the copies foreground work when a reader's request is due.
+/// Blocks with writes in flight at the instant are copied as background work, because no request of the foreground
+/// waits
+/// for the copies. Under a floor the copies become foreground work when the request of a reader is due.
 #[test]
 fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_floor() {
     let mut rig = Rig::new();
@@ -546,7 +547,8 @@ fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_f
     assert!(promoted(&mut rig, &mut due(now + wait)) > 0, "the reader waits for the copies without bound");
 }
 
-/// The block under a write that can wait is copied as background work, and at once when the write cannot wait any more.
+/// The block under a background write is copied as background work. When the write becomes urgent, the copy becomes
+/// foreground work.
 #[test]
 fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
     let (mut rig, _, _) = served();
@@ -562,7 +564,7 @@ fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
         })
     };
     assert_eq!([false, false, true, true, false].map(|urgent| hold(&mut rig, urgent)), [0, 0, 1, 0, 0]);
-    // A write to another block, whose copy is left to the background.
+    // The copy for a write to another block stays background work.
     assert!(rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))));
     for _ in 0..10_000 {
         if !rig.call(|manager, s| manager.hold_later(s, range(1_600, 8))) {
@@ -573,8 +575,8 @@ fn a_copy_for_a_write_that_can_wait_is_promoted_when_it_cannot() {
     panic!("idle time does not copy it");
 }
 
-/// Otherwise a write over the whole disk would have all of its old blocks read as foreground work at once, and each
-/// block that comes would look through all of them.
+/// Without this limit a write over the whole disk would have all old blocks read as foreground work at once, and each
+/// block that arrives would cost a search through all of them.
 #[test]
 fn a_long_write_has_few_blocks_copied_at_a_time() {
     let (mut rig, ..) = served();
@@ -589,7 +591,8 @@ fn a_long_write_has_few_blocks_copied_at_a_time() {
     assert!((1..=128).contains(&most), "{most} requests were to be read at once");
 }
 
-/// A write that was acknowledged before the instant is in the copy, although the drive had it in its cache only.
+/// A write that was acknowledged before the instant is in the copy even after a power cut, although the drive held the
+/// write only in its cache.
 #[test]
 fn the_power_cut_after_an_instant_takes_nothing_of_it() {
     for kind in [TaskKind::Snapshot, TaskKind::Backup] {
@@ -617,7 +620,7 @@ fn the_power_cut_after_an_instant_takes_nothing_of_it() {
     }
 }
 
-/// Blocks on their way to a kept file that does not answer are in memory.
+/// Blocks that wait for a kept file that does not answer are in memory, so their number is limited.
 #[test]
 fn no_more_blocks_are_read_for_writes_than_the_state_directory_takes() {
     let (mut rig, id, _) = served();

@@ -1,4 +1,4 @@
-//! Scrubs with checksums: rot is reported, and blocks that were written are not.
+//! Scrubs with checksums: a block that changed without a write (rot) is reported, and a block that was written is not.
 
 use super::images::backup;
 use super::memory::below;
@@ -75,12 +75,12 @@ fn the_first_pass_records_and_later_ones_report_rot() {
     let mut found = pass(&mut rig);
     found.wrong.sort_unstable();
     assert_eq!(found, wrong);
-    // The sector is not accepted as good by the next pass, nor after a restart.
+    // A later pass still reports the rot, also after a restart.
     let mut rig = rig.crash(None);
     found = pass(&mut rig);
     found.wrong.sort_unstable();
     assert_eq!(found, wrong);
-    // A write to it repairs it.
+    // A write to a rotten block repairs it.
     rig.write(range(16, 1));
     rig.write(range(1_000, 8));
     rig.settle();
@@ -106,8 +106,9 @@ fn a_part_of_the_disk_has_its_place_in_the_store() {
     assert!(rig.call(|manager, _| manager.start(force)).is_err());
 }
 
-/// Clients write before, during and after each pass; the power fails, or the daemon is killed. Their writes are
-/// recorded anew and never reported, and rot is found.
+/// Clients write before, during and after each pass; the power fails, or the daemon is killed. Blocks that clients
+/// wrote
+/// get new sums and are never reported, and rot is found.
 #[test]
 fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
     let (mut verified, mut recorded, mut found) = (0, 0, 0);
@@ -158,7 +159,7 @@ fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
     assert!(verified > 0 && recorded > 0 && found == 12, "{verified}, {recorded}: the test tests nothing");
 }
 
-/// Tasks and sessions write, too.
+/// Tasks write to the disk, too, and not only clients.
 #[test]
 fn blocks_written_by_a_restore_are_not_reported() {
     let mut rig = Rig::new();
@@ -171,7 +172,7 @@ fn blocks_written_by_a_restore_are_not_reported() {
     pass(&mut rig);
     let image = backup().to.unwrap();
     let restore = rig.start(TaskSpec { from: vec![image], ..TaskSpec::new(TaskKind::Restore) });
-    // A scrub runs beside it.
+    // A scrub runs beside the restore.
     let scrub = rig.start(spec());
     assert_eq!(rig.run(restore), TaskState::Done, "{:?}", rig.task(restore));
     assert_eq!(rig.run(scrub), TaskState::Done);
@@ -240,7 +241,7 @@ fn a_file_that_is_no_store_or_damaged_is_refused_by_name() {
     assert!(failed(&mut rig, other).contains("in blocks of 8"), "another block size");
     let own = TaskSpec { checksums: Some("/disk".into()), ..anew() };
     assert!(failed(&mut rig, own).contains("the disk itself"));
-    // With force the store was given up.
+    // The start of a scrub with force has given up the disk's store, although that scrub failed.
     assert!(failed(&mut rig, good.clone()).contains("its sums may be old"));
     pass_of(&mut rig, TaskSpec { force: true, ..good.clone() });
 
@@ -283,7 +284,7 @@ fn one_at_a_time() {
     assert_eq!((task.bad_lbns.as_slice(), content(&task).recorded), (&[77][..], blocks(&rig) - 1));
 }
 
-/// The store's file system hangs, or is on this very disk.
+/// The store's file system hangs, as it does if it is on the disk whose writes wait for the store.
 #[test]
 fn a_store_that_does_not_answer_holds_no_write_for_ever() {
     for journal_too in [false, true] {
@@ -311,8 +312,8 @@ fn a_store_that_does_not_answer_holds_no_write_for_ever() {
     }
 }
 
-/// A flush takes long, and clients write meanwhile. The drive loses those writes at a power cut that comes before the
-/// next flush: a sum of what they wrote, recorded when the first flush ended, would not fit the old content.
+/// Clients write during a long flush, and a power cut before the next flush undoes these writes. A sum of the new
+/// content, recorded at the end of the first flush, would not match the old content.
 #[test]
 fn sums_of_what_was_written_during_a_flush_are_not_recorded_before_the_next_one() {
     for seed in 0..24 {
@@ -329,7 +330,7 @@ fn sums_of_what_was_written_during_a_flush_are_not_recorded_before_the_next_one(
         while rig.is_flushing() {
             rig.step();
         }
-        // Sums are recorded, and the next flush has begun at most.
+        // The sums that this flush permits are recorded, and the next flush has not ended.
         for _ in 0..below(&mut chance, 10) {
             rig.step();
         }
@@ -355,7 +356,8 @@ fn a_store_that_another_disk_has_open_is_not_recorded_anew() {
     pass_of(&mut rig, anew());
 }
 
-/// A store that is given up while the journal takes nothing: after a restart clients' writes would be reported.
+/// The store is given up while the journal cannot be written. If a restart trusted the store, clients' writes would be
+/// reported as rot.
 #[test]
 fn a_store_that_was_given_up_while_the_state_directory_was_full_is_not_believed_after_a_kill() {
     for gone in [false, true] {
@@ -371,7 +373,7 @@ fn a_store_that_was_given_up_while_the_state_directory_was_full_is_not_believed_
         rig.files.set_gone("/sums", false);
         let mut rig = rig.crash(None);
         rig.run_for(Duration::from_secs(2));
-        // Forgetting the first sums of a new store needs no space.
+        // A store that is full but not gone has still forgotten the written block, because that needs no space.
         if gone {
             let why = failed(&mut rig, spec());
             assert!(why.contains("its sums may be old"), "{why}");
@@ -381,7 +383,7 @@ fn a_store_that_was_given_up_while_the_state_directory_was_full_is_not_believed_
     }
 }
 
-/// While the daemon is stopped, it takes no answers.
+/// A daemon that is stopped takes no answers, so the stop does not count as silence of the store.
 #[test]
 fn a_store_outlives_a_stop_of_the_daemon() {
     let mut rig = Rig::new();
@@ -397,7 +399,8 @@ fn a_store_outlives_a_stop_of_the_daemon() {
     assert_eq!(pass(&mut rig).recorded, 1, "the other sums are believed");
 }
 
-/// The old store fails when the next one in the same file was ordered: the order to give it up arrives late.
+/// The old store fails after a new store in the same file was requested, and the request to give up the old one is
+/// executed last.
 #[test]
 fn a_store_that_is_given_up_late_does_not_take_the_next_one_with_it() {
     let mut rig = Rig::new();
@@ -410,7 +413,7 @@ fn a_store_that_is_given_up_late_does_not_take_the_next_one_with_it() {
     rig.serve();
     rig.files.set_gone("/sums", false);
     let waiting = rig.waiting_for(FileQueue::Journal);
-    // All but the last, which gives the store up, are executed, and the new store is opened.
+    // Execute all requests but the last, which gives the old store up; then the new store is opened.
     (rig.hangs, rig.pace) = (vec![FileQueue::Sums], waiting - 1);
     rig.serve();
     (rig.hangs, rig.pace) = (vec![FileQueue::Journal], usize::MAX);

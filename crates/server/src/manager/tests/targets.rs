@@ -116,7 +116,7 @@ fn a_cancelled_task_removes_no_file_of_another() {
     }
 }
 
-/// A restart looks for what a cancelled backup has left.
+/// A restart removes the unfinished image of a cancelled backup, but no other file of that name.
 #[test]
 fn a_restart_removes_no_file_of_the_name_of_a_cancelled_backup_that_is_not_its_own() {
     for again in [false, true] {
@@ -125,7 +125,7 @@ fn a_restart_removes_no_file_of_the_name_of_a_cancelled_backup_that_is_not_its_o
         rig.run_for(Duration::from_secs(1));
         assert_eq!(rig.files.get(IMAGE), None);
         if again {
-            // A later backup has claimed it, and does not answer.
+            // A later backup to this name has made the file, and is paused.
             let id = rig.start(backup());
             rig.call(|manager, s| manager.pause(s, id)).unwrap();
             rig.run_for(Duration::from_secs(1));
@@ -193,7 +193,7 @@ fn a_copy_goes_on_in_no_other_file_than_its_own() {
     }
 }
 
-/// A file whose name is the same, and with it, in most file systems, the number of its inode.
+/// A deleted and newly created file has the same name and, on most file systems, the same inode number.
 #[test]
 fn a_file_that_was_made_anew_is_another_target() {
     let directory = std::env::temp_dir().join(format!("freeblock-anew-{}", std::process::id()));
@@ -223,7 +223,7 @@ fn a_file_that_was_made_anew_is_another_target() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
-/// A device without a serial number has the size of others, and zeros are on many.
+/// A device without a serial number can only be recognised by its content: many devices have the same size, and zeros.
 #[test]
 fn a_replica_goes_on_in_a_device_without_a_serial_number_only_where_its_blocks_are() {
     let len = Rig::new().now.len();
@@ -248,7 +248,7 @@ fn a_replica_goes_on_in_a_device_without_a_serial_number_only_where_its_blocks_a
         "{reason}"
     );
     assert!(rig.files.get(IMAGE).unwrap() == vec![0; len], "it is written to");
-    // Its blocks tell it from others.
+    // Blocks of the replica on the device identify it.
     let (mut rig, id) = blank();
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
     while rig.task(id).done == 0 {
@@ -259,7 +259,7 @@ fn a_replica_goes_on_in_a_device_without_a_serial_number_only_where_its_blocks_a
     assert!(rig.files.get(IMAGE).unwrap() == rig.now);
 }
 
-/// Blocks of zeros alone do not tell a file or device from another.
+/// Blocks of zeros do not identify a file or device.
 #[test]
 fn a_replica_is_not_known_by_blocks_of_zeros() {
     let (rig, _) = two_images();
@@ -399,7 +399,7 @@ fn two_images() -> (Rig, Vec<u8>) {
     (rig, then)
 }
 
-/// As on CIFS: a lock keeps every other handle of its file out.
+/// On CIFS a lock on one handle of a file prevents reads and writes through every other handle.
 #[test]
 fn tasks_work_where_a_lock_keeps_other_handles_out() {
     let mut rig = Rig::new();
@@ -436,7 +436,7 @@ fn a_restore_goes_on_with_the_images_that_it_began_with_alone() {
                 rig.pace = 1;
             }
             let id = rig.start(restore(IMAGE));
-            // The images are verified, and nothing is read.
+            // Wait until the images are verified and no block has been restored.
             while retried && rig.task(id).state != TaskState::Running {
                 rig.step();
             }
@@ -481,7 +481,7 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     let id = rig.start(own_base);
     assert_eq!(rig.run(id), TaskState::Failed, "a difference to its own base");
     assert!(restored_from(&rig, "/backups/a") == then);
-    // A task of another disk.
+    // A backup of another disk to an image that a restore reads.
     rig.files.link("/backups/a", LINK);
     let id = rig.start(restore("/backups/a"));
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
@@ -496,7 +496,7 @@ fn no_backup_overwrites_an_image_that_a_task_reads() {
     assert!(rig.medium() == then);
 }
 
-/// Other users could read in it what only the daemon's user may.
+/// Other users could read content of the disk in such a file.
 #[test]
 fn an_image_goes_to_no_file_that_other_users_can_read() {
     let directory = std::env::temp_dir().join(format!("freeblock-targets-{}", std::process::id()));
@@ -527,7 +527,8 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
             let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o077;
             assert_eq!(mode == 0, opens, "{path:?}");
         }
-        // Such a task with progress has made its file, and some file systems show other rights of it.
+        // An earlier version's task that has progress made its file itself; some file systems show other rights than
+        // were set.
         let path = directory.join(format!("{replica}-644-false-true"));
         let target = ImageTarget { fresh: false, saved: vec![0], ..target(&rig, &path, replica) };
         let mut worker =
@@ -538,7 +539,7 @@ fn an_image_goes_to_no_file_that_other_users_can_read() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Its owner can read what is written to it, whatever its rights are.
+/// The owner of a file can read it, whatever its permission bits are.
 #[test]
 fn an_image_goes_to_no_file_of_another_user() {
     if !testing::needs("root", rustix::process::geteuid().is_root()) {
@@ -570,7 +571,7 @@ fn header_of(rig: &Rig, path: &str) -> Header {
     image::header(&mut rig.files.get(path).unwrap().as_slice()).unwrap()
 }
 
-/// Returns a target of a task that begins, with the header of one of [`two_images`].
+/// Returns the target of a task that begins, with the header of the first of [`two_images`].
 fn target(rig: &Rig, path: &Path, replica: bool) -> ImageTarget {
     ImageTarget {
         path: path.into(),

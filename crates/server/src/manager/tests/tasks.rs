@@ -1,4 +1,4 @@
-//! Tasks on a busy drive: scrubs, comparisons, and what all kinds have in common.
+//! Tasks on a busy drive: scrubs, comparisons, and the behaviour that all kinds of tasks have in common.
 
 use super::images::{backup, replica};
 use super::log::OperatorLog;
@@ -27,7 +27,7 @@ pub(super) fn access(rig: &mut Rig, chance: &mut Stream) {
     if below(chance, 3) == 0 { rig.read(range) } else { rig.write(range) }
 }
 
-/// Runs with a busy foreground until the task is over or stands still.
+/// Runs with a busy foreground until the task is over or paused.
 pub(super) fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
     for _ in 0..50_000 {
         let state = rig.task(id).state;
@@ -126,7 +126,7 @@ fn scrubs_beyond_the_limit_wait_and_a_paused_one_lets_the_next_run() {
         rig.run_for(Duration::from_millis(50));
     }
     let done = rig.task(first).done;
-    // After it is resumed it is queued, and goes on when the other is done.
+    // The resumed scrub is queued until the other scrub is done.
     rig.call(|manager, s| manager.resume(s, first)).unwrap();
     assert_eq!((rig.task(first).state, rig.task(second).state), (TaskState::Queued, TaskState::Running));
     assert_eq!(rig.run(second), TaskState::Done);
@@ -134,7 +134,7 @@ fn scrubs_beyond_the_limit_wait_and_a_paused_one_lets_the_next_run() {
     assert_eq!(rig.run(first), TaskState::Done);
 }
 
-/// The comparison has no other disks here, so it is blocked from its beginning.
+/// The daemon has no other disks here, so a comparison is blocked from its beginning.
 #[test]
 fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     let mut rig = Rig::new();
@@ -154,7 +154,7 @@ fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     drop(of_another);
     rig.run_for(Duration::from_secs(1));
     assert_eq!(state(&rig), blocked, "it has tried again");
-    // On request it tries at once, if it may run.
+    // A resume tries at once, if a permit is free.
     let of_another = permits.take().expect("it has kept its permit");
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     rig.call(|manager, s| manager.resume(s, id)).unwrap();
@@ -218,7 +218,7 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     let old = rig.start(TaskSpec { first_lbn: Some(8), ..scrub() });
     rig.run_for(Duration::from_millis(400));
     rig.files.limit("/state", Some(0));
-    // Also at a restart the log says so, once.
+    // After a restart the log says once that the journal cannot be written.
     let log = OperatorLog::default();
     let mut rig = tracing::subscriber::with_default(log.clone(), || {
         let mut rig = rig.crash(None);
@@ -228,7 +228,7 @@ fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     });
     let said = ["ERROR", "the journal of tasks cannot be written: /state/tasks.journal: ", "disk="];
     assert_eq!(log.numbers(&said, "disk").len(), 1);
-    // The second time the journal is closed, and the reason is still the first one.
+    // At the second try the journal is closed, and the reported reason is still the first one.
     for _ in 0..2 {
         let reported = std::sync::Arc::new(std::sync::Mutex::new(None));
         let heard = reported.clone();
@@ -270,7 +270,7 @@ fn old_tasks_are_dropped_and_numbers_never_come_back() {
     assert_eq!(tasks.last().unwrap().id, super::super::REMEMBERED_TASKS_MAX as u64 + 5);
 }
 
-/// The journal and the other files do not answer: clients' writes go to the disk all the same, after a while.
+/// When neither the journal nor the kept file answers, clients' writes go to the disk after some time.
 #[test]
 fn a_state_directory_that_hangs_holds_no_write_for_ever() {
     let mut rig = Rig::new();
@@ -289,8 +289,8 @@ fn a_state_directory_that_hangs_holds_no_write_for_ever() {
     assert!(why.contains("the state directory has not answered for 30 s"), "{why}");
 }
 
-/// Neither the journal nor the log of kept blocks takes anything more, so that the journal cannot say that a task is
-/// over whose blocks clients overwrite.
+/// The state directory is full, so neither the kept blocks nor the end of a task can be recorded, and clients overwrite
+/// blocks that the task needs. After a kill the task must fail.
 #[test]
 fn a_copy_that_ended_while_the_state_directory_was_full_does_not_go_on_after_a_kill() {
     let snapshot = TaskSpec { name: Some("then".into()), ..TaskSpec::new(TaskKind::Snapshot) };

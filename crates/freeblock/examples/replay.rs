@@ -23,13 +23,13 @@ const SECTOR: Bytes = Bytes::new(512);
 /// The results of a replay.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The requests that were carried out.
+    /// The number of requests that were carried out.
     pub requests: u64,
     /// The longest response time.
     pub longest: Duration,
     /// The sum of all response times.
     pub total: Duration,
-    /// The sectors that the scan has read.
+    /// The number of sectors that the scan has read.
     pub scanned: u64,
 }
 
@@ -39,7 +39,7 @@ struct Arrival {
     request: Request,
 }
 
-/// Returns the requests of an iolog by their lines, in the order of arrival. Its times are microseconds.
+/// Returns the requests of an iolog by line number, which is also the order of arrival. The log's times are microseconds.
 fn parse(log: &str) -> Result<BTreeMap<RequestId, Arrival>, Box<dyn Error>> {
     let mut lines = log.lines();
     if lines.next() != Some("fio version 3 iolog") {
@@ -93,7 +93,7 @@ pub fn replay(log: &str, path: &Path, profile: Option<&Path>) -> Result<Report, 
         }
         while let Some(output) = disk.poll(now) {
             match output {
-                // The core has no more than `OutsideConfig::pass_through` at the drive, so that the threads are few.
+                // The core has at most `OutsideConfig::pass_through` commands at the drive, so that the threads are few.
                 DiskOutput::Transfer(mut transfer) => {
                     let (file, to_host) = (file.clone(), to_host.clone());
                     std::thread::spawn(move || {

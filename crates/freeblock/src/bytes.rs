@@ -1,15 +1,15 @@
-//! The bytes of commands, put together and taken apart.
+//! The bytes of commands: assembled before a write, split after a read.
 
 use crate::{Buffers, Bytes, Given, LbnRange, Sectors, Wanted};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Returns the size of a range in memory; 0 if memory cannot have it.
+/// Returns the size of a range in bytes; 0 if `usize` is too small for it.
 pub(crate) fn size_of(range: LbnRange, sector: Bytes) -> usize {
     usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)
 }
 
-/// Copies the common part of two ranges from one's bytes to the other's. Returns its size.
+/// Copies the sectors that two ranges share from the second range's bytes to the first's. Returns the number of sectors.
 ///
 /// ```
 /// use freeblock::{Bytes, Lbn, LbnRange, Sectors, copy_shared};
@@ -32,7 +32,8 @@ pub fn copy_shared(
     })
 }
 
-/// Returns the bytes of `part` out of those of `whole`; none if they are not all there.
+/// Returns the part of `bytes` that belongs to the range `part`; `bytes` begin at the start of `whole`. Empty if not all of
+/// `part` is there.
 pub fn cut_out(bytes: Vec<u8>, whole: LbnRange, part: LbnRange, sector: Bytes) -> Vec<u8> {
     if whole == part {
         return bytes;
@@ -40,8 +41,8 @@ pub fn cut_out(bytes: Vec<u8>, whole: LbnRange, part: LbnRange, sector: Bytes) -
     whole.place_of(part, sector).and_then(|at| bytes.get(at)).map(<[u8]>::to_vec).unwrap_or_default()
 }
 
-/// The bytes that commands write: those of foreground requests, and those that applications give when the core chooses their
-/// blocks.
+/// The bytes of background writes, which applications give when the core chooses their blocks. [`content`](Self::content) joins
+/// them with a foreground request's bytes to the bytes of a command.
 #[derive(Clone, Debug)]
 pub struct WriteBytes {
     given: Given,
@@ -49,20 +50,20 @@ pub struct WriteBytes {
 }
 
 impl WriteBytes {
-    /// Returns a store without bytes for a device with this sector size.
+    /// Returns an empty store for a device with this sector size.
     pub fn new(sector: Bytes) -> Self {
         Self { given: Given::new(sector), sector }
     }
 
-    /// Returns the buffers for one poll of the core. `fill` copies the bytes of a block into a buffer of its size, and returns
-    /// whether it has them.
+    /// Returns the buffers for one poll of the core. `fill` copies the bytes of a block into a buffer of the block's size, and
+    /// returns whether the bytes are available.
     pub fn buffers<F: FnMut(&Wanted, &mut [u8]) -> bool>(&mut self, fill: F) -> impl Buffers {
         GivenBuffers { bytes: self, fill, fresh: true }
     }
 
-    /// Returns the bytes of a command that the last poll has returned; `None` if some are missing. `own` are the foreground
-    /// request that it serves and its bytes, which are taken if the command is not merged with background blocks: it is sent
-    /// only once then.
+    /// Returns the bytes of a write command that the last poll has returned; `None` if some are missing. `own` is the range of
+    /// the foreground request that the command serves, with the request's bytes. A command without background blocks takes
+    /// those bytes instead of copying them, because it is sent only once.
     pub fn content(&self, range: LbnRange, own: Option<(LbnRange, &mut Vec<u8>)>) -> Option<Vec<u8>> {
         let mut all = vec![0; size_of(range, self.sector)];
         let mut rest = [Some(range), None];
@@ -92,7 +93,8 @@ struct GivenBuffers<'a, F> {
 
 impl<F: FnMut(&Wanted, &mut [u8]) -> bool> Buffers for GivenBuffers<'_, F> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        // The core decides only when all earlier decisions were sent: buffers still here were given back.
+        // The core asks for bytes only after it has sent all commands of its last choice: bytes still here belong to blocks
+        // that it gave back.
         if core::mem::take(&mut self.fresh) {
             self.bytes.given.clear();
         }

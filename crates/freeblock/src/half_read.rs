@@ -12,16 +12,17 @@ use alloc::vec::Vec;
 /// A block on two tracks arrives with two commands, and parts of other blocks may be read together with a foreground request.
 /// Later writes are applied to the parts kept here, so that a block always equals the medium at one instant.
 ///
-/// A host passes in each command that goes to the device ([`await_parts`](Self::await_parts)), the bytes of each that was done with
-/// the parts that are still wanted ([`arrived`](Self::arrived), [`done`](Self::done)), all of them in an order in which the device
-/// may have carried them out ([`OverlapQueue`](crate::OverlapQueue)), and each call of a session that the core has accepted
-/// ([`forget_unwanted`](Self::forget_unwanted)). A block that is delivered it takes from here ([`deliver`](Self::deliver)).
+/// A host passes in each command that goes to the device ([`await_parts`](Self::await_parts)), each call of a session that the
+/// core has accepted ([`forget_unwanted`](Self::forget_unwanted)), and the bytes of each command that was done, with its parts
+/// that are still wanted ([`arrived`](Self::arrived), [`done`](Self::done)). Commands must be reported done in an order in
+/// which the device may have carried them out ([`OverlapQueue`](crate::OverlapQueue)). The host takes each delivered block from
+/// here ([`deliver`](Self::deliver)).
 #[derive(Clone, Debug)]
 pub struct HalfReadBlocks {
-    /// By task and first LBN. The blocks of one task do not overlap, so those of it that overlap a range are the last ones that
-    /// begin before the range's end.
+    /// The blocks by task and first LBN. Blocks of one task do not overlap each other, so the ones that overlap a range are the
+    /// task's last ones that begin before the range's end.
     blocks: BTreeMap<TaskId, BTreeMap<Lbn, HalfReadBlock>>,
-    /// The parts of commands that are not done, without those of blocks that were withdrawn or delivered since.
+    /// The parts of commands that have not ended, except parts of blocks that were withdrawn or delivered since.
     awaited: BTreeMap<CommandId, Vec<Part>>,
     sector: Bytes,
 }
@@ -31,9 +32,9 @@ struct HalfReadBlock {
     session: SessionId,
     range: LbnRange,
     bytes: Vec<u8>,
-    /// The sectors that have been received.
+    /// The parts that have been received, in order of arrival.
     there: Vec<LbnRange>,
-    /// The first of them that a failed write may have changed since.
+    /// The block's first received sector that a failed write may have changed since.
     outdated: Option<Lbn>,
 }
 
@@ -64,7 +65,7 @@ impl HalfReadBlocks {
         self.awaited.remove(&command).unwrap_or_default()
     }
 
-    /// Takes the bytes that a command has read or written, with the parts of blocks that it has transferred.
+    /// Takes the bytes that a command has read or written. `parts` are the parts of blocks in it that are still wanted.
     pub fn done(&mut self, op: Op, range: LbnRange, parts: &[Part], bytes: &[u8]) {
         if op.is_write() {
             self.written(range, bytes);
@@ -87,8 +88,8 @@ impl HalfReadBlocks {
         }
     }
 
-    /// Records that a write has failed, and may have changed some of its sectors: a block of which a part was read before it
-    /// is bad.
+    /// Records that a write has failed and may have changed some of its sectors. A block is bad if a part of it in this range
+    /// was read before.
     pub fn write_failed(&mut self, range: LbnRange) {
         for block in self.overlapping(range) {
             let there =
@@ -97,8 +98,8 @@ impl HalfReadBlocks {
         }
     }
 
-    /// Returns a block that the core delivers, with its bytes. If parts of it are outdated, or missing, which is a defect of
-    /// the host, the block is bad: an error is better than wrong bytes.
+    /// Returns a block that the core delivers, with its bytes. If parts of the block are outdated, or missing because of a
+    /// defect of the host, the block is bad: an error is better than wrong bytes.
     pub fn deliver(&mut self, mut record: Record) -> Delivered {
         let kept = if record.op == Op::Read { self.take(&record) } else { Some(Ok(Vec::new())) };
         if record.bad.is_some() {
@@ -132,7 +133,7 @@ impl HalfReadBlocks {
         self.blocks.is_empty()
     }
 
-    /// Keeps a part of a block that was transferred by a command.
+    /// Keeps a part of a block, out of the bytes of the command that read or wrote `range`.
     fn keep(&mut self, part: &Part, range: LbnRange, bytes: &[u8]) {
         let size = usize::try_from(part.block.len().bytes(self.sector).get()).unwrap_or(0);
         let new = || HalfReadBlock {
@@ -149,7 +150,7 @@ impl HalfReadBlocks {
         }
     }
 
-    /// Returns whether kept parts overlap this range, so that its writes have to be applied.
+    /// Returns whether a kept block overlaps this range, so that a write to the range has to be applied.
     fn touches(&self, range: LbnRange) -> bool {
         self.blocks.values().any(|of| {
             of.range(..range.end()).next_back().is_some_and(|(_, block)| block.range.overlaps(range))
@@ -211,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tasks with blocks of different lengths, of which the parts come in any order between writes.
+        /// Tasks with blocks of different lengths, which are read in any order between writes.
         #[test]
         fn a_block_has_the_newest_bytes_whatever_other_blocks_are_kept(
             steps in prop::collection::vec((0_u64..4, 0_u64..60, 1_u64..20, 1_u8..255, any::<bool>()), 1..60)

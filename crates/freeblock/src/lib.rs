@@ -50,12 +50,12 @@
 //! [`OverlapQueue`], [`HalfReadBlocks`], [`WriteBytes`].
 //!
 //! # A core inside the drive
-//! Firmware knows the place of the head. [`InDrive`] has an example.
+//! The firmware of a drive moves the head itself. [`InDrive`] is the core for it, with an example.
 //!
 //! # Later versions
-//! Types that can grow without an action of their users are `#[non_exhaustive]`: errors, reports and configurations, which have a
-//! method `with_` for each field. Types that a program handles whole are not: addresses, requests, inputs, outputs, and the
-//! vocabulary of a profile.
+//! Types to which a later version may add fields or variants are `#[non_exhaustive]`: errors, reports and configurations.
+//! Configurations have a method `with_...` for each field. Types that a program builds and matches completely are exhaustive:
+//! addresses, requests, inputs, outputs, and the vocabulary of a profile.
 //!
 //! # Without the standard library
 //! With `default-features = false, features = ["libm"]` the crate needs an allocator and no `std`.

@@ -3,11 +3,11 @@
 use crate::{LbnRange, Op};
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// Requests or commands, of which two that overlap are never under way together if either writes.
+/// A queue of requests or commands. Two that overlap are never under way together if one of them writes.
 ///
-/// A device may reorder the commands that it has, and a core its requests. Therefore an entry waits here until no earlier one
-/// that overlaps it is left, if either writes: a background write must not land after a newer one of the foreground. Other
-/// entries may overtake it. A call takes a time that grows with the number of entries.
+/// A device may reorder its commands, and a core its requests. Therefore an entry waits until every earlier entry that overlaps
+/// it is done, if one of the two writes: a background write must not reach the medium after a newer foreground write. Entries
+/// without such a conflict may overtake. A call takes time that grows with the number of entries.
 ///
 /// ```
 /// use freeblock::{Lbn, LbnRange, Op, OverlapQueue, Sectors};
@@ -25,11 +25,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 /// ```
 #[derive(Clone, Debug)]
 pub struct OverlapQueue<T> {
-    /// The waiting entries by their arrival.
+    /// The waiting entries by arrival number.
     waiting: BTreeMap<u64, Waiting<T>>,
-    /// The arrivals of the waiting entries without blockers.
+    /// The arrival numbers of the waiting entries without blockers.
     ready: BTreeSet<u64>,
-    /// The entries that were begun, by the numbers that the queue's owner knows, which ascend.
+    /// The entries that were begun and are not done, by the number that the owner of the queue knows. Numbers ascend in the
+    /// order of beginning.
     under_way: BTreeMap<u64, UnderWay<T>>,
     next_arrival: u64,
     next_number: u64,
@@ -45,14 +46,14 @@ struct Place {
 #[derive(Clone, Debug)]
 struct Waiting<T> {
     place: Place,
-    /// The number of earlier entries that have to be done first.
+    /// The number of earlier entries that have to be done before this one begins.
     blockers: usize,
     item: T,
 }
 
 #[derive(Clone, Debug)]
 struct UnderWay<T> {
-    /// `None` if no later entry waits for this one any more.
+    /// `None` after [`OverlapQueue::unblock`]: no later entry waits for this one.
     place: Option<Place>,
     item: T,
 }
@@ -76,7 +77,7 @@ impl<T> Default for OverlapQueue<T> {
 }
 
 impl<T> OverlapQueue<T> {
-    /// Adds an entry. One with an empty range waits for nothing.
+    /// Adds an entry. An entry with an empty range never waits for another.
     pub fn push(&mut self, op: Op, range: LbnRange, item: T) {
         let place = Place { arrival: self.next_arrival, op, range };
         self.next_arrival += 1;
@@ -90,7 +91,7 @@ impl<T> OverlapQueue<T> {
     }
 
     /// Begins the oldest entry that does not have to wait. Returns it with the number by which [`done`](Self::done) knows it;
-    /// the numbers ascend from 0. `None` if no entry waits, or each has to.
+    /// the numbers ascend from 0. `None` if no waiting entry may begin.
     pub fn begin_next(&mut self) -> Option<(u64, &mut T)> {
         let Waiting { place, item, .. } = self.waiting.remove(&self.ready.pop_first()?)?;
         let number = self.next_number;
@@ -99,14 +100,14 @@ impl<T> OverlapQueue<T> {
         Some((number, &mut entry.item))
     }
 
-    /// Removes an entry that was begun, whatever its outcome; `None` if there is none with this number.
+    /// Removes an entry that was begun, whatever its outcome; `None` if no begun entry has this number.
     pub fn done(&mut self, number: u64) -> Option<T> {
         self.unblock(number);
         Some(self.under_way.remove(&number)?.item)
     }
 
-    /// Lets later entries overtake one that was begun, as if it were done. A read whose result is not awaited any more cannot
-    /// do harm; a write that may still land can.
+    /// Lets later entries overtake an entry that was begun, as if it were done. This is safe for a read whose result is no
+    /// longer needed, but not for a write that may still reach the medium.
     pub fn unblock(&mut self, number: u64) {
         if let Some(place) = self.under_way.get_mut(&number).and_then(|entry| entry.place.take()) {
             self.release(place);
@@ -131,17 +132,17 @@ impl<T> OverlapQueue<T> {
         self.under_way.values().map(|entry| &entry.item)
     }
 
-    /// Returns the entries that were begun and are not done, with their numbers, to be changed.
+    /// Returns the entries that were begun and are not done, mutably and with their numbers.
     pub fn under_way_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.under_way.iter_mut().map(|(number, entry)| (*number, &mut entry.item))
     }
 
-    /// Returns an entry that was begun and is not done.
+    /// Returns the entry with this number if it was begun and is not done.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         self.under_way.get_mut(&number).map(|entry| &mut entry.item)
     }
 
-    /// Returns the number of entries, of those that wait and those under way.
+    /// Returns the number of entries, waiting and under way.
     pub fn len(&self) -> usize {
         self.under_way.len() + self.waiting.len()
     }
@@ -151,7 +152,7 @@ impl<T> OverlapQueue<T> {
         self.len() == 0
     }
 
-    /// Unblocks the later entries that wait for this place.
+    /// Removes one blocker, the entry at `place`, from each later entry that conflicts with it.
     fn release(&mut self, place: Place) {
         for (arrival, entry) in self.waiting.range_mut(place.arrival..) {
             if entry.place.conflicts(place) {

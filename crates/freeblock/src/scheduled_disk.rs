@@ -13,26 +13,26 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 use thiserror::Error;
 
-/// The longest wait for a completion: a bound for a program whose device has lost one.
+/// Bounds a program's wait for a completion, so that it polls again even if the device has lost the completion.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A core outside the drive, and all that its host does about bytes and order: requests go in with their bytes, transfers come
-/// out with a buffer, and each answer and each background block comes with what was read.
+/// out with a buffer, and each answer and each background block comes with the bytes read.
 ///
 /// The program that owns the device and the clock calls [`submit`](Self::submit) for a foreground request, the methods of
-/// [`Sessions`] for background work, and [`done`](Self::done) when the device has carried out a transfer. After each of these,
-/// and at [`wake_at`](OutsideDrive::wake_at), it calls [`poll`](Self::poll) until that returns `None`, and begins the transfers
-/// that come out at once; the device may carry them out in any order. Queries of the core are at hand by dereferencing.
+/// [`Sessions`] for background work, and [`done`](Self::done) when the device has carried out a transfer. After each of these
+/// calls, and at [`wake_at`](OutsideDrive::wake_at), the program calls [`poll`](Self::poll) until it returns `None`, and begins
+/// every transfer at once; the device may carry them out in any order. The core's queries are methods too, by [`Deref`].
 ///
 /// # Promises about the bytes
 /// * Foreground requests that overlap, if one of them writes, are done in order of arrival: several in flight give the same
 ///   results as one at a time.
 /// * Transfers that overlap, if one of them writes, are never at the device together.
-/// * The bytes of a background write are asked for when the core chooses the block; a foreground write that arrived before or
-///   arrives later is on the medium afterwards.
-/// * A block's bytes equal the medium at one instant before it is delivered, also if it came in parts.
-/// * A bad sector fails the request that asks for it, and the blocks in which it lies; what was merged with them is done again
-///   without it.
+/// * The bytes of a background write are asked for when the core chooses the block. A foreground write to the same sectors that
+///   arrives after the task was registered prevails, whichever of the two is carried out first.
+/// * A block's bytes equal the medium at one instant before it is delivered, even if they arrived in parts.
+/// * A bad sector fails the requests and the blocks that contain it. Requests and blocks that were merged with them into one
+///   transfer are done again without that sector.
 ///
 /// ```
 /// use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority};
@@ -65,9 +65,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 pub struct ScheduledDisk {
     core: OutsideDrive,
     sector: Bytes,
-    /// The core knows those under way by their numbers here.
+    /// The foreground requests. The core knows a request under way by its number in this queue.
     requests: OverlapQueue<ForegroundRequest>,
-    /// The number of a request under way for which the core's pool has no room.
+    /// The number of the request for which the core's pool had no room; it is submitted again before any other.
     queued: Option<u64>,
     commands: OverlapQueue<DeviceCommand>,
     blocks: HalfReadBlocks,
@@ -77,33 +77,33 @@ pub struct ScheduledDisk {
 #[derive(Clone, Debug)]
 struct ForegroundRequest {
     request: Request,
-    /// The bytes to be written, or those that were read.
+    /// The bytes to write, or the bytes read.
     bytes: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
 struct DeviceCommand {
     command: Command,
-    /// The buffer, until the transfer has it.
+    /// The buffer, until [`Transfer::bytes`] takes it.
     bytes: Vec<u8>,
 }
 
 /// A transfer between the device and memory, which the program carries out and gives back by [`ScheduledDisk::done`].
 ///
-/// A program that gives it up reports it as failed when the device cannot carry it out any more: transfers that overlap it
-/// wait until then.
+/// A program that gives up a transfer reports it as failed only once the device can no longer carry it out: transfers that
+/// overlap it wait until then.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a transfer that is not given back holds up all that overlap it"]
 pub struct Transfer {
-    /// Its name, ascending from 0 in the order of [`ScheduledDisk::poll`].
+    /// The number of the transfer, ascending from 0 in the order in which [`ScheduledDisk::poll`] returns transfers.
     pub id: u64,
-    /// Whether it reads or writes.
+    /// Whether the transfer reads or writes.
     pub op: Op,
-    /// Its LBNs.
+    /// The LBNs of the transfer.
     pub range: LbnRange,
-    /// The place of its first byte on the device.
+    /// The distance of the transfer's first byte from the start of the device.
     pub offset: Bytes,
-    /// The buffer, of the size of the range: the bytes to be written, or room for those read.
+    /// The buffer, as large as the range: the bytes to write, or room for the bytes read.
     pub bytes: Vec<u8>,
 }
 
@@ -114,9 +114,9 @@ pub enum DiskOutput {
     Transfer(Transfer),
     /// The end of a foreground request.
     Answer {
-        /// The request.
+        /// The id that the program gave the request.
         id: RequestId,
-        /// The bytes read, none for a write; or the request's first bad sector.
+        /// The bytes read (none for a write), or the request's first bad sector; its first sector if the bad one is unknown.
         result: Result<Vec<u8>, BadSector>,
     },
     /// A finished background block.
@@ -128,26 +128,26 @@ pub enum DiskOutput {
 #[error("bad sector at LBN {0}")]
 pub struct BadSector(pub Lbn);
 
-/// The reason why a drive and its profile make no [`ScheduledDisk`].
+/// The reason why there can be no [`ScheduledDisk`] for a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScheduledDiskError {
-    /// The profile describes no drive.
+    /// The profile describes no drive; without a profile, the size is that of no drive.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The profile is of another drive.
+    /// The profile describes a drive of another size.
     #[error(
         "the drive has {capacity} sectors of {sector}, its profile {profile} of {profile_sector}; give the profile that this drive was \
          probed for"
     )]
     OtherSize {
-        /// The drive's size.
+        /// The drive's size in sectors.
         capacity: Sectors,
-        /// Its sectors'.
+        /// The size of the drive's sectors.
         sector: Bytes,
-        /// The profile's size.
+        /// The profile's size in sectors.
         profile: Sectors,
-        /// Its sectors'.
+        /// The size of the profile's sectors.
         profile_sector: Bytes,
     },
 }
@@ -156,10 +156,10 @@ pub enum ScheduledDiskError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The request has no place on the drive.
+    /// The request is empty or ends past the drive's end.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The bytes are not those of the range of a write, or a read has some.
+    /// A write came with more or fewer bytes than its range has, or a read came with bytes.
     #[error(
         "{id} comes with {found} bytes; give {expected}: those of its sectors to a write, none to a read"
     )]
@@ -173,7 +173,7 @@ pub enum RequestError {
     },
 }
 
-/// The core, for its queries.
+/// Gives the program the core's queries.
 impl Deref for ScheduledDisk {
     type Target = OutsideDrive;
 
@@ -182,7 +182,7 @@ impl Deref for ScheduledDisk {
     }
 }
 
-/// The calls of the core's sessions.
+/// Passes calls to the core's sessions, and drops the bytes of blocks that a call makes unwanted.
 impl Sessions for ScheduledDisk {
     fn call(&mut self, call: SessionCall) -> Result<u64, SessionError> {
         let answer = self.core.call(call)?;
@@ -210,11 +210,11 @@ impl ScheduledDisk {
         }
     }
 
-    /// Returns a disk that serves requests, and has background work done in their gaps and in idle time within the default bound
-    /// on harm. Without a profile of the drive, only idle time is used.
+    /// Returns a disk that serves requests, and does background work in their gaps and in idle time within the default bound on
+    /// harm. Without a profile of the drive, only idle time is used.
     ///
     /// # Errors
-    /// The profile describes no drive, or one of another size.
+    /// The profile describes no drive, or one of another size; without a profile, the size is that of no drive.
     pub fn serving(
         capacity: Sectors,
         sector: Bytes,
@@ -237,8 +237,8 @@ impl ScheduledDisk {
         Ok(Self::new(OutsideDrive::new(drive.into(), config)))
     }
 
-    /// Takes a foreground request, with the bytes of a write. Any number may wait; their ids are the caller's, and only named in
-    /// answers.
+    /// Takes a foreground request; `bytes` are the content of a write, and empty for a read. Any number of requests may wait.
+    /// Their ids are the caller's, and are only used in answers.
     ///
     /// # Errors
     /// The request is empty, ends past the drive's end, or comes with too many bytes or too few.
@@ -260,13 +260,13 @@ impl ScheduledDisk {
         Ok(())
     }
 
-    /// Returns the next output; background blocks are not written. [`poll_with`](Self::poll_with) writes them.
+    /// Returns the next output. Background writes wait: only [`poll_with`](Self::poll_with) has their bytes.
     pub fn poll(&mut self, now: Instant) -> Option<DiskOutput> {
         self.poll_with(now, |_, _| false)
     }
 
     /// Returns the next output. Before a background block is written, `fill` copies its bytes into a buffer of its size, and
-    /// returns whether it has them.
+    /// returns whether the bytes are available.
     pub fn poll_with(
         &mut self,
         now: Instant,
@@ -287,8 +287,8 @@ impl ScheduledDisk {
         }
     }
 
-    /// Reports that the device has carried out a transfer, whose buffer then holds the bytes read; or that it has not, and the
-    /// bad sector if that is known.
+    /// Reports that the device has carried out a transfer, whose buffer holds the bytes of a read; or that the transfer has
+    /// failed, with the bad sector if that is known.
     pub fn done(&mut self, now: Instant, transfer: Transfer, result: Result<(), Option<Lbn>>) {
         let Some(DeviceCommand { command, .. }) = self.commands.done(transfer.id) else {
             debug_assert!(false, "{transfer:?} is not at the device");
@@ -310,7 +310,8 @@ impl ScheduledDisk {
                 Outcome::Done
             }
             Err(Some(bad)) if range.contains(bad) => Outcome::NoData(bad),
-            // Background blocks merged with a request must not hide the failure from it.
+            // The bad sector is unknown. If background blocks begin this command, the core sends its request again without
+            // them.
             Err(_) => Outcome::NoData(range.start()),
         };
         self.core.command_done(now, id, outcome);
@@ -327,20 +328,20 @@ impl ScheduledDisk {
         self.requests.len()
     }
 
-    /// Gives the core the requests that wait for no other, as far as its pool has room.
+    /// Submits the requests that wait for no earlier one to the core, as far as its pool has room.
     fn begin_requests(&mut self, now: Instant) {
         while let Some(number) = self.queued.take().or_else(|| Some(self.requests.begin_next()?.0)) {
             let Some(ForegroundRequest { request, .. }) = self.requests.get_mut(number) else { continue };
             let request = Request { id: RequestId::new(number), ..*request };
             if self.core.submit(now, request).is_err() {
-                // The rest was checked: the pool is full, and has room again after a completion.
+                // `submit` checked everything else: the pool is full, and has room again after a completion.
                 self.queued = Some(number);
                 return;
             }
         }
     }
 
-    /// Queues a command of the core; a write gets its bytes.
+    /// Queues a command of the core with a buffer, which holds the bytes of a write.
     fn take_command(&mut self, now: Instant, command: Command) {
         let Command { id, op, range, request, .. } = command;
         let own = request.and_then(|id| self.requests.get_mut(id.get()));

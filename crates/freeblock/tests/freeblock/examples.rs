@@ -1,4 +1,4 @@
-//! The example that replays an iolog, over a file.
+//! Runs the example `replay` over a file.
 
 #[path = "../../examples/replay.rs"]
 #[allow(dead_code, reason = "its `main` is not called")]

@@ -1,4 +1,4 @@
-//! The facade from outside: its own parts, and its examples.
+//! The crate as its users see it: its own types, and its examples.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 

@@ -1,4 +1,4 @@
-//! The queue of overlapping entries against a list that is searched.
+//! Compares the queue with a naive list that is searched from its beginning.
 
 use freeblock::{Lbn, LbnRange, Op, OverlapQueue, Sectors};
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<QueueStep>> {
 struct Entry {
     op: Op,
     range: LbnRange,
-    /// The number of a begun entry.
+    /// The queue's number for this entry, once it has begun.
     number: Option<u64>,
     unblocked: bool,
 }
@@ -37,7 +37,7 @@ proptest! {
     #[test]
     fn an_entry_begins_when_a_search_finds_no_earlier_one_in_its_way(steps in steps()) {
         let mut queue = OverlapQueue::default();
-        // In order of arrival. An entry's item is its arrival.
+        // The expected entries in order of arrival, each with its item, which is its arrival number.
         let mut naive: Vec<(usize, Entry)> = Vec::new();
         let (mut arrivals, mut begun) = (0, 0);
         for step in steps {
@@ -94,7 +94,8 @@ proptest! {
     }
 }
 
-/// Returns the entries in the order in which a device finishes them that takes the one of `picks` among those that it has.
+/// Returns the indices of `sent` in the order in which a device finishes these entries. The device has all entries that may
+/// begin, and finishes the one that the next of `picks` selects.
 fn carry_out(sent: &[(Op, LbnRange)], picks: &[usize]) -> Vec<usize> {
     let (mut queue, mut at_device, mut done) = (OverlapQueue::default(), Vec::new(), Vec::new());
     sent.iter().enumerate().for_each(|(at, (op, range))| queue.push(*op, *range, at));

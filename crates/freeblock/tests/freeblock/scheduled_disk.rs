@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SECTOR_SIZE: Bytes = Bytes::new(512);
 const CAPACITY_SECTORS: u64 = 2_000;
-/// The foreground and the scan have the first sectors, and the background writes the next.
+/// The foreground and the scan use this many sectors from LBN 0; background writes use the sectors behind them.
 const SCANNED_SECTORS: u64 = 600;
 const WRITTEN_SECTORS: u64 = 64;
 /// The value of each byte that the background writes.
@@ -31,19 +31,19 @@ fn known_disk() -> ScheduledDisk {
     ScheduledDisk::serving(drive.layout().capacity(), SECTOR_SIZE, Some(&profile)).unwrap()
 }
 
-/// The device, and the results that are expected of the requests.
+/// The disk with its device, and the results that are expected of the requests.
 struct Rig {
     disk: ScheduledDisk,
     now: Instant,
-    /// A value for each sector.
+    /// The value of each sector's bytes.
     medium: Vec<u8>,
     bad: BTreeSet<u64>,
     at_device: Vec<Transfer>,
-    /// The contents as if requests were done one at a time in order of arrival.
+    /// The values that the sectors would have if requests were done one at a time in order of arrival.
     serial: Vec<u8>,
-    /// The values that each read is to find, and the range of each request.
+    /// The range of each unanswered request, and the values that a read must return.
     expected: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
-    /// Each sector of the scan once.
+    /// The sectors that the scan has delivered.
     scanned: BTreeSet<u64>,
     written: u64,
 }
@@ -129,7 +129,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Has the device carry out one of the transfers that it has; without one, time passes.
+    /// Has the device carry out one of its transfers. If it has none, advances the time to the disk's next wake-up.
     fn step(&mut self, pick: usize) -> Result<(), TestCaseError> {
         self.poll()?;
         if self.at_device.is_empty() {
@@ -189,7 +189,7 @@ proptest! {
     fn a_bad_sector_fails_the_requests_and_blocks_in_which_it_lies_and_no_other(
         steps in steps(), bad in prop::collection::btree_set(0..SCANNED_SECTORS, 1..3),
     ) {
-        // A write that has failed leaves its sectors as they were, which the serial order does not know.
+        // All steps become reads: a failed write leaves the medium unchanged, which the rig's `serial` does not model.
         let reads = steps.into_iter().map(|step| match step {
             DiskStep::Submit { start, len, .. } => DiskStep::Submit { write: None, start, len },
             device => device,

@@ -4,12 +4,12 @@ use model::builtin;
 use scheduler::policy::PolicyName;
 use serde_json::Value;
 
-/// The slowest and the fastest that may be asked for, as multiples of real time.
+/// The lowest and the highest speed that may be asked for, as multiples of real time.
 const SPEED_FACTOR_MIN: f64 = 1.0 / 16.0;
 const SPEED_FACTOR_MAX: f64 = 16_384.0;
-/// The most tasks or outstanding requests of the load: more only lengthen the queue.
+/// The largest number of tasks or outstanding requests of the load: more would only lengthen the queue.
 const TASKS_MAX: u32 = 30;
-/// The policies that the page offers: those without a parameter or a table of their own.
+/// The policies that the page offers: those that need no parameter and no table.
 pub(crate) const POLICIES: [&str; 6] = ["fcfs", "c-look", "look", "scan", "sstf", "sptf"];
 /// The loads that the page offers.
 pub(crate) const LOADS: [Load; 2] = [Load::Oltp, Load::Random];
@@ -19,12 +19,12 @@ pub(crate) const LOADS: [Load; 2] = [Load::Oltp, Load::Random];
 pub enum Load {
     /// Tasks of transactions, with think time: `freeblock simulate --workload oltp --mpl N`.
     Oltp,
-    /// Requests of 4 KB at random places, a number of them outstanding: `--workload random --mpl N`.
+    /// Requests of 4 KB at random places, a constant number of them outstanding: `--workload random --mpl N`.
     Random,
 }
 
 impl Load {
-    /// Returns the name, as `--workload` has it.
+    /// Returns the name of the load, as in `--workload`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Oltp => "oltp",
@@ -32,7 +32,7 @@ impl Load {
         }
     }
 
-    /// Returns a description.
+    /// Returns the name of the load for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Oltp => "transactions (OLTP) with 30 ms of think time",
@@ -41,14 +41,14 @@ impl Load {
     }
 }
 
-/// A drive, a load, a policy and a seed, and the speed of the simulation.
+/// The settings of a demo: a drive, a load, a policy and a seed, and the speed of the simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// The name of a built-in drive or of the caller's own.
     pub drive: String,
     /// The load.
     pub load: Load,
-    /// The load's tasks, or its outstanding requests.
+    /// The number of tasks of the load, or of its outstanding requests.
     pub tasks: u32,
     /// The policy of the foreground.
     pub policy: PolicyName,
@@ -58,7 +58,7 @@ pub struct Asked {
     pub speed: f64,
 }
 
-/// The set-up of `freeblock demo`, in real time.
+/// The settings of `freeblock demo`, at the speed of real time.
 impl Default for Asked {
     fn default() -> Self {
         let (load, policy) = (Load::Oltp, PolicyName::Fcfs);
@@ -67,11 +67,11 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// Returns what is asked for with a change to it: an object with some of `drive`, `load`, `tasks`, `policy`, `seed` and
+    /// Returns these settings after a change: a JSON object with some of `drive`, `load`, `tasks`, `policy`, `seed` and
     /// `speed`. `own` is the name of the caller's own drive.
     ///
     /// # Errors
-    /// A field that there is not, or a value that it cannot have, with those that it can.
+    /// An unknown field, or a value that the field cannot have; the text names those that it can have.
     ///
     /// ```
     /// use freeblock_demo::Asked;

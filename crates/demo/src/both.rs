@@ -1,4 +1,4 @@
-//! Both runs, request by request.
+//! The demo's two runs, which proceed request by request.
 
 use crate::asked::{Asked, Load};
 use crate::{DemoError, block};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use units::{Duration, Instant, Lbn, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
 
-/// The most accesses in a snapshot.
+/// The largest number of accesses in a snapshot; the page draws a dot for each.
 const ACCESSES_MAX: usize = 24;
-/// The requests after which the numbers are kept first; then after ten times as many, and so on.
+/// The number of requests after which a run's results are kept for the first time; then after ten times this number, and so on.
 const FIRST_MILESTONE: u64 = 1_000;
 
-/// One of the runs.
+/// One of the two runs.
 pub(crate) struct Run {
     pub run: Inside<Box<dyn Source>>,
     /// The sum of the response times.
@@ -24,7 +24,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Sets up a run, with a scan in blocks of this size if there is one.
+    /// Sets up a run. `scan` is the block of the scan beside it; `None` for no scan.
     pub fn new(drive: &Arc<DriveModel>, asked: &Asked, scan: Option<Sectors>) -> Result<Self, DemoError> {
         let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
         let (source, arrival): (Box<dyn Source>, Arrival) = match asked.load {
@@ -53,7 +53,7 @@ struct Completion {
     completed: Instant,
 }
 
-/// The view of one request of a run.
+/// The completions and blocks of one step of a run.
 #[derive(Default)]
 struct Seen {
     done: Vec<Completion>,
@@ -75,13 +75,13 @@ pub(crate) struct Both {
     pub with: Run,
     pub without: Run,
     pub capacity: Sectors,
-    /// Sectors of the scan by part of the disk.
+    /// The scanned sectors by part of the disk.
     pub rings: Rings,
     /// The last accesses with their purposes.
     pub accesses: VecDeque<(Lbn, &'static str)>,
     pub compared: u64,
     pub same: u64,
-    /// The results after the last milestone.
+    /// The results of the run with the scan, when it last reached 1,000 requests, 10,000, and so on.
     pub milestone: Option<Report>,
     next_milestone: u64,
 }
@@ -116,7 +116,7 @@ impl Both {
             self.same += seen.0.done.iter().zip(&seen.1.done).filter(|(a, b)| a == b).count() as u64;
             for record in seen.0.blocks.drain(..) {
                 self.rings.add(record.range, self.capacity);
-                // One block stands for all of a gap.
+                // The page shows only the first block of a gap.
                 if self.accesses.back().is_none_or(|(_, last)| *last != "gap") {
                     self.accesses.push_back((record.range.start(), "gap"));
                 }

@@ -1,7 +1,7 @@
 //! The demo on a page: one foreground on two simulated drives, with and without a scan, in step.
 //!
 //! [`Demo`] is sans-IO: its host passes the machine's time, and calls [`Demo::step`] until the virtual clock has caught up. The
-//! hosts are `freeblock demo --web`, and the page of `make site`, in which it runs as WebAssembly. [`results`] is the JSON of
+//! hosts are `freeblock demo --web`, and the page of `make site`, where the demo runs as WebAssembly. [`results`] is the JSON of
 //! `freeblock simulate --json`, so that the page and the command print the same numbers in the same form.
 //!
 //! ```
@@ -35,31 +35,31 @@ use thiserror::Error;
 use units::{Bytes, Duration, Instant, Sectors};
 use workload::ConfigError;
 
-/// The scan's block.
+/// The size of the scan's blocks.
 pub const BLOCK: Bytes = Bytes::new(4096);
-/// The name of the drive that is simulated unless another one is asked for.
+/// The name of the drive that is simulated by default.
 pub const DRIVE: &str = "quantum-atlas-10k";
 
-/// The bounds of the page's histograms; a drive with the core in it has no prediction errors.
+/// The bounds of the page's histograms: none, because a drive with the core in it has no prediction errors to show.
 const NO_BOUNDS: [u64; 0] = [];
-/// The virtual time of a step at the speed of the machine's clock.
+/// The virtual time of a step at the speed of real time; a step is longer in proportion to the speed.
 const STEP_TIME: Duration = Duration::from_millis(20);
-/// The speed from which a step takes no more virtual time, so that one step takes the machine some milliseconds.
+/// The speed above which steps do not get longer, so that one step takes the machine some milliseconds.
 const STEP_SPEED_FACTOR_MAX: f64 = 64.0;
-/// Virtual time ends after 584 years; this is far enough away from it for any step.
+/// The end of the demo's virtual time: 100 years, so that no step reaches the 584 years at which an `Instant` overflows.
 const VIRTUAL_TIME_MAX: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
 /// The reason why a demo cannot begin or go on.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DemoError {
-    /// The drive is not built in.
+    /// No built-in drive has this name.
     #[error(transparent)]
     Drive(#[from] BuiltinError),
-    /// The profile of the drive describes none.
+    /// The profile describes no drive.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The sectors of the drive are no part of the scan's block.
+    /// The scan's block is no multiple of the drive's sector.
     #[error(
         "the demo scans in blocks of {BLOCK} bytes, and this drive's sectors have {0}; choose another drive"
     )]
@@ -72,18 +72,18 @@ pub enum DemoError {
     Simulation(#[from] SetupError),
 }
 
-/// A drive of the caller's own, beside the built-in ones.
+/// A drive that the caller adds to the built-in ones.
 #[derive(Clone, Debug)]
 pub struct OwnDrive {
-    /// The name by which [`Asked::drive`] means it, and `freeblock simulate --drive` finds it.
+    /// The name in [`Asked::drive`], by which `freeblock simulate --drive` finds the drive too.
     pub name: String,
-    /// The title of its profile.
+    /// The title of the drive's profile.
     pub title: String,
-    /// The drive.
+    /// The model of the drive.
     pub model: Arc<DriveModel>,
 }
 
-/// The scan's block in the sectors of a drive.
+/// Returns the scan's block in sectors of this size.
 ///
 /// # Errors
 /// [`DemoError::Block`].
@@ -100,19 +100,19 @@ pub struct Demo {
     asked: Asked,
     drive: OwnDrive,
     both: Both,
-    /// The number of runs, this one included.
+    /// The number of runs so far, this one included.
     runs: u64,
     late: bool,
     /// The machine's time and the virtual time from which the virtual clock counts.
     from: (Instant, Instant),
 }
 
-/// The completion times of the same requests in both runs.
+/// The result of comparing the completion times of both runs, request by request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComparedTimes {
-    /// The number of those that are identical to the nanosecond.
+    /// The number of requests whose times are identical to the nanosecond.
     pub same: u64,
-    /// The number of all.
+    /// The number of requests compared.
     pub all: u64,
 }
 
@@ -120,17 +120,17 @@ impl Demo {
     /// Sets up both runs at the machine's time `now`. `own` is a drive beside the built-in ones.
     ///
     /// # Errors
-    /// A drive that there is not, or one that the load or the scan does not fit.
+    /// The drive is unknown, or the load or the scan does not fit it.
     pub fn new(asked: Asked, own: Option<OwnDrive>, now: Instant) -> Result<Self, DemoError> {
         let drive = find(&asked.drive, own.as_ref())?;
         let both = Both::new(&drive.model, &asked)?;
         Ok(Self { own, asked, drive, both, runs: 1, late: false, from: (now, Instant::ZERO) })
     }
 
-    /// Goes on with what is asked for from the machine's time `now`. A change of anything but the speed begins new runs.
+    /// Applies new settings from the machine's time `now`. A change of anything but the speed begins new runs.
     ///
     /// # Errors
-    /// As [`new`](Self::new); the runs then stay as they were.
+    /// As [`new`](Self::new); the old settings and runs stay.
     pub fn ask(&mut self, asked: Asked, now: Instant) -> Result<(), DemoError> {
         if asked == self.asked {
             return Ok(());
@@ -148,13 +148,13 @@ impl Demo {
         Ok(())
     }
 
-    /// Returns what is asked for.
+    /// Returns the present settings.
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// Advances both runs by some requests, at most to the virtual time that belongs to the machine's time `now` and to the end
-    /// of the request that is served then. Returns whether the virtual time is still behind.
+    /// Advances both runs by some requests, at most to the end of the request that is served at the virtual time that belongs
+    /// to the machine's time `now`. Returns whether the virtual time is still behind.
     ///
     /// # Errors
     /// The simulator refuses a request.
@@ -168,7 +168,7 @@ impl Demo {
         Ok(behind)
     }
 
-    /// Lets the virtual clock count from its present time, because the machine is too slow for the speed.
+    /// Makes the virtual clock count on from its present time at the machine's time `now`, because the machine is too slow.
     pub fn fall_behind(&mut self, now: Instant) {
         self.late = true;
         self.from = (now, self.both.now());
@@ -198,7 +198,7 @@ impl Demo {
             "bounds_us": NO_BOUNDS,
             "demo": {
                 "title": self.drive.title, "drive": drive, "drives": drives, "load": load.name(), "loads": loads, "tasks": tasks,
-                // A number of JavaScript has 53 bits.
+                // The seed is text, because a number in JavaScript has only 53 bits.
                 "policy": policy.to_string(), "policies": asked::POLICIES, "seed": seed.to_string(), "speed": speed,
                 "late": self.late, "simulated_s": self.simulated().as_secs_f64(), "numbers": numbers,
             },
@@ -280,7 +280,7 @@ fn fast(time: Duration, speed: f64) -> Duration {
 mod tests {
     use super::*;
 
-    /// Returns the first cylinders of a small drive.
+    /// Returns a drive with only the first cylinders of a built-in one.
     fn small() -> OwnDrive {
         let mut profile = builtin::find("mimic-less-capacity").unwrap();
         profile.layout.zones.truncate(1);
@@ -312,7 +312,7 @@ mod tests {
         let after = demo.snapshot();
         let disk = &after["disks"][0];
         assert_eq!(disk["tasks"][0]["done"], disk["tasks"][0]["blocks"]);
-        // A block may straddle two parts.
+        // A block that straddles two parts counts for the first only, so some rings are not quite full.
         assert!(rings(&after).iter().all(|ring| ring.as_f64().unwrap() > 0.9), "{after}");
         assert_eq!(disk["arms"]["with"], disk["arms"]["without"]);
         let all: f64 = disk["head"].as_array().unwrap().iter().map(|part| part["us"].as_f64().unwrap()).sum();
@@ -338,7 +338,7 @@ mod tests {
         let before = demo.simulated().as_millis_f64();
         while demo.step(at(2_500)).unwrap() {}
         assert!(near(&demo, before + 4_000.0), "the speed has begun no new run");
-        // A machine that is too slow goes on from where it is, and says so until it has caught up.
+        // On a machine that is too slow the demo continues from its virtual time, and reports `late` until it has caught up.
         assert!(demo.step(at(60_000)).unwrap());
         let before = demo.simulated().as_millis_f64();
         demo.fall_behind(at(60_000));
@@ -361,7 +361,7 @@ mod tests {
         assert!(block(Bytes::new(8192)).unwrap_err().to_string().contains("sectors have 8192"));
     }
 
-    /// The numbers of the first thousand requests are those of a run of a thousand requests, whatever was asked in between.
+    /// The numbers after the first thousand requests equal those of a run of a thousand requests, whatever steps led there.
     #[test]
     fn the_numbers_are_those_of_a_run_that_ends_there() {
         let mut demo = Demo::new(asked(), Some(small()), Instant::ZERO).unwrap();

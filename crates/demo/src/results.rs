@@ -4,7 +4,7 @@
 use serde::Serialize;
 use sim::{ForegroundReport, Report, ResponseReport};
 
-/// The results of a run.
+/// The results of a run: shares are fractions of 1, units are in the names.
 ///
 /// ```
 /// use model::{DriveModel, builtin};
@@ -38,7 +38,7 @@ impl From<&Report> for Results {
     }
 }
 
-/// The foreground.
+/// The results of the foreground.
 #[derive(Debug, Serialize)]
 pub struct Foreground {
     requests: u64,
@@ -60,7 +60,7 @@ pub struct Foreground {
     writes: Responses,
 }
 
-/// The reads or the writes of the foreground.
+/// The results of the foreground's reads, or of its writes.
 #[derive(Debug, Serialize)]
 pub struct Responses {
     requests: u64,
@@ -87,7 +87,7 @@ pub struct HeadTime {
     idle: f64,
 }
 
-/// The background.
+/// The results of the background.
 #[derive(Debug, Serialize)]
 pub struct Background {
     blocks: u64,

@@ -10,7 +10,7 @@ use mimic::{Distance, Learner, LearnerConfig, Pair, Saved};
 use scheduler::Priority;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors};
 
-/// A drive that takes everything.
+/// A destination that accepts every write and keeps nothing.
 struct Sink;
 
 impl Destination for Sink {
@@ -22,8 +22,8 @@ impl Destination for Sink {
     }
 }
 
-/// Any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica:
-/// each reader returns an error or a valid value. Also a sound image with one byte changed: the change is detected.
+/// Reads any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica: each
+/// reader returns an error or a valid value. If one byte of a sound image is changed, the change is detected.
 pub(crate) fn backup(bytes: &[u8]) {
     images(bytes);
     let mut image = sealed::image(bytes);
@@ -75,19 +75,19 @@ pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
     };
     let scrub = Scrubber::start(plan, (), &mut idle::Idle, Priority::default(), Instant::ZERO);
     let progress = scrub.map(|scrub| scrub.progress()).unwrap_or_default();
-    // Without its checksum, which is recomputed.
+    // The progress without its checksum, which the target adds.
     let bare = progress.len().saturating_sub(4);
     let image = sealed::image(b"one\ntwo\nthree");
     vec![image.clone(), image[..image.len() / 2].to_vec(), progress[..bare].to_vec(), progress]
 }
 
-/// Any bytes as a record of the journal of tasks, and each line of them as an event of a sound record: it is refused,
-/// or gives a table of tasks whose figures can be shown.
+/// Reads any bytes as a record of the journal of tasks, and each line of them as an event of a sound record. The record is
+/// refused, or gives a table of tasks whose figures can be shown.
 #[cfg(target_os = "linux")]
 pub(crate) fn journal(bytes: &[u8]) {
     use server::manager::spec::DiskFacts;
     use server::manager::{ManagerConfig, TaskManager};
-    // A restore's progress is in its entry.
+    // The journal entry of a restore contains its progress.
     if let Some(again) = server::jobs::restore_progress(bytes, 100) {
         assert_eq!(server::jobs::restore_progress(&again, 100), Some(again));
     }
@@ -146,7 +146,7 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
     vec![sealed::journal(&lines), lines, restored]
 }
 
-/// Any bytes as a plan of a reorganisation, and as the state of one: an error or a valid value.
+/// Reads any bytes as a plan of a reorganisation, and as the state of one: an error or a valid value.
 pub(crate) fn reorganizer(bytes: &[u8]) {
     if let Ok(plan) = RelocationPlan::decode(bytes) {
         assert_eq!(RelocationPlan::decode(&plan.encode()), Ok(plan));
@@ -179,12 +179,12 @@ pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
     some_plan().iter().map(RelocationPlan::encode).chain([text]).collect()
 }
 
-/// A small drive.
+/// The profile of a small drive, for the setups of recordings.
 const SMALL: &str = include_str!("../../drive/tests/data/small.toml");
 
-/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core to which all of it was
-/// replayed. The core is configured by the recording's setup; an invalid setup is replaced by a small drive, so that
-/// the rest is read.
+/// Reads any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core to which the whole
+/// recording was replayed. The recording's setup configures the core; a small drive replaces an invalid setup, so that the rest
+/// is read.
 #[cfg(target_os = "linux")]
 pub(crate) fn recording(bytes: &[u8]) {
     use std::io::Write;
@@ -259,7 +259,7 @@ fn setups() -> Vec<serde_json::Value> {
     vec![config(&profile, "sptf"), config(&size, "smtf"), learnt]
 }
 
-/// Any bytes as a table of the Disk Mimic: an error, or a table that can be used and written again.
+/// Reads any bytes as a table of the Disk Mimic: an error, or a table that can be used and written again.
 pub(crate) fn mimic(bytes: &[u8]) {
     let _ = Saved::from_bytes(bytes);
     let Ok(saved) = Saved::from_bytes(&sealed::framed(b"FBMIMIC\n", bytes)) else { return };
@@ -282,7 +282,7 @@ fn learns() -> LearnerConfig {
     LearnerConfig::new(Sectors::new(1 << 16), Sectors::new(8))
 }
 
-/// Any bytes as the learnt times of a mimic: an error, or a learner that can be saved and loaded again.
+/// Reads any bytes as the learnt times of a mimic: an error, or a learner that can be saved and loaded again.
 pub(crate) fn learner(bytes: &[u8]) {
     let _ = Learner::load(learns(), "drive", bytes);
     let Ok(learner) = Learner::load(learns(), "drive", &sealed::framed(b"FBLEARN\n", bytes)) else { return };
@@ -295,11 +295,11 @@ pub(crate) fn learner(bytes: &[u8]) {
 pub(crate) fn learner_seeds() -> Vec<Vec<u8>> {
     let Ok(learner) = Learner::new(learns(), None) else { return Vec::new() };
     let saved = learner.save("drive");
-    // The body of the frame: the parts before and after it are restored.
+    // The body of the frame alone, because the target adds the parts before and after it.
     vec![saved.get(20..saved.len().saturating_sub(4)).unwrap_or_default().to_vec(), saved]
 }
 
-/// Any bytes as the state of a probe: an error, or a journal that is written as it was read.
+/// Reads any bytes as the state of a probe: an error, or a journal that is written as it was read.
 pub(crate) fn probe(bytes: &[u8]) {
     for bytes in [bytes, &sealed::summed(bytes.to_vec())] {
         if let Ok(journal) = probe::Journal::from_bytes(bytes, "state") {
@@ -326,7 +326,7 @@ pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// Otherwise the parser of setups would get no valid input.
+    /// Each setup is valid: otherwise the target would never read past a setup.
     #[test]
     fn the_setups_of_recordings_are_some() {
         for config in super::setups() {

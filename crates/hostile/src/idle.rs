@@ -1,4 +1,4 @@
-//! A host that does no work.
+//! A session host that does no work.
 
 use apps::sessions::{SessionCall, Sessions};
 use scheduler::SessionError;

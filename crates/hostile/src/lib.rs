@@ -1,8 +1,9 @@
-//! Hostile bytes: all readers of bytes from outside, the promises that hold for any input, and initial inputs.
+//! Tests of all readers of bytes from outside: the promises that hold for any input, and the first inputs for each reader.
 //!
 //! A [`Target`] is a plain function of bytes that panics if a promise is broken. The fuzz targets in `fuzz/` are these
 //! functions under a coverage-guided fuzzer; without one, [`Mutator`] draws inputs from a seed, so that `cargo test`
-//! runs the same functions. Formats with a checksum get a matching one: otherwise little of them would be read.
+//! runs the same functions. For formats with a checksum the target adds a matching one; otherwise a reader would refuse nearly
+//! every input at once.
 //!
 //! ```
 //! use hostile::{Mutator, TARGETS};
@@ -27,7 +28,7 @@ pub use mutate::Mutator;
 pub struct Target {
     /// The name, here and in `fuzz/`.
     pub name: &'static str,
-    /// The origin of such bytes.
+    /// The origin of the bytes in practice.
     pub from: &'static str,
     /// Reads the bytes.
     ///

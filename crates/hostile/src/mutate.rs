@@ -4,7 +4,7 @@ use crate::Target;
 use std::num::NonZeroU64;
 use workload::random::Stream;
 
-/// The longest input.
+/// Bounds the size of an input.
 const INPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Draws inputs for a target: mutations of its seeds, and sometimes new bytes. The same seed draws the same inputs.
@@ -70,7 +70,7 @@ impl Mutator {
                 bytes.truncate(at);
                 bytes.extend_from_slice(&self.seeds[other][from..]);
             }
-            // Replaces a binary number by an extreme value of its width.
+            // Overwrites 1, 2, 4 or 8 bytes with an extreme value of a binary number.
             5 | 6 => {
                 let width = 1 << self.below(4);
                 let edges = [0, 1, 1 << 7, 1 << 15, 1 << 31, 1 << 32, 1 << 63, u64::MAX >> 1, u64::MAX];
@@ -82,7 +82,7 @@ impl Mutator {
                     *to = *from;
                 }
             }
-            // The same for numbers in text.
+            // Replaces a number in text by an extreme one, or by a word or sign that is no number.
             7 => {
                 let texts = [
                     "0",

@@ -1,6 +1,6 @@
-//! Adds matching checksums, so that the data behind them are read.
+//! Adds matching checksums to bytes, so that readers do not refuse them at once.
 
-/// Returns letters, version, length, these bytes and their checksum: the frame of the mimic's files.
+/// Returns these bytes in the frame of the mimic's files: letters, version and length before them, and a checksum behind them.
 pub(crate) fn framed(letters: &[u8; 8], body: &[u8]) -> Vec<u8> {
     let mut whole = letters.to_vec();
     whole.extend(1u32.to_le_bytes());

@@ -8,7 +8,7 @@ use units::{Bytes, Lbn, Sectors};
 use workload::trace::{self, Event, Options, TraceFormat};
 use workload::{Mixed, Mixture, Source};
 
-/// Any text as a profile: an error, or a drive whose layout maps its first and last LBN both ways.
+/// Reads any text as a profile: an error, or a drive whose layout maps its first and last LBN both ways.
 pub(crate) fn profile(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(profile) = Profile::from_toml(text, "profile.toml") else { return };
@@ -24,7 +24,7 @@ pub(crate) fn profile_seeds() -> Vec<Vec<u8>> {
     vec![include_bytes!("../../drive/tests/data/small.toml").to_vec()]
 }
 
-/// Any bytes as a DiskSim parameter file, with the part after the first zero byte as every file that it sources.
+/// Reads any bytes as a DiskSim parameter file, with the part after the first zero byte as every file that it sources.
 pub(crate) fn disksim(bytes: &[u8]) {
     let cut = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     let (root, sourced) = bytes.split_at(cut);
@@ -43,7 +43,7 @@ pub(crate) fn disksim_seeds() -> Vec<Vec<u8>> {
     vec![format!("{model}\0{seek}").into_bytes()]
 }
 
-/// Any bytes as a trace of the format that the first byte selects, and as one of the format that is detected.
+/// Reads any bytes as a trace of the format that the first byte selects, and as one of the format that is detected.
 pub(crate) fn trace(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     let _ = trace::read(bytes);
@@ -63,8 +63,8 @@ pub(crate) fn trace(bytes: &[u8]) {
     }
 }
 
-/// Returns each format's own form of some requests, behind the byte that selects it; those of text also as all other
-/// formats.
+/// Returns some requests in each format, behind the byte that selects the format. Each text is also given behind the bytes of
+/// all other formats.
 pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "0.5 0 1000 8 1\n1.5 0 2000 16 0\n",
@@ -93,7 +93,7 @@ pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
         (TraceFormat::Blktrace, blktrace()),
     ];
     let binary = binary.into_iter().map(|(format, bytes)| [vec![number(format)], bytes.repeat(3)].concat());
-    // Block traces are also read by their events of dispatch.
+    // Numbers from the count of formats on select a format whose events of dispatch are read.
     let numbers = 0..2 * TraceFormat::ALL.len() as u8;
     let of_text = numbers.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat()));
     binary.chain(of_text).collect()
@@ -132,7 +132,7 @@ fn blktrace() -> Vec<u8> {
     kinds.into_iter().flat_map(event).collect()
 }
 
-/// Any text as a policy's name: an error, or a policy whose name parses to the same policy.
+/// Reads any text as a policy's name: an error, or a policy whose name parses to the same policy.
 pub(crate) fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(policy) = text.parse::<PolicyName>() {
@@ -146,8 +146,8 @@ pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Any text as a load: an error at a place in it, or a load whose text is read as the same and whose requests lie on a
-/// drive.
+/// Reads any text as a load: an error at a place in the text, or a load that is equal after it was written and read again, and
+/// whose requests lie on a drive.
 pub(crate) fn mixture(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let load = match text.parse::<Mixture>() {
@@ -177,7 +177,7 @@ pub(crate) fn mixture_seeds() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Any text as a torture history: an error, or one that is written as it was read.
+/// Reads any text as a torture history: an error, or a history that is written as it was read.
 pub(crate) fn scenario(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(scenario) = torture::Scenario::parse(text) {
@@ -191,7 +191,7 @@ pub(crate) fn scenario_seeds() -> Vec<Vec<u8>> {
     (0..4).map(|seed| torture::generate(seed).to_string().into_bytes()).collect()
 }
 
-/// Any bytes as a request on the control socket: an error, a change, or a task within the disk.
+/// Reads any bytes as a request on the control socket: an error, a change, or a task within the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn task(bytes: &[u8]) {
     use server::manager::spec::{Change, DiskFacts, TaskSpec, What};
@@ -235,7 +235,7 @@ pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// Any text as the file of `serve --config`: an error, or disks to serve.
+/// Reads any text as the file of `serve --config`: an error, or disks to serve.
 #[cfg(target_os = "linux")]
 pub(crate) fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -249,7 +249,7 @@ pub(crate) fn config(_: &[u8]) {}
 
 pub(crate) fn config_seeds() -> Vec<Vec<u8>> {
     let text = include_str!("../../../docs/freeblock.toml");
-    // The same with every option set.
+    // The example configuration with every option set.
     let given: Vec<&str> = text
         .lines()
         .map(|line| line.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(line))

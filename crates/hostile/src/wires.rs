@@ -5,12 +5,11 @@ use nbd::{Abilities, Connection, Export, Limits, Reply, Tls};
 use std::io::Read;
 use std::sync::Arc;
 
-/// The size of the export in bytes.
 const EXPORT_BYTES: u64 = 1 << 16;
 
-/// Any bytes from an NBD client, divided anywhere: a protocol violation, or requests within the export.
+/// Reads any bytes from an NBD client, divided anywhere: a protocol violation, or requests within the export.
 pub(crate) fn nbd(bytes: &[u8]) {
-    // The first byte selects the division, which must not matter.
+    // The first byte is the size of the pieces, which must not matter.
     let Some((cut, bytes)) = bytes.split_first() else { return };
     for tls in [Tls::Off, Tls::Offered, Tls::Required] {
         let whole = asked(bytes.chunks(bytes.len().max(1)), tls);
@@ -24,7 +23,7 @@ pub(crate) fn nbd(bytes: &[u8]) {
     }
 }
 
-/// The requests of a client before a violation, if there is one.
+/// The requests of a client up to its first violation of the protocol, if it commits one.
 #[derive(Debug, Default)]
 struct Asked {
     requests: Vec<nbd::Request>,
@@ -94,7 +93,7 @@ pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
         parts.concat()
     };
     let flags = [0, 0, 0, 3];
-    // INFO and GO: name, requests for information. SET_META_CONTEXT: name, queries.
+    // INFO and GO carry a name and requests for information, SET_META_CONTEXT a name and queries.
     let (none, go) = (option(8, &[]), option(7, &[0, 0, 0, 0, 0, 1, 0, 3]));
     let meta = option(10, &[&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 15][..], b"base:allocation"].concat());
     let some = [
@@ -115,7 +114,8 @@ pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
     vec![old, new, list, tls]
 }
 
-/// A session's frames, from client and daemon: no bytes panic, and a decoded frame encodes to the same bytes.
+/// Reads any bytes as a session's frames, from client and daemon: no bytes panic, and a decoded frame encodes to the same
+/// bytes.
 pub(crate) fn session(bytes: &[u8]) {
     frames::<Call>(bytes);
     frames::<Event>(bytes);
@@ -123,7 +123,7 @@ pub(crate) fn session(bytes: &[u8]) {
 
 fn frames<T: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let mut decoder = Decoder::default();
-    // In two pieces: the place of the cut must not matter.
+    // The bytes arrive in two pieces: the place of the cut must not matter.
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     for piece in [head, tail] {
         decoder.push(piece);
@@ -176,8 +176,8 @@ impl Read for Cut<'_> {
     }
 }
 
-/// Any bytes as the answer of a control socket: the result is an error, or a code and a body of the announced length. It does not
-/// depend on how the bytes are divided into reads.
+/// Reads any bytes as the answer of a control socket: the result is an error, or a code and a body of the announced length. The
+/// result does not depend on how the bytes are divided into reads.
 pub(crate) fn http(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let read = |most: usize| match client::read_answer(&mut Cut(bytes, most)) {

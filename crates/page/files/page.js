@@ -4,7 +4,7 @@ const $ = (selector, inside = document) => inside.querySelector(selector);
 const SVG = "http://www.w3.org/2000/svg";
 const MINUTE = 60;
 const RETRY_MS = 2000;
-// A snapshot comes every second, or every two while a disk does not answer.
+// Bounds the silence of the daemon: a snapshot comes every second, or every two while a disk does not answer.
 const SILENT_MS = 6000;
 const WHY = {
   unsynchronised: "the platter's angle is not known yet",
@@ -18,7 +18,7 @@ const TIME = [
   ["Flushes and others", "others_us", "c3"],
 ];
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-// The simulator in this browser, on the page of docs/site; elsewhere the page follows the daemon that served it.
+// On the page of docs/site, the simulator in this browser; undefined on a page that a daemon serves.
 const site = globalThis.freeblockSite;
 let control = null;
 const disks = new Map();
@@ -41,7 +41,7 @@ function draw(name, attributes, parent) {
   return node;
 }
 function rows(body, all) {
-  // Hidden tables are filled when they are opened.
+  // A hidden table is filled when it is opened.
   const details = body.closest("details");
   if (details && !details.open) return;
   while (body.rows.length > all.length) body.deleteRow(-1);
@@ -59,12 +59,12 @@ function rows(body, all) {
   });
 }
 
-// Platter: the parts of the disk by their sectors, of equal area, the first one outside as on a drive.
+// Platter: 64 rings of equal area for 64 parts of the disk with equal numbers of sectors; the first sectors are outside, as on a drive.
 const OUTER = 100, INNER = 38;
 const radius = share => Math.sqrt(OUTER ** 2 - share * (OUTER ** 2 - INNER ** 2));
 const PIVOT = { x: 106, y: 92, length: 128 };
 function reach(r) {
-  // Where the circle of the head about the pivot crosses the track.
+  // The point where the circle of the head around the pivot crosses the track.
   const d = Math.hypot(PIVOT.x, PIVOT.y);
   const a = (d * d + r * r - PIVOT.length ** 2) / (2 * d), h = Math.sqrt(Math.max(0, r * r - a * a));
   return { x: (a * PIVOT.x - h * PIVOT.y) / d, y: (a * PIVOT.y + h * PIVOT.x) / d };
@@ -108,12 +108,12 @@ function sway(view, accesses, sectors) {
   view.timers = shown.map((place, at) => setTimeout(move, calm.matches ? 0 : at * 1000 / shown.length, place));
 }
 
-// The head's time: of the daemon what the device did, of a simulated drive the parts of its movements.
+// The head's time. A daemon reports the time of the device by purpose, a simulated drive the time of each part of a movement.
 function parts(disk) {
   if (disk.head) return disk.head;
   const time = disk.status.device_time;
   const used = TIME.reduce((sum, [, key]) => sum + time[key], 0);
-  // With a profile the time of requests has parts; without one it is a whole.
+  // With a profile the time of requests is known by part; without one only its sum is.
   const moved = time.moves_us == null ? TIME : [["Moves for requests", "moves_us", "c0"], ["Waiting for a sector, and commands", "waits_us", "c4"],
     ["Sectors of requests", "sectors_us", "c5"], ["Requests served by the drive's buffer", "buffered_us", "c6"], ...TIME.slice(1)];
   time.waits_us = Math.max(0, time.requests_us - time.moves_us - time.sectors_us - time.buffered_us);
@@ -226,7 +226,7 @@ function showGaps(view, disk, bounds) {
   put($(".gaps .why", view.node), `${now}${over.length ? ` Requests without a look at their gap: ${over.join("; ")}.` : ""}`);
   const svg = $(".gaps svg", view.node);
   svg.replaceChildren();
-  // An SVG element has the attribute, and no property of this name.
+  // `hidden` is an attribute of SVG elements, but not a property.
   svg.toggleAttribute("hidden", !foresight);
   $(".gaps details", view.node).hidden = !foresight;
   if (!foresight) {
@@ -300,14 +300,14 @@ function showTask(view, item, task) {
       button.addEventListener("click", () => change(view, `v1/disks/${encodeURIComponent(view.name)}/tasks/${task.id}/${act}`, {}, button));
       return button;
     }));
-    // The button that was pressed is gone: its successor has the focus.
+    // The button that was pressed has been replaced: focus the new one.
     if (focused) $("button", item.node)?.focus();
   }
 }
 
 // Changes
 async function change(view, path, body, button) {
-  // A button that is disabled would lose the focus.
+  // The button is marked busy instead of disabled, because a disabled button would lose the focus.
   if (button?.getAttribute("aria-busy") === "true") return;
   button?.setAttribute("aria-busy", "true");
   try {
@@ -338,7 +338,7 @@ function view(disk) {
   const button = $(".scrub", node);
   button.setAttribute("aria-label", `Start a scrub of ${disk.name}`);
   button.addEventListener("click", () => change(view, `v1/disks/${encodeURIComponent(view.name)}/tasks`, { kind: "scrub" }, button));
-  // A table that was hidden is filled when it is opened.
+  // Fills the table when it is opened.
   for (const details of node.querySelectorAll("details")) {
     details.addEventListener("toggle", () => show(view));
     $("summary", details).setAttribute("aria-label", `${$("figcaption", details.parentNode).textContent} of ${disk.name} as a table`);
@@ -364,7 +364,7 @@ function shown(snapshot) {
   for (const disk of snapshot.disks) {
     names.add(disk.name);
     const of = view(disk);
-    // A run that has begun again begins its charts again.
+    // A new run of the demo begins with empty charts.
     if (disk.run !== of.disk?.run) Object.assign(of, { parts: null, sums: null, without: null, time: [], response: [], other: [] });
     of.disk = disk;
     show(of);
@@ -379,7 +379,7 @@ function shown(snapshot) {
   showDemo(snapshot.demo);
 }
 
-// The demo's controls: the speed in powers of two.
+// The demo's controls. The slider of the speed is in powers of two.
 const speedWord = speed => speed === 1 ? "real time" : speed > 1 ? `${digits(speed, 5)} times as fast` : `${digits(1 / speed, 4)} times slower`;
 function choices(select, all, chosen) {
   if (select.options.length !== all.length) select.replaceChildren(...all.map(([name, title]) => new Option(title, name)));
@@ -403,7 +403,7 @@ function showDemo(demo) {
   put($("#tasks-is"), `${demo.tasks}`);
   showNumbers(demo.numbers);
 }
-// The names and values of an object, with the names of the objects that they are in.
+// The values of nested objects, each with its path, as in `foreground.requests`.
 const leaves = (of, before = "") => Object.entries(of).flatMap(([key, value]) =>
   value !== null && typeof value === "object" ? leaves(value, `${before}${key}.`) : [[`${before}${key}`, JSON.stringify(value)]]);
 function showNumbers(numbers) {
@@ -461,7 +461,7 @@ async function follow() {
       all.forEach(event);
     }
   } catch (error) {
-    // A refusal says why; a lost connection has no words of its own.
+    // The message of a refusal says why; a lost connection (TypeError or AbortError) has no useful message.
     return site ? `The simulation has ended: ${error.message}` : error instanceof TypeError || error.name === "AbortError" ? "The daemon does not answer" : error.message;
   } finally {
     clearTimeout(timer);
@@ -477,7 +477,7 @@ async function forever() {
   }
 }
 
-// Dark and light: as the system has it, until the button is pressed.
+// Dark or light: the system's preference, until the button is pressed.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let theme = null;
 function paint() {

@@ -1,5 +1,5 @@
-//! The page for browsers: three files, which draw one form of snapshots (docs/SERVE.md, "The page"), and the [`Rings`] of its
-//! platter.
+//! The page for browsers: three files, which draw snapshots of one JSON form (docs/SERVE.md, "The page"), and the [`Rings`],
+//! which show progress on its platter.
 //!
 //! A daemon and `freeblock demo --web` serve the files (`server::web`); `make site` puts them beside the simulator as WebAssembly
 //! (`docs/site`).
@@ -19,7 +19,7 @@ pub const SCRIPT: &str = include_str!("../files/page.js");
 mod tests {
     use super::*;
 
-    /// The only address with a scheme is the name of SVG, which nothing is loaded from.
+    /// The only URL is the XML namespace of SVG, which a browser does not load.
     #[test]
     fn the_page_names_no_other_place() {
         for part in [INDEX, STYLE, SCRIPT] {

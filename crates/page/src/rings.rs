@@ -2,10 +2,10 @@
 
 use units::{Lbn, LbnRange, Sectors};
 
-/// The parts into which a disk is divided, by its sectors.
+/// The number of parts of equal size into which a disk's sectors are divided.
 pub const RINGS: usize = 64;
 
-/// Sectors that have arrived, by part of the disk.
+/// The numbers of sectors that have been read or written, by part of the disk.
 ///
 /// ```
 /// use freeblock_page::Rings;
@@ -33,24 +33,24 @@ impl Rings {
         }
     }
 
-    /// Returns the sectors of a part that have arrived, 0 behind the last one.
+    /// Returns the number of a part's sectors that have been read or written; 0 past the last part.
     pub fn sectors(&self, ring: usize) -> u64 {
         self.0.get(ring).copied().unwrap_or(0)
     }
 
-    /// Returns the share of each of 64 parts of a disk that has arrived, in order of the sectors.
+    /// Returns for each of the 64 parts of a disk, in order of LBN, the share that has been read or written.
     pub fn shares(&self, capacity: Sectors) -> Vec<f64> {
         (0..RINGS).map(|ring| Self::share(self.sectors(ring), Self::part(ring, capacity))).collect()
     }
 
-    /// Returns the share of a part that these sectors are, to the three digits that a ring shows at most.
+    /// Returns these sectors as a share of a part, at most 1, rounded to the three digits that a ring shows.
     pub fn share(sectors: u64, part: LbnRange) -> f64 {
         (sectors as f64 / part.len().get().max(1) as f64 * 1e3).round().min(1e3) / 1e3
     }
 
-    /// Returns a part of a disk of this many sectors.
+    /// Returns the LBNs of a part of a disk of this many sectors.
     pub fn part(ring: usize, capacity: Sectors) -> LbnRange {
-        // Rounded up, so that the part of a sector is its place times the number of parts, rounded down.
+        // Rounded up, so that an LBN is in the part LBN * RINGS / capacity, rounded down, as in `add`.
         let at = |ring: usize| (u128::from(capacity.get()) * ring as u128).div_ceil(RINGS as u128) as u64;
         LbnRange::new(Lbn::new(at(ring)), Sectors::new(at(ring + 1) - at(ring)))
     }

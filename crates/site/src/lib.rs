@@ -6,10 +6,10 @@
 //!
 //! | field | meaning | answer |
 //! |---|---|---|
-//! | `now_ms` | the page's time, which does not go back | |
+//! | `now_ms` | the page's time in ms, which never goes back | |
 //! | `set` | changes, as to `demo::Asked::changed` | |
 //! | `step` | `true`: advance by some requests | `more`: whether the virtual time is still behind |
-//! | `behind` | `true`: this machine is too slow, count from here | |
+//! | `behind` | `true`: this machine is too slow; the virtual time counts on from its present value | |
 //! | `look` | `true`: the state for the page is wanted | `snapshot` |
 //!
 //! Every answer has `error`, which is null if all was done.
@@ -22,7 +22,7 @@ use units::{Duration, Instant};
 /// The longest question in bytes.
 const QUESTION_MAX: u32 = 4 << 10;
 
-/// The module's state: a module has one thread.
+/// The module's state. One is enough for all calls, because a module has one thread.
 #[derive(Default)]
 struct Site {
     question: Vec<u8>,
@@ -62,7 +62,7 @@ impl Site {
     }
 }
 
-/// Returns the address for a question of this many bytes, 4,096 at most.
+/// Returns the address at which the page writes a question of this many bytes, 4,096 at most.
 #[allow(unsafe_code, reason = "the name of an export; no other export of this module has it")]
 #[unsafe(no_mangle)]
 pub extern "C" fn freeblock_question(bytes: u32) -> *mut u8 {
@@ -84,7 +84,7 @@ pub extern "C" fn freeblock_ask() -> u32 {
     })
 }
 
-/// Returns the address of the answer; it is good until the next question.
+/// Returns the address of the answer, which is valid until the next question.
 #[allow(unsafe_code, reason = "the name of an export; no other export of this module has it")]
 #[unsafe(no_mangle)]
 pub extern "C" fn freeblock_answer() -> *const u8 {

@@ -7,13 +7,13 @@ use std::f64::consts::FRAC_2_PI;
 /// The confidence of the interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// Returns the mean of a value per seed.
+/// Returns the mean of the values, one for each seed.
 #[must_use]
 pub fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// Returns the standard error of the mean, from the differences between seeds.
+/// Returns the standard error of the mean, estimated from the differences between seeds.
 #[must_use]
 pub fn error(of: &[f64]) -> f64 {
     let (n, mean) = (of.len() as f64, mean(of));
@@ -31,7 +31,7 @@ pub fn upper_end(of: &[f64]) -> f64 {
     mean(of) + quantile(freedom.expect("two seeds or more")) * error(of)
 }
 
-/// Returns the quantile of Student's distribution with this number of degrees of freedom, found by bisection.
+/// Returns the 95% quantile of Student's distribution with this number of degrees of freedom, found by bisection.
 fn quantile(freedom: u32) -> f64 {
     let (mut below, mut above) = (0.0, 10.0);
     for _ in 0..f64::MANTISSA_DIGITS {
@@ -41,7 +41,8 @@ fn quantile(freedom: u32) -> f64 {
     above
 }
 
-/// Returns the probability of a value up to `t`, which is not negative (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// Returns the probability that a value of Student's distribution is at most `t`, which is not negative (Abramowitz and Stegun,
+/// 26.7.3 and 26.7.4).
 fn up_to(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();

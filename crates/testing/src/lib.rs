@@ -1,7 +1,7 @@
-//! Three things that the tests of all crates share: what a test needs from the machine, by name; how large it is in which
-//! tier (docs/TESTING.md); and the [interval] of a mean over seeds.
+//! Helpers that the tests of all crates share: for what a test needs from the machine, for its size in the short and the long
+//! tier (docs/TESTING.md), and the confidence [interval] of a mean over seeds.
 //!
-//! A test asks for each program, directory or ability of the kernel that a machine may lack, and returns where it is missing:
+//! A test asks for each program, directory or ability of the kernel that a machine may lack, and returns if it is missing:
 //! ```
 //! fn a_client_reads_over_http() {
 //!     if !testing::needs_program("curl") {
@@ -11,7 +11,7 @@
 //! }
 //! # a_client_reads_over_http();
 //! ```
-//! It then prints `skipped: NAME needs curl` and passes; with `FREEBLOCK_REQUIRE=all`, as in CI, it fails instead.
+//! The test then prints `skipped: NAME needs curl` and passes; with `FREEBLOCK_REQUIRE=all`, as in CI, it fails instead.
 
 #![allow(clippy::print_stderr, reason = "a test says why it is skipped")]
 
@@ -20,11 +20,11 @@ pub mod interval;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that makes each missing need a failure if it is `all`.
+/// The environment variable that makes each missing need a failure if it is `all`.
 pub const REQUIRE: &str = "FREEBLOCK_REQUIRE";
-/// The variable that names the test whose own process this is.
+/// The environment variable that [`in_own_process`] sets for the test's own process: the name of the test.
 const OWN_PROCESS: &str = "FREEBLOCK_OWN_PROCESS";
-/// The variable that selects the sizes of the long tier if it is set.
+/// The environment variable that selects the sizes of the long tier if it is set.
 pub const LONG: &str = "FREEBLOCK_LONG";
 
 /// Reports that the running test lacks `what`, and so checks nothing or only a part.
@@ -51,7 +51,7 @@ fn lacks(what: &str, required: bool) -> String {
 /// Returns `found`, and reports `what` as missing if it is false.
 ///
 /// # Panics
-/// If it is false, with `FREEBLOCK_REQUIRE=all`.
+/// If `found` is false, with `FREEBLOCK_REQUIRE=all`.
 #[track_caller]
 pub fn needs(what: &str, found: bool) -> bool {
     if !found {
@@ -60,7 +60,7 @@ pub fn needs(what: &str, found: bool) -> bool {
     found
 }
 
-/// Returns whether a program is on the search path or among the system's, and reports it as missing if not.
+/// Returns whether a program is on the search path, in `/usr/sbin` or in `/sbin`, and reports it as missing if not.
 ///
 /// # Panics
 /// If it is missing, with `FREEBLOCK_REQUIRE=all`.
@@ -92,11 +92,12 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     needs(&format!("../shared/{name}"), path.exists()).then_some(path)
 }
 
-/// Runs the calling test again, in a process where it is alone: it measures its whole process. `test` is its name in its binary.
-/// Returns true in that process. In the calling one it returns false once the test has passed, and the caller has to return.
+/// Runs the calling test again in a process of its own, for a test that measures its whole process. `test` is the name of the
+/// test in its binary. Returns true in the new process. Returns false in the calling process once the test has passed; the
+/// caller then has to return.
 ///
 /// # Panics
-/// If the test fails in that process, with its output, or if there is no test of this name.
+/// If the test fails in the new process, with its output, or if no test has this name.
 #[must_use]
 #[expect(clippy::panic, clippy::unwrap_used, reason = "this is how a test fails")]
 pub fn in_own_process(test: &str) -> bool {
@@ -110,7 +111,7 @@ pub fn in_own_process(test: &str) -> bool {
     if !output.status.success() || !said.contains("1 passed") {
         panic!("{test} in a process of its own: {}\n{said}", output.status);
     }
-    // The suite reads there what the test has skipped.
+    // The suite looks for `skipped: ` in the output: pass on the new process's.
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     false
 }
@@ -121,8 +122,8 @@ pub fn is_long() -> bool {
     std::env::var_os(LONG).is_some()
 }
 
-/// Returns a size by tier: `short` in `make test`, `long` in `make test-long`. The short size still has to find what the test is
-/// there for.
+/// Returns a size by tier: `short` in `make test`, `long` in `make test-long`. The short size must still find the faults that
+/// the test is there for.
 #[must_use]
 pub fn sized<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
@@ -143,8 +144,8 @@ pub fn commit_seed() -> u64 {
     u64::from_str_radix(&digits, 16).unwrap_or(1)
 }
 
-/// Returns the cases of a test by tier: `short` of them in `make test`, spread evenly and with the first among them, and all in
-/// `make test-long`. Each case keeps its size, so that what is asserted of it is the same in both.
+/// Returns the cases of a test by tier: all of them in `make test-long`; in `make test` only `short` of them, the first one and
+/// others at even distances. Each case keeps its size, so that the same is asserted of it in both tiers.
 #[must_use]
 pub fn some<T>(short: usize, cases: impl IntoIterator<Item = T>) -> Vec<T> {
     let cases: Vec<T> = cases.into_iter().collect();

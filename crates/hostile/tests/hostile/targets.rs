@@ -1,5 +1,4 @@
-//! Every target with some thousand inputs by seed, and with inputs that broke it before; with many more under
-//! FREEBLOCK_LONG.
+//! Runs every target on some thousand inputs by seed, and on inputs that broke it before; on many more under FREEBLOCK_LONG.
 
 use hostile::{Mutator, TARGETS, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,8 +51,9 @@ macro_rules! drive {
 
 drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace mixture policy scenario }
 
-/// Each target has a binary for the fuzzer, and each binary runs its target. No compiler looks at `fuzz/` here, since its build needs
-/// every dependency a second time: so the text of the binaries is compared, and they call [`hostile::run`], whose type is checked.
+/// Each target has a binary for the fuzzer, and each binary runs its target. `fuzz/` is not compiled here, because its build
+/// needs every dependency a second time: so the text of the binaries is compared, and they call [`hostile::run`], whose type is
+/// checked.
 #[test]
 fn each_target_can_be_fuzzed() {
     const RUN: fn(&str, &[u8]) = hostile::run;

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns a disk that has the drive's true profile, and whose bytes are in a nameless file in `directory`.
+///  Returns a disk that knows the drive's true profile, and whose bytes are in a nameless file in
+/// `directory`.
 pub fn disk<A: DiskHooks>(profile: &Profile, behaviour: Behaviour, directory: &Path) -> Disk<Emulated, A> {
     let model = Arc::new(DriveModel::from_profile(profile).unwrap());
     let (_, overheads) = sim::black_box(profile, behaviour, 1).unwrap();

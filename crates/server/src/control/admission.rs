@@ -1,4 +1,4 @@
-//! The slots of the connections: the role of a user first, then the slot.
+//!  The slots of the control socket's connections: the user's role is decided, and then a slot is given.
 
 use super::roles::{Role, Roles};
 use crate::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// The most answers of a user with all tasks of a disk that are not taken yet; others wait.
+///  The most large answers of one user that the client has not read completely; further requests for them wait. A
+/// large answer has all tasks of a disk.
 const LARGE_ANSWERS_MAX: usize = 4;
 
-/// The other end of a connection, as the kernel names it.
+///  The peer of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Its user; none if the kernel names none.
+    ///  The peer's user; `None` if the kernel reports none.
     pub uid: Option<u32>,
     gid: Option<u32>,
     pub role: Role,
-    /// It is root, or the daemon's own user.
+    ///  Whether the user is root, or the daemon's own user.
     pub trusted: bool,
 }
 
@@ -29,7 +30,7 @@ impl Peer {
         Ok(Self { uid: Some(uid), gid: Some(gid), role: roles.role(uid, gid, own), trusted })
     }
 
-    /// Returns the peer of a connection that no user stands for: a browser.
+    ///  Returns the peer of a connection without a known user: a browser.
     pub fn of_page(role: Role) -> Self {
         Self { role, ..Self::unknown() }
     }
@@ -49,16 +50,16 @@ impl Peer {
     }
 }
 
-/// The slot of one connection, released when this is dropped.
+///  The slot of one connection, released when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     number: u64,
     admission: Arc<Admission>,
     hang_up: Arc<Notify>,
-    /// It lasts for as long as its client likes.
+    ///  Whether the connection has no time limit.
     lasting: std::sync::atomic::AtomicBool,
     large_answers: Arc<Semaphore>,
-    /// Held until the connection ends, if its answer is a large one.
+    ///  Held until the connection ends, if it has a large answer.
     large_answer: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -68,7 +69,7 @@ impl Slot {
         self.admission.with(|inside| inside.slots.request_received(self.number));
     }
 
-    /// Makes the connection a session, unless there are as many as may be.
+    ///  Makes the connection a session, unless the limit on sessions is reached.
     pub fn begin_session(&self) -> bool {
         let begun = self.admission.with(|inside| inside.slots.begin_session(self.number));
         if begun {
@@ -77,20 +78,21 @@ impl Slot {
         begun
     }
 
-    /// Lets the connection last, until it has to give way to another user's.
+    ///  Records that the connection follows the events: it has no time limit, but may have to give way to another
+    /// user's.
     pub fn follows(&self) {
         self.admission.with(|inside| inside.slots.follows(self.number));
         self.lasts();
     }
 
-    /// Waits until the user has few connections with a large answer, and counts this one among them.
+    ///  Waits until the user has fewer large answers than the limit, and counts this connection among them.
     pub async fn has_large_answer(&self) {
-        // The semaphore is never closed.
+        //  The semaphore is never closed, so this does not fail.
         let permit = Arc::clone(&self.large_answers).acquire_owned().await.ok();
         *self.large_answer.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
-    /// Lets the connection last without limit.
+    ///  Removes the connection's time limit.
     fn lasts(&self) {
         self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
     }
@@ -99,12 +101,12 @@ impl Slot {
         self.lasting.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Has the connection hung up on.
+    ///  Asks for the connection to be closed.
     pub fn hang_up(&self) {
         self.hang_up.notify_one();
     }
 
-    /// Waits until the connection is to be hung up on.
+    ///  Waits until the connection has to be closed.
     pub async fn hung_up(&self) {
         self.hang_up.notified().await;
     }
@@ -132,7 +134,7 @@ struct SlotTable {
     roles: Roles,
     slots: Slots,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
-    /// The large answers that each user may have.
+    ///  The permits of each user for large answers.
     large_answers: BTreeMap<SlotOwner, Arc<Semaphore>>,
 }
 
@@ -147,8 +149,8 @@ impl Admission {
         what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the peer of a connection, and a slot if there is one. The role is decided and the slot is given at one
-    /// instant, so that new roles apply to the connection, or [`set_roles`](Self::set_roles) sees it.
+    ///  Returns the peer of a connection, and a slot if there is one. The role and the slot are decided under one
+    /// lock: either the connection gets its role from the new roles, or [`set_roles`](Self::set_roles) finds it.
     pub fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
         self.with(|inside| {
             let peer = Peer::of(stream, &inside.roles, self.own);
@@ -177,7 +179,7 @@ impl Admission {
         })
     }
 
-    /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
+    ///  Replaces the roles. Connections of users that have fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
         self.with(|inside| {
             for (peer, hang_up) in inside.present.values() {

@@ -15,15 +15,16 @@ use std::fmt::{Error, Write};
 /// The figures of one disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskMetrics {
-    /// Its name.
+    ///  The disk's name.
     pub disk: String,
     pub status: DiskStatus,
     pub tasks: Vec<TaskStatus>,
-    /// How tasks of each kind have ended.
+    ///  How many tasks of each kind have ended, and how.
     pub outcomes: Vec<(TaskKind, Outcome)>,
 }
 
-/// Encodes all disks as text, of those that do not answer only that.
+///  Encodes the metrics of all disks as text. A disk in `silent`, which does not answer, has only the metric that says
+/// so.
 pub(crate) fn encode(disks: &[DiskMetrics], silent: &[String]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
     registry.register_collector(Box::new(MetricsSnapshot { disks: disks.to_vec(), silent: silent.to_vec() }));
@@ -46,7 +47,7 @@ struct MetricsSnapshot {
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 type Of = fn(&DiskStatus) -> &Latency;
 
-/// Labels in order.
+///  Pairs of label and value, in the order of the output.
 type Labels<'a> = Vec<(&'static str, String)>;
 
 impl Collector for MetricsSnapshot {
@@ -172,16 +173,16 @@ impl Collector for MetricsSnapshot {
     }
 }
 
-/// Returns the wrong blocks that the latest scrub with checksums found, over or not; none if the disk has had no such
-/// scrub.
+///  Returns the number of wrong blocks found by the latest scrub with checksums, finished or not; `None` if the disk
+/// has had no such scrub.
 fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
     let content = tasks.iter().rev().find_map(|task| task.checksums.as_ref())?;
     Some((content.wrong.len() as u64 + content.wrong_more) as f64)
 }
 
 impl MetricsSnapshot {
-    /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is no
-    /// number (NaN).
+    ///  Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is
+    /// written as NaN.
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
         let (mut responses, mut shares) = (Vec::new(), Vec::new());
@@ -216,7 +217,7 @@ impl MetricsSnapshot {
         family(to, "measured_harm_ratio", help, MetricType::Gauge, &shares)
     }
 
-    /// Writes the metrics of background requests, for the disks that take some.
+    ///  Writes the metrics of background requests, for the disks that serve some.
     fn background(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         type Figure = Metric<BackgroundStatus, f64>;
         let counters: [Figure; 7] = [
@@ -268,8 +269,8 @@ impl MetricsSnapshot {
         Ok(())
     }
 
-    /// Returns a value for each task that is not over: those of finished tasks no longer change. The labels stay
-    /// constant for the life of a task, so its state is not among them.
+    ///  Returns a value for each unfinished task: those of finished tasks no longer change. A task's labels must stay
+    /// constant, so its state is not among them.
     fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {
         let each = |one: &DiskMetrics| {
             let live = one.tasks.iter().filter(|task| !task.state.is_over());
@@ -282,7 +283,7 @@ impl MetricsSnapshot {
         self.disks.iter().flat_map(each).collect()
     }
 
-    /// Returns a value for each kind of task of each disk, where there is one.
+    ///  Returns a value for each kind of task of each disk, if the kind has one.
     fn kinds(&self, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<(Labels<'static>, f64)> {
         let all =
             self.disks.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
@@ -312,7 +313,8 @@ fn family(
     Ok(())
 }
 
-/// Writes histograms by hand: the counts exist already, and the library has no histogram that can be filled with them.
+///  Writes histograms as text: the disk has counted already, and the library has no histogram that takes finished
+/// counts.
 fn histograms(out: &mut String, disks: &[DiskMetrics]) {
     let kinds: [(&str, &str, Of); 6] = [
         ("read_seconds", "Foreground reads", |s| &s.reads),
@@ -330,7 +332,7 @@ fn histograms(out: &mut String, disks: &[DiskMetrics]) {
         let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
         for DiskMetrics { disk, status, .. } in disks {
             let latency = of(status);
-            // Names consist of letters, digits, dots, dashes and underscores, but this function does not rely on it.
+            //  Names of disks need no escaping, but this function does not rely on that.
             let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             for (bound, count) in BOUNDS_US.iter().zip(&latency.buckets) {
                 let le = *bound as f64 / 1e6;

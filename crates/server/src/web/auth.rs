@@ -6,18 +6,18 @@ use std::fmt;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// The header with the secret that permits the page to change something.
+///  The header with the secret without which the page may not change anything.
 pub(super) const CONTROL: &str = "x-freeblock-control";
 
-/// The user's name in a browser's question for the password.
+///  The user's name for a browser's password dialog.
 const USER: &str = "freeblock";
 
-/// The fewest bytes of a password: 16 letters and digits drawn at random cannot be found by trying.
+///  The fewest bytes of a password: 16 random letters and digits cannot be guessed by trial.
 const TOKEN_BYTES_MIN: usize = 16;
-/// The most.
+///  The most bytes of a password.
 const TOKEN_BYTES_MAX: usize = 256;
 
-/// A password of the page. Its text is in no message and no log.
+///  A password of the page. Its text never appears in a message or in the log.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -35,10 +35,10 @@ impl fmt::Debug for Token {
 pub struct TokenError;
 
 impl Token {
-    /// Takes a password: the text without white space at its ends.
+    ///  Takes a password: the text without leading and trailing white space.
     ///
     /// # Errors
-    /// It is too short, too long, or has other characters.
+    ///  The text is too short, too long, or has other characters than visible ASCII.
     ///
     /// ```
     /// use server::web::Token;
@@ -82,10 +82,11 @@ const OLD: Rejection = Rejection {
 /// The conditions under which a request is accepted.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
-    /// The header with which a browser answers the question for the password.
+    ///  The `Authorization` header that a browser sends with the right password; `None` if none is
+    /// needed.
     expected: Option<String>,
     encrypted: bool,
-    /// The secret that the page was given to change something with; none if it only shows.
+    ///  The secret that the page needs to change something; `None` if the page only shows.
     control: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl RequestGuard {
         Self { expected: token.map(basic), encrypted, control }
     }
 
-    /// Returns the secret that permits the page to change something.
+    ///  Returns the secret that permits the page to change something, if it may.
     pub fn control(&self) -> Option<&str> {
         self.control.as_deref()
     }
@@ -103,7 +104,8 @@ impl RequestGuard {
     /// Checks a request for the page or a part of it.
     pub fn enter(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         match &self.expected {
-            // A site that gives this machine a name has neither the password nor the certificate.
+            //  With a password the Host is not checked: another site that points its name here lacks the
+            // password.
             Some(expected) if same(text(headers, header::AUTHORIZATION.as_str()), expected) => Ok(()),
             Some(_) => Err(PASSWORD),
             None if is_ours(text(headers, header::HOST.as_str())) => Ok(()),
@@ -111,7 +113,7 @@ impl RequestGuard {
         }
     }
 
-    /// Checks a request that only the page itself makes.
+    ///  Checks a request that only the page itself may make.
     pub fn follow(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         self.enter(headers)?;
         let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
@@ -135,8 +137,9 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Returns whether a `Host` names this machine by an address or as localhost. The owner of any other name
-/// could point it here, and pages of that owner would count as of the same origin (DNS rebinding).
+///  Returns whether a `Host` names this machine by an address or as localhost. The owner of any other
+/// name could point it at this machine, and the owner's pages would count as of the same origin (DNS
+/// rebinding).
 fn is_ours(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
@@ -145,7 +148,7 @@ fn is_ours(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-/// Compares in a time that does not depend on where two texts differ.
+///  Compares two texts in a time that does not depend on where they differ.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

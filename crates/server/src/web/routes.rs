@@ -18,24 +18,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The largest body, so that no browser fills the memory.
+///  The largest body of a request, so that no browser fills the memory.
 const BODY_BYTES_MAX: usize = 4 << 10;
-/// The whole body has to come in this time.
+///  The most time for a whole body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// A browser that takes nothing for this time is hung up on.
+///  The time after which a browser that reads nothing is disconnected.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Nothing is loaded from elsewhere, nothing is sent elsewhere, and no other page has this one inside it.
+///  The content security policy: the page loads nothing from other sites, sends nothing to them, and cannot
+/// be framed by them.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The state of the routes.
+///  The state that the routes share.
 #[derive(Clone, Debug)]
 pub(super) struct RouteState {
     pub auth: Arc<RequestGuard>,
     pub feed: Arc<Feed>,
 }
 
-/// Returns the routes of the page itself, and those for changes.
+///  Returns the routes of the page itself, together with `changes`, those that change something.
 pub(super) fn router(state: RouteState, changes: Router) -> Router {
     let changes = changes
         .layer(from_fn(whole))
@@ -54,7 +55,8 @@ pub(super) fn router(state: RouteState, changes: Router) -> Router {
         .layer(from_fn(sealed))
 }
 
-/// Returns the routes that change the tasks of disks: those that a page may start and steer, and no session.
+///  Returns the routes that change the tasks of disks: start, pause, resume and cancel. The page has no
+/// sessions.
 pub(super) fn of_disks(all: Disks) -> Router {
     Router::new()
         .route("/v1/disks/{disk}/tasks", post(disks::start))
@@ -62,7 +64,7 @@ pub(super) fn of_disks(all: Disks) -> Router {
         .with_state(all)
 }
 
-/// Returns the route that changes something else.
+///  Returns the route that changes a source other than disks.
 pub(super) fn of_other(show: Arc<dyn SnapshotSource>) -> Router {
     let set = async |State(show): State<Arc<dyn SnapshotSource>>, body: Bytes| {
         let asked: Value = serde_json::from_slice(&body)?;
@@ -91,7 +93,8 @@ async fn enter(
 ) -> Response {
     match auth.enter(request.headers()) {
         Ok(()) => {
-            // A request to change something has a body, which has to come first.
+            //  A request that changes something has a body, which has to arrive before the browser counts as
+            // entered.
             if request.method() == Method::GET {
                 browser.entered();
             }
@@ -108,7 +111,7 @@ async fn change(State(auth): State<Arc<RequestGuard>>, request: Request, next: N
     }
 }
 
-/// Lets a request through when all of it has come.
+///  Lets a request through once its whole body has arrived.
 async fn whole(
     Extension(browser): Extension<Arc<BrowserConnection>>,
     request: Request,
@@ -130,7 +133,7 @@ async fn whole(
     }
 }
 
-/// Adds the headers that make a browser trust only this page.
+///  Adds the headers that forbid a browser to use anything from other sites.
 async fn sealed(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
@@ -149,7 +152,7 @@ async fn part(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], text)
 }
 
-/// Sends the page's permissions, and then each snapshot that the browser is fast enough for.
+///  Sends the page its permissions, and then each snapshot for which the browser is fast enough.
 async fn events(
     State(state): State<RouteState>,
     Extension(browser): Extension<Arc<BrowserConnection>>,
@@ -184,7 +187,7 @@ async fn events(
     Ok((kind, Body::from_stream(Chunks(receiver))).into_response())
 }
 
-/// A channel's end as a stream.
+///  The receiving end of a channel, as a stream.
 struct Chunks(mpsc::Receiver<Bytes>);
 
 impl futures_core::Stream for Chunks {

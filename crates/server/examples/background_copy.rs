@@ -1,15 +1,15 @@
-//!  Measures how a copy of a disk slows its other clients, over the background export and over the usual one, in the
+//! Measures how a copy of a disk slows its other clients, over the background export and over the usual one, in the
 //! daemon's own disk on virtual time: `cargo run --release -p freeblock-server --example background_copy [DRIVE]
 //! [DIRECTORY]`
 //!
-//!  The drive is an emulated one with the behaviour `modern`, by default nearline-20tb over a sparse file in /dev/shm,
+//! The drive is an emulated one with the behaviour `modern`, by default nearline-20tb over a sparse file in /dev/shm,
 //! because few file systems on a disk allow a file of that size. The foreground is 50 requests of 4 KiB a second at
 //! random places and times, two thirds of them reads. The copy reads 2 GB as `nbdcopy --requests=64` does, with 64
 //! requests of 256 KiB at a time. The printed response times are those of the foreground until the copy is done, and
 //! without a copy those of five minutes of foreground requests.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout, clippy::unwrap_used)] //  an example, of a drive that exists
+#![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that exists
 
 mod emulated;
 
@@ -27,7 +27,7 @@ const COPY_BYTES: u64 = 2_000_000_000;
 const REQUEST_BYTES: u64 = 256 << 10;
 const REQUESTS: u64 = 64;
 const ALONE_TIME: Duration = Duration::from_secs(300);
-///  The number of the copy's first request. Foreground requests have smaller numbers.
+/// The number of the copy's first request. Foreground requests have smaller numbers.
 const COPY: u64 = 1 << 40;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! minutes from the start of the scan.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::print_stdout, clippy::unwrap_used)] //  an example, of a drive that exists
+#![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that exists
 
 mod emulated;
 

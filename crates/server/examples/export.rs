@@ -1,4 +1,4 @@
-//!  Serves a disk or a file over NBD, without a scheduler, until standard input ends: `export FILE SOCKET`.
+//! Serves a disk or a file over NBD, without a scheduler, until standard input ends: `export FILE SOCKET`.
 //!
 //! ```text
 //! truncate -s 1G disk

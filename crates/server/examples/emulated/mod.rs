@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-///  Returns a disk that knows the drive's true profile, and whose bytes are in a nameless file in
+/// Returns a disk that knows the drive's true profile, and whose bytes are in a nameless file in
 /// `directory`.
 pub fn disk<A: DiskHooks>(profile: &Profile, behaviour: Behaviour, directory: &Path) -> Disk<Emulated, A> {
     let model = Arc::new(DriveModel::from_profile(profile).unwrap());

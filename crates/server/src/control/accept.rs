@@ -1,4 +1,4 @@
-//!  Accepts connections: each gets a slot before its request is read.
+//! Accepts connections: each gets a slot before its request is read.
 
 use super::admission::{Admission, Peer, Slot};
 use super::api;
@@ -19,16 +19,16 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tracing::{info, warn};
 
-///  The most time for a request's head to arrive.
+/// The most time for a request's head to arrive.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-///  The most time for a request, until the client has taken the answer, unless the request is for events or a session.
+/// The most time for a request, until the client has taken the answer, unless the request is for events or a session.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-///  The most time to answer a connection without a slot.
+/// The most time to answer a connection without a slot.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-///  The most connections without a slot that wait for their answer; further ones are closed without an answer.
+/// The most connections without a slot that wait for their answer; further ones are closed without an answer.
 const REFUSALS_MAX: usize = 16;
 
-///  Accepts connections at the socket until it is stopped.
+/// Accepts connections at the socket until it is stopped.
 pub(super) async fn serve(
     listener: Listener,
     admission: Arc<Admission>,
@@ -57,7 +57,7 @@ pub(super) async fn serve(
             Ok((stream, _)) => stream,
             Err(error) => {
                 log.write(|| warn!(%error, "the control socket"));
-                //  Accepting fails, for instance, while no descriptor is free.
+                // Accepting fails, for instance, while no descriptor is free.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -86,21 +86,21 @@ pub(super) async fn serve(
     }
 }
 
-///  Returns whether the client has closed the connection before a request. Such a connection never takes the slot of a
+/// Returns whether the client has closed the connection before a request. Such a connection never takes the slot of a
 /// waiting one and costs little, so a client that connects and closes without end delays others only briefly.
 fn is_gone(stream: &UnixStream) -> bool {
     matches!(rustix::net::recv(stream, &mut [0; 1][..], RecvFlags::PEEK), Ok((_, 0)))
 }
 
-///  The answer to a connection that gets no slot.
+/// The answer to a connection that gets no slot.
 const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 103\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and try again\"}}";
 
-///  Answers a connection that gets no slot. The client's request is read to the end: if it were left unread, the kernel
+/// Answers a connection that gets no slot. The client's request is read to the end: if it were left unread, the kernel
 /// would report a broken connection to the client in place of the answer.
 async fn refuse(mut stream: UnixStream) {
-    //  Writing fails if the client has closed the connection.
+    // Writing fails if the client has closed the connection.
     let _ = stream.write_all(NO_SLOT_RESPONSE).await;
     let _ = stream.shutdown().await;
     let mut unread = [0; 4096];
@@ -115,7 +115,7 @@ async fn one(
     router: TowerToHyperService<axum::Router>,
     log: LimitedLog,
 ) {
-    //  Wrapping the router in layers for each connection would cost more than the rest of a connection without a
+    // Wrapping the router in layers for each connection would cost more than the rest of a connection without a
     // request.
     let service = service_fn(|mut request: Request<Incoming>| {
         let extensions = request.extensions_mut();
@@ -155,7 +155,7 @@ async fn one(
     if let Err(error) = ended {
         log.write(|| match error.is_parse() || error.is_timeout() {
             true => warn!(uid, why = why(&error), "a client of the control socket sends no request"),
-            //  A client that follows the events ends its connection in this way.
+            // A client that follows the events ends its connection in this way.
             false => info!(uid, why = why(&error), "a client of the control socket went before its answer"),
         });
     }
@@ -198,7 +198,7 @@ mod tests {
             let admission = Arc::new(Admission::new(Roles::default(), own, limits));
             let (_stop, stopped) = watch::channel(false);
             let server = tokio::spawn(serve(listener, admission, Disks::default(), stopped));
-            //  The idle connections are all accepted before the request is sent.
+            // The idle connections are all accepted before the request is sent.
             tokio::time::sleep(Duration::from_millis(50)).await;
             waiting.write_all(b"GET /v1/disks HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
             let mut answer = String::new();
@@ -209,7 +209,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    ///  If the request were left unread, the client would see a broken connection in place of the refusal.
+    /// If the request were left unread, the client would see a broken connection in place of the refusal.
     #[test]
     fn a_client_without_a_slot_gets_the_refusal_after_it_has_sent_its_request() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//!  The slots of the control socket's connections: the user's role is decided, and then a slot is given.
+//! The slots of the control socket's connections: the user's role is decided, and then a slot is given.
 
 use super::roles::{Role, Roles};
 use crate::slots::{ConnectionLimits, GivenSlot, SlotOwner, Slots};
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-///  The most large answers of one user that the client has not read completely; further requests for them wait. A
+/// The most large answers of one user that the client has not read completely; further requests for them wait. A
 /// large answer has all tasks of a disk.
 const LARGE_ANSWERS_MAX: usize = 4;
 
-///  The peer of a connection, as the kernel reports it.
+/// The peer of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    ///  The peer's user; `None` if the kernel reports none.
+    /// The peer's user; `None` if the kernel reports none.
     pub uid: Option<u32>,
     gid: Option<u32>,
     pub role: Role,
-    ///  Whether the user is root, or the daemon's own user.
+    /// Whether the user is root, or the daemon's own user.
     pub trusted: bool,
 }
 
@@ -30,7 +30,7 @@ impl Peer {
         Ok(Self { uid: Some(uid), gid: Some(gid), role: roles.role(uid, gid, own), trusted })
     }
 
-    ///  Returns the peer of a connection without a known user: a browser.
+    /// Returns the peer of a connection without a known user: a browser.
     pub fn of_page(role: Role) -> Self {
         Self { role, ..Self::unknown() }
     }
@@ -50,16 +50,16 @@ impl Peer {
     }
 }
 
-///  The slot of one connection, released when this value is dropped.
+/// The slot of one connection, released when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     number: u64,
     admission: Arc<Admission>,
     hang_up: Arc<Notify>,
-    ///  Whether the connection has no time limit.
+    /// Whether the connection has no time limit.
     lasting: std::sync::atomic::AtomicBool,
     large_answers: Arc<Semaphore>,
-    ///  Held until the connection ends, if it has a large answer.
+    /// Held until the connection ends, if it has a large answer.
     large_answer: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
@@ -69,7 +69,7 @@ impl Slot {
         self.admission.with(|inside| inside.slots.request_received(self.number));
     }
 
-    ///  Makes the connection a session, unless the limit on sessions is reached.
+    /// Makes the connection a session, unless the limit on sessions is reached.
     pub fn begin_session(&self) -> bool {
         let begun = self.admission.with(|inside| inside.slots.begin_session(self.number));
         if begun {
@@ -78,21 +78,21 @@ impl Slot {
         begun
     }
 
-    ///  Records that the connection follows the events: it has no time limit, but may have to give way to another
+    /// Records that the connection follows the events: it has no time limit, but may have to give way to another
     /// user's.
     pub fn follows(&self) {
         self.admission.with(|inside| inside.slots.follows(self.number));
         self.lasts();
     }
 
-    ///  Waits until the user has fewer large answers than the limit, and counts this connection among them.
+    /// Waits until the user has fewer large answers than the limit, and counts this connection among them.
     pub async fn has_large_answer(&self) {
-        //  The semaphore is never closed, so this does not fail.
+        // The semaphore is never closed, so this does not fail.
         let permit = Arc::clone(&self.large_answers).acquire_owned().await.ok();
         *self.large_answer.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
-    ///  Removes the connection's time limit.
+    /// Removes the connection's time limit.
     fn lasts(&self) {
         self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
     }
@@ -101,12 +101,12 @@ impl Slot {
         self.lasting.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    ///  Asks for the connection to be closed.
+    /// Asks for the connection to be closed.
     pub fn hang_up(&self) {
         self.hang_up.notify_one();
     }
 
-    ///  Waits until the connection has to be closed.
+    /// Waits until the connection has to be closed.
     pub async fn hung_up(&self) {
         self.hang_up.notified().await;
     }
@@ -134,7 +134,7 @@ struct SlotTable {
     roles: Roles,
     slots: Slots,
     present: BTreeMap<u64, (Peer, Arc<Notify>)>,
-    ///  The permits of each user for large answers.
+    /// The permits of each user for large answers.
     large_answers: BTreeMap<SlotOwner, Arc<Semaphore>>,
 }
 
@@ -149,7 +149,7 @@ impl Admission {
         what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    ///  Returns the peer of a connection, and a slot if there is one. The role and the slot are decided under one
+    /// Returns the peer of a connection, and a slot if there is one. The role and the slot are decided under one
     /// lock: either the connection gets its role from the new roles, or [`set_roles`](Self::set_roles) finds it.
     pub fn admit(self: &Arc<Self>, stream: &UnixStream) -> (Result<Peer, std::io::Error>, Option<Slot>) {
         self.with(|inside| {
@@ -179,7 +179,7 @@ impl Admission {
         })
     }
 
-    ///  Replaces the roles. Connections of users that have fewer rights than before are closed, sessions included.
+    /// Replaces the roles. Connections of users that have fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
         self.with(|inside| {
             for (peer, hang_up) in inside.present.values() {

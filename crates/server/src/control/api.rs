@@ -1,4 +1,4 @@
-//!  The routes of the control socket, version 1 (docs/CONTROL.md).
+//! The routes of the control socket, version 1 (docs/CONTROL.md).
 
 use super::admission::{Peer, Slot};
 use super::disks::{ANSWER_TIMEOUT, ApiResult, Disks, ask, find, wait};
@@ -28,16 +28,16 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::oneshot;
 
-///  The largest body of a request, so that no client fills the memory.
+/// The largest body of a request, so that no client fills the memory.
 const BODY_BYTES_MAX: usize = 64 << 10;
-///  The longest wait for a disk's answer to `/metrics`: half of the time that Prometheus waits by default.
+/// The longest wait for a disk's answer to `/metrics`: half of the time that Prometheus waits by default.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
-///  The time after which a client that follows the events and reads none is disconnected.
+/// The time after which a client that follows the events and reads none is disconnected.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns all routes over these disks.
 pub(crate) fn router(disks: Disks) -> Router {
-    //  Limits how many answers with all tasks of a disk are unread at a time.
+    // Limits how many answers with all tasks of a disk are unread at a time.
     let few = || axum::middleware::from_fn(few_at_a_time);
     Router::new()
         .route("/v1/disks", get(all_disks))
@@ -53,13 +53,13 @@ pub(crate) fn router(disks: Disks) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn(guard))
-        //  This layer is outside the guard, so that it also limits the body that the guard reads.
+        // This layer is outside the guard, so that it also limits the body that the guard reads.
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(Extension(TaskFeed::default()))
         .with_state(disks)
 }
 
-///  Lets a request through if its user has the role for it, once the whole request has arrived.
+/// Lets a request through if its user has the role for it, once the whole request has arrived.
 async fn guard(
     Extension(peer): Extension<Peer>,
     Extension(slot): Extension<Arc<Slot>>,
@@ -93,7 +93,7 @@ async fn guard(
     }
 }
 
-///  Waits until the user has few unread large answers, so that a user that reads none holds little memory.
+/// Waits until the user has few unread large answers, so that a user that reads none holds little memory.
 async fn few_at_a_time(
     Extension(slot): Extension<Arc<Slot>>,
     request: Request,
@@ -111,7 +111,7 @@ async fn no_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "the path has other methods; docs/CONTROL.md has them")
 }
 
-///  Makes a call that changes a task, and answers with the task once the change is durable.
+/// Makes a call that changes a task, and answers with the task once the change is durable.
 async fn durably(
     disk: &Handle,
     call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> Result<TaskChange, ManagerError> + Send + 'static,
@@ -167,12 +167,12 @@ async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> ApiRe
     Ok(Json(whole(&find(&disks, &name)?).await?))
 }
 
-///  Begins to probe a disk while it is served, unless that has begun; answers with the state of the probe.
+/// Begins to probe a disk while it is served, unless that has begun; answers with the state of the probe.
 async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResult<Json<Value>> {
     let disk = find(&disks, &name)?;
     let (tell, answer) = oneshot::channel();
     let reported_all = move |asked| {
-        //  Sending fails if the client is gone.
+        // Sending fails if the client is gone.
         let _ = tell.send(asked);
     };
     disk.probe(reported_all).map_err(|_| Refusal::gone())?;
@@ -185,7 +185,7 @@ async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResul
 }
 
 async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
-    //  All disks are asked at the same time, so that several that do not answer delay the others once.
+    // All disks are asked at the same time, so that several that do not answer delay the others once.
     let asked: Vec<_> = disks.values().cloned().map(|disk| tokio::spawn(whole_or_error(disk))).collect();
     let mut all = Vec::new();
     for disk in asked {
@@ -194,7 +194,7 @@ async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
     Ok(Json(json!({ "version": env!("CARGO_PKG_VERSION"), "disks": all })))
 }
 
-///  Returns a disk with its status, or with the reason why it gives none.
+/// Returns a disk with its status, or with the reason why it gives none.
 async fn whole_or_error(disk: Handle) -> Value {
     match whole(&disk).await {
         Ok(value) => value,
@@ -226,7 +226,7 @@ fn number(id: &str) -> ApiResult<u64> {
     })
 }
 
-///  Checks whether a user may start a task that names files.
+/// Checks whether a user may start a task that names files.
 fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> ApiResult<()> {
     if spec.names_files() && !peer.trusted && !places.are_named() {
         let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";
@@ -291,7 +291,7 @@ pub(crate) async fn act(
                 manager.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
             };
             ask(&disk, gone).await?;
-            //  A target may never answer. The log reports the result of removing it.
+            // A target may never answer. The log reports the result of removing it.
             let _ = wait(answer).await;
             one(&disk, id).await?
         }
@@ -300,7 +300,7 @@ pub(crate) async fn act(
     Ok(Json(task))
 }
 
-///  Sends an event for each task, and later for each task that has changed.
+/// Sends an event for each task, and later for each task that has changed.
 async fn events(
     State(disks): State<Disks>,
     Extension(slot): Extension<Arc<Slot>>,
@@ -324,7 +324,7 @@ async fn events(
     Sse::new(EventStream(receiver)).keep_alive(KeepAlive::default())
 }
 
-///  The receiving end of a channel, as a stream.
+/// The receiving end of a channel, as a stream.
 struct EventStream(tokio::sync::mpsc::Receiver<Event>);
 
 impl futures_core::Stream for EventStream {

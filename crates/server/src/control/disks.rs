@@ -31,7 +31,7 @@ pub(super) async fn ask<T: Send + 'static>(
 ) -> ApiResult<T> {
     let (tell, answer) = oneshot::channel();
     let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
-        //  If the waiting client has got an error meanwhile, the call must change nothing.
+        // If the waiting client has got an error meanwhile, the call must change nothing.
         if !tell.is_closed() {
             let _ = tell.send(call(manager, sessions));
         }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::warn;
 
-///  The interval at which the number of suppressed lines is logged.
+/// The interval at which the number of suppressed lines is logged.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-///  The log lines about a socket, under one limit for all its connections.
+/// The log lines about a socket, under one limit for all its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitedLog(Arc<(Clock, Mutex<LogRateLimit>)>);
 
@@ -18,7 +18,7 @@ impl LimitedLog {
         Self(Arc::new((Clock::start(), Mutex::default())))
     }
 
-    ///  Writes a line, or suppresses it and counts it.
+    /// Writes a line, or suppresses it and counts it.
     pub fn write(&self, line: impl FnOnce()) {
         self.report();
         if self.with(|limit, now| limit.allow(now)) {
@@ -26,12 +26,12 @@ impl LimitedLog {
         }
     }
 
-    ///  Logs the number of suppressed lines when a window has ended.
+    /// Logs the number of suppressed lines when a window has ended.
     pub fn report(&self) {
         Self::count(self.with(LogRateLimit::take_suppressed));
     }
 
-    ///  Logs the number of suppressed lines at the end of the daemon.
+    /// Logs the number of suppressed lines at the end of the daemon.
     pub fn report_rest(&self) {
         Self::count(self.with(|limit, _| limit.rest()));
     }

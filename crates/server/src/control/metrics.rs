@@ -15,15 +15,15 @@ use std::fmt::{Error, Write};
 /// The figures of one disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiskMetrics {
-    ///  The disk's name.
+    /// The disk's name.
     pub disk: String,
     pub status: DiskStatus,
     pub tasks: Vec<TaskStatus>,
-    ///  How many tasks of each kind have ended, and how.
+    /// How many tasks of each kind have ended, and how.
     pub outcomes: Vec<(TaskKind, Outcome)>,
 }
 
-///  Encodes the metrics of all disks as text. A disk in `silent`, which does not answer, has only the metric that says
+/// Encodes the metrics of all disks as text. A disk in `silent`, which does not answer, has only the metric that says
 /// so.
 pub(crate) fn encode(disks: &[DiskMetrics], silent: &[String]) -> String {
     let mut registry = Registry::with_prefix("freeblock");
@@ -47,7 +47,7 @@ struct MetricsSnapshot {
 type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
 type Of = fn(&DiskStatus) -> &Latency;
 
-///  Pairs of label and value, in the order of the output.
+/// Pairs of label and value, in the order of the output.
 type Labels<'a> = Vec<(&'static str, String)>;
 
 impl Collector for MetricsSnapshot {
@@ -173,7 +173,7 @@ impl Collector for MetricsSnapshot {
     }
 }
 
-///  Returns the number of wrong blocks found by the latest scrub with checksums, finished or not; `None` if the disk
+/// Returns the number of wrong blocks found by the latest scrub with checksums, finished or not; `None` if the disk
 /// has had no such scrub.
 fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
     let content = tasks.iter().rev().find_map(|task| task.checksums.as_ref())?;
@@ -181,7 +181,7 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl MetricsSnapshot {
-    ///  Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is
+    /// Writes the measured cost of background work, for the disks that measure it. A value that is not known yet is
     /// written as NaN.
     fn measured(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut requests: Vec<(Labels<'_>, f64)> = Vec::new();
@@ -217,7 +217,7 @@ impl MetricsSnapshot {
         family(to, "measured_harm_ratio", help, MetricType::Gauge, &shares)
     }
 
-    ///  Writes the metrics of background requests, for the disks that serve some.
+    /// Writes the metrics of background requests, for the disks that serve some.
     fn background(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         type Figure = Metric<BackgroundStatus, f64>;
         let counters: [Figure; 7] = [
@@ -269,7 +269,7 @@ impl MetricsSnapshot {
         Ok(())
     }
 
-    ///  Returns a value for each unfinished task: those of finished tasks no longer change. A task's labels must stay
+    /// Returns a value for each unfinished task: those of finished tasks no longer change. A task's labels must stay
     /// constant, so its state is not among them.
     fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {
         let each = |one: &DiskMetrics| {
@@ -283,7 +283,7 @@ impl MetricsSnapshot {
         self.disks.iter().flat_map(each).collect()
     }
 
-    ///  Returns a value for each kind of task of each disk, if the kind has one.
+    /// Returns a value for each kind of task of each disk, if the kind has one.
     fn kinds(&self, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<(Labels<'static>, f64)> {
         let all =
             self.disks.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
@@ -313,7 +313,7 @@ fn family(
     Ok(())
 }
 
-///  Writes histograms as text: the disk has counted already, and the library has no histogram that takes finished
+/// Writes histograms as text: the disk has counted already, and the library has no histogram that takes finished
 /// counts.
 fn histograms(out: &mut String, disks: &[DiskMetrics]) {
     let kinds: [(&str, &str, Of); 6] = [
@@ -332,7 +332,7 @@ fn histograms(out: &mut String, disks: &[DiskMetrics]) {
         let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
         for DiskMetrics { disk, status, .. } in disks {
             let latency = of(status);
-            //  Names of disks need no escaping, but this function does not rely on that.
+            // Names of disks need no escaping, but this function does not rely on that.
             let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             for (bound, count) in BOUNDS_US.iter().zip(&latency.buckets) {
                 let le = *bound as f64 / 1e6;

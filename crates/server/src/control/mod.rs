@@ -49,7 +49,7 @@ impl ControlConfig {
     }
 }
 
-///  The reason why the control socket could not be opened.
+/// The reason why the control socket could not be opened.
 #[derive(Debug, Error)]
 #[error("{place}: {error}; {mend}")]
 pub struct ControlError {
@@ -64,7 +64,7 @@ pub struct ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
-    ///  The file of the socket, if this process created it.
+    /// The file of the socket, if this process created it.
     public: Option<SocketFile>,
     private: Option<SocketFile>,
     admission: Arc<Admission>,
@@ -73,16 +73,16 @@ pub struct Control {
 }
 
 impl Control {
-    ///  Opens the socket for these disks. If the service manager hands over a socket at this path, that
+    /// Opens the socket for these disks. If the service manager hands over a socket at this path, that
     /// socket is used. A second socket, whose path ends in `.private`, is opened for root and the daemon's
     /// own user alone: connections of other users cannot fill its queue in the kernel.
     ///
     /// # Errors
-    ///  The path cannot be listened on.
+    /// The path cannot be listened on.
     pub fn open(config: ControlConfig, disks: Vec<Handle>) -> Result<Self, ControlError> {
         let place = config.path.display().to_string();
         let failed = |error, mend| ControlError { place: place.clone(), error, mend };
-        //  The private socket is opened first, because a program that sees the public one may expect it.
+        // The private socket is opened first, because a program that sees the public one may expect it.
         let private = private_path(&config.path);
         let (private, private_file) = match listen(private.clone(), false) {
             Ok((listener, file)) => (Some(listener), Some(file)),
@@ -102,7 +102,7 @@ impl Control {
             opened.map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
         let path = config.path.clone();
         let (stop, stopped) = watch::channel(false);
-        //  If the own user is unknown, only root has rights.
+        // If the own user is unknown, only root has rights.
         let own = own_uid().unwrap_or(0);
         let admission = Arc::new(Admission::new(config.roles, own, config.limits));
         let inside = Arc::clone(&admission);
@@ -134,7 +134,7 @@ impl Control {
 
     /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
-        //  The mode of a socket from the service manager is set by its unit.
+        // The mode of a socket from the service manager is set by its unit.
         if self.public.is_some()
             && let Err(error) = std::fs::set_permissions(&self.path, mode(roles.lets_others_in()))
         {
@@ -164,7 +164,7 @@ impl Drop for SocketFile {
     }
 }
 
-///  Binds the socket. Removes the stale socket of a dead daemon, but not one that accepts connections.
+/// Binds the socket. Removes the stale socket of a dead daemon, but not one that accepts connections.
 fn listen(path: PathBuf, others: bool) -> io::Result<(Listener, SocketFile)> {
     if std::fs::symlink_metadata(&path).is_ok_and(|m| m.file_type().is_socket()) {
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
@@ -186,13 +186,13 @@ fn private_path(path: &Path) -> PathBuf {
     path.into()
 }
 
-///  Returns the file mode of a socket. Roles decide on rights, but without any role other users need no
+/// Returns the file mode of a socket. Roles decide on rights, but without any role other users need no
 /// access.
 fn mode(others: bool) -> std::fs::Permissions {
     std::fs::Permissions::from_mode(if others { 0o666 } else { 0o600 })
 }
 
-///  Returns the daemon's own user, or `None` without /proc.
+/// Returns the daemon's own user, or `None` without /proc.
 fn own_uid() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|m| m.uid())
 }

@@ -1,4 +1,4 @@
-//!  Answers in JSON, and refusals with the field and advice.
+//! Answers in JSON, and refusals with the field and advice.
 
 use crate::manager::ManagerError;
 use axum::Json;
@@ -10,7 +10,7 @@ use serde_json::json;
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub code: StatusCode,
-    ///  The field that is wrong, if the reason is a field.
+    /// The field that is wrong, if the reason is a field.
     pub field: Option<String>,
     pub message: String,
 }
@@ -20,7 +20,7 @@ impl Refusal {
         Self { code, field: None, message: message.into() }
     }
 
-    ///  Makes the refusal for a disk that does not answer. A call that changes a task waits for the journal, too, so
+    /// Makes the refusal for a disk that does not answer. A call that changes a task waits for the journal, too, so
     /// the message names the state directory.
     pub fn gone() -> Self {
         let why = "the disk, or its state directory, does not answer; look at the daemon's log";
@@ -48,7 +48,7 @@ impl From<ManagerError> for Refusal {
 
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
-        //  Serde puts names of fields between backticks.
+        // Serde puts names of fields between backticks.
         let text = error.to_string();
         let field = text.split('`').nth(1).filter(|_| text.contains("field")).map(str::to_owned);
         let message = format!("the body is not as it should be: {text}; docs/CONTROL.md has all fields");

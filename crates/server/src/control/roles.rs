@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// No rights.
     None,
-    ///  May read the state.
+    /// May read the state.
     Reader,
-    ///  May read the state and change it.
+    /// May read the state and change it.
     Writer,
 }
 
-///  The rights of users, and of primary groups, which the kernel reports for a peer. The daemon's own user and
+/// The rights of users, and of primary groups, which the kernel reports for a peer. The daemon's own user and
 /// root always have all rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Roles {
-    ///  Users that may read the state.
+    /// Users that may read the state.
     pub read_uids: Vec<u32>,
-    ///  Groups that may read the state.
+    /// Groups that may read the state.
     pub read_gids: Vec<u32>,
-    ///  Users that may read and change.
+    /// Users that may read and change.
     pub write_uids: Vec<u32>,
-    ///  Groups that may read and change.
+    /// Groups that may read and change.
     pub write_gids: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//!  Sessions of client programs: a connection of the control socket is upgraded to one (docs/CONTROL.md).
+//! Sessions of client programs: a connection of the control socket is upgraded to one (docs/CONTROL.md).
 
 use super::admission::Slot;
 use super::disks::{Disks, ask, find};
@@ -19,18 +19,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::warn;
 
-///  The most bytes of events fetched from the task manager at once; more are fetched after the client has read these.
+/// The most bytes of events fetched from the task manager at once; more are fetched after the client has read these.
 const FETCH_BYTES: usize = 256 << 10;
-///  The most calls of a client that wait for the disk. While there are as many, no further call is read.
+/// The most calls of a client that wait for the disk. While there are as many, no further call is read.
 const WAITING_CALLS_MAX: usize = 64;
-///  The most bytes of buffers in the waiting calls. All blocks that a session may have outstanding fit, so that a
+/// The most bytes of buffers in the waiting calls. All blocks that a session may have outstanding fit, so that a
 /// client can send them while it reads no events.
 const CALL_BYTES_MAX: u32 = ASKED_BYTES_MAX as u32;
-///  The most time for a client to read the answer to its close.
+/// The most time for a client to read the answer to its close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-///  The time after which a client that reads nothing is logged as slow.
+/// The time after which a client that reads nothing is logged as slow.
 const SLOW_CLIENT_TIME: Duration = Duration::from_secs(30);
-///  The time for which a client's calls are read after a write to it has failed, to learn the reason.
+/// The time for which a client's calls are read after a write to it has failed, to learn the reason.
 const READ_ON_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Io = TokioIo<hyper::upgrade::Upgraded>;
@@ -66,7 +66,7 @@ pub(crate) async fn open(
             message: "there are as many sessions of this user as may be; close some, and try again".into(),
         });
     }
-    //  From here on the session is closed whenever this value is dropped.
+    // From here on the session is closed whenever this value is dropped.
     let open = OpenSession::begin(disk, priority, log, slot).await?;
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
@@ -89,13 +89,13 @@ pub(crate) async fn open(
     Ok(response)
 }
 
-///  A client session that is open at a task manager.
+/// A client session that is open at a task manager.
 struct OpenSession {
     disk: Handle,
     id: u64,
     wake: Arc<Notify>,
     log: LimitedLog,
-    ///  Held until the session ends, not only until its request is answered.
+    /// Held until the session ends, not only until its request is answered.
     slot: Arc<Slot>,
 }
 
@@ -105,19 +105,19 @@ impl Drop for OpenSession {
     }
 }
 
-///  How the reading of a client's calls ends.
+/// How the reading of a client's calls ends.
 enum Ended {
-    ///  The connection is closed or broken.
+    /// The connection is closed or broken.
     Gone { why: String },
-    ///  The client sent bytes that are no call.
+    /// The client sent bytes that are no call.
     Broken(WireError),
-    ///  The session no longer takes calls.
+    /// The session no longer takes calls.
     Unserved,
 }
 
 impl OpenSession {
-    /// Opens a session at the task manager. The value that closes it is made there, so that the session also ends if
-    /// the client is gone before it gets the number.
+    /// Opens a session at the task manager. The value that closes the session is made on the disk's thread, so that
+    /// the session is also closed if the client is gone before it has the number.
     async fn begin(disk: Handle, priority: u8, log: LimitedLog, slot: Arc<Slot>) -> Result<Self, Refusal> {
         let wake = Arc::new(Notify::new());
         let (waker, opened_at) = (Arc::clone(&wake), disk.clone());
@@ -165,7 +165,7 @@ impl OpenSession {
         if closed {
             return input.abort();
         }
-        //  After a failed write the client's calls are no longer answered, but some may still be in flight. They are
+        // After a failed write the client's calls are no longer answered, but some may still be in flight. They are
         // read only to learn how the connection ended.
         match tokio::time::timeout(READ_ON_TIMEOUT, input).await {
             Ok(Ok(ended)) => self.log_end(ended),
@@ -174,7 +174,7 @@ impl OpenSession {
         }
     }
 
-    ///  Answers calls and sends events, alternately, as fast as the client reads them. Returns whether the session
+    /// Answers calls and sends events, alternately, as fast as the client reads them. Returns whether the session
     /// ended in order.
     async fn talk(&self, writing: &mut WriteHalf<Io>, mut calls: mpsc::Receiver<WaitingCall>) -> bool {
         let id = self.id;
@@ -193,9 +193,9 @@ impl OpenSession {
                     if closes { Vec::new() } else { manager.client_fetch(sessions, id, FETCH_BYTES) };
                 (answer, events)
             });
-            //  The task manager's disk has ended.
+            // The task manager's disk has ended.
             let Ok((answer, events)) = fetched.await else { return true };
-            //  The fetch may have left further events, so fetch again.
+            // The fetch may have left further events, so fetch again.
             if !events.is_empty() {
                 self.wake.notify_one();
             }
@@ -211,7 +211,7 @@ impl OpenSession {
         }
     }
 
-    ///  Sends events. A client that reads nothing delays only itself, without limit; the log reports it as slow.
+    /// Sends events. A client that reads nothing delays only itself, without limit; the log reports it as slow.
     async fn send(&self, writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<()> {
         let mut sending = std::pin::pin!(send(writing, events));
         if let Ok(sent) = tokio::time::timeout(SLOW_CLIENT_TIME, &mut sending).await {
@@ -234,7 +234,7 @@ async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<
     writing.flush().await
 }
 
-///  A call that waits for the disk, with its part of the room for bytes.
+/// A call that waits for the disk, with its part of the room for bytes.
 struct WaitingCall {
     call: Call,
     _room: Option<OwnedSemaphorePermit>,
@@ -247,13 +247,13 @@ impl WaitingCall {
             Call::Buffer { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(CALL_BYTES_MAX),
             _ => 0,
         };
-        //  The semaphore is never closed, so this does not fail.
+        // The semaphore is never closed, so this does not fail.
         let room = Arc::clone(room).acquire_many_owned(bytes).await.ok();
         Self { call, _room: room }
     }
 }
 
-///  Reads calls until the connection ends or the client sends bytes that are no call.
+/// Reads calls until the connection ends or the client sends bytes that are no call.
 async fn read_calls(
     mut reading: ReadHalf<Io>,
     calls: mpsc::Sender<WaitingCall>,
@@ -291,7 +291,7 @@ mod tests {
     use crate::manager::tests::{manager_config, rig::Rig};
     use std::sync::Mutex;
 
-    ///  Executes the waiting calls, and those that they post.
+    /// Executes the waiting calls, and those that they post.
     fn carry_out(calls: &Mutex<Vec<ManagerCall>>, rig: &mut Rig) {
         loop {
             let waiting = std::mem::take(&mut *calls.lock().unwrap());
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    ///  The number of the session is on its way to a client that is gone, so no call can close the session.
+    /// The number of the session is on its way to a client that is gone, so no call can close the session.
     #[test]
     fn a_session_whose_client_is_gone_before_it_has_the_number_is_closed() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

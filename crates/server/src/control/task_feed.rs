@@ -1,4 +1,4 @@
-//!  The tasks of all disks for the clients that follow the events. The disks are asked once for all
+//! The tasks of all disks for the clients that follow the events. The disks are asked once for all
 //! followers.
 
 use super::disks::{Disks, ask};
@@ -10,31 +10,31 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-///  The least time between two readings of the tasks.
+/// The least time between two readings of the tasks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-///  The tasks of each disk. A task that has not changed since the reading before is the same `Arc`.
+/// The tasks of each disk. A task that has not changed since the reading before is the same `Arc`.
 type TasksByDisk = BTreeMap<String, Vec<Arc<TaskStatus>>>;
 
-///  The last reading of the tasks, and its time.
+/// The last reading of the tasks, and its time.
 #[derive(Debug, Default)]
 struct Look {
     at: Option<Instant>,
     tasks: Arc<TasksByDisk>,
 }
 
-///  The shared readings of all disks' tasks.
+/// The shared readings of all disks' tasks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TaskFeed(Arc<Mutex<Look>>);
 
 impl TaskFeed {
-    ///  Returns the present tasks, read anew if the last reading is old. For a disk that does not
+    /// Returns the present tasks, read anew if the last reading is old. For a disk that does not
     /// answer, returns its tasks of the last reading.
     async fn present(&self, disks: &Disks) -> Arc<TasksByDisk> {
         let mut look = self.0.lock().await;
         if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
             let mut tasks = TasksByDisk::new();
-            //  All disks are asked at the same time, so that several that do not answer delay the
+            // All disks are asked at the same time, so that several that do not answer delay the
             // others once.
             let look_at = |disk: &Handle| {
                 let disk = disk.clone();
@@ -54,13 +54,13 @@ impl TaskFeed {
         Arc::clone(&look.tasks)
     }
 
-    ///  Returns a new follower, whose first changes are all tasks.
+    /// Returns a new follower, whose first changes are all tasks.
     pub fn follow(&self, disks: Disks) -> Follower {
         Follower { feed: self.clone(), disks, known: BTreeMap::new(), begun: false }
     }
 }
 
-///  Returns the tasks `now`, with the `Arc` from `before` for each task that has not changed.
+/// Returns the tasks `now`, with the `Arc` from `before` for each task that has not changed.
 fn kept(before: &[Arc<TaskStatus>], now: Vec<TaskStatus>) -> Vec<Arc<TaskStatus>> {
     let before: BTreeMap<u64, &Arc<TaskStatus>> = before.iter().map(|task| (task.id, task)).collect();
     let same = |task: &TaskStatus| {
@@ -69,18 +69,18 @@ fn kept(before: &[Arc<TaskStatus>], now: Vec<TaskStatus>) -> Vec<Arc<TaskStatus>
     now.into_iter().map(|task| same(&task).unwrap_or_else(|| Arc::new(task))).collect()
 }
 
-///  A client that follows the tasks.
+/// A client that follows the tasks.
 #[derive(Debug)]
 pub(super) struct Follower {
     feed: TaskFeed,
     disks: Disks,
     known: BTreeMap<(String, u64), Arc<TaskStatus>>,
-    ///  Whether the follower has read the tasks before.
+    /// Whether the follower has read the tasks before.
     begun: bool,
 }
 
 impl Follower {
-    ///  Waits for the next reading, except the first time, and returns the tasks that have changed
+    /// Waits for the next reading, except the first time, and returns the tasks that have changed
     /// since the last call.
     pub async fn changes(&mut self) -> Vec<Arc<TaskStatus>> {
         if std::mem::replace(&mut self.begun, true) {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    ///  While there is no task there is no change to send, possibly for hours.
+    /// While there is no task there is no change to send, possibly for hours.
     #[test]
     fn a_follower_of_no_task_waits_between_two_looks() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

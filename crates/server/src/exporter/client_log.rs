@@ -1,4 +1,4 @@
-//!  Log lines about clients that connect and leave: an orderly end is an info, any other a warning, and both are
+//! Log lines about clients that connect and leave: an orderly end is an info, any other a warning, and both are
 //! limited in number.
 
 use super::Exporter;
@@ -13,12 +13,12 @@ use units::Instant;
 pub(super) struct ClientLog {
     /// For clients that connect and leave in order.
     usual: LogRateLimit,
-    ///  For all other lines about clients.
+    /// For all other lines about clients.
     trouble: LogRateLimit,
 }
 
 impl ClientLog {
-    ///  Logs the number of suppressed lines when a window has ended, or when this is the last call.
+    /// Logs the number of suppressed lines when a window has ended, or when this is the last call.
     pub fn tell(&mut self, now: Instant, last: bool) {
         let due = |limit: &mut LogRateLimit| if last { limit.rest() } else { limit.take_suppressed(now) };
         if let Some(lines) = due(&mut self.usual) {
@@ -29,7 +29,7 @@ impl ClientLog {
         }
     }
 
-    ///  Returns when a number of suppressed lines is to be logged.
+    /// Returns when a number of suppressed lines is to be logged.
     pub fn next_event(&self) -> Option<Instant> {
         self.usual.next_event().into_iter().chain(self.trouble.next_event()).min()
     }
@@ -45,9 +45,9 @@ impl ClientLog {
     }
 }
 
-///  How a client was lost.
+/// How a client was lost.
 pub(super) enum Lost {
-    ///  The client closed the connection.
+    /// The client closed the connection.
     Closed,
     /// The socket failed.
     Socket(std::io::Error),
@@ -68,7 +68,7 @@ impl<D: Device> Exporter<D> {
             Lost::Closed => "the client closed the connection".to_owned(),
             Lost::Socket(error) => error.to_string(),
         };
-        //  A client that only checks whether a server listens connects and sends nothing.
+        // A client that only checks whether a server listens connects and sends nothing.
         let orderly = !client.heard || client.opened && !middle && matches!(how, Lost::Closed);
         if orderly {
             if self.lines.usual(now) {
@@ -85,7 +85,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    ///  Ends a client, when the log has the reason already.
+    /// Ends a client, when the log has the reason already.
     pub(super) fn hang_up(&mut self, id: u64) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.gone = true;
@@ -100,7 +100,7 @@ impl<D: Device> Exporter<D> {
         self.hang_up(id);
     }
 
-    ///  Ends a client because a read has failed after the answer's first bytes were sent.
+    /// Ends a client because a read has failed after the answer's first bytes were sent.
     pub(super) fn unfinished(&mut self, id: u64, offset: u64) {
         if self.lines.trouble(self.clock.now()) {
             let why = "a large read failed in the middle, and a client without structured replies cannot get an error then";
@@ -109,7 +109,7 @@ impl<D: Device> Exporter<D> {
         self.hang_up(id);
     }
 
-    ///  Logs that a client does not take its answers. The bytes held for it stay.
+    /// Logs that a client does not take its answers. The bytes held for it stay.
     pub(super) fn slow(&mut self, id: u64, why: &str) {
         if self.lines.trouble(self.clock.now()) {
             warn!(
@@ -124,9 +124,9 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    ///  Ends a client that violates the protocol, or whose TLS session fails.
+    /// Ends a client that violates the protocol, or whose TLS session fails.
     pub(super) fn broken(&mut self, id: u64, error: &ClientError) {
-        //  The log already says of a client without a slot that it was refused.
+        // The log already says of a client without a slot that it was refused.
         let has_slot = self.clients.get(&id).is_some_and(|client| client.slot.is_some());
         let logged = has_slot && self.lines.trouble(self.clock.now());
         match error {
@@ -137,7 +137,7 @@ impl<D: Device> Exporter<D> {
                 }
                 self.hang_up(id);
             }
-            //  The client gets the TLS alert before the connection is closed, and could read no answer.
+            // The client gets the TLS alert before the connection is closed, and could read no answer.
             ClientError::Tls(error) => {
                 if logged {
                     let from = self.from(id);

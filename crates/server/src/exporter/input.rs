@@ -1,4 +1,4 @@
-//!  Admission of clients, and their input, which is read in round-robin order while there is memory for it.
+//! Admission of clients, and their input, which is read in round-robin order while there is memory for it.
 
 use super::{BACKGROUND_INDEX, Exporter};
 use crate::client::{Client, ClientError};
@@ -15,38 +15,38 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-///  The description of a snapshot that clients show to people.
+/// The description of a snapshot that clients show to people.
 const SNAPSHOT_DESCRIPTION: &str =
     "the disk as it was at one instant; requests wait for time that other clients leave";
 
 /// The answer to a client that chooses an export and has no slot.
 const NO_SLOT: &str = "no free slot: this user or address has half of the slots, or all are taken; close a connection and try again";
 
-///  The most clients without a slot that are kept until they have received [`NO_SLOT`]. Beyond them the oldest is
+/// The most clients without a slot that are kept until they have received [`NO_SLOT`]. Beyond them the oldest is
 /// disconnected without it.
 const REFUSED_CLIENTS_MAX: usize = 16;
 
-///  TCP keep-alive: a silent machine is probed after the idle time, then at each interval, and counts as gone after
+/// TCP keep-alive: a silent machine is probed after the idle time, then at each interval, and counts as gone after
 /// this number of probes: after a minute in all.
 const KEEPALIVE_IDLE_TIME: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-///  Makes the socket send answers at once, and detect that the client's machine is gone.
+/// Makes the socket send answers at once, and detect that the client's machine is gone.
 fn set_up(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE_TIME)?;
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    //  The same limit for sent bytes that the machine does not acknowledge. The machine of a client that takes none of
+    // The same limit for sent bytes that the machine does not acknowledge. The machine of a client that takes none of
     // its answers still acknowledges probes.
     let millis = (KEEPALIVE_IDLE_TIME + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES).as_millis();
     sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
     Ok(())
 }
 
-///  Returns the owner of a connection's slot, and the peer's name in the log.
+/// Returns the owner of a connection's slot, and the peer's name in the log.
 fn peer(socket: &TcpStream) -> (SlotOwner, String) {
     if let Ok(at) = socket.peer_addr() {
         return (SlotOwner::Machine(at.ip().to_canonical()), at.to_string());
@@ -62,7 +62,7 @@ fn peer(socket: &TcpStream) -> (SlotOwner, String) {
 }
 
 impl<D: Device> Exporter<D> {
-    ///  Admits a client. A client without a free slot only gets the answer that no slot is free.
+    /// Admits a client. A client without a free slot only gets the answer that no slot is free.
     pub(super) fn admit(&mut self, socket: OwnedFd) -> io::Result<()> {
         let socket = TcpStream::from(socket);
         if self.stopping {
@@ -92,7 +92,7 @@ impl<D: Device> Exporter<D> {
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
-        //  These options fail on a Unix socket, which needs none of them.
+        // These options fail on a Unix socket, which needs none of them.
         let _ = set_up(&socket);
         let mut client = Client::new(connection, socket.into(), from, self.clock.now());
         client.slot = given.map(|given| given.slot);
@@ -100,7 +100,7 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    ///  Ends the client that has lost its slot, because it has not chosen an export yet.
+    /// Ends the client that has lost its slot, because it has not chosen an export yet.
     fn give_way(&mut self, slot: u64) -> io::Result<()> {
         if let Some(id) = self.client_of(Some(slot)) {
             self.late(id, "another client comes, and this one has not chosen an export");
@@ -108,7 +108,7 @@ impl<D: Device> Exporter<D> {
         self.remove_those_that_are_over()
     }
 
-    ///  Ends the oldest client without a slot if there are as many as may be kept.
+    /// Ends the oldest client without a slot if there are as many as may be kept.
     fn make_room_for_refused(&mut self) -> io::Result<()> {
         let refused = self.clients.values().filter(|client| client.slot.is_none()).count();
         if let Some(oldest) = self.client_of(None).filter(|_| refused >= REFUSED_CLIENTS_MAX) {
@@ -122,7 +122,7 @@ impl<D: Device> Exporter<D> {
         self.clients.iter().find(|(_, client)| client.slot == slot).map(|(id, _)| *id)
     }
 
-    ///  Handles the first `bytes` bytes of a client's buffer: at once, unless they belong to a TLS handshake.
+    /// Handles the first `bytes` bytes of a client's buffer: at once, unless they belong to a TLS handshake.
     pub(super) fn has_come(&mut self, id: u64, mut buffer: Vec<u8>, bytes: usize) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if client.is_handshaking() {
@@ -136,7 +136,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    ///  Does a step of one client's TLS handshake. A step takes milliseconds, so this is called once in each iteration
+    /// Does a step of one client's TLS handshake. A step takes milliseconds, so this is called once in each iteration
     /// of the event loop. Returns whether more clients wait for a step.
     pub(super) fn shake_hands(&mut self) -> bool {
         if let Some(id) = self.handshakes.pop_front()
@@ -160,7 +160,7 @@ impl<D: Device> Exporter<D> {
         self.events(id, result);
     }
 
-    ///  Offers a client the snapshots that the device has at present.
+    /// Offers a client the snapshots that the device has at present.
     fn offer_snapshots(&mut self, id: u64) {
         let snapshots = self.disk.snapshots();
         if *self.snapshots != *snapshots {
@@ -173,7 +173,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    ///  Returns the exports, and one for each snapshot. An export of a snapshot has no block status, because the device
+    /// Returns the exports, and one for each snapshot. An export of a snapshot has no block status, because the device
     /// reports only the holes of the present disk.
     fn with_snapshots(&self, snapshots: &[Snapshot]) -> Arc<[Export]> {
         let first = self.exports.first();
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 60_000);
     }
 
-    ///  A step of a handshake takes milliseconds, so one is done in each iteration.
+    /// A step of a handshake takes milliseconds, so one is done in each iteration.
     #[test]
     fn many_handshakes_that_begin_at_once_are_done_one_in_each_iteration() {
         if device::Ring::new().is_err() {

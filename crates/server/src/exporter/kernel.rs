@@ -1,4 +1,4 @@
-//!  This machine's kernel as a client of a disk. Its requests are converted into those of an NBD client.
+//! This machine's kernel as a client of a disk. Its requests are converted into those of an NBD client.
 
 use super::Exporter;
 use crate::active_request::{ActiveRequest, DeviceFacts, KernelTag, RequestOrigin, RequestStart};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use units::Instant;
 
-///  The number of the kernel among the clients of the background export.
+/// The number of the kernel among the clients of the background export.
 pub(super) const CLIENT_NUMBER: u64 = u64::MAX;
 
-///  A block device of this machine's kernel, as its requests are served.
+/// A block device of this machine's kernel, as its requests are served.
 pub struct Kernel<'a> {
     queue: &'a mut dyn KernelQueue,
     stop: &'a dyn Fn(),
@@ -28,13 +28,13 @@ pub struct Kernel<'a> {
 /// The state of a block device between two iterations of the server.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
-    ///  The operation that waits until the queue is readable; `None` when it is.
+    /// The operation that waits until the queue is readable; `None` when it is.
     waiting: Option<Token>,
-    ///  Results that the kernel has not received yet.
+    /// Results that the kernel has not received yet.
     results: Vec<(u16, Result<Vec<u8>, KernelError>)>,
 }
 
-///  A write of the kernel that arrived before the server was opened.
+/// A write of the kernel that arrived before the server was opened.
 #[derive(Debug)]
 pub(super) struct HeldWrite {
     request: KernelRequest,
@@ -43,12 +43,12 @@ pub(super) struct HeldWrite {
 }
 
 impl KernelState {
-    ///  Returns whether this operation was the wait for the queue.
+    /// Returns whether this operation was the wait for the queue.
     pub fn has_become_readable(&mut self, token: Token) -> bool {
         self.waiting.take_if(|waiting| *waiting == token).is_some()
     }
 
-    ///  Returns whether there are results to pass to the kernel.
+    /// Returns whether there are results to pass to the kernel.
     pub fn has_results(&self) -> bool {
         !self.results.is_empty()
     }
@@ -61,20 +61,20 @@ impl fmt::Debug for Kernel<'_> {
 }
 
 impl<'a> Kernel<'a> {
-    ///  Returns a device with foreground requests. `stop` asks the kernel to remove the device; the queue ends when
+    /// Returns a device with foreground requests. `stop` asks the kernel to remove the device; the queue ends when
     /// that is done.
     pub fn foreground(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn()) -> Self {
         Self { queue, stop, background: None, live: true, stopped: false }
     }
 
-    ///  Returns a device with background requests. While the kernel creates or removes the device, it sends requests
+    /// Returns a device with background requests. While the kernel creates or removes the device, it sends requests
     /// and waits for them, so requests are served as foreground requests until `shown`, and after the server has begun
     /// to stop.
     pub fn background(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn(), shown: &'a AtomicBool) -> Self {
         Self { background: Some(shown), ..Self::foreground(queue, stop) }
     }
 
-    ///  Returns whether the kernel may send more requests.
+    /// Returns whether the kernel may send more requests.
     pub(super) fn is_live(&self) -> bool {
         self.live
     }
@@ -85,7 +85,7 @@ impl<'a> Kernel<'a> {
 }
 
 impl<D: Device> Exporter<D> {
-    ///  Passes results to the kernel and reads its requests. Returns whether there were requests.
+    /// Passes results to the kernel and reads its requests. Returns whether there were requests.
     pub(super) fn serve_kernel(&mut self, kernel: &mut Kernel<'_>) -> io::Result<bool> {
         let background = kernel.is_background();
         let state = &mut self.kernels[usize::from(background)];
@@ -116,7 +116,7 @@ impl<D: Device> Exporter<D> {
         Ok(asked)
     }
 
-    ///  Begins a request of the kernel to its foreground or background device; if `waits`, as a background request.
+    /// Begins a request of the kernel to its foreground or background device; if `waits`, as a background request.
     fn asked_by_kernel(&mut self, asked: KernelRequest, background: bool, waits: bool) {
         let tag = KernelTag { background, tag: asked.tag };
         if !self.is_open && !matches!(asked.op, KernelOp::Read | KernelOp::Flush) {
@@ -133,7 +133,7 @@ impl<D: Device> Exporter<D> {
                 active.background = waits;
                 return self.ask(active, range, ask);
             }
-            //  The kernel has no request for extents.
+            // The kernel has no request for extents.
             Ok(RequestStart::Runs(..)) => KernelError::NotSupported,
             Ok(RequestStart::Refused(_, errno, _)) => refusal(errno),
             Err(error) => error,
@@ -141,14 +141,14 @@ impl<D: Device> Exporter<D> {
         self.answer_kernel(tag, Err(error));
     }
 
-    ///  Begins the kernel's writes that were held. If the server stops before it was opened, they fail.
+    /// Begins the kernel's writes that were held. If the server stops before it was opened, they fail.
     pub(super) fn let_held_writes_go(&mut self) {
         for HeldWrite { request, background, waits } in std::mem::take(&mut self.held) {
             self.asked_by_kernel(request, background, waits);
         }
     }
 
-    ///  Passes the device's result of a request to the kernel.
+    /// Passes the device's result of a request to the kernel.
     pub(super) fn answered_to_kernel(
         &mut self,
         tag: KernelTag,
@@ -163,11 +163,11 @@ impl<D: Device> Exporter<D> {
         self.answer_kernel(tag, result.map_err(|failure| blame(&failure)));
     }
 
-    ///  Answers the kernel's background requests with an error because the server ends: the kernel removes its device
+    /// Answers the kernel's background requests with an error because the server ends: the kernel removes its device
     /// only after all requests are answered.
     pub(super) fn give_up_waiting_of_kernel(&mut self, now: Instant) {
         self.disk.leave(now, CLIENT_NUMBER);
-        //  The device may still execute some of them; their results are dropped.
+        // The device may still execute some of them; their results are dropped.
         let waits =
             |active: &ActiveRequest| active.background && matches!(active.from, RequestOrigin::Kernel(_));
         let waiting: Vec<u64> =
@@ -187,7 +187,7 @@ impl<D: Device> Exporter<D> {
     }
 }
 
-///  Converts a request of the kernel into one of an NBD client.
+/// Converts a request of the kernel into one of an NBD client.
 fn request(asked: KernelRequest, target: &DeviceFacts, writes: bool) -> Result<Request, KernelError> {
     let command = match asked.op {
         KernelOp::Read => Command::Read,
@@ -214,7 +214,7 @@ fn request(asked: KernelRequest, target: &DeviceFacts, writes: bool) -> Result<R
     Ok(request)
 }
 
-///  Returns the kernel's error for a failure of the device.
+/// Returns the kernel's error for a failure of the device.
 fn blame(failure: &Failure) -> KernelError {
     match failure {
         Failure::Medium(_) => KernelError::Medium,
@@ -227,7 +227,7 @@ fn blame(failure: &Failure) -> KernelError {
     }
 }
 
-///  Returns the kernel's error for a request that was refused before it reached the device.
+/// Returns the kernel's error for a request that was refused before it reached the device.
 fn refusal(errno: Errno) -> KernelError {
     match errno {
         Errno::NotPermitted => KernelError::NotPermitted,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        ///  Any numbers from the driver give a request in whole sectors at the same place, or a refusal.
+        /// Any numbers from the driver give a request in whole sectors at the same place, or a refusal.
         #[test]
         fn no_numbers_lead_elsewhere(
             first: u64, count: u32, op_flags: u32, shift in 9u32..13, writes: bool,

@@ -1,4 +1,4 @@
-//!  A block device whose requests another thread relays. libublk has one ring for each thread, so the second device of
+//! A block device whose requests another thread relays. libublk has one ring for each thread, so the second device of
 //! a disk has a thread of its own, which only passes on requests and results.
 
 use super::{Exporter, Kernel, ShownCallback};
@@ -15,7 +15,7 @@ use tracing::error;
 
 type KernelResult = Result<Vec<u8>, KernelError>;
 
-///  The end of the relay on the server's thread, used as the queue of the device.
+/// The end of the relay on the server's thread, used as the queue of the device.
 #[derive(Debug)]
 struct RelayedQueue {
     readable: Arc<OwnedFd>,
@@ -32,7 +32,7 @@ impl KernelQueue for RelayedQueue {
 
     fn exchange(&mut self) -> io::Result<bool> {
         if std::mem::take(&mut self.has_results) {
-            //  Waking fails only if the other end is gone.
+            // Waking fails only if the other end is gone.
             let _ = self.waker.wake();
         }
         self.waker.clear()
@@ -43,12 +43,12 @@ impl KernelQueue for RelayedQueue {
     }
 
     fn answer(&mut self, tag: u16, result: Result<&[u8], KernelError>) {
-        //  Sending fails only if the device is gone, and then no result is awaited.
+        // Sending fails only if the device is gone, and then no result is awaited.
         self.has_results |= self.results.send((tag, result.map(<[u8]>::to_vec))).is_ok();
     }
 }
 
-///  The end of the relay on the thread of the device's queue.
+/// The end of the relay on the thread of the device's queue.
 #[derive(Debug)]
 struct Relay {
     requests: Sender<KernelRequest>,
@@ -57,7 +57,7 @@ struct Relay {
 }
 
 impl Relay {
-    ///  Passes on requests and results until the queue has ended or the server is gone.
+    /// Passes on requests and results until the queue has ended or the server is gone.
     fn run(self, queue: &mut dyn KernelQueue) -> io::Result<()> {
         let mut ring = Ring::new()?;
         let (woken, kernel_wait) = (self.waker.descriptor()?, queue.descriptor());
@@ -81,7 +81,7 @@ impl Relay {
                 }
             }
             if any {
-                //  Waking fails if the server is gone, which the next iteration notices.
+                // Waking fails if the server is gone, which the next iteration notices.
                 let _ = self.waker.wake();
             }
             for (waiting, descriptor) in [(&mut waker, &woken), (&mut requests, &kernel_wait)] {
@@ -102,7 +102,7 @@ impl Relay {
     }
 }
 
-///  Returns the two ends of a relay.
+/// Returns the two ends of a relay.
 fn relay() -> io::Result<(RelayedQueue, Relay)> {
     let (one, other) = Waker::pair()?;
     let ((send_request, requests), (send_result, results)) = (mpsc::channel(), mpsc::channel());
@@ -117,7 +117,7 @@ fn relay() -> io::Result<(RelayedQueue, Relay)> {
 }
 
 impl<D: Device> Exporter<D> {
-    ///  Serves with a foreground device on this thread, and a background device on a thread of its own.
+    /// Serves with a foreground device on this thread, and a background device on a thread of its own.
     pub(super) fn serve_with_relay(
         &mut self,
         foreground: Option<(&mut dyn KernelQueue, &dyn Fn())>,
@@ -153,7 +153,7 @@ impl<D: Device> Exporter<D> {
             let stop = || device.stop();
             let foreground = foreground.map(|(queue, stop)| Kernel::foreground(queue, stop));
             let background = Kernel::background(&mut near, &stop, &is_shown);
-            //  Dropping `near` ends the other thread, if it still runs.
+            // Dropping `near` ends the other thread, if it still runs.
             self.serve(foreground.into_iter().chain([background]).collect()).map_err(ServeError::Ring)
         });
         served.and(node.close().map_err(ServeError::from))
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    ///  A queue that gets its requests from a channel and passes the answers to another; it ends when the sender of
+    /// A queue that gets its requests from a channel and passes the answers to another; it ends when the sender of
     /// requests is dropped.
     #[derive(Debug)]
     struct TestQueue {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    ///  Waits for the next request at the server's end.
+    /// Waits for the next request at the server's end.
     fn wait(near: &mut RelayedQueue, ring: &mut Ring) -> Option<KernelRequest> {
         loop {
             let live = near.exchange().unwrap();

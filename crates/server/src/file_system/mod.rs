@@ -1,4 +1,4 @@
-//!  File access behind traits, so that tests can make it fail, and the places where users may name files.
+//! File access behind traits, so that tests can make it fail, and the places where users may name files.
 
 mod places;
 pub mod serial;
@@ -20,51 +20,51 @@ use std::time::UNIX_EPOCH;
 pub(crate) enum How {
     /// For reading.
     Read,
-    ///  For reading and writing; the file must exist.
+    /// For reading and writing; the file must exist.
     Write,
-    ///  For reading and writing; the file is created if missing.
+    /// For reading and writing; the file is created if missing.
     Make,
 }
 
-///  The access to a file that other tasks and programs have while it is locked.
+/// The access to a file that other tasks and programs have while it is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    ///  Others have no access.
+    /// Others have no access.
     Alone,
-    ///  Others can lock it for reading, too.
+    /// Others can lock it for reading, too.
     Shared,
 }
 
-///  The identity of a file or device that stays the same over restarts.
+/// The identity of a file or device that stays the same over restarts.
 pub(crate) struct LastingIdentity {
-    ///  A file's inode and creation time; a device's serial number, or its size if it has no serial number.
+    /// A file's inode and creation time; a device's serial number, or its size if it has no serial number.
     pub text: String,
-    ///  Whether no other file has the same text: the creation time, or the serial number, is known.
+    /// Whether no other file has the same text: the creation time, or the serial number, is known.
     pub is_unique: bool,
 }
 
 /// A file.
 pub(crate) trait File: Send {
-    ///  Reads at byte `at`; returns fewer bytes than asked only at the end of the file.
+    /// Reads at byte `at`; returns fewer bytes than asked only at the end of the file.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize>;
-    ///  Writes at byte `at`; returns the number of bytes written.
+    /// Writes at byte `at`; returns the number of bytes written.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<usize>;
     /// Makes all writes durable.
     fn sync(&mut self) -> io::Result<()>;
-    ///  Cuts or extends the file to this length.
+    /// Cuts or extends the file to this length.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
-    ///  Returns the length of the file, or of the device, in bytes.
+    /// Returns the length of the file, or of the device, in bytes.
     fn len(&mut self) -> io::Result<u64>;
-    ///  Returns whether this is a block device, whose size is fixed.
+    /// Returns whether this is a block device, whose size is fixed.
     fn is_device(&mut self) -> io::Result<bool>;
-    ///  Returns the file's identity, which is the same under each of its names.
+    /// Returns the file's identity, which is the same under each of its names.
     fn identity(&mut self) -> io::Result<Identity>;
-    ///  Returns the file's identity in a form that stays the same over restarts.
+    /// Returns the file's identity in a form that stays the same over restarts.
     fn lasting_identity(&mut self) -> io::Result<LastingIdentity>;
-    ///  Makes sure that other users cannot read what will be written to a regular file. A file that others can access
+    /// Makes sure that other users cannot read what will be written to a regular file. A file that others can access
     /// is closed to them with `force`, and refused without. A file of another user is refused.
     fn keep_from_others(&mut self, force: bool) -> io::Result<()>;
-    ///  Locks the file until it is closed; the error is of the kind `ResourceBusy` if another lock is in the way.
+    /// Locks the file until it is closed; the error is of the kind `ResourceBusy` if another lock is in the way.
     fn lock(&mut self, lock: Lock) -> io::Result<()>;
 }
 
@@ -72,27 +72,27 @@ pub(crate) trait File: Send {
 pub(crate) trait Files: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
-    ///  Opens a file that a user has named; it must lie where tasks may access files ([`Places`]).
+    /// Opens a file that a user has named; it must lie where tasks may access files ([`Places`]).
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open(path, how)
     }
-    ///  Opens a file that a user has named and locks it, unless another lock on it is in the way.
+    /// Opens a file that a user has named and locks it, unless another lock on it is in the way.
     fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>>;
-    ///  Returns the identity of the file that a user has named; `None` if it does not exist.
+    /// Returns the identity of the file that a user has named; `None` if it does not exist.
     fn identity_of(&self, path: &Path) -> io::Result<Option<Identity>>;
     /// Removes a file that a user has named.
     fn remove_named(&self, path: &Path) -> io::Result<()> {
         self.remove(path)
     }
-    ///  Returns whether both paths lead to one file.
+    /// Returns whether both paths lead to one file.
     fn is_same(&self, a: &Path, b: &Path) -> bool;
-    ///  Returns whether the path is a directory.
+    /// Returns whether the path is a directory.
     fn is_dir(&self, path: &Path) -> bool;
-    ///  Removes a file, durably; succeeds if the file does not exist.
+    /// Removes a file, durably; succeeds if the file does not exist.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Renames a file over another, durably.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    ///  Returns the names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 }
 
@@ -134,13 +134,13 @@ pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-///  Returns whether the path exists, as a file of any kind.
+/// Returns whether the path exists, as a file of any kind.
 pub(crate) fn is_listed(files: &dyn Files, path: &Path) -> bool {
     let (directory, name) = (path.parent().unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
     files.list(directory).is_ok_and(|names| names.iter().any(|there| there.as_str() == name))
 }
 
-///  Renames a damaged file, durably, so that an operator can inspect it: to `NAME.damaged`, or `NAME.damaged-N` if
+/// Renames a damaged file, durably, so that an operator can inspect it: to `NAME.damaged`, or `NAME.damaged-N` if
 /// that exists. Returns the new name, or `None` if the file does not exist.
 pub(crate) fn put_aside(files: &dyn Files, path: &Path) -> io::Result<Option<PathBuf>> {
     let directory = path.parent().unwrap_or(Path::new("."));
@@ -172,7 +172,7 @@ impl Machine {
 
 struct Real {
     file: fs::File,
-    ///  Whether opening has created the file.
+    /// Whether opening has created the file.
     created: bool,
 }
 
@@ -210,7 +210,7 @@ impl File for Real {
     }
 
     fn len(&mut self) -> io::Result<u64> {
-        //  The metadata of a block device gives the length zero.
+        // The metadata of a block device gives the length zero.
         io::Seek::seek(&mut self.file, io::SeekFrom::End(0))
     }
 
@@ -236,7 +236,7 @@ impl File for Real {
             let text = format!("device {}", number.map_or_else(|| self.len().map(|n| n.to_string()), Ok)?);
             return Ok(LastingIdentity { text, is_unique });
         }
-        //  On disks that were made alike, files have the same inode numbers, so the creation time is added.
+        // On disks that were made alike, files have the same inode numbers, so the creation time is added.
         let created = found.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let text = format!("inode {}, created {}", found.ino(), created.unwrap_or_default().as_nanos());
         Ok(LastingIdentity { text, is_unique: created.is_some() })
@@ -244,7 +244,7 @@ impl File for Real {
 
     fn keep_from_others(&mut self, force: bool) -> io::Result<()> {
         let found = self.file.metadata()?;
-        //  A new file is not checked, because some file systems show another owner and other rights for each file.
+        // A new file is not checked, because some file systems show another owner and other rights for each file.
         if !found.is_file() || self.created {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl File for Real {
     }
 
     fn lock(&mut self, lock: Lock) -> io::Result<()> {
-        //  A device is opened exclusively instead, because udev locks devices while it looks at them.
+        // A device is opened exclusively instead, because udev locks devices while it looks at them.
         if self.is_device()? {
             return Ok(());
         }
@@ -275,9 +275,9 @@ impl File for Real {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
         };
         match flock(&self.file, operation) {
-            //  Some network file systems report another's lock as ACCESS.
+            // Some network file systems report another's lock as ACCESS.
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(held()),
-            //  Some network file systems have no locks, which counts as success.
+            // Some network file systems have no locks, which counts as success.
             Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::BADF) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -352,7 +352,7 @@ pub fn private() -> fs::OpenOptions {
     options
 }
 
-///  Opens a regular file, without ever blocking. Another kind of file is an error: its length does not limit the
+/// Opens a regular file, without ever blocking. Another kind of file is an error: its length does not limit the
 /// bytes to read, and opening a pipe waits for the other end.
 ///
 /// # Errors
@@ -362,20 +362,20 @@ pub fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs
         true => Ok(()),
         false => Err(io::Error::other("the file is not a regular file")),
     };
-    //  The kind is checked before, because opening a device or a pipe can have effects.
+    // The kind is checked before, because opening a device or a pipe can have effects.
     match fs::metadata(path) {
         Ok(found) => is_regular(&found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    //  Another kind of file may have replaced it since, so the kind is checked again.
+    // Another kind of file may have replaced it since, so the kind is checked again.
     let never_waits = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(never_waits.bits().cast_signed()).open(path)?;
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-///  Opens a regular file for reading and writing, like [`open_regular`], or creates it durably. A file that root
+/// Opens a regular file for reading and writing, like [`open_regular`], or creates it durably. A file that root
 /// creates is given to the owner of its directory, whose daemon has to read it.
 pub(crate) fn make_regular(path: &Path) -> io::Result<fs::File> {
     let mut options = private();
@@ -396,10 +396,10 @@ pub(crate) fn make_regular(path: &Path) -> io::Result<fs::File> {
     }
 }
 
-///  Creates a directory for a disk's files, durably, with its missing parents, for the daemon's user alone.
+/// Creates a directory for a disk's files, durably, with its missing parents, for the daemon's user alone.
 ///
 /// # Errors
-///  The directory cannot be created.
+/// The directory cannot be created.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     make_directory(path, &mut sync_directory)
 }
@@ -415,14 +415,14 @@ fn make_directory(path: &Path, sync: &mut dyn FnMut(&Path) -> io::Result<()>) ->
     }
 }
 
-///  Creates a disk's own directory. An existing directory that other users can read, as an earlier version made it,
+/// Creates a disk's own directory. An existing directory that other users can read, as an earlier version made it,
 /// is closed to them.
 ///
 /// # Errors
-///  The directory cannot be made, or belongs to another user.
+/// The directory cannot be made, or belongs to another user.
 pub fn own_directory(path: &Path) -> io::Result<()> {
     private_directory(path)?;
-    //  The name of an existing directory may not be on the medium yet, if a power cut followed its creation.
+    // The name of an existing directory may not be on the medium yet, if a power cut followed its creation.
     sync_directory(path)?;
     let mode = fs::metadata(path)?.permissions().mode();
     if mode & 0o077 != 0 {
@@ -431,7 +431,7 @@ pub fn own_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-///  Makes the names in the directory of `path` durable: otherwise a power cut may undo that a file was created,
+/// Makes the names in the directory of `path` durable: otherwise a power cut may undo that a file was created,
 /// renamed or removed.
 fn sync_directory(path: &Path) -> io::Result<()> {
     fs::File::open(directory_of(path))?.sync_all()
@@ -445,7 +445,7 @@ fn directory_of(path: &Path) -> &Path {
 mod tests {
     use super::*;
 
-    ///  A power cut takes a directory whose name was not synced, together with all synced files in it.
+    /// A power cut takes a directory whose name was not synced, together with all synced files in it.
     #[test]
     fn each_directory_that_is_made_has_its_name_synced() {
         let top = std::env::temp_dir().join(format!("freeblock-directories-{}", std::process::id()));

@@ -1,6 +1,6 @@
-//!  The places where tasks may access files that users name: targets of backups, images, plans, checksum stores.
+//! The places where tasks may access files that users name: targets of backups, images, plans, checksum stores.
 //!
-//!  If the configuration has `targets`, each such file must lie in one of these directories, and links cannot lead out
+//! If the configuration has `targets`, each such file must lie in one of these directories, and links cannot lead out
 //! of them. Under any configuration, tasks access neither the state directory nor the daemon's own files: a served
 //! disk, the file under it, the configuration, keys.
 
@@ -16,13 +16,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs, io};
 
-///  The levels of the state directory in which files are protected by identity: the directory, and one for each disk
+/// The levels of the state directory in which files are protected by identity: the directory, and one for each disk
 /// in it.
 const STATE_DEPTH: usize = 2;
-///  The most tries of a lookup that concurrent renames disturb, after which the file is refused.
+/// The most tries of a lookup that concurrent renames disturb, after which the file is refused.
 const LOOKUPS_MAX: usize = 16;
 
-///  The rules on where tasks may read and write. Clones share the rules, so [`set_targets`](Self::set_targets) changes
+/// The rules on where tasks may read and write. Clones share the rules, so [`set_targets`](Self::set_targets) changes
 /// them for each clone.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Arc<RwLock<Rules>>);
@@ -56,7 +56,7 @@ pub(crate) fn held() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, why)
 }
 
-///  Returns whether [`Places`] refused to open the file, so that another try is useless.
+/// Returns whether [`Places`] refused to open the file, so that another try is useless.
 pub(crate) fn is_denied(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Denied>())
 }
@@ -75,15 +75,15 @@ pub(super) fn identity(stat: &Stat) -> Identity {
     }
 }
 
-///  How links in a path are treated.
+/// How links in a path are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Links {
-    ///  Links are followed. Only root and the daemon's own user name files then.
+    /// Links are followed. Only root and the daemon's own user name files then.
     Followed,
     Refused,
 }
 
-///  A file's name, with its open directory.
+/// A file's name, with its open directory.
 struct Leaf {
     parent: OwnedFd,
     name: OsString,
@@ -91,23 +91,23 @@ struct Leaf {
 }
 
 impl Places {
-    ///  Allows tasks to access files in these directories; with `None`, wherever the daemon can. A target may also be
+    /// Allows tasks to access files in these directories; with `None`, wherever the daemon can. A target may also be
     /// a block device, which allows that device.
     pub fn new(targets: Option<Vec<PathBuf>>) -> Self {
         Self(Arc::new(RwLock::new(Rules { targets, ..Rules::default() })))
     }
 
-    ///  Replaces the directories from here on. Files that are open stay open.
+    /// Replaces the directories from here on. Files that are open stay open.
     pub fn set_targets(&self, targets: Option<Vec<PathBuf>>) {
         self.change(|rules| rules.targets = targets);
     }
 
-    ///  Forbids tasks the files of this state directory.
+    /// Forbids tasks the files of this state directory.
     pub fn keep_state(&self, directory: &Path) {
         self.change(|rules| rules.state.push(directory.to_owned()));
     }
 
-    ///  Forbids tasks these files or devices, under any of their names.
+    /// Forbids tasks these files or devices, under any of their names.
     pub fn keep(&self, own: impl IntoIterator<Item = PathBuf>) {
         self.change(|rules| {
             for path in own {
@@ -126,13 +126,13 @@ impl Places {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    ///  Returns whether the configuration has `targets`. Without them only root and the daemon's own user may name
+    /// Returns whether the configuration has `targets`. Without them only root and the daemon's own user may name
     /// files.
     pub fn are_named(&self) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).targets.is_some()
     }
 
-    ///  Checks by the path alone that a file named by a user lies in a target. The error is the advice to the user.
+    /// Checks by the path alone that a file named by a user lies in a target. The error is the advice to the user.
     pub(crate) fn check(&self, path: &Path) -> Result<(), String> {
         let Some(targets) = self.rules().targets else { return Ok(()) };
         if within(&targets, path).is_some() {
@@ -145,10 +145,10 @@ impl Places {
         })
     }
 
-    ///  Opens a file that a user has named; a device exclusively.
+    /// Opens a file that a user has named; a device exclusively.
     ///
     /// # Errors
-    ///  The system's error, or an error of [`is_denied`] if the place is forbidden.
+    /// The system's error, or an error of [`is_denied`] if the place is forbidden.
     pub(crate) fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open_by(path, how, Beneath::Best)
     }
@@ -167,17 +167,17 @@ impl Places {
         Err(denied("the file is put there and taken away again and again"))
     }
 
-    ///  Opens a file that a user has named and locks it until it is closed. On a file system without locks the file
+    /// Opens a file that a user has named and locks it until it is closed. On a file system without locks the file
     /// stays unlocked.
     ///
     /// # Errors
-    ///  The errors of [`open`](Self::open); one of the kind `ResourceBusy` if a lock of another task or program is in
+    /// The errors of [`open`](Self::open); one of the kind `ResourceBusy` if a lock of another task or program is in
     /// the way.
     pub(crate) fn claim(&self, path: &Path, how: How, lock: Lock) -> io::Result<Box<dyn File>> {
         for _ in 0..LOOKUPS_MAX {
             let mut file = self.open(path, how)?;
             file.lock(lock)?;
-            //  The file may have been removed or replaced before it was locked.
+            // The file may have been removed or replaced before it was locked.
             if self.identity(path)? == Some(file.identity()?) {
                 return Ok(file);
             }
@@ -188,7 +188,7 @@ impl Places {
         ))
     }
 
-    ///  Returns the identity of the file that has this path now; `None` if no file has it.
+    /// Returns the identity of the file that has this path now; `None` if no file has it.
     pub(crate) fn identity(&self, path: &Path) -> io::Result<Option<Identity>> {
         let found = self.rules().leaf(path, Beneath::Best).and_then(|leaf| Ok(leaf.stat()?));
         match found {
@@ -198,7 +198,7 @@ impl Places {
         }
     }
 
-    ///  Removes a file that a user has named, durably.
+    /// Removes a file that a user has named, durably.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
         let rules = self.rules();
         let leaf = rules.leaf(path, Beneath::Best)?;
@@ -208,7 +208,7 @@ impl Places {
     }
 }
 
-///  Returns the innermost target that contains a path, and the rest of the path.
+/// Returns the innermost target that contains a path, and the rest of the path.
 fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)> {
     let normal = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
     let inside = targets.iter().filter_map(|target| {
@@ -224,10 +224,10 @@ fn parted(path: &Path) -> io::Result<(&Path, OsString)> {
     parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("the path is no file; name a file"))
 }
 
-///  How a directory beneath another is found.
+/// How a directory beneath another is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beneath {
-    ///  By the kernel's `openat2` (Linux 5.6 or later), or step by step if that is not possible.
+    /// By the kernel's `openat2` (Linux 5.6 or later), or step by step if that is not possible.
     Best,
     #[cfg(test)]
     Steps,
@@ -235,7 +235,7 @@ enum Beneath {
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-///  Opens a directory beneath another. No part of the path may be a link.
+/// Opens a directory beneath another. No part of the path may be a link.
 fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
     let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
     let found = match how {
@@ -244,7 +244,7 @@ fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
         Beneath::Steps => Err(Errno::NOSYS),
     };
     let found = match found {
-        //  `openat2` does not exist, or a system call filter rejects it.
+        // `openat2` does not exist, or a system call filter rejects it.
         Err(Errno::NOSYS | Errno::PERM) => by_steps(root, rest),
         found => found,
     };
@@ -271,7 +271,7 @@ fn by_steps(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
     for step in rest.components() {
         at = match step {
             Component::CurDir => at,
-            //  With `PATH` and `NOFOLLOW` a link itself is opened, and fails because it is no directory.
+            // With `PATH` and `NOFOLLOW` a link itself is opened, and fails because it is no directory.
             Component::Normal(name) => {
                 let flags = DIRECTORY | OFlags::NOFOLLOW;
                 openat(&at, name, flags, Mode::empty()).map_err(|error| match is_link(&at, name) {
@@ -291,7 +291,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 impl Rules {
-    ///  Opens the directory of a path's last part, and returns it with that part.
+    /// Opens the directory of a path's last part, and returns it with that part.
     fn leaf(&self, path: &Path, how: Beneath) -> io::Result<Leaf> {
         let open = |path: &Path| -> io::Result<OwnedFd> {
             Ok(openat(rustix::fs::CWD, path, DIRECTORY, Mode::empty())?)
@@ -304,7 +304,7 @@ impl Rules {
             return Err(denied("the path is in none of the directories of `targets` in the configuration"));
         };
         if rest.as_os_str().is_empty() {
-            //  The operator has named this file or device itself, so its path may have links.
+            // The operator has named this file or device itself, so its path may have links.
             let (parent, name) = parted(path)?;
             return Ok(Leaf { parent: open(parent)?, name, links: Links::Followed });
         }
@@ -346,7 +346,7 @@ impl Rules {
     }
 }
 
-///  Collects the identities of the files in a directory, down to `depth` levels.
+/// Collects the identities of the files in a directory, down to `depth` levels.
 fn files_of(directory: &Path, depth: usize, into: &mut BTreeSet<Identity>) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
@@ -363,7 +363,7 @@ fn files_of(directory: &Path, depth: usize, into: &mut BTreeSet<Identity>) {
     }
 }
 
-///  Checks that this is a regular file, or a block device that is to be written.
+/// Checks that this is a regular file, or a block device that is to be written.
 fn plain(stat: &Stat, how: How) -> io::Result<()> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -383,7 +383,7 @@ impl Leaf {
         statat(&self.parent, &self.name, follow)
     }
 
-    ///  Opens the file, and returns whether this call has created it. Returns `None` if the file has changed in the
+    /// Opens the file, and returns whether this call has created it. Returns `None` if the file has changed in the
     /// meantime.
     fn open(&self, how: How) -> io::Result<Option<(OwnedFd, bool)>> {
         let found = match self.stat() {
@@ -394,9 +394,9 @@ impl Leaf {
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(denied("the path is a link; name the place itself"));
         }
-        //  The kind of file is checked first, because opening a pipe or a device can have an effect.
+        // The kind of file is checked first, because opening a pipe or a device can have an effect.
         plain(&found, how)?;
-        //  A pipe may have replaced the file since, and opening it must not block.
+        // A pipe may have replaced the file since, and opening it must not block.
         let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         flags |= if how == How::Read { OFlags::RDONLY } else { OFlags::RDWR };
         if self.links == Links::Refused {
@@ -418,7 +418,7 @@ impl Leaf {
         Ok(same.then_some((file, false)))
     }
 
-    ///  Creates the file; `None` if it exists already.
+    /// Creates the file; `None` if it exists already.
     fn make(&self) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         match openat(&self.parent, &self.name, flags, Mode::RUSR | Mode::WUSR) {
@@ -434,7 +434,7 @@ impl Leaf {
         }
     }
 
-    ///  Syncs the directory: otherwise a power cut may undo that a file was created or removed.
+    /// Syncs the directory: otherwise a power cut may undo that a file was created or removed.
     fn sync(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(fsync(openat(self.parent.as_fd(), ".", flags, Mode::empty())?)?)

@@ -1,19 +1,19 @@
-//!  The serial number of a disk: its name in /dev may belong to another disk after the next boot.
+//! The serial number of a disk: its name in /dev may belong to another disk after the next boot.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-///  Returns the world-wide name or the serial number of a disk; `None` for a regular file, and for a device that has
+/// Returns the world-wide name or the serial number of a disk; `None` for a regular file, and for a device that has
 /// neither.
 pub fn of_device(device: &Path) -> Option<String> {
     let metadata = fs::metadata(device).ok().filter(|m| m.file_type().is_block_device())?;
     of(metadata.rdev())
 }
 
-///  Returns the world-wide name or the serial number of the block device with this device number.
+/// Returns the world-wide name or the serial number of the block device with this device number.
 pub(super) fn of(number: u64) -> Option<String> {
-    //  The number is split as by the kernel's MAJOR and MINOR.
+    // The number is split as by the kernel's MAJOR and MINOR.
     let major = (number >> 8 & 0xfff) | (number >> 32 & !0xfff);
     let minor = (number & 0xff) | (number >> 12 & !0xff);
     number_at(Path::new(&format!("/sys/dev/block/{major}:{minor}")))
@@ -22,12 +22,12 @@ pub(super) fn of(number: u64) -> Option<String> {
 fn number_at(place: &Path) -> Option<String> {
     let read = |name: &str| {
         let text = fs::read_to_string(place.join(name)).ok()?;
-        //  Some drives pad the number with spaces. A file that is not text has no usable name.
+        // Some drives pad the number with spaces. A file that is not text has no usable name.
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         (!line.is_empty()).then_some(line)
     };
     let whole = ["wwid", "device/wwid", "serial", "device/serial"].into_iter().find_map(read);
-    //  A partition is named by its disk's number and its own index.
+    // A partition is named by its disk's number and its own index.
     let part = || {
         let disk = number_at(fs::canonicalize(place).ok()?.parent()?)?;
         Some(format!("{disk} part {}", read("partition")?))

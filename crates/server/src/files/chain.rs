@@ -1,4 +1,4 @@
-//!  Former images, each a difference from the one before, as the base of a new difference.
+//! Former images, each a difference from the one before, as the base of a new difference.
 
 use super::not_opened;
 use super::source::FileSource;
@@ -9,14 +9,14 @@ use apps::backup::image::{self, Header, Index};
 use std::path::PathBuf;
 use units::Sectors;
 
-///  Open images with their indices. Only blocks that are compared are read from the images.
+/// Open images with their indices. Only blocks that are compared are read from the images.
 pub(crate) struct Chain {
     images: Vec<(FileSource, Index)>,
     capacity: u64,
 }
 
 impl Chain {
-    ///  Opens the images for a difference; `header` is the header that a full image would have now.
+    /// Opens the images for a difference; `header` is the header that a full image would have now.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],
@@ -58,12 +58,12 @@ impl Chain {
         Ok(Self { images, capacity: capacity.get() })
     }
 
-    ///  Returns the snapshot of the last image, from which the new image will be a difference.
+    /// Returns the snapshot of the last image, from which the new image will be a difference.
     pub fn base(&self) -> Option<apps::snapshot::SnapshotId> {
         self.images.last().map(|(_, index)| index.header().snapshot)
     }
 
-    ///  Returns whether the images hold these bytes for this block. A block that they lack, or have with bad
+    /// Returns whether the images hold these bytes for this block. A block that they lack, or have with bad
     /// sectors, counts as different.
     pub fn has(&mut self, block: u64, bytes: &[u8]) -> bool {
         for (source, index) in self.images.iter_mut().rev() {
@@ -71,7 +71,7 @@ impl Chain {
             let Some((_, at)) = found.first() else { continue };
             let header = *index.header();
             let Ok(Some(chunk)) = image::chunk(source, &header, *at) else { return false };
-            //  The part of a block beyond the disk's end is padding, which may differ.
+            // The part of a block beyond the disk's end is padding, which may differ.
             let rest = self.capacity.saturating_sub(header.shape.home(block).get());
             let real = rest.saturating_mul(u64::from(header.sector_bytes));
             let real = usize::try_from(real).unwrap_or(usize::MAX).min(bytes.len());

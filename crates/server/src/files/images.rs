@@ -9,27 +9,27 @@ use apps::backup::{Point, restore};
 use apps::snapshot::Shape;
 use std::path::PathBuf;
 
-///  An image whose checksums were verified.
+/// An image whose checksums were verified.
 struct VerifiedImage {
     source: FileSource,
     header: Header,
-    ///  The image's path, for messages.
+    /// The image's path, for messages.
     place: String,
 }
 
-///  Verified images, each a difference from the one before, except the first.
+/// Verified images, each a difference from the one before, except the first.
 pub(crate) struct Images {
     files: Vec<VerifiedImage>,
     chunks: u64,
     sector: u64,
     capacity: u64,
-    ///  The position of the next read: index of the image, and byte in it.
+    /// The position of the next read: index of the image, and byte in it.
     at: (usize, u64),
     number: u64,
 }
 
 impl Images {
-    ///  Opens all images and verifies their checksums, and that each image is a difference from the
+    /// Opens all images and verifies their checksums, and that each image is a difference from the
     /// one before.
     pub fn open(
         files: &dyn Files,
@@ -53,7 +53,7 @@ impl Images {
                     "sectors of {found} bytes, and the disk's have {sector}; give its own"
                 )));
             }
-            //  The last block may be padded, but by less than a block.
+            // The last block may be padded, but by less than a block.
             let last = header.shape.home(header.shape.blocks.saturating_sub(1)).get();
             if header.shape.blocks > 0 && last >= capacity {
                 return Err(refused("the image is of a larger disk; restore it there".into()));
@@ -76,7 +76,7 @@ impl Images {
         self.chunks
     }
 
-    ///  Returns whether the first image has a block for each sector of the disk.
+    /// Returns whether the first image has a block for each sector of the disk.
     pub fn are_whole(&self) -> bool {
         self.files.first().is_some_and(|VerifiedImage { header, .. }| {
             let Shape { first, block, blocks, .. } = header.shape;
@@ -85,12 +85,12 @@ impl Images {
         })
     }
 
-    ///  Returns the random number by which each image is identified.
+    /// Returns the random number by which each image is identified.
     pub fn identities(&self) -> Vec<u64> {
         self.files.iter().map(|file| file.header.image).collect()
     }
 
-    ///  Returns the next chunks, in order and all of one image, because a later image's chunks must be
+    /// Returns the next chunks, in order and all of one image, because a later image's chunks must be
     /// written after them.
     pub fn read(&mut self, most: usize) -> Result<Vec<Chunk>, String> {
         let (mut chunks, mut bytes) = (Vec::new(), 0);

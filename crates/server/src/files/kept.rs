@@ -1,7 +1,7 @@
-//!  Kept blocks: blocks of a backup that a client is about to overwrite, copied to a file until the backup's target has
+//! Kept blocks: blocks of a backup that a client is about to overwrite, copied to a file until the backup's target has
 //! them.
 //!
-//!  The file is a log of the state directory ([`crate::state`]), so that a foreground write waits for this file only,
+//! The file is a log of the state directory ([`crate::state`]), so that a foreground write waits for this file only,
 //! and not for the target, which may be slow, full or unreachable. The first record is the header of the image. Each
 //! other record is a block: its number (u64), the number of its bad sectors (u32), their numbers (u32 each), and its
 //! bytes. If one of the records may be lost, the backup fails, because the disk's content of that block is newer.
@@ -25,26 +25,26 @@ use units::Bytes;
 /// The kept blocks of a task.
 pub(crate) struct KeptBlocks {
     log: Log,
-    ///  The budget that all copies of this disk share, and the part reserved for this file.
+    /// The budget that all copies of this disk share, and the part reserved for this file.
     room: Budget,
     part: Reservation,
-    ///  Whether a block found no room. The copy has failed then, and later blocks are not kept even if they would fit.
+    /// Whether a block found no room. The copy has failed then, and later blocks are not kept even if they would fit.
     full: bool,
     files: Arc<dyn Files>,
     path: PathBuf,
     header: Header,
-    ///  The byte of each block's record in the log.
+    /// The byte of each block's record in the log.
     places: BTreeMap<u64, u64>,
 }
 
 /// A block that was read back.
 pub(crate) struct Found {
     pub bytes: Vec<u8>,
-    ///  The sectors of the block that could not be read when it was kept.
+    /// The sectors of the block that could not be read when it was kept.
     pub bad: Vec<u32>,
 }
 
-///  A record of a kept block.
+/// A record of a kept block.
 struct KeptBlock<'a> {
     number: u64,
     bad: Vec<u32>,
@@ -71,7 +71,7 @@ impl<'a> KeptBlock<'a> {
     }
 }
 
-///  Reads the kept blocks; one block may occur several times.
+/// Reads the kept blocks; one block may occur several times.
 fn read(
     files: &dyn Files,
     path: &Path,
@@ -89,7 +89,7 @@ fn read(
     })
 }
 
-///  Returns the damage of a file that must exist and does not.
+/// Returns the damage of a file that must exist and does not.
 fn gone(path: &Path) -> Broken {
     let damage = Damage::Gone { acknowledged: 1 };
     Broken { path: path.into(), damage, note: None, whole: false }
@@ -111,7 +111,7 @@ fn no_room_left(room: &Budget) -> String {
 }
 
 impl KeptBlocks {
-    ///  Opens the file, or creates it, and returns the blocks in it. If the task has `begun`, the file must exist.
+    /// Opens the file, or creates it, and returns the blocks in it. If the task has `begun`, the file must exist.
     pub fn open(
         shared: &Arc<dyn Files>,
         path: &Path,
@@ -134,7 +134,7 @@ impl KeptBlocks {
             }
             Ok(None) => return Err(lost(&gone(path))),
             Err(broken) => {
-                //  The damaged file is renamed for an operator to inspect. If that fails, it is removed when the task
+                // The damaged file is renamed for an operator to inspect. If that fails, it is removed when the task
                 // ends.
                 let _ = put_aside(files, path);
                 let _ = put_aside(files, &end_path(path));
@@ -145,7 +145,7 @@ impl KeptBlocks {
         let bytes = Bytes::new(log.bytes());
         let part = if is_new { room.take(bytes) } else { Some(room.take_again(bytes)) };
         let Some(part) = part else {
-            //  If the file cannot be removed now, it is removed when the task ends.
+            // If the file cannot be removed now, it is removed when the task ends.
             let _ = files.remove(path);
             return Err(no_room_left(&room));
         };
@@ -172,7 +172,7 @@ impl KeptBlocks {
         }
     }
 
-    ///  Appends a block, durably.
+    /// Appends a block, durably.
     pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<(), String> {
         let record = KeptBlock::encode(block, bytes, bad);
         let bytes = Bytes::new(Log::record_bytes(record.len()));
@@ -192,10 +192,10 @@ impl KeptBlocks {
     }
 }
 
-///  Reads all kept blocks one by one. If a block occurs more than once, the first counts.
+/// Reads all kept blocks one by one. If a block occurs more than once, the first counts.
 ///
 /// # Errors
-///  Some blocks may be missing.
+/// Some blocks may be missing.
 pub(crate) fn each(
     files: &dyn Files,
     path: &Path,
@@ -233,7 +233,7 @@ mod tests {
         let refused = keep(2).unwrap();
         assert!(refused.starts_with("more than 10000 bytes"), "{refused}");
         assert_eq!(room.left(), room.most());
-        //  The smaller blocks would fit, but are refused, too.
+        // The smaller blocks would fit, but are refused, too.
         assert_eq!((keep(3), keep(4)), (Some(refused.clone()), Some(refused)));
         std::fs::remove_dir_all(&directory).unwrap();
     }

@@ -1,4 +1,4 @@
-//!  The disks that a comparison reads, called its members. The comparison runs in time slices on a thread
+//! The disks that a comparison reads, called its members. The comparison runs in time slices on a thread
 //! of its own, and is a client of each disk, like the session of a client program.
 
 use super::identified;
@@ -13,27 +13,27 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
 
-///  The longest time slice, after which the thread looks for other orders.
+/// The longest time slice, after which the thread looks for other orders.
 const SLICE_TIME_MAX: Duration = Duration::from_millis(500);
-///  The most bytes fetched from a disk at once.
+/// The most bytes fetched from a disk at once.
 const FETCH_BYTES: usize = 1 << 20;
-///  The most time for a disk's thread to answer a call.
+/// The most time for a disk's thread to answer a call.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-///  The least time between two encodings of the progress. It is raised so that encoding takes at most a
+/// The least time between two encodings of the progress. It is raised so that encoding takes at most a
 /// twentieth of the time.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
-///  A flag and its condition variable: set when a block has arrived.
+/// A flag and its condition variable: set when a block has arrived.
 type WakeUp = Arc<(Mutex<bool>, Condvar)>;
 
-///  The client sessions on one member.
+/// The client sessions on one member.
 struct Member {
     disk: Handle,
-    ///  One session for the first reading of blocks, and one for blocks that are read again.
+    /// One session for the first reading of blocks, and one for blocks that are read again.
     client_sessions: [MemberSession; 2],
 }
 
-///  A client session, which is closed when this value is dropped.
+/// A client session, which is closed when this value is dropped.
 struct MemberSession {
     disk: Handle,
     id: u64,
@@ -45,7 +45,7 @@ impl Drop for MemberSession {
     }
 }
 
-///  The open members of a comparison.
+/// The open members of a comparison.
 pub(crate) struct Members {
     comparison: Comparison,
     members: Vec<Member>,
@@ -56,18 +56,18 @@ pub(crate) struct Members {
     saved_at: Instant,
     save_every: Duration,
     saved_done: u64,
-    ///  The beginning of the progress record: the disks' identities.
+    /// The beginning of the progress record: the disks' identities.
     devices: Vec<u8>,
 }
 
-///  Queues a call to a disk's task manager, without waiting for the answer.
+/// Queues a call to a disk's task manager, without waiting for the answer.
 fn ask<T: Send + 'static>(
     disk: &Handle,
     call: impl FnOnce(&mut TaskManager, &mut dyn Sessions) -> T + Send + 'static,
 ) -> Result<Receiver<T>, String> {
     let (tell, answer) = sync_channel(1);
     let call = move |manager: &mut TaskManager, sessions: &mut dyn Sessions| {
-        //  Sending fails if the worker no longer waits.
+        // Sending fails if the worker no longer waits.
         let _ = tell.send(call(manager, sessions));
     };
     disk.post(Box::new(call)).map_err(|_| gone(disk))?;
@@ -83,7 +83,7 @@ fn gone(disk: &Handle) -> String {
 }
 
 impl Members {
-    ///  Opens two sessions on each member.
+    /// Opens two sessions on each member.
     pub fn open(peers: &Peers, asked: &OpenMembers) -> Result<Self, FileResult> {
         let OpenMembers { members: names, plan, saved, seed } = asked;
         let damaged = || FileResult::Refused("the task's progress is damaged; begin anew".into());
@@ -154,7 +154,7 @@ impl Members {
         })
     }
 
-    ///  Reads until the end of a time slice, and reports.
+    /// Reads until the end of a time slice, and reports.
     pub fn read_slice(&mut self, priority: Priority) -> FileResult {
         match self.read(priority) {
             Ok(()) => self.report(),
@@ -162,7 +162,7 @@ impl Members {
         }
     }
 
-    ///  Reports the figures, and the progress if it is due to be saved.
+    /// Reports the figures, and the progress if it is due to be saved.
     pub fn report(&mut self) -> FileResult {
         let figures = self.comparison.figures();
         let done = self.comparison.is_done();
@@ -185,7 +185,7 @@ impl Members {
     /// Suspends the sessions until the next time slice.
     pub fn rest(&mut self) {
         self.resting = true;
-        //  A disk that has ended reads nothing, so an error is no matter.
+        // A disk that has ended reads nothing, so an error is no matter.
         let _ = self.call_all(|| Call::Suspend { call: 0 });
     }
 
@@ -229,7 +229,7 @@ impl Members {
         Ok(())
     }
 
-    ///  Registers the ranges that the comparison asks for.
+    /// Registers the ranges that the comparison asks for.
     fn wish(&mut self) -> Result<(), String> {
         let mut answer = Vec::new();
         while let Some(Wish { member, range, unit, again }) = self.comparison.wish(self.now()) {
@@ -252,7 +252,7 @@ impl Members {
         Ok(())
     }
 
-    ///  Takes the blocks that have arrived; returns whether there were any.
+    /// Takes the blocks that have arrived; returns whether there were any.
     fn fetch(&mut self) -> Result<bool, String> {
         let room = self.comparison.has_room();
         let mut asked = Vec::new();
@@ -284,7 +284,7 @@ impl Members {
         Ok(some)
     }
 
-    ///  Waits until a block has arrived, at most until `until`.
+    /// Waits until a block has arrived, at most until `until`.
     fn doze(&self, until: Instant) {
         let (rung, waker) = &*self.waker;
         let mut rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
@@ -296,7 +296,7 @@ impl Members {
     }
 }
 
-///  Asks a member for a session. The value that closes the session is made on the member's thread, so that
+/// Asks a member for a session. The value that closes the session is made on the member's thread, so that
 /// the session is closed even if the answer comes too late.
 fn open_session(disk: &Handle, waker: &WakeUp) -> Result<Receiver<Result<MemberSession, String>>, String> {
     let (waker, opened_at) = (Arc::clone(waker), disk.clone());
@@ -331,7 +331,7 @@ mod tests {
             waiting.into_iter().for_each(|call| rig.call(call));
             rig.call(|manager, _| manager.client_sessions())
         };
-        //  The answer comes after the worker has given up, or it is in the channel and is never received.
+        // The answer comes after the worker has given up, or it is in the channel and is never received.
         for is_late in [true, false] {
             let answer = open_session(&disk, &WakeUp::default()).unwrap();
             if !is_late {
@@ -390,10 +390,10 @@ mod tests {
         };
         waits(&[a, ("b", "/c"), ("c", "/b")], "members: b was \"/b\" and is \"/c\" now");
         waits(&[("a", "/b"), ("b", "/a")], "members: a was \"/a\" and is \"/b\" now");
-        //  Disk b is not configured after this restart.
+        // Disk b is not configured after this restart.
         waits(&[a], "the daemon has no disk \"b\"");
         assert!(go_on(&[a, b]).is_ok());
-        //  The disks are not served yet.
+        // The disks are not served yet.
         let starting = Members::open(&Peers::default(), &asked(&saved)).err();
         assert!(matches!(starting, Some(FileResult::Starting)), "{starting:?}");
     }

@@ -1,7 +1,7 @@
-//!  The files of a reorganisation in the state directory: its plan, and the reorganiser's memory, which says where each
+//! The files of a reorganisation in the state directory: its plan, and the reorganiser's memory, which says where each
 //! block is.
 //!
-//!  The memory is a log of the state directory ([`crate::state`]), whose records together are the bytes of the
+//! The memory is a log of the state directory ([`crate::state`]), whose records together are the bytes of the
 //! reorganiser's state; a checkpoint rewrites the log. The plan is written once, with the number of its task and a
 //! checksum. If the plan or the memory is damaged, the task stops and the plan's places stay closed to clients, because
 //! some blocks are between two places. If the plan may be another task's, the whole disk stays closed.
@@ -17,27 +17,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
 
-///  The most blocks of a plan, which bounds the memory in use: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
+/// The most blocks of a plan, which bounds the memory in use: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
 const MOVED_BLOCKS_MAX: u64 = 1 << 20;
 
-///  The most bytes of a user's plan: lines of 32 bytes for the most moves of a plan and as many free places.
+/// The most bytes of a user's plan: lines of 32 bytes for the most moves of a plan and as many free places.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 
-///  The most bytes of a task's own copy of its plan: a header, and 20 bytes for each move.
+/// The most bytes of a task's own copy of its plan: a header, and 20 bytes for each move.
 pub(crate) const PLAN_BYTES_MAX: u64 = TEXT_BYTES_MAX;
 
-///  The most bytes of a map, the list of where blocks were moved: lines of up to 128 bytes for the most moves of a
+/// The most bytes of a map, the list of where blocks were moved: lines of up to 128 bytes for the most moves of a
 /// plan.
 pub(crate) const MAP_BYTES_MAX: u64 = 2 * TEXT_BYTES_MAX;
 
-///  The first bytes of a task's own copy of its plan. They are followed by the task's number, its random number, the
+/// The first bytes of a task's own copy of its plan. They are followed by the task's number, its random number, the
 /// plan, and a checksum of all before it.
 const OWN_PLAN: [u8; 8] = *b"fb-own\0\x01";
 
-///  A task's own copy of its plan, as stored in the state directory.
+/// A task's own copy of its plan, as stored in the state directory.
 pub(crate) struct OwnPlan {
     pub plan: RelocationPlan,
-    ///  The number and the random number of the task; `None` in a copy of an earlier version.
+    /// The number and the random number of the task; `None` in a copy of an earlier version.
     task: Option<(u64, u64)>,
 }
 
@@ -68,7 +68,7 @@ impl OwnPlan {
         Ok(Self { plan: plan(bytes)?, task: Some((id, number)) })
     }
 
-    ///  Decodes the plan of task `id`; `number` is the task's random number, if that is known.
+    /// Decodes the plan of task `id`; `number` is the task's random number, if that is known.
     pub fn of(bytes: &[u8], id: u64, number: Option<u64>) -> Result<Self, String> {
         let own = Self::decode(bytes)?;
         match own.task {
@@ -84,12 +84,12 @@ impl OwnPlan {
 /// The files of one reorganisation.
 pub(crate) struct Moves {
     files: Arc<dyn Files>,
-    ///  The start of the files' paths in the state directory: `task-N.`.
+    /// The start of the files' paths in the state directory: `task-N.`.
     state: PathBuf,
     id: u64,
     /// The task's random number.
     number: u64,
-    ///  The memory's log; `None` before it is first written, and after a failure.
+    /// The memory's log; `None` before it is first written, and after a failure.
     memory: Option<Log>,
 }
 
@@ -104,7 +104,7 @@ impl Moves {
 
     /// Opens the plan, from the task's own copy or a user's file, and the memory.
     ///
-    ///  Slow work is done here, because this runs outside the disk's event loop.
+    /// Slow work is done here, because this runs outside the disk's event loop.
     pub fn open(
         &self,
         plan: &Path,
@@ -158,10 +158,10 @@ impl Moves {
             }
         };
         let memory = self.path("moves");
-        //  Until the journal records that the task has begun, clients may write at the plan's places, so bytes that
+        // Until the journal records that the task has begun, clients may write at the plan's places, so bytes that
         // were read before are outdated after a restart. No block was overwritten until then, so the task begins anew.
         let places = places(&plan);
-        //  A plan that does not name its task counts only together with a memory of the same plan.
+        // A plan that does not name its task counts only together with a memory of the same plan.
         let closed = || known.map(|_| places.clone());
         let state = match begun {
             true => self.memory(&memory).map_err(|why| damaged(why, closed()))?,
@@ -174,7 +174,7 @@ impl Moves {
                 false => Prepared::recovered(&plan, &state, options, disk.sector_bytes),
             };
             match prepared {
-                //  The staging area was larger in an earlier run.
+                // The staging area was larger in an earlier run.
                 Err(RecoverError::State(ReorganizeStateError::StagingShrunk { needed, .. }))
                     if needed > options.staging =>
                 {
@@ -190,7 +190,7 @@ impl Moves {
         Ok(FileResult::Moves { plan: Box::new(prepared), places })
     }
 
-    ///  Returns the bytes of the memory. An error if the memory does not exist.
+    /// Returns the bytes of the memory. An error if the memory does not exist.
     fn memory(&self, path: &Path) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let read = Scan::read(&*self.files, path, LogKind::Moves, Some(self.id), |body| {
@@ -216,7 +216,7 @@ impl Moves {
         String::from_utf8(bytes).map_err(|_| io::Error::other("the file is no text; give a plan"))
     }
 
-    ///  Replaces the file durably, and as a whole.
+    /// Replaces the file durably, and as a whole.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let new = path.with_extension("new");
         let mut file = self.files.open(&new, How::Make)?;
@@ -246,10 +246,10 @@ impl Moves {
         })
     }
 
-    ///  Creates the memory's log, or rewrites an existing one.
+    /// Creates the memory's log, or rewrites an existing one.
     fn begin(&self, path: &Path, bytes: &[u8]) -> io::Result<Log> {
         let files = &*self.files;
-        //  An unreadable memory was not needed when the task was opened, so no block had been moved.
+        // An unreadable memory was not needed when the task was opened, so no block had been moved.
         if let Ok(Some(scan)) = Scan::read(files, path, LogKind::Moves, Some(self.id), |_| true) {
             let mut log = Log::resume(files, path, LogKind::Moves, scan)?;
             log.replace(files, bytes, &[])?;
@@ -273,13 +273,13 @@ impl Moves {
 
     pub fn forget(&mut self) {
         self.memory = None;
-        //  A file that stays does no harm, because a task's number is never used again.
+        // A file that stays does no harm, because a task's number is never used again.
         let _ = Log::remove(&*self.files, &self.path("moves"));
         let _ = self.files.remove(&self.path("plan"));
     }
 }
 
-///  Returns all places that a plan reads or writes, merged and sorted.
+/// Returns all places that a plan reads or writes, merged and sorted.
 fn places(plan: &RelocationPlan) -> Vec<Range<u64>> {
     let both = |m: apps::reorganizer::Move| {
         let sectors = m.from.len().get();

@@ -1,4 +1,4 @@
-//!  The target of a replica. A replica has no header, so the blocks written last show after a restart whether it
+//! The target of a replica. A replica has no header, so the blocks written last show after a restart whether it
 //! is the same target.
 
 use super::durable::Durable;
@@ -10,12 +10,12 @@ use scheduler::BlockSet;
 use std::collections::VecDeque;
 
 const MAGIC: &[u8; 8] = b"FBSEEN1\0";
-///  The most recent blocks that are compared when a replica continues: a few show whether it is the same target.
+/// The most recent blocks that are compared when a replica continues: a few show whether it is the same target.
 const SEEN_BLOCKS_MAX: usize = 8;
 /// The bytes of a [`Seen`] block in the saved progress.
 const SEEN_BYTES: usize = 16;
 
-///  A block that is durable on the target, remembered by its checksum.
+/// A block that is durable on the target, remembered by its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     at_byte: u64,
@@ -46,13 +46,13 @@ impl Seen {
 /// A replica on a file or device.
 pub(super) struct ReplicaTarget {
     replica: Replica<FileDestination>,
-    ///  The last whole block, which may not be durable yet.
+    /// The last whole block, which may not be durable yet.
     last: Option<Seen>,
     seen: VecDeque<Seen>,
 }
 
 impl ReplicaTarget {
-    ///  Begins a replica, or continues one from its saved progress.
+    /// Begins a replica, or continues one from its saved progress.
     pub fn open(header: Header, saved: &[u8], mut to: FileDestination) -> Result<Self, String> {
         let text = |error: ReplicaError| error.to_string();
         if saved.is_empty() {
@@ -83,12 +83,12 @@ impl ReplicaTarget {
         Ok(Self { replica, last: None, seen: seen.into() })
     }
 
-    ///  Returns whether the target was checked by blocks written before.
+    /// Returns whether the target was checked by blocks written before.
     pub fn is_recognised(&self) -> bool {
         !self.seen.is_empty()
     }
 
-    ///  Adds the blocks that the replica has.
+    /// Adds the blocks that the replica has.
     pub fn present(&self, has: &mut BlockSet) {
         self.replica.present(&mut |block| {
             let _ = has.insert(block);
@@ -96,7 +96,7 @@ impl ReplicaTarget {
     }
 }
 
-///  Splits saved progress into the blocks to compare and the progress of the replica; `None` if it is cut short.
+/// Splits saved progress into the blocks to compare and the progress of the replica; `None` if it is cut short.
 fn split(saved: &[u8]) -> Option<(Vec<Seen>, &[u8])> {
     let Some(rest) = saved.strip_prefix(MAGIC) else { return Some((Vec::new(), saved)) };
     let (count, rest) = rest.split_first()?;
@@ -112,7 +112,7 @@ impl Durable for ReplicaTarget {
         if let Ok(len) = u32::try_from(bytes.len())
             && bad.is_empty()
             && is_whole
-            //  A block of equal bytes identifies nothing: any blank file or disk has such blocks.
+            // A block of equal bytes identifies nothing: any blank file or disk has such blocks.
             && bytes.iter().any(|byte| Some(byte) != bytes.first())
         {
             self.last = Some(Seen { at_byte, bytes: len, crc: crc32fast::hash(bytes) });

@@ -1,4 +1,4 @@
-//!  Files as sources, sinks and destinations of `apps::backup`.
+//! Files as sources, sinks and destinations of `apps::backup`.
 
 use crate::file_system::{File, write_all};
 use apps::backup::{Destination, Sink, Source};
@@ -31,12 +31,12 @@ impl FileSink {
         Self { file, at, full: String::new() }
     }
 
-    ///  Returns why the last refused write was refused.
+    /// Returns why the last refused write was refused.
     pub fn full(&self) -> &str {
         &self.full
     }
 
-    ///  Returns the byte at which the next append begins.
+    /// Returns the byte at which the next append begins.
     pub fn place(&self) -> u64 {
         self.at
     }
@@ -59,7 +59,7 @@ pub(crate) fn no_room(error: &io::Error) -> bool {
 
 impl Sink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
-        //  Bytes behind a hole would make the file look complete.
+        // Bytes behind a hole would make the file look complete.
         let len = self.file.len().map_err(|e| e.to_string())?;
         if len != self.at {
             let at = self.at;
@@ -85,13 +85,13 @@ impl Sink for FileSink {
     }
 }
 
-///  A file or device with each block at its address on the disk.
+/// A file or device with each block at its address on the disk.
 pub(crate) struct FileDestination {
     pub file: Box<dyn File>,
     pub sector: u64,
-    ///  The bytes of the disk: the last block may be padded beyond them.
+    /// The bytes of the disk: the last block may be padded beyond them.
     pub end: u64,
-    ///  Whether the target has its size. A file gets it with the first block, or with the first sync.
+    /// Whether the target has its size. A file gets it with the first block, or with the first sync.
     pub sized: bool,
     /// The reason, in words, why the last write was refused.
     pub full: String,
@@ -106,11 +106,11 @@ impl FileDestination {
         Ok(())
     }
 
-    ///  Checks that no other program has cut the file since it got its size, because zeros would take the place
+    /// Checks that no other program has cut the file since it got its size, because zeros would take the place
     /// of blocks.
     ///
     /// # Errors
-    ///  The file is shorter, or its length is unknown.
+    /// The file is shorter, or its length is unknown.
     pub fn check_len(&mut self) -> Result<(), String> {
         let len = self.file.len().map_err(|e| e.to_string())?;
         match self.sized && len < self.end {

@@ -1,6 +1,6 @@
 //! The file of a disk's checksum store.
 //!
-//!  The store counts how often it has forgotten sums, and the file `sums.end` in the state directory ([`crate::state`])
+//! The store counts how often it has forgotten sums, and the file `sums.end` in the state directory ([`crate::state`])
 //! records that count before a write to the disk goes on. An older copy of the store, with sums of blocks written
 //! since, has a smaller count and is not used.
 
@@ -13,24 +13,24 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-///  The end file of the disk's checksum store, in the state directory.
+/// The end file of the disk's checksum store, in the state directory.
 pub(crate) const SUMS_END: &str = "sums.end";
 
-///  The count in the end file of a store that is given up, because it no longer learns of the disk's writes. No store
+/// The count in the end file of a store that is given up, because it no longer learns of the disk's writes. No store
 /// reaches this count.
 const ABANDONED_NUMBER: u64 = u64::MAX;
 
-///  Records in the end file that the checksum store is given up, if the end file belongs to store `id`. Needs no space
+/// Records in the end file that the checksum store is given up, if the end file belongs to store `id`. Needs no space
 /// on the file system.
 pub(crate) fn leave(files: &dyn Files, state: &Path, id: u64) -> io::Result<bool> {
     End::last(files, &state.join(SUMS_END), id, ABANDONED_NUMBER)
 }
 
-///  The open and locked file of a store. It is opened once and shared, because on some network file systems its lock
+/// The open and locked file of a store. It is opened once and shared, because on some network file systems its lock
 /// excludes the same process's other handles.
 type StoreFile = Arc<Mutex<Box<dyn File>>>;
 
-///  The file of a store, read and written in pages.
+/// The file of a store, read and written in pages.
 struct Pages(StoreFile);
 
 fn locked(file: &StoreFile) -> MutexGuard<'_, Box<dyn File>> {
@@ -60,10 +60,10 @@ impl SumFile for Pages {
 pub(crate) struct OpenStore {
     store: StoredChecksums<Pages>,
     end: End,
-    ///  The count in the end file.
+    /// The count in the end file.
     acknowledged: u64,
     place: String,
-    ///  The number of damaged pages that have been reported.
+    /// The number of damaged pages that have been reported.
     reported: usize,
     identity: Option<Identity>,
     file: StoreFile,
@@ -97,7 +97,7 @@ impl OpenStore {
         }
     }
 
-    ///  Opens the end file of a store, and returns it with its count.
+    /// Opens the end file of a store, and returns it with its count.
     fn end(
         files: &dyn Files,
         path: &Path,
@@ -161,9 +161,9 @@ impl OpenStore {
         };
         match old {
             Ok(store) if Some(store.id()) == known => return Ok((store, false, file)),
-            //  This task created the store, but the journal did not record that; no sum was stored in it yet.
+            // This task created the store, but the journal did not record that; no sum was stored in it yet.
             Ok(store) if store.id() == asked.id && asked.task.is_some() => {}
-            //  A crash has interrupted the creation of the store.
+            // A crash has interrupted the creation of the store.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
             Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
                 if asked.anew && known.is_none() => {}
@@ -177,7 +177,7 @@ impl OpenStore {
         Ok((store, true, file))
     }
 
-    ///  Opens and locks the store's file, so that no other disk writes to it. If `held`, the disk's open store, has
+    /// Opens and locks the store's file, so that no other disk writes to it. If `held`, the disk's open store, has
     /// that file, its handle is shared.
     fn lock(files: &dyn Files, path: &Path, how: How, held: Option<&Self>) -> io::Result<StoreFile> {
         let identity = files.identity_of(path)?;
@@ -191,7 +191,7 @@ impl OpenStore {
         FileResult::Trouble(format!("{}: {error}", self.place))
     }
 
-    ///  Forgets the sums of blocks, durably.
+    /// Forgets the sums of blocks, durably.
     pub fn forget(&mut self, ranges: &[Range<u64>]) -> FileResult {
         if let Err(error) = self.store.forget(ranges) {
             return self.trouble(&error.to_string());
@@ -207,7 +207,7 @@ impl OpenStore {
         FileResult::Forgotten
     }
 
-    ///  Compares the sums of blocks that were read with the stored sums.
+    /// Compares the sums of blocks that were read with the stored sums.
     pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> FileResult {
         let compared = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
             None => (block, Compared::Unknown(sum)),

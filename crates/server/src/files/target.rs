@@ -1,4 +1,4 @@
-//!  The target of a backup: an image or a replica.
+//! The target of a backup: an image or a replica.
 
 use super::chain::Chain;
 use super::durable::Durable;
@@ -25,19 +25,19 @@ pub(crate) struct OpenImage {
     kept: PathBuf,
     path: PathBuf,
     place: String,
-    ///  The former images to compare with, if the target is a difference.
+    /// The former images to compare with, if the target is a difference.
     chain: Option<Chain>,
-    ///  The blocks in the target, and those unchanged since the base.
+    /// The blocks in the target, and those unchanged since the base.
     has: BlockSet,
     /// For a difference, the blocks that are not in it because they are unchanged.
     same: BlockSet,
-    ///  The beginning of the task's record in the journal: the identity of the target's file.
+    /// The beginning of the task's record in the journal: the identity of the target's file.
     identity: Vec<u8>,
-    ///  Whether the target's header is durable.
+    /// Whether the target's header is durable.
     headed: bool,
-    ///  Whether the output was told that all blocks were written.
+    /// Whether the output was told that all blocks were written.
     ended: bool,
-    ///  The failure after which the target cannot be used until it is opened again.
+    /// The failure after which the target cannot be used until it is opened again.
     lost: Option<String>,
 }
 
@@ -71,16 +71,16 @@ impl Durable for ImageWriter<FileSink> {
     }
 }
 
-///  A target that is open and locked for this task alone.
+/// A target that is open and locked for this task alone.
 struct Claimed {
     file: Box<dyn File>,
     identity: LastingIdentity,
-    ///  Whether the file is another than the one in the task's record.
+    /// Whether the file is another than the one in the task's record.
     other: bool,
 }
 
 impl OpenImage {
-    ///  Opens the target; returns it with the blocks in it.
+    /// Opens the target; returns it with the blocks in it.
     pub fn new(
         files: &Arc<dyn Files>,
         target: ImageTarget,
@@ -138,7 +138,7 @@ impl OpenImage {
         Ok((open, has))
     }
 
-    ///  Returns the task's record in the journal as it is before anything is written.
+    /// Returns the task's record in the journal as it is before anything is written.
     pub fn first(&self) -> Vec<u8> {
         self.identity.clone()
     }
@@ -165,7 +165,7 @@ impl OpenImage {
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
-        //  Blocks that clients have overwritten since exist nowhere but in the image.
+        // Blocks that clients have overwritten since exist nowhere but in the image.
         let cut = |left: u64, why: &str| {
             FileResult::Refused(format!(
                 "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"
@@ -183,7 +183,7 @@ impl OpenImage {
         let mut source = FileSource(file);
         let scan = match image::scan(&mut source) {
             Ok(scan) if scan.header == header => scan,
-            //  A crash has cut off our header, so no block was durable.
+            // A crash has cut off our header, so no block was durable.
             Err(_) if !target.fresh && !other && acknowledged == 0 && short(&mut source) => {
                 source.0.set_len(0).map_err(trouble)?;
                 return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
@@ -208,7 +208,7 @@ impl OpenImage {
             return Err(cut(scan.chunks(), &why));
         }
         source.0.set_len(scan.keep).map_err(trouble)?;
-        //  Blocks that a killed daemon left may not be durable. From here on they count as durable, and clients
+        // Blocks that a killed daemon left may not be durable. From here on they count as durable, and clients
         // may overwrite the originals.
         source.0.sync().map_err(trouble)?;
         let at = scan.keep;
@@ -233,7 +233,7 @@ impl OpenImage {
         if other {
             return Err(another(target));
         }
-        //  An earlier version claimed the name and wrote nothing, so any file may have the name now.
+        // An earlier version claimed the name and wrote nothing, so any file may have the name now.
         let fresh = target.fresh || !is_known && progress.is_empty();
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
@@ -263,12 +263,12 @@ impl OpenImage {
         Ok(Box::new(replica))
     }
 
-    ///  Adds a block, unless the target has it.
+    /// Adds a block, unless the target has it.
     pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Option<FileResult> {
         if self.lost.is_some() || !self.has.insert(block) {
             return None;
         }
-        //  The header is made durable first: after a power cut, a block without a header would be a file of
+        // The header is made durable first: after a power cut, a block without a header would be a file of
         // unknown kind.
         if !self.headed {
             match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
@@ -298,7 +298,7 @@ impl OpenImage {
         })
     }
 
-    ///  Returns the progress of an image: its number of blocks, and for a difference the set of unchanged blocks.
+    /// Returns the progress of an image: its number of blocks, and for a difference the set of unchanged blocks.
     fn progress(&self) -> Vec<u8> {
         let mut saved = self.has.len().saturating_sub(self.same.len()).to_le_bytes().to_vec();
         if self.chain.is_some() {
@@ -307,14 +307,14 @@ impl OpenImage {
         saved
     }
 
-    ///  Adds the kept blocks that the target lacks, and completes it.
+    /// Adds the kept blocks that the target lacks, and completes it.
     pub fn finish(&mut self) -> Option<FileResult> {
         if let Some(why) = &self.lost {
             return Some(FileResult::Trouble(why.clone()));
         }
         if !self.ended {
             let Self { files, kept, header, has, output, chain, same, .. } = self;
-            //  Each block is written when it is read, because all of them may exceed memory.
+            // Each block is written when it is read, because all of them may exceed memory.
             let mut flushed = Ok(true);
             let read = kept::each(&**files, kept, header, |block, bytes, bad| {
                 if matches!(flushed, Ok(true)) && has.insert(block) {
@@ -352,9 +352,9 @@ impl OpenImage {
         })
     }
 
-    ///  Reports that the file of this name is complete.
+    /// Reports that the file of this name is complete.
     fn in_place(&mut self) -> FileResult {
-        //  Another program may have cut the file.
+        // Another program may have cut the file.
         let written = self.output.written();
         match self.output.file().len() {
             Ok(len) if written.is_some_and(|written| len != written) => {
@@ -399,13 +399,13 @@ impl OpenImage {
     }
 }
 
-///  Opens the target for this task alone. If another program has the file locked when the task begins, it is
+/// Opens the target for this task alone. If another program has the file locked when the task begins, it is
 /// refused for good. A file that other users can access is refused unless the task has progress in it, because
 /// some file systems show other owners and rights for each file.
 fn claim(files: &dyn Files, target: &ImageTarget, known: Option<&str>) -> Result<Claimed, FileResult> {
     let how = if target.fresh { How::Make } else { How::Write };
     let claimed = files.claim(&target.path, how, Lock::Alone).and_then(|mut file| {
-        //  An earlier version made a file with progress and did not record its identity.
+        // An earlier version made a file with progress and did not record its identity.
         if known.is_none() && (target.fresh || target.saved.is_empty()) {
             file.keep_from_others(target.fresh && target.force)?;
         }

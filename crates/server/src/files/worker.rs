@@ -28,19 +28,19 @@ enum OpenFiles {
     Members(Box<Members>),
 }
 
-///  The executor of the file operations of one queue.
+/// The executor of the file operations of one queue.
 pub(crate) struct FileWorker {
     queue: FileQueue,
     files: Arc<dyn Files>,
     state: PathBuf,
     peers: Peers,
     opened: OpenFiles,
-    ///  The journal. After a failure `Err` with the reason, until the journal is written anew, because the end of the
+    /// The journal. After a failure `Err` with the reason, until the journal is written anew, because the end of the
     /// file is in an unknown state.
     journal: Result<Log, String>,
 }
 
-///  Returns the path of a task's kept blocks.
+/// Returns the path of a task's kept blocks.
 pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
     state.join(format!("task-{id}.kept"))
 }
@@ -58,12 +58,12 @@ impl FileWorker {
         }
     }
 
-    ///  Lets the worker read these disks.
+    /// Lets the worker read these disks.
     pub fn among(self, peers: Peers) -> Self {
         Self { peers, ..self }
     }
 
-    ///  Executes an operation; returns the result, for operations that report one.
+    /// Executes an operation; returns the result, for operations that report one.
     pub fn execute(&mut self, op: FileOp) -> Option<FileResult> {
         match op {
             FileOp::Journal { seq, bytes, replace, number, note } => {
@@ -75,7 +75,7 @@ impl FileWorker {
             }
             FileOp::Open(target) => {
                 let id = self.id();
-                //  A device can be opened only once, so it is closed before it is opened again.
+                // A device can be opened only once, so it is closed before it is opened again.
                 self.opened = OpenFiles::Nothing;
                 Some(match OpenImage::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
@@ -149,7 +149,7 @@ impl FileWorker {
                     _ => None,
                 };
                 let (sums, result) = OpenStore::open(&*self.files, &self.state, *asked, held);
-                //  If opening is refused, the store that is open stays.
+                // If opening is refused, the store that is open stays.
                 if let Some(sums) = sums {
                     self.opened = OpenFiles::Sums(Box::new(sums));
                 }
@@ -163,7 +163,7 @@ impl FileWorker {
             FileOp::Compare(sums) => Some(self.sums(|open| open.compare(sums))),
             FileOp::Record(sums) => Some(self.sums(|open| open.record(&sums))),
             FileOp::OpenMembers(asked) => {
-                //  The sessions of an earlier attempt are closed first.
+                // The sessions of an earlier attempt are closed first.
                 self.opened = OpenFiles::Nothing;
                 Some(match Members::open(&self.peers, &asked) {
                     Ok(mut members) => {
@@ -198,7 +198,7 @@ impl FileWorker {
                 }))
             }
             FileOp::End => {
-                //  The budget of the kept blocks is released after their file is removed.
+                // The budget of the kept blocks is released after their file is removed.
                 let _closed_last = std::mem::replace(&mut self.opened, OpenFiles::Nothing);
                 let FileQueue::Kept(id) = self.queue else { return None };
                 let removed = Log::remove(&*self.files, &kept_path(&self.state, id));
@@ -207,7 +207,7 @@ impl FileWorker {
         }
     }
 
-    ///  Removes an image whose random number is `image`, or an empty file that the task `had` open. A missing file,
+    /// Removes an image whose random number is `image`, or an empty file that the task `had` open. A missing file,
     /// another image, or the file of another task is left unchanged.
     fn discard(&self, path: &Path, image: u64, had: bool) -> io::Result<()> {
         let ours = |source: &mut FileSource| image::header(source).is_ok_and(|header| header.image == image);
@@ -220,7 +220,7 @@ impl FileWorker {
             opened => opened?,
         };
         let mut source = FileSource(file);
-        //  An empty file that the task had open was just created; the lock shows that no other task has it.
+        // An empty file that the task had open was just created; the lock shows that no other task has it.
         let empty = had && source.0.len()? == 0;
         if empty || ours(&mut source) { self.files.remove_named(path) } else { Ok(()) }
     }
@@ -256,7 +256,7 @@ impl FileWorker {
     /// Writes to the journal.
     ///
     /// # Errors
-    ///  The reason why the journal cannot be written; after an earlier failure, the reason of that failure, until the
+    /// The reason why the journal cannot be written; after an earlier failure, the reason of that failure, until the
     /// journal is replaced.
     fn journal(&mut self, bytes: &[u8], replace: bool, number: u64, note: &[u8]) -> Result<(), String> {
         let path = journal_path(&self.state);

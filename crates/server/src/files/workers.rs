@@ -1,4 +1,4 @@
-//!  A thread for each queue of file operations.
+//! A thread for each queue of file operations.
 
 use super::worker::FileWorker;
 use crate::bounded::{FILES_END_WAIT, join_until};
@@ -18,12 +18,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-///  The receiver of replies. It is called on a queue's thread, and has to pass the reply on to the disk's thread.
+/// The receiver of replies. It is called on a queue's thread, and has to pass the reply on to the disk's thread.
 pub type ReplySink = Arc<dyn Fn(FileReply) + Send + Sync>;
 
 /// The executors of one task manager's file operations.
 ///
-///  A queue's thread ends with its task, and the journal's thread with the workers. Operations requested before are
+/// A queue's thread ends with its task, and the journal's thread with the workers. Operations requested before are
 /// still executed.
 pub struct FileWorkers {
     state: PathBuf,
@@ -31,19 +31,19 @@ pub struct FileWorkers {
     replies: ReplySink,
     queues: BTreeMap<FileQueue, (Sender<FileOp>, JoinHandle<()>)>,
     ended: Vec<(FileQueue, JoinHandle<()>)>,
-    ///  Whether the daemon ends, so that no write of a client waits for a block to be kept.
+    /// Whether the daemon ends, so that no write of a client waits for a block to be kept.
     ending: Arc<AtomicBool>,
-    ///  The most time to wait for the threads at the end.
+    /// The most time to wait for the threads at the end.
     end_wait: Duration,
-    ///  The bytes in the stack of each thread.
+    /// The bytes in the stack of each thread.
     stack_bytes: usize,
     peers: Peers,
-    ///  The lock on the state directory, held until the last thread has ended. A byte in the lock file says that a
+    /// The lock on the state directory, held until the last thread has ended. A byte in the lock file says that a
     /// journal exists.
     lock: Arc<fs::File>,
 }
 
-///  The bytes in the stack of a thread: the default of the standard library.
+/// The bytes in the stack of a thread: the default of the standard library.
 const STACK_BYTES: usize = 2 << 20;
 
 /// The reason why a state directory cannot be used.
@@ -52,7 +52,7 @@ pub enum OpenError {
     /// The directory cannot be read or made.
     #[error("{0}; give a state directory that can be written")]
     Directory(#[from] io::Error),
-    ///  Another process uses the directory.
+    /// Another process uses the directory.
     #[error("another process uses it; end that, or give each daemon a state directory of its own")]
     Busy,
     /// The journal is of another version or disk.
@@ -72,7 +72,7 @@ pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
     }
 }
 
-///  Writes a byte to the lock file if a journal exists, so that a later start notices if the journal is lost. If the
+/// Writes a byte to the lock file if a journal exists, so that a later start notices if the journal is lost. If the
 /// write fails, the next start repeats it.
 fn note_journal(state: &Path, lock: &fs::File) {
     if journal_path(state).exists() {
@@ -87,11 +87,11 @@ impl std::fmt::Debug for FileWorkers {
 }
 
 impl FileWorkers {
-    ///  Opens a state directory, and its journal, for [`TaskManager::open`](crate::manager::TaskManager::open). A
+    /// Opens a state directory, and its journal, for [`TaskManager::open`](crate::manager::TaskManager::open). A
     /// missing directory is created. If the journal is damaged, records that in the directory.
     ///
     /// # Errors
-    ///  The directory cannot be made, another process uses it, or the journal is of another version.
+    /// The directory cannot be made, another process uses it, or the journal is of another version.
     pub fn new(state: &Path, replies: ReplySink) -> Result<(Self, Journal), OpenError> {
         own_directory(state)?;
         let lock = Arc::new(lock(state)?);
@@ -118,17 +118,17 @@ impl FileWorkers {
         journal::note(&*self.files, &self.state, damage);
     }
 
-    ///  Limits the files that users name to these places. Called before the first request.
+    /// Limits the files that users name to these places. Called before the first request.
     pub fn confine(&mut self, places: Places) {
         self.files = Arc::new(Machine::within(places));
     }
 
-    ///  Lets comparisons read these disks. Called before the first request.
+    /// Lets comparisons read these disks. Called before the first request.
     pub fn among(&mut self, peers: Peers) {
         self.peers = peers;
     }
 
-    ///  Passes a request to its queue. If the system gives no thread for the queue, the reply contains the error.
+    /// Passes a request to its queue. If the system gives no thread for the queue, the reply contains the error.
     pub fn submit(&mut self, FileRequest { queue, op }: FileRequest) {
         let ends = matches!(op, FileOp::End);
         let (sender, _) = match self.queues.entry(queue) {
@@ -149,7 +149,7 @@ impl FileWorkers {
                             continue;
                         }
                         if let Some(result) = worker.execute(op) {
-                            //  Done before the first entry is acknowledged, because the daemon may be killed right
+                            // Done before the first entry is acknowledged, because the daemon may be killed right
                             // after that.
                             if !noted && matches!(result, FileResult::Journal { failed: None, .. }) {
                                 note_journal(&state, &lock);
@@ -173,7 +173,7 @@ impl FileWorkers {
                 }
             }
         };
-        //  Sending fails only if the thread has panicked; its operations stay undone, without a reply.
+        // Sending fails only if the thread has panicked; its operations stay undone, without a reply.
         let _ = sender.send(op);
         if ends && let Some((_, thread)) = self.queues.remove(&queue) {
             self.ended.retain(|(_, thread)| !thread.is_finished());
@@ -183,18 +183,18 @@ impl FileWorkers {
 }
 
 impl FileWorkers {
-    ///  Waits for a bounded time until all operations are executed. Clients' writes are over, so blocks are no longer
+    /// Waits for a bounded time until all operations are executed. Clients' writes are over, so blocks are no longer
     /// kept for them. Returns the queues that still have operations after that time.
     fn end(&mut self) -> Vec<FileQueue> {
         self.ending.store(true, Ordering::Release);
-        //  All senders are dropped first, so that all threads end at the same time.
+        // All senders are dropped first, so that all threads end at the same time.
         let queues = std::mem::take(&mut self.queues).into_iter();
         let mut threads: Vec<_> = queues.map(|(queue, (_, thread))| (queue, thread)).collect();
         threads.append(&mut self.ended);
         let until = Instant::now() + self.end_wait;
         let mut hanging = Vec::new();
         for (queue, thread) in threads {
-            //  A thread that has panicked has logged that itself.
+            // A thread that has panicked has logged that itself.
             if join_until(thread, until).is_none() {
                 hanging.push(queue);
                 tracing::error!(
@@ -225,7 +225,7 @@ mod tests {
     use std::sync::Mutex;
     use units::{Lbn, Sectors};
 
-    ///  Returns workers in a new directory, and the replies so far. The first reply of queue `hangs` blocks until the
+    /// Returns workers in a new directory, and the replies so far. The first reply of queue `hangs` blocks until the
     /// returned sender is used or dropped.
     fn hanging(test: &str, hangs: FileQueue) -> (FileWorkers, Sender<()>, Arc<Mutex<Vec<FileReply>>>) {
         let state = std::env::temp_dir().join(format!("freeblock-workers-{test}-{}", std::process::id()));
@@ -276,7 +276,7 @@ mod tests {
                 reported.iter().all(journaled) && reported.len() == usize::from(hangs != FileQueue::Journal)
             );
             assert!(matches!(lock(&state), Err(OpenError::Busy)), "{hangs:?} may still write");
-            //  Operations that are executed later find no directory.
+            // Operations that are executed later find no directory.
             fs::remove_dir_all(state).unwrap();
             drop((reported, release));
         }
@@ -290,7 +290,7 @@ mod tests {
             workers.submit(FileRequest { queue, op });
         }
         let (lock, state) = (Arc::clone(&workers.lock), workers.state.clone());
-        //  The test's clone, the workers, and the threads of the two queues share the lock.
+        // The test's clone, the workers, and the threads of the two queues share the lock.
         assert_eq!(Arc::strong_count(&lock), 4);
         let end = std::thread::spawn(move || workers.end());
         while Arc::strong_count(&lock) > 3 {

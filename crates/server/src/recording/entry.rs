@@ -8,12 +8,12 @@ use units::Instant;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum RecordingEntry<'a> {
-    ///  An input and the core's answer: a number, or `None` for a refusal.
+    /// An input and the core's answer: a number, or `None` for a refusal.
     Input { input: Input<CommandEnd<'a>, HostCall>, answer: Option<u64> },
-    ///  A replacement of the core's model of the drive and configuration: the setup of a core that
+    /// A replacement of the core's model of the drive and configuration: the setup of a core that
     /// has them, and whether the core accepted it.
     Adopt { setup: serde_json::Value, adopted: bool },
-    ///  A poll: for each buffer that the core asked for, whether it was ready; and the core's
+    /// A poll: for each buffer that the core asked for, whether it was ready; and the core's
     /// output.
     Poll { at: Instant, buffers: Vec<bool>, output: Option<Output<Command>> },
     /// The end of the inputs.

@@ -1,6 +1,6 @@
 //! A recording's file: lines in frames that distinguish a torn end from damage.
 //!
-//!  The file begins with `freeblock recording`, its version and a newline. Each frame consists of the length of its
+//! The file begins with `freeblock recording`, its version and a newline. Each frame consists of the length of its
 //! content (u32, little-endian), a checksum of that length, the content, and a checksum of the whole frame. Checksums
 //! are CRC-32. Each continues from the checksum before, so that a missing, repeated or misplaced frame is found. The
 //! highest bit of each is set, so that no frame ends in a zero byte. A file that ends within a frame, or with zeroes
@@ -9,14 +9,14 @@
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
-///  The version of the file's format, and of the lines in it.
+/// The version of the file's format, and of the lines in it.
 const VERSION: u32 = 5;
 const LETTERS: &str = "freeblock recording ";
-///  The most bytes of a recording's first line; a file with a longer one is of another kind.
+/// The most bytes of a recording's first line; a file with a longer one is of another kind.
 const FIRST_LINE_BYTES_MAX: usize = 64;
-///  The size at which a frame is full, in bytes.
+/// The size at which a frame is full, in bytes.
 const FRAME_BYTES: usize = 64 << 10;
-///  The bytes of a frame's length and of that length's checksum.
+/// The bytes of a frame's length and of that length's checksum.
 const HEAD_BYTES: usize = 8;
 const TAIL_BYTES: usize = 4;
 
@@ -40,46 +40,46 @@ pub enum FrameError {
         /// The version found.
         found: String,
     },
-    ///  A checksum does not fit the content.
+    /// A checksum does not fit the content.
     #[error(
         "the recording is damaged: frame {frame}, at byte {at}: {problem}; the file was changed after it was written; record anew"
     )]
     Damaged {
         /// The frame's number, counted from 1.
         frame: u64,
-        ///  The byte of the file at which the frame begins.
+        /// The byte of the file at which the frame begins.
         at: u64,
         /// The mismatch.
         problem: &'static str,
     },
 }
 
-///  A writer of lines into frames. Call [`cut`](Self::cut) only after whole lines.
+/// A writer of lines into frames. Call [`cut`](Self::cut) only after whole lines.
 #[derive(Debug)]
 pub struct Frames<W> {
     to: W,
-    ///  The frame's head, and the content so far.
+    /// The frame's head, and the content so far.
     frame: Vec<u8>,
     chain: u32,
 }
 
 impl<W: Write> Frames<W> {
-    ///  Begins a file. Each frame is written to `to` by one call.
+    /// Begins a file. Each frame is written to `to` by one call.
     ///
     /// # Errors
-    ///  The writer has failed.
+    /// The writer has failed.
     pub fn new(mut to: W) -> io::Result<Self> {
         let first = format!("{LETTERS}{VERSION}\n");
         to.write_all(first.as_bytes())?;
         Ok(Self { to, frame: vec![0; HEAD_BYTES], chain: crc32fast::hash(first.as_bytes()) })
     }
 
-    ///  Returns the bytes of the present frame, its head included.
+    /// Returns the bytes of the present frame, its head included.
     pub fn held(&self) -> usize {
         self.frame.len()
     }
 
-    ///  Returns whether the frame has reached its size and should be [cut](Self::cut).
+    /// Returns whether the frame has reached its size and should be [cut](Self::cut).
     pub fn is_full(&self) -> bool {
         self.frame.len() >= FRAME_BYTES
     }
@@ -107,7 +107,7 @@ impl<W: Write> Frames<W> {
     /// Cuts the last frame, and flushes.
     ///
     /// # Errors
-    ///  The writer has failed.
+    /// The writer has failed.
     pub fn end(mut self) -> io::Result<W> {
         self.cut()?;
         self.to.flush()?;
@@ -115,7 +115,7 @@ impl<W: Write> Frames<W> {
     }
 }
 
-///  Adds bytes to the frame in memory.
+/// Adds bytes to the frame in memory.
 impl<W: Write> Write for Frames<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.frame.extend_from_slice(bytes);
@@ -138,16 +138,16 @@ fn chained(chain: u32, bytes: &[u8]) -> u32 {
 pub struct FrameLines<R> {
     from: R,
     frame: Vec<u8>,
-    ///  The number of the frame's bytes that were returned as lines.
+    /// The number of the frame's bytes that were returned as lines.
     given: usize,
     chain: u32,
     frames: u64,
-    ///  The byte of the file at which the next frame begins.
+    /// The byte of the file at which the next frame begins.
     at: u64,
 }
 
 impl<R: Read> FrameLines<R> {
-    ///  Checks the first line of a file.
+    /// Checks the first line of a file.
     ///
     /// # Errors
     /// The file is no recording, or of another version.
@@ -169,7 +169,7 @@ impl<R: Read> FrameLines<R> {
         Ok(Self { from, frame: Vec::new(), given: 0, chain, frames: 0, at })
     }
 
-    ///  Returns the next line, without its newline. Returns `None` at the end of the file, torn or not.
+    /// Returns the next line, without its newline. Returns `None` at the end of the file, torn or not.
     ///
     /// # Errors
     /// A frame is damaged; no further line can be read then.
@@ -216,7 +216,7 @@ impl<R: Read> FrameLines<R> {
         Ok(true)
     }
 
-    ///  Reads this number of bytes, or fewer at the end of the file. A damaged length allocates no more memory than the
+    /// Reads this number of bytes, or fewer at the end of the file. A damaged length allocates no more memory than the
     /// file has bytes.
     fn take(&mut self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut taken = Vec::new();
@@ -225,7 +225,7 @@ impl<R: Read> FrameLines<R> {
         Ok(taken)
     }
 
-    ///  Returns whether the file has only zeroes from some byte of `sum`, the last bytes read, on: a file system may
+    /// Returns whether the file has only zeroes from some byte of `sum`, the last bytes read, on: a file system may
     /// have allocated space that was never written.
     fn ends_in_zeroes(&mut self, sum: &[u8]) -> io::Result<bool> {
         let mut rest = [0; 4096];
@@ -278,7 +278,7 @@ mod tests {
             assert!(
                 LINES.starts_with(&lines.iter().map(String::as_str).collect::<Vec<_>>()) && lines.len() < 5
             );
-            //  After a power cut the file may end with allocated space that was never written.
+            // After a power cut the file may end with allocated space that was never written.
             torn.extend([0; 10_000]);
             assert_eq!(read(&torn).unwrap(), lines, "{end}");
         }

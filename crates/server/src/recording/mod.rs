@@ -1,6 +1,6 @@
 //! A core's inputs and outputs, recorded in a file, and replayed on another core.
 //!
-//!  A core is a state machine: the same inputs give the same outputs. A [`Recorder`] writes all inputs of a live
+//! A core is a state machine: the same inputs give the same outputs. A [`Recorder`] writes all inputs of a live
 //! run, a line of JSON each, and a [`CoreReplay`] gives them to a fresh core and compares the outputs.
 
 mod entry;
@@ -24,7 +24,7 @@ use std::ops::Deref;
 use tracing::{error, warn};
 use units::{Duration, Instant, SessionId};
 
-///  The longest time for which entries stay in memory before their frame is written: what a crash of the daemon can
+/// The longest time for which entries stay in memory before their frame is written: what a crash of the daemon can
 /// lose.
 const FRAME_EVERY: Duration = Duration::from_secs(1);
 
@@ -35,9 +35,9 @@ const FRAME_EVERY: Duration = Duration::from_secs(1);
 /// the end.
 pub struct Recorder {
     to: Frames<Box<dyn Write + Send>>,
-    ///  When the present frame began.
+    /// When the present frame began.
     since: Instant,
-    ///  The bytes that may still be recorded.
+    /// The bytes that may still be recorded.
     left: u64,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    ///  Begins a recording. `setup` must suffice to make the same core in a replay.
+    /// Begins a recording. `setup` must suffice to make the same core in a replay.
     ///
     /// # Errors
     /// The writer has failed.
@@ -59,20 +59,20 @@ impl Recorder {
         Ok(Self { to, since: Instant::ZERO, left: u64::MAX })
     }
 
-    ///  Limits the recording to about this number of bytes from here on. At the limit the recording ends as a
+    /// Limits the recording to about this number of bytes from here on. At the limit the recording ends as a
     /// whole, and further inputs are not recorded.
     #[must_use]
     pub fn limited(self, bytes: u64) -> Self {
         Self { left: bytes, ..self }
     }
 
-    ///  Ends the recording without waiting until the file's thread has written it.
+    /// Ends the recording without waiting until the file's thread has written it.
     fn end_early(&mut self) -> io::Result<()> {
         line(&mut self.to, &RecordingEntry::End)?;
         self.to.cut()
     }
 
-    ///  Writes an entry and returns whether the limit allows more.
+    /// Writes an entry and returns whether the limit allows more.
     fn note(&mut self, entry: &RecordingEntry<'_>) -> io::Result<bool> {
         let before = self.to.held();
         line(&mut self.to, entry)?;
@@ -88,7 +88,7 @@ impl Recorder {
         Ok(true)
     }
 
-    ///  Ends the recording, after the core's last input. A recording without this end was cut off.
+    /// Ends the recording, after the core's last input. A recording without this end was cut off.
     ///
     /// # Errors
     /// The writer has failed.
@@ -103,14 +103,14 @@ fn line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
     to.write_all(b"\n")
 }
 
-///  A core and the recorder of its inputs, if there is one.
+/// A core and the recorder of its inputs, if there is one.
 #[derive(Debug)]
 pub(crate) struct RecordedCore {
     pub core: OutsideDrive,
     pub recorder: Option<Recorder>,
 }
 
-///  Queries of the core change nothing, so they are not recorded.
+/// Queries of the core change nothing, so they are not recorded.
 impl Deref for RecordedCore {
     type Target = OutsideDrive;
 
@@ -120,7 +120,7 @@ impl Deref for RecordedCore {
 }
 
 impl RecordedCore {
-    ///  Gives the core an input, and records it.
+    /// Gives the core an input, and records it.
     pub fn input(&mut self, input: Input<CommandEnd<'_>, HostCall>) -> Result<u64, Refused> {
         let recorded = self.recorder.is_some().then(|| input.clone());
         let answer = self.core.input(input);
@@ -151,7 +151,7 @@ impl RecordedCore {
         output
     }
 
-    ///  Records an entry. If the recording cannot be written it ends, and the disk goes on.
+    /// Records an entry. If the recording cannot be written it ends, and the disk goes on.
     fn note<'a>(&mut self, entry: impl FnOnce() -> RecordingEntry<'a>) {
         let Some(writes) = &mut self.recorder else { return };
         match writes.note(&entry()) {
@@ -176,7 +176,7 @@ impl Sessions for RecordedCore {
     }
 }
 
-///  Replaces a core's model of the drive and its configuration. Drops a mimic that the new policy does not use.
+/// Replaces a core's model of the drive and its configuration. Drops a mimic that the new policy does not use.
 fn adopt(core: &mut OutsideDrive, adoption: Adoption) -> Result<(), AdoptError> {
     let Adoption { drive, config } = adoption;
     core.adopt(drive, config)?;
@@ -186,7 +186,7 @@ fn adopt(core: &mut OutsideDrive, adoption: Adoption) -> Result<(), AdoptError> 
     Ok(())
 }
 
-///  Buffers that record which of them were ready.
+/// Buffers that record which of them were ready.
 struct RecordingBuffers<'a> {
     buffers: &'a mut dyn Buffers,
     answers: Vec<bool>,

@@ -14,10 +14,10 @@ use units::Instant;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CoreReplayError {
-    ///  The file is no recording, or a damaged one.
+    /// The file is no recording, or a damaged one.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    ///  A line does not decode, or does not fit the lines before.
+    /// A line does not decode, or does not fit the lines before.
     #[error("line {line} of the recording: {problem}; replay it with the program that made it")]
     Line {
         /// The line's number, counted from 1.
@@ -35,27 +35,27 @@ pub enum CoreReplayError {
         line: u64,
         /// The live run's clock at the last input that had a time.
         at: Instant,
-        ///  The live core's decision, from the recording.
+        /// The live core's decision, from the recording.
         live: String,
-        ///  The replayed core's decision.
+        /// The replayed core's decision.
         replayed: String,
     },
 }
 
-///  How far a replay has come with all decisions the same.
+/// How far a replay has come with all decisions the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    ///  The number of inputs; the decisions after each were compared.
+    /// The number of inputs; the decisions after each were compared.
     pub inputs: u64,
-    ///  The number of commands sent.
+    /// The number of commands sent.
     pub commands: u64,
-    ///  The number of foreground requests that were answered.
+    /// The number of foreground requests that were answered.
     pub requests: u64,
-    ///  The number of blocks delivered.
+    /// The number of blocks delivered.
     pub blocks: u64,
     /// The live run's clock at the last input that had a time.
     pub at: Instant,
-    ///  Whether the recording lacks its end: the daemon was killed, or could not write it.
+    /// Whether the recording lacks its end: the daemon was killed, or could not write it.
     pub cut_off: bool,
 }
 
@@ -79,11 +79,11 @@ impl<R, M> fmt::Debug for CoreReplay<R, M> {
 }
 
 impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> CoreReplay<R, M> {
-    ///  Begins a replay. `make` makes the core from the recording's setup; it also makes one for
+    /// Begins a replay. `make` makes the core from the recording's setup; it also makes one for
     /// each later setup whose model and configuration the live core [adopted](crate::Disk::adopt).
     ///
     /// # Errors
-    ///  The file is no recording, or `make` cannot make the core.
+    /// The file is no recording, or `make` cannot make the core.
     pub fn new(from: R, mut make: M) -> Result<Self, CoreReplayError> {
         let mut lines = FrameLines::new(from)?;
         let setup = lines.next_line()?.unwrap_or_default();
@@ -94,7 +94,7 @@ impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> CoreReplay<R, M>
         Ok(Self { lines, line: 1, make, core, extent, ended: false })
     }
 
-    ///  Replays the next input and compares the decisions. Returns `false` at the end.
+    /// Replays the next input and compares the decisions. Returns `false` at the end.
     ///
     /// # Errors
     /// The recording is damaged, or a decision differs.
@@ -139,7 +139,7 @@ impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> CoreReplay<R, M>
         self.lines.position()
     }
 
-    ///  Makes the call that an entry records; returns an entry with this core's results.
+    /// Makes the call that an entry records; returns an entry with this core's results.
     fn apply<'a>(&mut self, entry: &RecordingEntry<'a>) -> Result<RecordingEntry<'a>, String> {
         let Self { make, core, extent, .. } = self;
         Ok(match *entry {
@@ -171,7 +171,7 @@ impl<R: Read, M: FnMut(&Value) -> Result<OutsideDrive, String>> CoreReplay<R, M>
     }
 }
 
-///  Buffers that are ready when those of the live run were.
+/// Buffers that are ready when those of the live run were.
 struct ReplayBuffers<'a> {
     live: &'a [bool],
     asked: Vec<bool>,

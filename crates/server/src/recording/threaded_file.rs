@@ -7,17 +7,17 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-///  The most pieces that wait to be written. If the file is so slow that more would wait, writing fails.
+/// The most pieces that wait to be written. If the file is so slow that more would wait, writing fails.
 const WAITING_PIECES_MAX: usize = 256;
 
-///  A file that a thread of its own writes, so that the caller never waits for a disk. A write fails if the file is
+/// A file that a thread of its own writes, so that the caller never waits for a disk. A write fails if the file is
 /// too slow, or if an earlier piece has failed. [`flush`](Write::flush) ends the file: it waits, for a bounded time,
 /// until all pieces are on the medium.
 #[derive(Debug)]
 pub struct ThreadedFile {
     pieces: Option<SyncSender<Vec<u8>>>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    ///  The most time to wait for the thread in `flush`.
+    /// The most time to wait for the thread in `flush`.
     end_wait: Duration,
 }
 
@@ -25,7 +25,7 @@ impl ThreadedFile {
     /// Creates a new file.
     ///
     /// # Errors
-    ///  The file exists, or cannot be created; or the system cannot create a thread.
+    /// The file exists, or cannot be created; or the system cannot create a thread.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = crate::file_system::private().write(true).create_new(true).open(path)?;
         Self::over(file, |file| file.sync_data())
@@ -41,7 +41,7 @@ impl ThreadedFile {
             if written.is_ok() {
                 written = sync(&mut to);
             }
-            //  Closing the file may block. Writers must find the receiver only after that, because they then wait for
+            // Closing the file may block. Writers must find the receiver only after that, because they then wait for
             // this thread.
             drop(to);
             drop(waiting);
@@ -50,7 +50,7 @@ impl ThreadedFile {
         Ok(Self { pieces: Some(pieces), thread: Some(thread), end_wait: FILES_END_WAIT })
     }
 
-    ///  Returns the error with which the thread has ended early.
+    /// Returns the error with which the thread has ended early.
     fn failure(&mut self) -> io::Error {
         self.pieces = None;
         let extent = self.thread.take().map(JoinHandle::join);
@@ -93,7 +93,7 @@ mod tests {
     use crate::bounded::ends;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    ///  A file that writes a piece when the test allows it.
+    /// A file that writes a piece when the test allows it.
     struct Slow(Receiver<io::Result<()>>, Sender<Vec<u8>>);
 
     impl Write for Slow {
@@ -150,7 +150,7 @@ mod tests {
         let_it.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         let error = loop {
             match threaded_file.write_all(b"b") {
-                //  The thread has not met the error yet.
+                // The thread has not met the error yet.
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(error) => break error,

@@ -1,4 +1,4 @@
-//! Files in memory, which fill up, vanish, and lose unsynced writes at a power cut.
+//! Files in memory, for tests: they can be full, unreachable, or lose unsynced writes at a power cut.
 
 use crate::file_system::{File, Files, How, Identity, LastingIdentity, Lock, held};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,24 +6,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The bytes of a file. Those of a copied file system are shared until one of the two writes.
+/// The bytes of a file. A copied file system shares them until one of the two is written.
 #[derive(Clone, Debug, Default)]
 struct Blob {
     durable: Arc<Vec<u8>>,
     now: Arc<Vec<u8>>,
-    /// The writes since the last sync: place and bytes.
+    /// The writes since the last sync: offset and bytes.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-/// Sets the length of a file, which grows by zeroes. A zeroed allocation is copied, since the tests are compiled without optimisation,
-/// where `resize` writes byte by byte.
+/// Sets the length of a file, filling with zeroes. Copies a zeroed allocation, because `resize`
+/// without optimisation, as in tests, writes byte by byte.
 fn set_length(bytes: &mut Vec<u8>, len: usize) {
     let more = len.saturating_sub(bytes.len());
     bytes.truncate(len);
     bytes.extend_from_slice(&vec![0; more]);
 }
 
-/// Puts bytes at a place of a file, which grows by zeroes as needed.
+/// Writes bytes at an offset of a file, filling with zeroes up to it.
 fn write(to: &mut Arc<Vec<u8>>, at: usize, bytes: &[u8]) {
     let (to, end) = (Arc::make_mut(to), at + bytes.len());
     if to.len() < end {
@@ -34,11 +34,11 @@ fn write(to: &mut Arc<Vec<u8>>, at: usize, bytes: &[u8]) {
 
 #[derive(Debug, Default)]
 struct MemoryState {
-    /// A file keeps its number when it is renamed.
+    /// The number of the file with each name. A file keeps its number when it is renamed.
     names: BTreeMap<PathBuf, u64>,
     blobs: BTreeMap<u64, Blob>,
     next: u64,
-    /// Directories with the most bytes that their files may have in all.
+    /// The most bytes that all files of a directory may have together.
     limits: BTreeMap<PathBuf, u64>,
     /// Directories that cannot be reached.
     gone: Vec<PathBuf>,
@@ -46,13 +46,15 @@ struct MemoryState {
     directories: BTreeSet<PathBuf>,
     /// Paths that name a device without a serial number.
     devices: BTreeSet<PathBuf>,
-    /// Paths with the error of opening them.
+    /// Paths that cannot be opened, with the error.
     faults: BTreeMap<PathBuf, io::ErrorKind>,
-    /// The number of changing calls that still succeed; then everything fails, as for a killed process.
+    /// The number of changing calls that still succeed. After them each call fails, as if the process
+    /// had been killed.
     left: Option<u64>,
-    /// Whether a lock keeps other handles from reading and writing, as on some network file systems.
+    /// Whether a lock prevents other handles from reading and writing, as on some network file
+    /// systems.
     mandatory: bool,
-    /// The files that are locked, by the number of each lock.
+    /// The locks by their numbers: the number of the locked file, and the kind.
     locks: BTreeMap<u64, (u64, Lock)>,
 }
 
@@ -67,7 +69,7 @@ impl MemoryState {
     }
 }
 
-/// A file system.
+/// A file system in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles(Arc<Mutex<MemoryState>>);
 
@@ -76,7 +78,7 @@ impl MemoryFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Limits the bytes that the files of a directory may have in all; `None` for no limit.
+    /// Limits the bytes that all files of a directory may have together; `None` for no limit.
     pub fn limit(&self, directory: &str, bytes: Option<u64>) {
         match bytes {
             Some(bytes) => drop(self.state().limits.insert(directory.into(), bytes)),
@@ -93,7 +95,7 @@ impl MemoryFiles {
         }
     }
 
-    /// Puts a file of these bytes, durably.
+    /// Creates or replaces a file with these bytes, durably.
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let bytes = Arc::new(bytes.to_vec());
         let blob = Blob { durable: Arc::clone(&bytes), now: bytes, unsynced: Vec::new() };
@@ -103,21 +105,21 @@ impl MemoryFiles {
         state.blobs.insert(id, blob);
     }
 
-    /// Puts a directory in the place of a file.
+    /// Replaces a file by a directory.
     pub fn put_directory(&self, path: &str) {
         let mut state = self.state();
         state.names.remove(Path::new(path));
         state.directories.insert(path.into());
     }
 
-    /// Makes a path one of a device without a serial number, of this content.
+    /// Makes a path a device without a serial number, with these bytes.
     pub fn put_device(&self, path: &str, bytes: &[u8]) {
         self.delete(path);
         self.put(path, bytes);
         self.state().devices.insert(path.into());
     }
 
-    /// Gives a file another name as well.
+    /// Gives a file a second name.
     pub fn link(&self, path: &str, other: &str) {
         let mut state = self.state();
         if let Some(id) = state.names.get(Path::new(path)).copied() {
@@ -132,7 +134,7 @@ impl MemoryFiles {
         state.directories.remove(Path::new(path));
     }
 
-    /// Makes opening this path fail with an error, or no longer.
+    /// Makes opening this path fail with an error; with `None`, succeed again.
     pub fn set_fault(&self, path: &str, fault: Option<io::ErrorKind>) {
         match fault {
             Some(fault) => drop(self.state().faults.insert(path.into(), fault)),
@@ -140,12 +142,12 @@ impl MemoryFiles {
         }
     }
 
-    /// Lets a lock keep other handles from the file.
+    /// Makes a lock prevent other handles from reading and writing.
     pub fn set_mandatory_locks(&self) {
         self.state().mandatory = true;
     }
 
-    /// Lets this number of changing calls succeed from now on, and fails the rest.
+    /// Lets this number of changing calls succeed from now on, and makes all later calls fail.
     pub fn stop_after(&self, calls: Option<u64>) {
         self.state().left = calls;
     }
@@ -170,13 +172,13 @@ impl MemoryFiles {
         }
     }
 
-    /// Returns the bytes of a file, durable or not.
+    /// Returns the bytes of a file, with those not synced.
     pub fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.to_vec())
     }
 
-    /// Returns the length of a file in bytes, durable or not.
+    /// Returns the length of a file in bytes, with those not synced.
     pub fn length(&self, path: &str) -> Option<u64> {
         let state = self.state();
         state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.len() as u64)
@@ -273,7 +275,7 @@ impl File for MemoryFile {
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        // Changes of the length are durable at once: losses at a power cut are tested by writes.
+        // Changes of the length are durable at once: the tests of power cuts lose only writes.
         self.with(|blob, _| {
             let len = len as usize;
             set_length(Arc::make_mut(&mut blob.now), len);
@@ -383,7 +385,7 @@ impl Files for MemoryFiles {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.spend()?;
         let mut state = self.state();
-        // A file that cannot be read can be renamed, and still cannot be read after that.
+        // The fault of a file that cannot be opened goes with it to the new name.
         if let Some(fault) = state.faults.remove(from) {
             state.faults.insert(to.into(), fault);
         }

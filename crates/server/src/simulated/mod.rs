@@ -1,4 +1,4 @@
-//!  A disk with its task manager on virtual time: no thread runs, and its files are in memory.
+//! A disk with its task manager on virtual time: no thread runs, and its files are in memory.
 
 mod memory_files;
 
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Instant;
 
-///  The state directory in the file system in memory.
+/// The state directory in the file system in memory.
 const STATE: &str = "/state";
 
-///  A daemon of one disk. The caller lets time pass, and chooses when which file operation is executed.
+/// A daemon of one disk. The caller lets time pass, and chooses when which file operation is executed.
 pub struct Simulated<D> {
     disk: Disk<D, TaskManager>,
     files: MemoryFiles,
@@ -56,18 +56,18 @@ impl<D: Device> Simulated<D> {
         &self.disk
     }
 
-    ///  Returns the disk, for requests and calls to its task manager.
+    /// Returns the disk, for requests and calls to its task manager.
     pub fn disk_mut(&mut self) -> &mut Disk<D, TaskManager> {
         &mut self.disk
     }
 
-    ///  Makes the task manager tick, as the daemon does each half second.
+    /// Makes the task manager tick, as the daemon does each half second.
     pub fn tick(&mut self, now: Instant, unix_ms: u64) {
         let harm = self.disk.core().harm();
         self.disk.call(now, |manager, sessions| manager.tick(sessions, now, unix_ms, harm));
     }
 
-    ///  Executes the oldest file operation of one queue, and reports its result. `nth`, modulo the number of queues
+    /// Executes the oldest file operation of one queue, and reports its result. `nth`, modulo the number of queues
     /// that have operations, chooses the queue. Returns whether there was an operation.
     pub fn do_file_request(&mut self, now: Instant, nth: usize) -> bool {
         let Some(reply) = self.execute(nth) else { return false };
@@ -90,7 +90,7 @@ impl<D: Device> Simulated<D> {
         Some(result.map(|result| FileReply { queue, result }))
     }
 
-    ///  Ends the daemon as kill -9 does. Before that, executes requested file operations for as long as they need at
+    /// Ends the daemon as kill -9 does. Before that, executes requested file operations for as long as they need at
     /// most `calls` changing calls in all; no result is reported. Returns the files.
     pub fn kill(mut self, calls: u64) -> MemoryFiles {
         self.files.stop_after(Some(calls));

@@ -6,18 +6,18 @@ use std::fmt;
 use std::net::IpAddr;
 use thiserror::Error;
 
-///  The header with the secret without which the page may not change anything.
+/// The header with the secret without which the page may not change anything.
 pub(super) const CONTROL: &str = "x-freeblock-control";
 
-///  The user's name for a browser's password dialog.
+/// The user's name for a browser's password dialog.
 const USER: &str = "freeblock";
 
-///  The fewest bytes of a password: 16 random letters and digits cannot be guessed by trial.
+/// The fewest bytes of a password: 16 random letters and digits cannot be guessed by trial.
 const TOKEN_BYTES_MIN: usize = 16;
-///  The most bytes of a password.
+/// The most bytes of a password.
 const TOKEN_BYTES_MAX: usize = 256;
 
-///  A password of the page. Its text never appears in a message or in the log.
+/// A password of the page. Its text never appears in a message or in the log.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -35,10 +35,10 @@ impl fmt::Debug for Token {
 pub struct TokenError;
 
 impl Token {
-    ///  Takes a password: the text without leading and trailing white space.
+    /// Takes a password: the text without leading and trailing white space.
     ///
     /// # Errors
-    ///  The text is too short, too long, or has other characters than visible ASCII.
+    /// The text is too short, too long, or has other characters than visible ASCII.
     ///
     /// ```
     /// use server::web::Token;
@@ -82,11 +82,11 @@ const OLD: Rejection = Rejection {
 /// The conditions under which a request is accepted.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
-    ///  The `Authorization` header that a browser sends with the right password; `None` if none is
+    /// The `Authorization` header that a browser sends with the right password; `None` if none is
     /// needed.
     expected: Option<String>,
     encrypted: bool,
-    ///  The secret that the page needs to change something; `None` if the page only shows.
+    /// The secret that the page needs to change something; `None` if the page only shows.
     control: Option<String>,
 }
 
@@ -96,7 +96,7 @@ impl RequestGuard {
         Self { expected: token.map(basic), encrypted, control }
     }
 
-    ///  Returns the secret that permits the page to change something, if it may.
+    /// Returns the secret that permits the page to change something, if it may.
     pub fn control(&self) -> Option<&str> {
         self.control.as_deref()
     }
@@ -104,7 +104,7 @@ impl RequestGuard {
     /// Checks a request for the page or a part of it.
     pub fn enter(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         match &self.expected {
-            //  With a password the Host is not checked: another site that points its name here lacks the
+            // With a password the Host is not checked: another site that points its name here lacks the
             // password.
             Some(expected) if same(text(headers, header::AUTHORIZATION.as_str()), expected) => Ok(()),
             Some(_) => Err(PASSWORD),
@@ -113,7 +113,7 @@ impl RequestGuard {
         }
     }
 
-    ///  Checks a request that only the page itself may make.
+    /// Checks a request that only the page itself may make.
     pub fn follow(&self, headers: &HeaderMap) -> Result<(), Rejection> {
         self.enter(headers)?;
         let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
@@ -137,7 +137,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-///  Returns whether a `Host` names this machine by an address or as localhost. The owner of any other
+/// Returns whether a `Host` names this machine by an address or as localhost. The owner of any other
 /// name could point it at this machine, and the owner's pages would count as of the same origin (DNS
 /// rebinding).
 fn is_ours(host: &str) -> bool {
@@ -148,7 +148,7 @@ fn is_ours(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-///  Compares two texts in a time that does not depend on where they differ.
+/// Compares two texts in a time that does not depend on where they differ.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -14,19 +14,19 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-///  The time after which a disk that does not answer is shown as such. The disk is not asked again before
+/// The time after which a disk that does not answer is shown as such. The disk is not asked again before
 /// it has answered.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-///  The most tasks of a disk that are shown: all unfinished ones, of which a disk has at most 64, and the
+/// The most tasks of a disk that are shown: all unfinished ones, of which a disk has at most 64, and the
 /// latest finished ones.
 const SHOWN_TASKS_MAX: usize = 80;
-///  The most sectors listed for a task: its row on the page has no room for more.
+/// The most sectors listed for a task: its row on the page has no room for more.
 const LISTED_SECTORS_MAX: usize = 10;
 
-///  The disks, asked for what the page shows of them.
+/// The disks, asked for what the page shows of them.
 pub(super) struct DiskSnapshots {
     disks: Disks,
-    ///  The requests that are not answered yet, by disk.
+    /// The requests that are not answered yet, by disk.
     asked: BTreeMap<String, JoinHandle<Option<Value>>>,
 }
 
@@ -69,7 +69,7 @@ async fn ask_disk(disk: Handle) -> Option<Value> {
     disk.post(Box::new(move |manager, _| {
         let shown =
             manager.tasks().into_iter().map(|task| (manager.rings(task.id), task)).collect::<Vec<_>>();
-        //  Sending fails if the snapshot no longer waits.
+        // Sending fails if the snapshot no longer waits.
         let _ = tell.send((shown, manager.trouble().or(manager.is_taken())));
     }))
     .ok()?;
@@ -95,7 +95,7 @@ async fn ask_disk(disk: Handle) -> Option<Value> {
     Some(value)
 }
 
-///  Removes what the page does not show of a task: the paths of its files, and the ends of long lists.
+/// Removes what the page does not show of a task: the paths of its files, and the ends of long lists.
 fn cut(mut task: Value) -> Value {
     if let Some(task) = task.as_object_mut() {
         task.remove("spec");
@@ -117,7 +117,7 @@ fn cut(mut task: Value) -> Value {
     task
 }
 
-///  Starts a scrub. Refuses any other task, and a scrub that names a file.
+/// Starts a scrub. Refuses any other task, and a scrub that names a file.
 pub(super) async fn start(disks: State<Disks>, path: Path<String>, body: Bytes) -> Result<Response, Refusal> {
     let spec: TaskSpec = serde_json::from_slice(&body)?;
     if spec.kind != TaskKind::Scrub || spec.names_files() {

@@ -1,17 +1,17 @@
-//!  The latest snapshot of the disks, shared by all browsers.
+//! The latest snapshot of the disks, shared by all browsers.
 
 use super::BROWSERS_MAX;
 use axum::body::Bytes;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
 
-///  The latest snapshot. A slow browser misses the snapshots that were replaced before it read
+/// The latest snapshot. A slow browser misses the snapshots that were replaced before it read
 /// them.
 #[derive(Debug)]
 pub(super) struct Feed {
     latest: watch::Sender<Bytes>,
     browsers: AtomicUsize,
-    ///  Notified when a browser subscribes and there was none.
+    /// Notified when a browser subscribes and there was none.
     came: Notify,
     made: AtomicU64,
 }
@@ -23,12 +23,12 @@ impl Default for Feed {
     }
 }
 
-///  A browser's subscription, which ends when this value is dropped.
+/// A browser's subscription, which ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct FeedSubscription(std::sync::Arc<Feed>);
 
 impl FeedSubscription {
-    ///  Subscribes a browser, unless [`BROWSERS_MAX`] are subscribed.
+    /// Subscribes a browser, unless [`BROWSERS_MAX`] are subscribed.
     pub fn take(feed: &std::sync::Arc<Feed>) -> Option<Self> {
         let more = |browsers| (browsers < BROWSERS_MAX).then_some(browsers + 1);
         let before = feed.browsers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -51,7 +51,7 @@ impl Drop for FeedSubscription {
 }
 
 impl Feed {
-    ///  Waits until a browser is subscribed.
+    /// Waits until a browser is subscribed.
     pub async fn is_looked_at(&self) {
         while self.browsers.load(Ordering::Relaxed) == 0 {
             self.came.notified().await;
@@ -61,11 +61,11 @@ impl Feed {
     /// Replaces the snapshot.
     pub fn put(&self, json: &str) {
         self.made.fetch_add(1, Ordering::Relaxed);
-        //  A line end within the snapshot would end the event.
+        // A line end within the snapshot would end the event.
         self.latest.send_replace(Bytes::from(format!("data: {}\n\n", json.replace(['\r', '\n'], " "))));
     }
 
-    ///  Returns the number of snapshots made.
+    /// Returns the number of snapshots made.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }

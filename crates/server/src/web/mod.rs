@@ -1,4 +1,4 @@
-//!  The page, which shows a daemon or a demo in a browser, over HTTP/1.1 on a thread of its own. It is off unless it is
+//! The page, which shows a daemon or a demo in a browser, over HTTP/1.1 on a thread of its own. It is off unless it is
 //! configured (docs/SERVE.md, "The page").
 
 mod auth;
@@ -32,7 +32,7 @@ pub const BROWSERS_MAX: usize = 32;
 /// The configuration of a page.
 #[derive(Clone, Debug)]
 pub struct WebConfig {
-    ///  The address to listen on. An address that other machines reach needs `token` and `tls`.
+    /// The address to listen on. An address that other machines reach needs `token` and `tls`.
     pub listen: SocketAddr,
     /// Whether the page may start scrubs, and pause, resume and cancel tasks.
     pub control: bool,
@@ -40,12 +40,12 @@ pub struct WebConfig {
     pub token: Option<Token>,
     /// The certificate, if the page is encrypted.
     pub tls: Option<Tls>,
-    ///  The interval between snapshots, which all browsers share; a second by default.
+    /// The interval between snapshots, which all browsers share; a second by default.
     pub every: Duration,
 }
 
 impl WebConfig {
-    ///  Configures a page that only shows, without password and encryption, for an address of this machine.
+    /// Configures a page that only shows, without password and encryption, for an address of this machine.
     pub fn new(listen: SocketAddr) -> Self {
         Self { listen, control: false, token: None, tls: None, every: Duration::from_secs(1) }
     }
@@ -70,7 +70,7 @@ impl WebConfig {
     }
 }
 
-///  The reason why the page cannot be shown.
+/// The reason why the page cannot be shown.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WebError {
@@ -79,7 +79,7 @@ pub enum WebError {
         "{0} is reached from other machines, and the page there needs both a password and encryption; give a token and a certificate, or listen on 127.0.0.1 and reach the page through ssh -L"
     )]
     Remote(SocketAddr),
-    ///  The system refused the address.
+    /// The system refused the address.
     #[error("cannot show the page at {address}: {source}; give another address")]
     System {
         /// The address.
@@ -89,16 +89,16 @@ pub enum WebError {
     },
 }
 
-///  A source of snapshots other than disks.
+/// A source of snapshots other than disks.
 pub trait SnapshotSource: Send + Sync + 'static {
-    ///  Returns the present state, in the form that docs/SERVE.md describes. Called at most once in each interval of
+    /// Returns the present state, in the form that docs/SERVE.md describes. Called at most once in each interval of
     /// the page, on the page's thread, and must not block.
     fn snapshot(&self) -> Value;
 
-    ///  Executes a request of the page's controls.
+    /// Executes a request of the page's controls.
     ///
     /// # Errors
-    ///  The request is invalid; the text says why, and how to correct the request.
+    /// The request is invalid; the text says why, and how to correct the request.
     fn set(&self, asked: &Value) -> Result<(), String>;
 }
 
@@ -106,7 +106,7 @@ pub trait SnapshotSource: Send + Sync + 'static {
 pub enum PageContent {
     /// The disks of a daemon.
     Disks(Vec<Handle>),
-    ///  Another source, such as a demo.
+    /// Another source, such as a demo.
     Other(Arc<dyn SnapshotSource>),
 }
 
@@ -119,7 +119,7 @@ impl fmt::Debug for PageContent {
     }
 }
 
-///  A page that is shown. Dropping it closes the page and all browsers' connections.
+/// A page that is shown. Dropping it closes the page and all browsers' connections.
 #[derive(Debug)]
 pub struct Web {
     address: SocketAddr,
@@ -158,17 +158,17 @@ impl Web {
         Ok(Self { address, encrypted, feed, stop: Some(stop), thread })
     }
 
-    ///  Returns the address, with the port that the system chose if port 0 was asked for.
+    /// Returns the address, with the port that the system chose if port 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    ///  Returns the URL of the page.
+    /// Returns the URL of the page.
     pub fn url(&self) -> String {
         format!("http{}://{}/", if self.encrypted { "s" } else { "" }, self.address)
     }
 
-    ///  Returns the number of snapshots made since the start: at most one in each interval, for any number of browsers,
+    /// Returns the number of snapshots made since the start: at most one in each interval, for any number of browsers,
     /// and none while there is no browser.
     pub fn snapshots(&self) -> u64 {
         self.feed.made()
@@ -179,7 +179,7 @@ impl Drop for Web {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            //  A thread that has panicked has logged that itself.
+            // A thread that has panicked has logged that itself.
             let _ = thread.join();
         }
     }

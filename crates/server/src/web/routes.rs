@@ -18,25 +18,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-///  The largest body of a request, so that no browser fills the memory.
+/// The largest body of a request, so that no browser fills the memory.
 const BODY_BYTES_MAX: usize = 4 << 10;
-///  The most time for a whole body to arrive.
+/// The most time for a whole body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-///  The time after which a browser that reads nothing is disconnected.
+/// The time after which a browser that reads nothing is disconnected.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(30);
 
-///  The content security policy: the page loads nothing from other sites, sends nothing to them, and cannot
+/// The content security policy: the page loads nothing from other sites, sends nothing to them, and cannot
 /// be framed by them.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-///  The state that the routes share.
+/// The state that the routes share.
 #[derive(Clone, Debug)]
 pub(super) struct RouteState {
     pub auth: Arc<RequestGuard>,
     pub feed: Arc<Feed>,
 }
 
-///  Returns the routes of the page itself, together with `changes`, those that change something.
+/// Returns the routes of the page itself, together with `changes`, those that change something.
 pub(super) fn router(state: RouteState, changes: Router) -> Router {
     let changes = changes
         .layer(from_fn(whole))
@@ -55,7 +55,7 @@ pub(super) fn router(state: RouteState, changes: Router) -> Router {
         .layer(from_fn(sealed))
 }
 
-///  Returns the routes that change the tasks of disks: start, pause, resume and cancel. The page has no
+/// Returns the routes that change the tasks of disks: start, pause, resume and cancel. The page has no
 /// sessions.
 pub(super) fn of_disks(all: Disks) -> Router {
     Router::new()
@@ -64,7 +64,7 @@ pub(super) fn of_disks(all: Disks) -> Router {
         .with_state(all)
 }
 
-///  Returns the route that changes a source other than disks.
+/// Returns the route that changes a source other than disks.
 pub(super) fn of_other(show: Arc<dyn SnapshotSource>) -> Router {
     let set = async |State(show): State<Arc<dyn SnapshotSource>>, body: Bytes| {
         let asked: Value = serde_json::from_slice(&body)?;
@@ -93,7 +93,7 @@ async fn enter(
 ) -> Response {
     match auth.enter(request.headers()) {
         Ok(()) => {
-            //  A request that changes something has a body, which has to arrive before the browser counts as
+            // A request that changes something has a body, which has to arrive before the browser counts as
             // entered.
             if request.method() == Method::GET {
                 browser.entered();
@@ -111,7 +111,7 @@ async fn change(State(auth): State<Arc<RequestGuard>>, request: Request, next: N
     }
 }
 
-///  Lets a request through once its whole body has arrived.
+/// Lets a request through once its whole body has arrived.
 async fn whole(
     Extension(browser): Extension<Arc<BrowserConnection>>,
     request: Request,
@@ -133,7 +133,7 @@ async fn whole(
     }
 }
 
-///  Adds the headers that forbid a browser to use anything from other sites.
+/// Adds the headers that forbid a browser to use anything from other sites.
 async fn sealed(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in [
@@ -152,7 +152,7 @@ async fn part(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], text)
 }
 
-///  Sends the page its permissions, and then each snapshot for which the browser is fast enough.
+/// Sends the page its permissions, and then each snapshot for which the browser is fast enough.
 async fn events(
     State(state): State<RouteState>,
     Extension(browser): Extension<Arc<BrowserConnection>>,
@@ -187,7 +187,7 @@ async fn events(
     Ok((kind, Body::from_stream(Chunks(receiver))).into_response())
 }
 
-///  The receiving end of a channel, as a stream.
+/// The receiving end of a channel, as a stream.
 struct Chunks(mpsc::Receiver<Bytes>);
 
 impl futures_core::Stream for Chunks {

@@ -1,4 +1,4 @@
-//!  Accepts browsers' connections and serves the page to them.
+//! Accepts browsers' connections and serves the page to them.
 
 use super::routes::{self, RouteState};
 use super::slots::{BrowserConnection, BrowserSlots, CONNECTIONS_MAX};
@@ -16,23 +16,23 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
 
-///  The most time for a request's head, and for a TLS handshake.
+/// The most time for a request's head, and for a TLS handshake.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-///  The most time for a request, until the browser has read the answer, unless the request follows the snapshots.
+/// The most time for a request, until the browser has read the answer, unless the request follows the snapshots.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-///  The most bytes of unsent answers that a connection holds in the daemon.
+/// The most bytes of unsent answers that a connection holds in the daemon.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
 
-///  The most unsent bytes of a connection in the kernel: snapshots become outdated while they wait there.
+/// The most unsent bytes of a connection in the kernel: snapshots become outdated while they wait there.
 const KERNEL_BYTES_MAX: usize = 256 << 10;
 
-///  The answer to a connection that gets no slot.
+/// The answer to a connection that gets no slot.
 const NO_SLOT_RESPONSE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 92\r\n\
 connection: close\r\n\r\n\
 {\"error\":{\"message\":\"there are as many connections as may be; close some, and try again\"}}\r\n";
 
-///  Accepts connections until the page is stopped.
+/// Accepts connections until the page is stopped.
 pub(super) async fn serve(
     listener: Listener,
     tls: Option<Tls>,
@@ -70,15 +70,15 @@ pub(super) async fn serve(
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            //  Dropping the runtime closes all connections.
+            // Dropping the runtime closes all connections.
             _ = stopped.changed() => return,
         };
         let Ok((stream, from)) = accepted else {
-            //  Accepting fails, for instance, while no descriptor is free.
+            // Accepting fails, for instance, while no descriptor is free.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        //  If the kernel refuses, its default bound holds.
+        // If the kernel refuses, its default bound holds.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, KERNEL_BYTES_MAX);
         match BrowserConnection::take(&slots, from.ip()) {
             Some(slot) => drop(tokio::spawn(one(stream, acceptor.clone(), router.clone(), slot))),
@@ -86,7 +86,7 @@ pub(super) async fn serve(
                 if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
                     tokio::spawn(async move {
                         let _place = place;
-                        //  Refusing fails if the browser has closed the connection.
+                        // Refusing fails if the browser has closed the connection.
                         let _ = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, refuse(stream)).await;
                     });
                 }
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-///  Answers a connection that gets no slot. The browser's request is read to the end: if it were left unread, the
+/// Answers a connection that gets no slot. The browser's request is read to the end: if it were left unread, the
 /// kernel would report a broken connection to the browser in place of the answer.
 async fn refuse(mut stream: TcpStream) {
     let _ = stream.write_all(NO_SLOT_RESPONSE).await;
@@ -130,7 +130,7 @@ async fn one(
     match acceptor {
         None => spoken(stream, router, browser).await,
         Some(acceptor) => {
-            //  A client that does not speak TLS, or is too slow, is disconnected.
+            // A client that does not speak TLS, or is too slow, is disconnected.
             let accepted = tokio::select! {
                 accepted = tokio::time::timeout(REQUEST_HEAD_TIMEOUT, acceptor.accept(stream)) => accepted,
                 () = hung_up.notified() => return,
@@ -160,7 +160,7 @@ async fn spoken(
     let mut lasts = false;
     loop {
         tokio::select! {
-            //  A browser may end its connection at any time, which is no error.
+            // A browser may end its connection at any time, which is no error.
             _ = connection.as_mut() => return,
             () = browser.hang_up.notified() => return,
             () = over.as_mut(), if !lasts => {
@@ -192,7 +192,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut browser = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let refused = tokio::spawn(refuse(listener.accept().await.unwrap().0));
-            //  The refusal may arrive before the request is sent; the connection is still whole then.
+            // The refusal may arrive before the request is sent; the connection is still whole then.
             browser.readable().await.unwrap();
             for part in ["GET / HTTP/1.1\r\n", "Host: x\r\n\r\n"] {
                 browser.write_all(part.as_bytes()).await.unwrap();

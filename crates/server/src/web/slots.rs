@@ -1,4 +1,4 @@
-//!  The slots of browsers' connections: how many there are, and which connection gives way.
+//! The slots of browsers' connections: how many there are, and which connection gives way.
 
 use super::BROWSERS_MAX;
 use std::cmp::Reverse;
@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-///  The most connections: one for each browser that follows the snapshots, and as many for parts of the page.
+/// The most connections: one for each browser that follows the snapshots, and as many for parts of the page.
 pub(super) const CONNECTIONS_MAX: usize = 2 * BROWSERS_MAX;
 
-///  One connection, and its slot, which is freed when this value is dropped.
+/// One connection, and its slot, which is freed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct BrowserConnection {
     number: u64,
     slots: Arc<Mutex<BrowserSlots>>,
     pub hang_up: Arc<Notify>,
-    ///  Whether the connection has no time limit.
+    /// Whether the connection has no time limit.
     lasting: AtomicBool,
 }
 
-///  The slots of all connections by number; older connections have smaller numbers.
+/// The slots of all connections by number; older connections have smaller numbers.
 #[derive(Debug, Default)]
 pub(super) struct BrowserSlots {
     taken: BTreeMap<u64, BrowserSlot>,
@@ -31,13 +31,13 @@ pub(super) struct BrowserSlots {
 #[derive(Debug)]
 struct BrowserSlot {
     from: IpAddr,
-    ///  Whether the connection has sent a request that was permitted.
+    /// Whether the connection has sent a request that was permitted.
     entered: bool,
     hang_up: Arc<Notify>,
 }
 
 impl BrowserSlots {
-    ///  Returns the number of a new slot. If all slots are taken, the oldest connection that has not entered is
+    /// Returns the number of a new slot. If all slots are taken, the oldest connection that has not entered is
     /// closed, of the machine with the most connections; `None` if all have entered.
     fn give(&mut self, from: IpAddr, hang_up: Arc<Notify>) -> Option<u64> {
         if self.taken.len() >= CONNECTIONS_MAX {
@@ -71,14 +71,14 @@ impl BrowserConnection {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    ///  Records that the connection has sent a permitted request. From then on it keeps its slot until it ends.
+    /// Records that the connection has sent a permitted request. From then on it keeps its slot until it ends.
     pub fn entered(&self) {
         if let Some(slot) = self.slots().taken.get_mut(&self.number) {
             slot.entered = true;
         }
     }
 
-    ///  Removes the connection's time limit.
+    /// Removes the connection's time limit.
     pub fn lasts(&self) {
         self.lasting.store(true, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ impl BrowserConnection {
         self.lasting.load(Ordering::Relaxed)
     }
 
-    ///  Closes the connection, even while an answer is unsent.
+    /// Closes the connection, even while an answer is unsent.
     pub fn hang_up(&self) {
         self.hang_up.notify_one();
     }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(held.len(), 2 * CONNECTIONS_MAX, "each replaces an older one");
         assert_eq!(first.slots().taken.len(), CONNECTIONS_MAX);
         assert!(first.slots().taken.contains_key(&first.number), "the only one of its machine");
-        //  Connections that have entered keep their slots.
+        // Connections that have entered keep their slots.
         held.iter().for_each(BrowserConnection::entered);
         let second = BrowserConnection::take(&slots, browser).unwrap();
         assert!(!first.slots().taken.contains_key(&first.number));

@@ -36,7 +36,7 @@ impl Drop for PlacesDirectory {
     }
 }
 
-///  Returns why a place is refused, after looking it up by `openat2` and step by step with the same
+/// Returns why a place is refused, after looking it up by `openat2` and step by step with the same
 /// result.
 fn refused(places: &Places, path: &Path, how: How) -> String {
     let [why, other] = [Beneath::Best, Beneath::Steps].map(|beneath| {
@@ -182,7 +182,7 @@ fn other_kinds_of_files_are_refused_and_a_pipe_does_not_block() {
     }
 }
 
-///  Making a loop device needs root.
+/// Making a loop device needs root.
 #[test]
 fn a_device_that_is_in_use_is_refused() {
     use std::process::Command;
@@ -241,7 +241,7 @@ fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
         let room = PlacesDirectory::new(if targets.is_some() { "claims-in-targets" } else { "claims" });
         let targets = targets.as_ref().map(|all| &all[..]);
         fs::hard_link(room.at("target/old"), room.at("outside/linked")).unwrap();
-        //  Two sets of places, as two disks of one daemon, or two daemons, have.
+        // Two sets of places, as two disks of one daemon, or two daemons, have.
         let (mine, others) = (room.places(targets), room.places(targets));
         for name in ["target/old", "outside/linked"] {
             for (first, second, refused) in [
@@ -272,7 +272,7 @@ fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
     }
 }
 
-///  After each SIGHUP the daemon names its own files again.
+/// After each SIGHUP the daemon names its own files again.
 #[test]
 fn files_of_the_daemon_that_are_named_again_are_kept_once() {
     let room = PlacesDirectory::new("again");

@@ -1,9 +1,9 @@
-//! The cost of a layout's queries: the place of an LBN, the LBN of a place, the tracks on a cylinder, the LBNs on a
-//! track.
+//! Measures the time of a layout's queries: the location of an LBN, the LBN of a location, the tracks of a cylinder, the
+//! LBNs of a track.
 //!
-//! `cargo bench -p freeblock-model --bench layout` runs built-in drives of each kind, drives as Wong measured them, and
-//! the Maxtor 300 GB if its file is available; names behind `--` select among them. A row is nanoseconds a query, the
-//! least of several rounds, and a checksum of the answers.
+//! `cargo bench -p freeblock-model --bench layout` runs five built-in drives and, if its file is available, the Maxtor
+//! 300 GB; names after `--` select among them. A row has nanoseconds per query, the least of several rounds, and a
+//! checksum of the answers.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_types,
@@ -24,7 +24,7 @@ const MAXTOR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/disksim/maxtor300g/maxtor300g.parv");
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Without --bench, as tests run it, everything is tiny.
+    // `cargo test` runs benchmarks without `--bench`: then the numbers of rounds and queries are tiny.
     let full = std::env::args().any(|a| a == "--bench");
     let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| o == name);

@@ -1,7 +1,7 @@
 //! The built-in drives: profiles compiled in.
 //!
-//! Four have the parameters that the DiskSim project extracted from real drives; the others are synthetic, and their
-//! `sources` separate published numbers from assumed ones. The texts are in `crates/model/profiles`.
+//! Four profiles have the parameters that the DiskSim project extracted from real drives. The others are synthetic; their
+//! `sources` separate published numbers from assumed ones. The files are in `crates/model/profiles`.
 
 use crate::names;
 use crate::profile::Profile;
@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use thiserror::Error;
 
-/// The names, in the order in which they are listed, and the texts.
+/// The name and the text of each built-in profile, in the order in which users see them.
 const PROFILES: [(&str, &str); 16] = [
     ("quantum-atlas-10k", include_str!("../profiles/quantum-atlas-10k.toml")),
     ("seagate-cheetah-4lp", include_str!("../profiles/seagate-cheetah-4lp.toml")),
@@ -31,7 +31,7 @@ const PROFILES: [(&str, &str); 16] = [
     ("nearline-20tb", include_str!("../profiles/nearline-20tb.toml")),
 ];
 
-/// The same names, for [`names`].
+/// The names of [`PROFILES`], in the same order.
 const NAMES: [&str; PROFILES.len()] = {
     let mut names = [""; PROFILES.len()];
     let mut i = 0;
@@ -42,14 +42,14 @@ const NAMES: [&str; PROFILES.len()] = {
     names
 };
 
-/// No built-in drive has this name.
+/// The error for a name that no built-in drive has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no built-in drive is called `{name}`; {}", advice(.nearest))]
 #[non_exhaustive]
 pub struct UnknownDrive {
     /// The requested name.
     pub name: String,
-    /// Similar names, the nearest first; may be empty.
+    /// The built-in names that resemble the requested one, the nearest first; may be empty.
     pub nearest: Vec<&'static str>,
 }
 
@@ -64,20 +64,20 @@ fn advice(nearest: &[&str]) -> String {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuiltinError {
-    /// There is none of this name.
+    /// No built-in drive has the requested name.
     #[error(transparent)]
     Unknown(#[from] UnknownDrive),
-    /// Its text does not parse; a test ensures that this never happens.
+    /// The text of the profile does not parse; a test ensures that this never happens.
     #[error(transparent)]
     Unreadable(#[from] ReadError),
 }
 
-/// Returns the names of all built-in drives, real ones first.
+/// Returns the names of all built-in drives: the drives of the freeblock papers first.
 pub fn names() -> &'static [&'static str] {
     &NAMES
 }
 
-/// Returns the profile file of a built-in drive as it was written, with its comments; `None` if there is no such drive.
+/// Returns the text of a built-in drive's profile file, with its comments; `None` if no drive has this name.
 ///
 /// ```
 /// let text = freeblock_model::builtin::text("quantum-atlas-10k").unwrap();
@@ -87,7 +87,7 @@ pub fn text(name: &str) -> Option<&'static str> {
     PROFILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Returns the built-in drive of exactly this name, if there is one.
+/// Returns the built-in drive of exactly this name; `None` if no drive has it.
 pub fn get(name: &str) -> Option<Result<Profile, ReadError>> {
     text(name).map(|text| Profile::from_toml(text, name))
 }
@@ -95,7 +95,7 @@ pub fn get(name: &str) -> Option<Result<Profile, ReadError>> {
 /// Returns the built-in drive of this name.
 ///
 /// # Errors
-/// [`UnknownDrive`] with the nearest names.
+/// [`BuiltinError::Unknown`] with the nearest names.
 ///
 /// ```
 /// use freeblock_model::builtin;

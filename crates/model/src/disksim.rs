@@ -1,8 +1,8 @@
 //! Import of DiskSim 4.0 parameter files into profiles.
 //!
-//! [`import`] takes a `.parv` file, or the `.diskspecs` or `.model` file in it, and follows every `source`.
-//! docs/MODEL.md describes the parameters; [`Imported::notes`] lists the ones that the import ignores or has to
-//! interpret.
+//! [`import`] takes a `.parv` file, or the `.diskspecs` or `.model` file that it includes, and follows every `source`
+//! statement. docs/MODEL.md describes the parameters; [`Imported::notes`] lists the parameters that the import ignores or
+//! has to interpret.
 //!
 //! ```
 //! use freeblock_model::disksim;
@@ -54,15 +54,15 @@ use std::io::{self, Read};
 use std::path::Path;
 use syntax::{Block, Node, Statement, Value};
 
-/// The most cylinders accepted: ten times those of drives today. Seek times are tabulated for each.
+/// The most cylinders that a file may declare. `DriveModel::from_profile` has a lower bound, and checks it later.
 const CYLINDERS_MAX: u64 = 10_000_000;
 
-/// The source of an import's files; a closure will do.
+/// Reads the files of an import. A closure from path to content implements this trait.
 pub trait Files {
     /// Returns the content of the file at `path`.
     ///
     /// # Errors
-    /// There is no such file, or it cannot be read.
+    /// The file does not exist or cannot be read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 }
 
@@ -76,31 +76,32 @@ impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Imported {
-    /// The drive.
+    /// The profile of the drive.
     pub profile: Profile,
-    /// The parameters that were ignored, corrected or interpreted, a sentence each.
+    /// A sentence about each parameter that was ignored, corrected or interpreted.
     pub notes: Vec<String>,
 }
 
-/// Imports the only disk of the file at `path`; if it specifies several, the one that is instantiated.
+/// Imports the only disk of the file at `path`. If the file specifies several disks, the one that is instantiated is imported.
 ///
 /// # Errors
-/// See [`ImportError`]; every message names the place and the mend.
+/// See [`ImportError`]; every message names the place and the remedy.
 pub fn import(path: &Path) -> Result<Imported, ImportError> {
     import_from(&read_bounded, path, None)
 }
 
-/// Reads a file up to a limit, because a device or pipe may have no end. A file beyond it is refused later.
+/// Reads a file up to one byte more than the limit, because a device or a pipe may have no end. The caller refuses a file
+/// that exceeds the limit.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(source::IMPORT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Imports from any [`Files`]: the disk called `choice` if that is given.
+/// Imports a disk from any [`Files`]: the disk called `choice`, or, without a choice, the one that [`import`] takes.
 ///
 /// # Errors
-/// As for [`import`], and [`ImportError::NoSuchDisk`].
+/// Those of [`import`], and [`ImportError::NoSuchDisk`].
 pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Result<Imported, ImportError> {
     let mut sources = Sources::new(files);
     let statements = sources
@@ -114,7 +115,8 @@ pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Resu
         config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
     let impossible = |cause| ImportError::Impossible { path: path.to_owned(), cause };
     let layout = match Layout::new(&profile.layout, profile.cylinders, profile.heads) {
-        // A remap may lead to spare tracks without LBNs. A few sectors are no reason to refuse the file.
+        // In some files remaps lead to spare tracks that the layout does not have. Such a file is imported without them,
+        // because they concern only a few sectors.
         Err(cause) if !profile.layout.remaps.is_empty() => {
             let remaps = std::mem::take(&mut profile.layout.remaps);
             notes.push(format!("{} remaps are left out: {cause}", remaps.len()));
@@ -131,13 +133,13 @@ pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Resu
 /// The disk to import.
 #[derive(Clone, Copy)]
 enum Disk<'s> {
-    /// With its electronics.
+    /// A `disksim_disk`: medium, arm and electronics.
     Whole(&'s Block),
-    /// Medium and arm only.
+    /// A `dm_disk`: medium and arm only.
     Bare(&'s Block),
 }
 
-/// The contents of all files.
+/// The statements of all files of the import.
 struct Config<'s> {
     path: &'s Path,
     statements: &'s [Statement],
@@ -162,7 +164,8 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// Returns the specification of a component of the topology, or its own name if it is not instantiated.
+    /// Returns the name of the specification of a component in the topology; for a component that no `instantiate` statement
+    /// names, the component's own name.
     fn spec_of(&self, component: &'s str) -> &'s str {
         let found = self.instantiated().find(|(names, _)| names.contains(component));
         found.map_or(component, |(_, spec)| spec.text.as_str())
@@ -175,7 +178,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// Returns the disk called `choice`, or else the instantiated one, or else the only one.
+    /// Returns the disk called `choice`. Without a choice, returns the only disk, or the only one that is instantiated.
     fn disk(&self, choice: Option<&str>, sources: &Sources<'_>) -> Result<Disk<'s>, ImportError> {
         let whole: Vec<_> = self.blocks("disksim_disk").collect();
         let bare: Vec<_> = self.blocks("dm_disk").collect();
@@ -211,7 +214,7 @@ impl<'s> Config<'s> {
         }
     }
 
-    /// Returns an error that names the kind of device there is instead, if any.
+    /// Returns the error for a file without a disk. If the file has a device of another kind, the error names it.
     fn no_disk(&self, sources: &Sources<'_>) -> ImportError {
         let other = ["disksim_simpledisk", "memsmodel_mems", "ssdmodel_ssd"];
         if let Some(block) = other.into_iter().find_map(|kind| self.blocks(kind).next()) {
@@ -298,7 +301,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// Returns the `dm_disk` of a `disksim_disk`: in place, sourced, or by name.
+    /// Returns the `dm_disk` of a `disksim_disk`, which the file contains in place, sources, or names.
     fn model(&self, disk: &'s Block) -> Result<&'s Block, Fault> {
         let value = disk.require("Model")?;
         let model = match value {
@@ -326,7 +329,8 @@ impl<'s> Config<'s> {
         }
     }
 
-    /// Returns the bus of the disk and the controller above it, by the topology.
+    /// Returns the bus of the disk and the controller above the bus, as the topology says. Without a topology, returns the
+    /// only bus and the only controller.
     fn path_to(&self, disk: &'s Block, notes: &mut Vec<String>) -> firmware::Path<'s> {
         let mut trail = Vec::new();
         let is_disk = |node: &Node| node.kind == "disksim_disk" && self.spec_of(&node.name) == disk.name;
@@ -362,7 +366,8 @@ impl<'s> Config<'s> {
         firmware::Path { bus: only("disksim_bus", "bus"), controller: only("disksim_ctlr", "controller") }
     }
 
-    /// Adds a note if the declared block count differs; DiskSim ignores it, and so does this import.
+    /// Adds a note if the declared block count differs from the number of LBNs that the layout maps. DiskSim ignores the
+    /// declared number, and so does this import.
     fn compare_capacity(&self, disk: Disk<'s>, mapped: u64, notes: &mut Vec<String>) {
         let model = match disk {
             Disk::Whole(block) => self.model(block).ok(),
@@ -388,7 +393,7 @@ fn unknown_kind(at: At, kind: &str, known: &str) -> Fault {
     )
 }
 
-/// Pushes the nodes from the root down to the wanted one, without it.
+/// Pushes the nodes on the path from the root to the wanted node, except that node, and returns whether it exists.
 fn trail_to<'n>(node: &'n Node, wanted: &dyn Fn(&Node) -> bool, trail: &mut Vec<&'n Node>) -> bool {
     if wanted(node) {
         return true;
@@ -401,7 +406,7 @@ fn trail_to<'n>(node: &'n Node, wanted: &dyn Fn(&Node) -> bool, trail: &mut Vec<
     false
 }
 
-/// Returns a name for the command line: lower case, digits and hyphens.
+/// Returns the name in the form for a command line: lower case letters, digits and hyphens.
 fn short_name(name: &str) -> String {
     let name = name.strip_suffix(".model").unwrap_or(name);
     let mut short = String::new();

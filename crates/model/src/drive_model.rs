@@ -1,4 +1,4 @@
-//! The drive model: a profile prepared for the queries of the scheduler and the simulated drive.
+//! The drive model: a profile in a form in which the scheduler and the simulated drive query it.
 
 use crate::error::ProfileError;
 use crate::layout::{CYLINDERS_MAX, Layout, Track};
@@ -10,11 +10,11 @@ use alloc::string::String;
 use units::Float as _;
 use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
 
-/// The longest head switch or settle accepted, ms: far more than any drive takes.
+/// The longest head switch, cylinder switch or write settling accepted, ms: far more than any drive takes.
 const SWITCH_MS_MAX: f64 = 1_000.0;
 
-/// The capacity from which on a drive counts as one with a serial bus and a queue of its own: the first such drives, of
-/// 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
+/// The capacity from which a drive is assumed to have a serial bus and a command queue: no parallel SCSI drive had more
+/// than 300 GB, and the first drives with a serial bus and a queue, of 2004, had 160 to 400 GB.
 pub const MODERN_BYTES_MIN: Bytes = Bytes::new(320_000_000_000);
 
 /// The position of the arm.
@@ -33,7 +33,7 @@ impl From<Track> for Position {
     }
 }
 
-/// All knowledge of a drive, prepared for queries.
+/// A profile that has been checked and prepared for queries: layout, seek times, rotation.
 ///
 /// ```
 /// use freeblock_model::{DriveModel, Profile, builtin, units::Lbn};
@@ -50,15 +50,15 @@ pub struct DriveModel {
     seek: SeekProfile,
     rpm: Rpm,
     sector_bytes: Bytes,
-    /// LBNs in a sector of the medium.
+    /// The number of LBNs in a sector of the medium.
     physical_sector: Sectors,
     head_switch: Duration,
     cylinder_switch: Duration,
-    /// In nanoseconds; negative in some of DiskSim's files.
+    /// The extra time of a move that ends in a write; negative in some of DiskSim's files.
     write_settle_ns: i64,
     zero_latency_read: bool,
     zero_latency_write: bool,
-    /// Whether this is more than a stand-in.
+    /// Whether the drive has been characterised; see [`DriveModel::is_known`].
     known: bool,
 }
 
@@ -66,7 +66,7 @@ impl DriveModel {
     /// Checks and prepares a profile.
     ///
     /// # Errors
-    /// The first field that describes no drive, by its path in the file, and the mend.
+    /// A field describes no possible drive; the error has the path of the first such field, and the remedy.
     pub fn from_profile(profile: &Profile) -> Result<Self, ProfileError> {
         if profile.format != FORMAT_VERSION {
             return Err(ProfileError::new(
@@ -141,7 +141,8 @@ impl DriveModel {
         self.known
     }
 
-    /// Returns whether the drive has the size of one with a serial bus, which ends its read-ahead at once for a command.
+    /// Returns whether the drive is as large as [`MODERN_BYTES_MIN`]. Such drives stop read-ahead as soon as a command
+    /// arrives.
     pub fn is_modern(&self) -> bool {
         self.layout().capacity().bytes(self.sector_bytes()) >= MODERN_BYTES_MIN
     }
@@ -178,20 +179,21 @@ impl DriveModel {
         self.rpm
     }
 
-    /// Returns the bytes in a sector.
+    /// Returns the number of bytes in a sector, as the host sees it.
     pub fn sector_bytes(&self) -> Bytes {
         self.sector_bytes
     }
 
-    /// Returns the LBNs in a sector of the medium: 8 on a drive that offers sectors of 512 bytes on a medium of 4 KiB,
-    /// else 1.
+    /// Returns the number of LBNs in a sector of the medium: 8 on a drive that offers sectors of 512 bytes on a medium with
+    /// sectors of 4 KiB; 1 on a drive that offers the sectors of its medium.
     #[inline]
     pub fn physical_sector(&self) -> Sectors {
         self.physical_sector
     }
 
-    /// Returns the sectors of the medium of which a write replaces only a part: the first and the last of `range`, if
-    /// it begins or ends within one. The drive reads such a sector before it writes it, a revolution later.
+    /// Returns the sectors of the medium that a write of `range` replaces only in part: the first one if the range begins
+    /// inside it, and the last one if the range ends inside it. The drive reads such a sector, and writes it a revolution
+    /// later.
     ///
     /// ```
     /// use freeblock_model::{DriveModel, builtin};
@@ -234,7 +236,7 @@ impl DriveModel {
         }
     }
 
-    /// Returns the same drive with zero-latency access switched on or off; OSDI'00's simulator had it off.
+    /// Returns the same drive with zero-latency access switched on or off. The simulator of the OSDI 2000 paper had none.
     #[must_use]
     pub fn with_zero_latency(mut self, on: bool) -> Self {
         self.zero_latency_read = on;
@@ -242,9 +244,10 @@ impl DriveModel {
         self
     }
 
-    /// Returns the same drive with every seek for reads, and for writes, longer (or shorter) by these times: a probe
-    /// cannot separate a command's overhead from its seek, nor, without writing, the extra settling of writes. A head
-    /// switch becomes shorter, but not longer: within a command no overhead hides it.
+    /// Returns the same drive with every seek longer by `read_ns` before a read and by `write_ns` before a write; negative
+    /// numbers make seeks shorter. Profiles from a probe need this correction, because a probe cannot separate a command's
+    /// overhead from its seek, and cannot measure the extra settling of writes without writing. Head switches become
+    /// shorter too, but never longer: a transfer that switches heads inside a command has no overhead before the switch.
     ///
     /// ```
     /// use freeblock_model::{DriveModel, Position, builtin};
@@ -272,14 +275,15 @@ impl DriveModel {
         }
     }
 
-    /// Returns how much shorter than its seek a move may be: a negative write settling time shortens writes.
+    /// Returns the time by which a move before a write may be shorter than its seek: the amount of a negative write settling
+    /// time, otherwise zero.
     #[inline]
     pub fn settle_credit(&self) -> Duration {
         Duration::from_nanos(self.write_settle_ns.min(0).unsigned_abs())
     }
 
-    /// Returns the time to get ready for `op` at `to`: seek and head switch overlap, then comes the write's settling.
-    /// Zero from a place to itself.
+    /// Returns the time of a move of the arm from `from` to `to` before `op`: the longer of seek and head switch, which
+    /// overlap, plus the settling of a write. Zero if the positions are the same.
     #[inline]
     pub fn move_time(&self, from: Position, to: Position, op: Op) -> Duration {
         let distance = from.cylinder.distance(to.cylinder);

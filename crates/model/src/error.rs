@@ -1,4 +1,4 @@
-//! Profile errors: the problem, its place, and the mend.
+//! The error for an invalid profile: the field, the problem, and the remedy.
 
 use alloc::string::String;
 use thiserror::Error;
@@ -8,11 +8,11 @@ use thiserror::Error;
 #[error("{place}: {problem}; {mend}")]
 #[non_exhaustive]
 pub struct ProfileError {
-    /// The field, by its path in the file: `layout.zone[3].sectors_per_track`.
+    /// The path of the field in the file, such as `layout.zone[3].sectors_per_track`.
     pub place: String,
-    /// The problem.
+    /// The invalid value, and the reason.
     pub problem: String,
-    /// The action to take.
+    /// The remedy, as an instruction to the user.
     pub mend: String,
 }
 

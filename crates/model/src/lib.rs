@@ -1,11 +1,11 @@
 //! Models of drives: layout, seek profile, and the queries that follow from them.
 //!
-//! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the same
-//! knowledge prepared for queries: the place of an LBN, the time at which a sector passes, the time of a move.
+//! A [`Profile`] is the content of a profile file: plain data, read from TOML or imported from DiskSim. A [`DriveModel`] is
+//! a profile prepared for queries: the place of an LBN, the time at which a sector passes, the time of a move of the arm.
 //!
 //! # Without the standard library
-//! The crate needs an allocator. With `default-features = false, features = ["libm"]` it needs no `std`; it then reads profiles from
-//! text ([`Profile::from_toml`]), and has neither files nor the import from DiskSim.
+//! The crate needs an allocator. With `default-features = false, features = ["libm"]` it needs no `std`; it then reads profiles
+//! from text ([`Profile::from_toml`]), but cannot read files or import from DiskSim.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,21 +1,21 @@
-//! Suggestions for mistyped names.
+//! Finds the known names that a mistyped name resembles.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Long enough for any name, short enough for a message.
+/// The number of characters of a name that are compared or shown: enough for any real name, few enough for a message.
 const NAME_CHARS_MAX: usize = 60;
 
-/// The number of names proposed.
+/// The most names proposed in a message.
 const PROPOSALS_MAX: usize = 3;
 
-/// Returns a name in a form fit for a message: cut, and without control characters for a terminal.
+/// Returns a name in a form fit for a message: cut to 60 characters, with control characters escaped.
 pub fn shortened(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).flat_map(char::escape_debug).collect()
 }
 
-/// Returns up to three of the known names that are within a few typing errors of `name`, or that contain it, the
-/// nearest first.
+/// Returns up to three of the `known` names, the nearest first: names that contain `name`, or from which it differs in
+/// at most a third of their letters. Upper case and punctuation are ignored.
 ///
 /// ```
 /// use freeblock_model::names::nearest;
@@ -45,7 +45,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<
     candidates.into_iter().take(PROPOSALS_MAX).map(|(_, known)| known).collect()
 }
 
-/// Returns the number of letters to insert, drop or replace between the two (Levenshtein).
+/// Returns the Levenshtein distance: the number of letters to insert, drop or replace to get from `a` to `b`.
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

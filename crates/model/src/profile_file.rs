@@ -11,11 +11,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The largest profile file accepted; the largest built-in one has a tenth of it.
+/// The largest profile file accepted. Built-in profiles have at most 20 KB; an imported drive with many defects has some MB.
 #[cfg(feature = "std")]
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads all of a profile's text up to the limit; it may come from a pipe or a device without an end.
+/// Reads the text of a profile. Reading stops at the limit, because a pipe or a device may have no end.
 #[cfg(feature = "std")]
 fn text(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
@@ -44,21 +44,21 @@ pub enum ReadError {
     Toml {
         /// The file, or the name given to the text.
         name: String,
-        /// Line, from 1.
+        /// The line of the error, from 1.
         line: usize,
-        /// Column, from 1.
+        /// The column of the error in characters, from 1.
         column: usize,
-        /// The parser's error.
+        /// The parser's message, on one line.
         message: String,
-        /// The bytes concerned.
+        /// The position of the invalid text, in bytes.
         span: Range<usize>,
     },
-    /// The file is a profile, but describes no drive.
+    /// The file is a profile, but its values describe no possible drive.
     #[error("{name}: {source}")]
     Profile {
         /// The file, or the name given to the text.
         name: String,
-        /// The problem.
+        /// The invalid field.
         source: ProfileError,
     },
 }
@@ -67,8 +67,8 @@ impl Profile {
     /// Reads a profile from TOML; `name` is used for the file in messages.
     ///
     /// # Errors
-    /// Line and column of text that is not TOML or not a profile. The values are checked by
-    /// [`DriveModel::from_profile`](crate::DriveModel::from_profile).
+    /// The text is not TOML, or lacks fields of a profile, or has unknown ones; the error has line and column. The values
+    /// are checked later, by [`DriveModel::from_profile`](crate::DriveModel::from_profile).
     pub fn from_toml(text: &str, name: &str) -> Result<Self, ReadError> {
         toml::from_str(text).map_err(|e| {
             let span = e.span().unwrap_or(0..0);
@@ -86,7 +86,7 @@ impl Profile {
     /// Reads a profile file.
     ///
     /// # Errors
-    /// As for [`from_toml`](Self::from_toml), and the system's errors.
+    /// Those of [`from_toml`](Self::from_toml), and [`ReadError::Io`] if the file cannot be read.
     #[cfg(feature = "std")]
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
@@ -96,7 +96,7 @@ impl Profile {
 
     /// Returns the profile as TOML.
     pub fn to_toml(&self) -> String {
-        // A profile is plain tables, arrays and numbers: all of it can be written as TOML.
+        // Cannot fail: a profile has only tables, arrays, numbers and texts, and TOML can represent these.
         toml::to_string(self).unwrap_or_default()
     }
 }

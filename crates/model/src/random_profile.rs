@@ -1,4 +1,4 @@
-//! Random but possible drives, for tests of properties of all drives and for trying characterisation.
+//! Random but possible drives, for property tests and for tests of the probe.
 
 use crate::profile::{
     FORMAT_VERSION, LayoutSpec, Mechanics, Order, Profile, Remap, Revolutions, SectorsPerTrack, Seek,
@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 /// The size of a random drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Up to some thousand sectors: every sector can be walked.
+    /// Some thousand sectors at most, so that a test can visit every sector.
     Tiny,
-    /// Up to some million sectors.
+    /// Some million sectors at most.
     Small,
 }
 
-/// SplitMix64: a profile must depend on its seed and nothing else.
+/// A SplitMix64 generator, so that a profile depends on nothing but its seed.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -33,7 +33,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// Returns a number in `low..=high`; the bias of a modulus does not matter here.
+    /// Returns a number in `low..=high`. The modulus makes some numbers slightly likelier, which does not matter here.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
@@ -58,9 +58,9 @@ impl Draw {
     }
 }
 
-/// Returns the drive of a seed: any order of tracks, any sparing, zones with gaps between them, slips, remaps, odd
-/// skews, defects, raw seek curves with dents, negative settling. Every seed gives a drive: if spares and reserved
-/// sectors do not fit their zone, it draws again.
+/// Returns the random drive of a seed: any order of tracks, any sparing, zones with gaps between them, slips, remaps, odd
+/// skews, defects, seek curves that are not monotone, negative settling. Every seed gives a drive: if a drawn profile is
+/// invalid, because spares and reserved sectors do not fit a zone, another one is drawn.
 ///
 /// ```
 /// use freeblock_model::random_profile::{Size, random_profile};
@@ -78,9 +78,9 @@ pub fn random_profile(seed: u64, size: Size) -> Profile {
     }
 }
 
-/// Draws a profile that is nearly always a drive.
+/// Draws a profile, which is nearly always valid.
 fn attempt(draw: &mut Draw, seed: u64, size: Size) -> Profile {
-    // Defects have a stream of their own, so that they do not change the rest of a seed's drive.
+    // Defects are drawn from a generator of their own, so that they do not change the other draws of a seed.
     let mut defects = Draw(draw.0 ^ 0x6465_6665_6374_7321);
     let (most_cylinders, most_sectors) = match size {
         Size::Tiny => (12, 40),
@@ -156,7 +156,7 @@ fn random_zone(
     };
     let slips = match per {
         SparingRegion::ZoneTracks => vec![draw.range(0, places / u64::from(sectors) - 1)],
-        // At most one, so that no region has more slips than spares.
+        // At most four slips, so that the zone does not have more slips than spares.
         SparingRegion::Zone if spares > 4 => {
             (0..draw.range(0, 4)).map(|_| draw.range(0, places / 2)).collect()
         }
@@ -188,7 +188,7 @@ fn random_seek(draw: &mut Draw, cylinders: u32) -> Seek {
             while distance < cylinders && points.len() < 60 {
                 distance += draw.range(1, 1 + u64::from(cylinders) / 8) as u32;
                 ms += draw.ms(0, 600);
-                // Measured curves are not monotone.
+                // A dent, because measured curves are not monotone.
                 let dent = if draw.one_in(6) { draw.ms(0, 100) } else { 0.0 };
                 points.push((distance, ms - dent));
             }
@@ -213,7 +213,7 @@ fn random_seek(draw: &mut Draw, cylinders: u32) -> Seek {
     }
 }
 
-/// Gives up to three bad sectors in every zone a spare sector of that zone, if there are any.
+/// Adds up to three defects to every zone: bad sectors whose LBNs move to spare sectors of the zone.
 fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     use crate::layout::{Layout, Location};
     use units::TrackIndex;
@@ -221,7 +221,7 @@ fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     let mut first_track = 0;
     for zone in &mut profile.layout.zones {
         let tracks = (zone.last_cylinder - zone.first_cylinder + 1) * u32::from(profile.heads);
-        // Sectors are counted through the zone in the order of its tracks.
+        // `start` is the number of sectors in the zone before the track `local`.
         let (mut used, mut spare, mut start) = (Vec::new(), Vec::new(), 0);
         for local in 0..tracks {
             let track = TrackIndex::new(first_track + local);
@@ -258,7 +258,7 @@ fn add_defects(profile: &mut Profile, draw: &mut Draw) {
     }
 }
 
-/// Moves one LBN to a sector without LBN, if there is one.
+/// Moves one LBN to a sector without an LBN, if one of the last 64 tracks has such a sector.
 fn add_remap(profile: &mut Profile, draw: &mut Draw) {
     use crate::layout::{Layout, Location};
     use units::TrackIndex;
@@ -294,7 +294,7 @@ mod tests {
             check(seed, Size::Tiny);
             check(seed, Size::Small);
         }
-        // The first draws of these do not fit their zones.
+        // The first profiles drawn from these seeds are invalid: their spares do not fit their zones.
         for seed in [12_076_655_762_571_467_670, 5_386_633_628_521_995_636, 7_324_867_518_218_266_556] {
             check(seed, Size::Tiny);
         }

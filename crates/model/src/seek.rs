@@ -9,15 +9,15 @@ use units::Duration;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
-/// The longest seek accepted, ms. No arm ever took a tenth of it.
+/// The longest seek accepted, ms: more than ten times that of any drive.
 const SEEK_MS_MAX: f64 = 1_000.0;
 
 /// The seek times of a drive for every distance from 0 to its last cylinder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekProfile {
-    /// In nanoseconds, by distance.
+    /// The seek time in nanoseconds for each distance in cylinders.
     by_distance: Vec<u32>,
-    /// The shortest time of this distance or any longer one: measured curves are not monotone.
+    /// The shortest seek time of each distance or any longer one. Measured curves are not monotone.
     at_least: Vec<u32>,
 }
 
@@ -25,7 +25,7 @@ impl SeekProfile {
     /// Computes the table for a drive of `cylinders` cylinders.
     ///
     /// # Errors
-    /// Points are out of order, or times are negative, not numbers, or over a second.
+    /// The points are not in ascending distance, or a time is negative, not a number, or longer than a second.
     pub fn new(curve: &Seek, cylinders: u32) -> Result<Self, ProfileError> {
         check(curve)?;
         let by_distance = (0..cylinders)
@@ -59,14 +59,14 @@ impl SeekProfile {
         Duration::from_nanos(u64::from(lookup(&self.by_distance, distance)))
     }
 
-    /// Returns a lower bound on seeks of `distance` cylinders or more. It rises with distance, as measured times do
-    /// not.
+    /// Returns the shortest time of any seek over `distance` cylinders or more. Unlike measured times, this bound never
+    /// falls as the distance grows.
     #[inline]
     pub fn lower_bound(&self, distance: u32) -> Duration {
         Duration::from_nanos(u64::from(lookup(&self.at_least, distance)))
     }
 
-    /// Returns the mean over all pairs of cylinders, each equally likely: the "average seek" of a data sheet.
+    /// Returns the mean seek time over all pairs of cylinders, each equally likely: the "average seek" of a data sheet.
     pub fn mean(&self) -> Duration {
         let n = self.by_distance.len() as u128;
         // A distance d > 0 occurs between 2 (n - d) ordered pairs.
@@ -84,7 +84,7 @@ fn lookup(table: &[u32], distance: u32) -> u32 {
     }
 }
 
-/// Returns the curve at `d` cylinders, `d > 0`, without limits.
+/// Returns the value of the curve at `d` cylinders, `d > 0`. The value may be negative or too long.
 fn milliseconds(curve: &Seek, d: u32) -> f64 {
     let x = f64::from(d);
     match curve {

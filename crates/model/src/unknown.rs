@@ -1,4 +1,4 @@
-//! The model of a drive of which only the size is known.
+//! A stand-in model for a drive of which only the size is known.
 
 use crate::drive_model::DriveModel;
 use crate::error::ProfileError;
@@ -12,33 +12,34 @@ use alloc::vec;
 use alloc::vec::Vec;
 use units::{Bytes, Sectors};
 
-/// The name of such a model.
+/// The profile name of a drive of which only the size is known.
 const NAME: &str = "unknown";
 
-/// The bytes of an assumed track: the amount that one command reads in idle time. A few milliseconds on any disk, which
-/// does not delay the foreground for long.
+/// The bytes of an assumed track, which is the amount that one command reads in idle time. The transfer takes a few
+/// milliseconds on any disk, so that a foreground request is not delayed for long.
 const TRACK_BYTES: u64 = 1 << 19;
 
-/// The most cylinders before tracks get more heads: the seek curve has an entry a cylinder.
+/// The number of cylinders above which a drive gets more heads instead: the table of seek times has an entry per cylinder.
 const HEAD_CYLINDERS_MAX: u64 = 1 << 18;
 
-/// The most cylinders of a profile: the bound of every layout.
+/// The most cylinders of a profile; equal to `layout::CYLINDERS_MAX`.
 const CYLINDERS_MAX: u64 = 1 << 22;
 
 /// The most heads of a profile: far more than any drive has.
 const HEADS_MAX: u64 = 256;
 
-/// The seek over all cylinders, ms. The curve's only information is that larger distances take longer.
+/// The assumed time of a seek over all cylinders, ms. The number is arbitrary: the seek curve only has to make larger
+/// distances take longer.
 const SEEK_MS_MAX: f64 = 1_000.0;
 
 impl DriveModel {
     /// Returns a stand-in for a drive that has not been characterised: LBNs in order on tracks of half a megabyte, a
-    /// seek that is longer for larger distances, and [`is_known`](Self::is_known) false. It gives LBNs a place in the
-    /// core's wanted sets, but its times are meaningless: a core outside the drive takes its order from a mimic or from
-    /// LBNs, uses no gaps, and uses idle time.
+    /// seek that is longer for larger distances, and [`is_known`](Self::is_known) false. The model gives every LBN a place,
+    /// which the core's sets of wanted blocks need, but its times are meaningless. A core outside such a drive orders
+    /// requests by a mimic or by LBN, and reads background blocks in idle time but not in rotational gaps.
     ///
     /// # Errors
-    /// There are no sectors, or more than a profile can describe (2^49 bytes), or their size is that of no drive.
+    /// `capacity` is zero or more than a profile can describe (2^49 bytes), or no drive has sectors of that size.
     ///
     /// ```
     /// use freeblock_model::DriveModel;
@@ -56,11 +57,11 @@ impl DriveModel {
 }
 
 impl Profile {
-    /// Returns a profile of a drive of which only the size is known, for [`DriveModel::unknown`]: its places and times
-    /// are meaningless.
+    /// Returns a profile of a drive of which only the size is known, for [`DriveModel::unknown`]. The places and times of
+    /// the profile are meaningless.
     ///
     /// # Errors
-    /// There are no sectors, or more than a profile can describe (2^49 bytes), or their size is that of no drive.
+    /// `capacity` is zero, or more than a profile can describe (2^49 bytes).
     pub fn of_size(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
         let sector_bytes = u32::try_from(sector.get()).unwrap_or(u32::MAX);
         let on_track = (TRACK_BYTES / sector.get().max(1)).clamp(1, capacity.get().max(1));
@@ -100,7 +101,7 @@ impl Profile {
                 order: Order::Cylinder,
                 patterns: Vec::new(),
                 zones: vec![Zone {
-                    // The rest of the last track.
+                    // The sectors of the last tracks beyond the capacity.
                     sparing: Sparing {
                         per: SparingRegion::Zone,
                         spares: room - capacity.get(),

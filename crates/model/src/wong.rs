@@ -1,9 +1,8 @@
-//! Realistic layouts: a generator for each of the twenty drives that Wong measured.
+//! Random drives with the layouts of the twenty drives that Henry Wong measured.
 //!
-//! Source: Henry Wong, "Discovering Hard Disk Physical Geometry through Microbenchmarking", September 2019: speed,
-//! sectors on the outermost and innermost track, tracks, surfaces, skew, longest seek, the order of tracks, and
-//! oddities. Zones, densities by head and the places of defects are drawn at random, since no such tables are
-//! published.
+//! Source: Henry Wong, "Discovering Hard Disk Physical Geometry through Microbenchmarking", September 2019, gives the
+//! speed, the sectors on the outermost and innermost track, the tracks, surfaces, skew, longest seek, order of tracks and
+//! oddities of each drive. Zones, densities by head and defects are drawn at random, because no such tables are published.
 
 use crate::profile::{
     Cache, Course, FORMAT_VERSION, Firmware, LayoutSpec, Mechanics, Order, Overheads, Pattern, Profile,
@@ -16,22 +15,22 @@ use alloc::vec::Vec;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
-/// The order of the tracks of a measured drive, in Wong's letters.
+/// The order of the tracks of a measured drive. Wong names an order by letters: F is forward, A alternating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracks {
-    /// F: by head, then by cylinder.
+    /// F: cylinder by cylinder, by ascending head.
     F,
-    /// A: the heads in reverse on every other cylinder.
+    /// A: cylinder by cylinder, with the heads in reverse on every other cylinder.
     A,
-    /// F or A, which the measurement does not distinguish.
+    /// F or A: the measurement does not distinguish them.
     ForA,
     /// Two letters: bands of this number of tracks, with the directions of tracks and of surfaces.
     Bands(u32, Course, Course),
-    /// AF or AA.
+    /// AF or AA, in bands of this number of tracks: the measurement does not distinguish them.
     AForAA(u32),
-    /// Each zone on one surface after the other, and every surface with zones of its own.
+    /// Zone by zone, and in a zone one surface after the other. Every surface has zone boundaries of its own.
     ByZone,
-    /// F*: by falling density, wherever the tracks are.
+    /// F*: the tracks of all surfaces by falling density.
     ByDensity,
 }
 
@@ -39,26 +38,27 @@ enum Tracks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
     None,
-    /// Skews of 93 to 100 degrees, by zone.
+    None,
+    /// Skews of 93 to 100 degrees, different by zone.
     SkewByZone,
-    /// The last track of a zone has only the sectors that, with the next zone's track, make a whole one.
+    /// The LBNs of a zone's last track and of the next zone's first track are as many as on one full track of the zone.
     PartialLastTrack,
     /// One sector of each track has no LBN, and each surface has a skew of its own.
     EmptySectors,
-    /// Whole tracks are slipped, this number at a place.
+    /// This number of consecutive tracks is slipped.
     SlippedTracks(u32),
-    /// Surfaces are not aligned, and some tracks have lost nearly all their sectors.
+    /// The surfaces are not aligned, and on some tracks nearly all sectors are slipped.
     Misaligned,
 }
 
 /// One of the measured drives.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// A name for the command line.
+    /// The name for a command line.
     pub name: &'static str,
-    /// Maker and model.
+    /// The maker and the model.
     pub title: &'static str,
-    /// Capacity in GB, as sold.
+    /// The advertised capacity in GB.
     pub gigabytes: f64,
     rpm: u32,
     sector_bytes: u32,
@@ -67,7 +67,7 @@ pub struct Measured {
     tracks: u32,
     surfaces: u16,
     skew: &'static str,
-    /// Skew to the next surface; empty if it is the same.
+    /// The skew from a track to one on another surface, as text; empty if it is equal to `skew`.
     head_skew: &'static str,
     longest_seek_ms: f64,
     order: Tracks,
@@ -79,9 +79,9 @@ pub struct Measured {
 /// The size of a generated drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// As measured.
+    /// The size of the measured drive.
     Full,
-    /// A few hundred short tracks in the same order: every sector can be walked.
+    /// A few hundred short tracks in the order of the measured drive, so that a test can visit every sector.
     Tiny,
 }
 
@@ -111,7 +111,7 @@ macro_rules! drive {
     };
 }
 
-/// All of them, oldest first.
+/// The measured drives, the oldest first.
 #[rustfmt::skip]
 pub const DRIVES: [Measured; 20] = [
     drive!("st-157a", "Seagate ST-157A", 0.0447 GB, 3602 rpm, 512, 26 - 26, 3_360 / 6, "", "", 63.0 ms, Tracks::ForA, Oddity::None, false),
@@ -137,7 +137,7 @@ pub const DRIVES: [Measured; 20] = [
 ];
 
 impl Measured {
-    /// Draws a drive with this one's numbers and oddities.
+    /// Draws a profile with the numbers and the oddity of this drive; a seed always gives the same profile.
     ///
     /// ```
     /// use freeblock_model::{DriveModel, wong};
@@ -150,7 +150,7 @@ impl Measured {
         let mut draw = Draw::new(seed);
         let mut this = *self;
         if scale == Scale::Tiny {
-            // Bands, zones and slips shrink with the tracks, so that each oddity remains.
+            // Bands, zones and slips shrink with the number of tracks, so that each oddity still occurs.
             this.tracks = draw.range(150, 400) as u32;
             let shrink = |n: u32| (n / 30).max(4);
             (this.outer, this.inner) = (shrink(self.outer).min(40), shrink(self.inner).min(24));
@@ -185,7 +185,7 @@ impl Measured {
     }
 }
 
-/// Returns a curve that settles in a millisecond and reaches the longest seek over all cylinders.
+/// Returns a seek curve that begins near 0.8 ms, the time to settle, and takes `longest_ms` over all cylinders.
 fn seek(cylinders: u32, longest_ms: f64) -> Seek {
     let (far, settle) = (f64::from(cylinders.max(8)), 0.8_f64);
     let crossover = (far / 4.0).floor();
@@ -220,15 +220,15 @@ fn firmware(drive: &Measured) -> Firmware {
     }
 }
 
-/// Zones as drawn, before they are arranged in LBN order.
+/// The zones of a drawn drive, before they are arranged in LBN order.
 struct Plan<'a> {
     drive: &'a Measured,
     scale: Scale,
-    /// The first cylinder of each zone, and the end of the last.
+    /// The first cylinder of each zone, followed by the number of cylinders.
     bounds: Vec<u32>,
-    /// Sectors on the tracks of each zone's best surface.
+    /// The sectors per track of each zone on the densest surface.
     density: Vec<u32>,
-    /// The percentage by which each surface is less dense.
+    /// The percentage by which each surface is less dense than the densest.
     less: Vec<u32>,
 }
 
@@ -270,7 +270,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns order, zones, patterns and cylinders.
+    /// Returns the order, the zones, the patterns and the number of cylinders of the layout.
     fn lay_out(&self, draw: &mut Draw) -> (Order, Vec<Zone>, Vec<Pattern>, u32) {
         let band = |tracks: u32| if self.scale == Scale::Tiny { draw_band(tracks) } else { tracks };
         let bands = |width, tracks, surfaces| Order::Bands { band_cylinders: band(width), tracks, surfaces };
@@ -332,7 +332,7 @@ impl<'a> Plan<'a> {
         Some(plain)
     }
 
-    /// Returns zones for every surface by itself: zone by zone, or by falling density.
+    /// Returns zones of one surface each, for [`Tracks::ByZone`] or, sorted by falling density, for [`Tracks::ByDensity`].
     fn surface_by_surface(&self) -> Vec<Zone> {
         let cylinders = self.bounds.last().copied().unwrap_or(1);
         let skew = revolutions(self.drive.skew);
@@ -340,7 +340,7 @@ impl<'a> Plan<'a> {
         for zone in 0..self.density.len() {
             for head in 0..self.drive.surfaces {
                 let Some((first, last)) = self.cylinders_of(zone) else { continue };
-                // A less dense surface ends its zones further out.
+                // The zones of a less dense surface end further outward.
                 let less = u64::from(self.less.get(usize::from(head)).copied().unwrap_or(0));
                 let inner = |bound: u32| match bound {
                     bound if bound == cylinders => bound,
@@ -366,7 +366,7 @@ impl<'a> Plan<'a> {
         zones
     }
 
-    /// Adds patterns of one band, each surface with its own skew: 17/56 and 18/56.
+    /// Replaces the order of the zones by patterns of one band, in which each surface has a skew of its own: 17/56 and 18/56.
     fn skew_by_surface(&self, zones: &mut Vec<Zone>, patterns: &mut Vec<Pattern>) {
         let width = match self.drive.order {
             Tracks::Bands(width, ..) if self.scale == Scale::Full => width,
@@ -395,7 +395,7 @@ impl<'a> Plan<'a> {
             }
             Some(name)
         };
-        // A pattern must fill its zone: the rest of a zone gets a pattern of its own.
+        // A zone must have a whole number of repetitions of its pattern, so the rest gets a zone and a pattern of its own.
         let mut whole = Vec::new();
         for zone in zones.drain(..) {
             let cylinders = zone.last_cylinder - zone.first_cylinder + 1;
@@ -413,7 +413,7 @@ impl<'a> Plan<'a> {
         *zones = whole;
     }
 
-    /// Adds slips of single sectors, of whole tracks, and of most of a track.
+    /// Adds slips of single sectors and, depending on the oddity, of whole tracks or of most of one track.
     fn add_slips(&self, zones: &mut [Zone], draw: &mut Draw) {
         for zone in zones.iter_mut() {
             if zone.sparing.per == SparingRegion::Track || self.drive.oddity == Oddity::PartialLastTrack {
@@ -425,7 +425,7 @@ impl<'a> Plan<'a> {
                 SectorsPerTrack::Same(sectors) => u64::from(*sectors),
                 SectorsPerTrack::ByHead(list) => list.first().copied().map_or(1, u64::from),
             };
-            // If surfaces differ, only the sectors of the first track are certain to exist.
+            // Other surfaces are less dense than the first by up to 12%, but have more than half as many sectors.
             let sure = outermost * tracks / 2;
             zone.sparing.slip_to_end = true;
             zone.slips = (0..draw.range(0, 6)).map(|_| draw.range(0, sure.max(1) - 1)).collect();
@@ -438,7 +438,7 @@ impl<'a> Plan<'a> {
                     zone.slip_tracks = vec![(first, count)];
                 }
                 Oddity::Misaligned if draw.one_in(2) => {
-                    // The second track of the first band, all but its first sectors.
+                    // 95% of a track, from the third sector of the zone's second track on.
                     zone.slip_runs = vec![(outermost + 2, outermost * 19 / 20)];
                 }
                 _ => {}

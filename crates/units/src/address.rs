@@ -76,7 +76,10 @@ impl AddAssign<Sectors> for Lbn {
 }
 
 impl Lbn {
-    /// Returns the number of sectors from `earlier` to here.
+    /// Returns the number of sectors from `earlier` to this LBN.
+    ///
+    /// # Panics
+    /// In debug builds, if `earlier` is larger.
     #[inline]
     pub const fn since(self, earlier: Self) -> Sectors {
         debug_assert!(self.0 >= earlier.0);
@@ -115,7 +118,7 @@ impl SubAssign for Sectors {
 }
 
 impl Sectors {
-    /// Returns the bytes in these sectors.
+    /// Returns the number of bytes in these sectors, of `sector` bytes each.
     #[inline]
     pub const fn bytes(self, sector: Bytes) -> Bytes {
         Bytes(self.0 * sector.0)
@@ -123,14 +126,14 @@ impl Sectors {
 }
 
 impl Cylinder {
-    /// Returns the seek distance in cylinders.
+    /// Returns the seek distance from this cylinder to `other`, in cylinders.
     #[inline]
     pub const fn distance(self, other: Self) -> u32 {
         self.0.abs_diff(other.0)
     }
 }
 
-/// A run of LBNs: the start, and the number of sectors.
+/// Consecutive LBNs: the first, and the number of sectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LbnRange {
@@ -163,7 +166,7 @@ impl LbnRange {
         self.len.0 == 0
     }
 
-    /// Returns the LBN after the last, or `None` if it is past the largest number.
+    /// Returns the LBN after the last, or `None` if that does not fit into 64 bits.
     #[inline]
     pub const fn checked_end(self) -> Option<Lbn> {
         match self.start.0.checked_add(self.len.0) {
@@ -184,7 +187,7 @@ impl LbnRange {
         lbn.0 >= self.start.0 && lbn.0 - self.start.0 < self.len.0
     }
 
-    /// Returns whether the two have a sector in common; an empty range has none with any.
+    /// Returns whether the two ranges have a sector in common; an empty range overlaps no range.
     ///
     /// ```
     /// use freeblock_units::{Lbn, LbnRange, Sectors};
@@ -197,8 +200,8 @@ impl LbnRange {
         !self.is_empty() && !other.is_empty() && self.start.0 < other.end().0 && other.start.0 < self.end().0
     }
 
-    /// Returns the sectors that the two have in common, if there are some. A range that would end past the largest number ends
-    /// there.
+    /// Returns the sectors that the two ranges have in common; `None` if they have no sector in common. A range that would end
+    /// past the largest LBN is taken to end there.
     ///
     /// ```
     /// use freeblock_units::{Lbn, LbnRange, Sectors};
@@ -213,14 +216,14 @@ impl LbnRange {
         (start < end).then(|| Self::new(start, end.since(start)))
     }
 
-    /// Returns whether all of `other` lies inside.
+    /// Returns whether all of `other` lies inside this range.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
         self.start.0 <= other.start.0 && other.end().0 <= self.end().0
     }
 
-    /// Returns where the bytes of `part` lie in those of this range, if it covers the part and the places are numbers of this
-    /// machine.
+    /// Returns the position of the bytes of `part` within the bytes of this range, with sectors of `sector` bytes; `None` if the
+    /// range does not cover `part`, or if the positions do not fit into `usize`.
     ///
     /// ```
     /// use freeblock_units::{Bytes, Lbn, LbnRange, Sectors};
@@ -272,16 +275,16 @@ impl Op {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CacheOps {
-    /// Before the request is served, all completed writes go to the medium. A request without sectors is a flush alone.
+    /// All completed writes go to the medium before the request is served. A request without sectors is only a flush.
     pub flush: bool,
     /// Forced unit access: a write is complete when it is on the medium.
     pub forced: bool,
-    /// The contents of the sectors are of no use any more; nothing is transferred.
+    /// The host no longer needs the contents of the sectors; no data is transferred.
     pub discard: bool,
 }
 
 impl CacheOps {
-    /// Returns whether a request with these orders and with sectors transfers them.
+    /// Returns whether a request with these orders transfers the data of its sectors: all requests do except a discard.
     #[inline]
     pub const fn transfers(self) -> bool {
         !self.discard

@@ -1,8 +1,8 @@
-//! Rotation, exact in integers.
+//! The rotation of a platter, exact in integers.
 //!
-//! A revolution has 60e9 parts. A platter at an integer speed passes exactly `rpm` parts in a nanosecond (60e9 ns are a
-//! minute), so `(t * rpm) mod 60e9` is its angle at nanosecond `t` without any rounding, however long the clock has
-//! run. A part takes 1e-9 s / rpm to pass: at 10,000 rpm a ten-thousandth of a nanosecond.
+//! A revolution is divided into 60e9 parts. A minute has 60e9 ns, so a platter at a whole number of revolutions per minute
+//! rotates by exactly `rpm` parts in a nanosecond: `(t * rpm) mod 60e9` is its angle at nanosecond `t`, without rounding
+//! for any `t`. At 10,000 rpm one part passes in a ten-thousandth of a nanosecond.
 
 #[cfg(not(feature = "std"))]
 use crate::Float as _;
@@ -10,7 +10,7 @@ use crate::{Duration, Instant};
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-/// The parts of one revolution.
+/// The number of parts in one revolution.
 pub const FULL_REVOLUTION: u64 = 60_000_000_000;
 
 /// A position on the circle, in parts of a revolution, always below [`FULL_REVOLUTION`].
@@ -22,16 +22,16 @@ pub struct Angle(u64);
 pub struct Arc(u64);
 
 impl Angle {
-    /// The position of every drive's platter at instant zero.
+    /// The angle zero, at which every drive's platter stands at instant zero.
     pub const ZERO: Self = Self(0);
 
-    /// Returns the angle `parts` after zero, without whole revolutions.
+    /// Returns the angle `parts` after zero, modulo a revolution.
     #[inline]
     pub const fn from_parts(parts: u64) -> Self {
         Self(parts % FULL_REVOLUTION)
     }
 
-    /// Returns the angle of a fraction of a revolution, rounded to a part, without whole revolutions; `None` if it is
+    /// Returns the angle of a number of revolutions, modulo one revolution and rounded to a part; `None` if the number is
     /// not finite.
     ///
     /// ```
@@ -45,18 +45,18 @@ impl Angle {
             .then(|| Self::from_parts((revolutions.rem_euclid(1.0) * FULL_REVOLUTION as f64).round() as u64))
     }
 
-    /// Returns the parts after zero.
+    /// Returns the angle as parts after zero.
     #[inline]
     pub const fn parts(self) -> u64 {
         self.0
     }
 
-    /// Returns the fraction of a revolution, for reports only.
+    /// Returns the angle as a fraction of a revolution, for reports only.
     pub fn as_revolutions(self) -> f64 {
         self.0 as f64 / FULL_REVOLUTION as f64
     }
 
-    /// Returns the rotation from here to `target`: less than a revolution, zero if they are equal.
+    /// Returns the rotation from this angle to `target`: less than a revolution, zero if the two are equal.
     #[inline]
     pub const fn until(self, target: Self) -> Arc {
         if target.0 >= self.0 { Arc(target.0 - self.0) } else { Arc(FULL_REVOLUTION - self.0 + target.0) }
@@ -75,7 +75,7 @@ impl Arc {
         Self(parts)
     }
 
-    /// Returns the parts.
+    /// Returns the rotation in parts of a revolution.
     #[inline]
     pub const fn parts(self) -> u64 {
         self.0
@@ -136,7 +136,7 @@ impl Rpm {
         self.0
     }
 
-    /// Returns the platter's angle at `t`, if it was at zero at instant zero.
+    /// Returns the angle at `t` of a platter whose angle was zero at instant zero.
     ///
     /// ```
     /// use freeblock_units::{Angle, Duration, Instant, Rpm};
@@ -147,15 +147,15 @@ impl Rpm {
     /// ```
     #[inline]
     pub const fn angle_at(self, t: Instant) -> Angle {
-        // Reduce first: below 60e9 ns the product stays below 6e15.
+        // The time is reduced modulo 60e9 first, so that the product stays below 6e15 and cannot overflow.
         Angle((t.as_nanos() % FULL_REVOLUTION) * self.0 as u64 % FULL_REVOLUTION)
     }
 
-    /// Returns the first angle that belongs to the nanosecond ending at `t`.
+    /// Returns the first angle of the nanosecond that ends at `t`.
     ///
-    /// Events on the platter happen between whole nanoseconds and are reported at the end of their nanosecond, so a
-    /// head that is ready "at `t`" has been ready for up to a nanosecond. It must not miss the sector that begins where
-    /// the last one ended. Counted from this angle, the point `arc` ahead passes at `t + time_within(arc)`, exactly.
+    /// An event on the platter happens between two whole nanoseconds and is reported at the later one, so a head that is
+    /// ready "at `t`" may have been ready for up to a nanosecond. Such a head must not miss a sector that begins where the
+    /// sector it has just read ended. The point `arc` after the returned angle passes at exactly `t + time_within(arc)`.
     #[inline]
     pub const fn earliest_angle(self, t: Instant) -> Angle {
         let (now, back) = (self.angle_at(t).0, self.0 as u64 - 1);
@@ -165,7 +165,8 @@ impl Rpm {
     /// Returns the rotation of the platter in `d`.
     ///
     /// # Panics
-    /// In debug builds, past some two days at 100,000 rpm: an arc is for a wait, not for a clock.
+    /// In debug builds, if the rotation exceeds 2^64 parts: after two days at 100,000 rpm. An arc measures a wait, not the
+    /// time of day.
     #[inline]
     pub const fn arc_in(self, d: Duration) -> Arc {
         Arc(d.as_nanos() * self.0 as u64)
@@ -177,7 +178,7 @@ impl Rpm {
         Duration::from_nanos(arc.0.div_ceil(self.0 as u64))
     }
 
-    /// Returns the last whole nanosecond at which the platter has not turned further than `arc`.
+    /// Returns the last whole nanosecond at which the platter has rotated by at most `arc`.
     #[inline]
     pub const fn time_within(self, arc: Arc) -> Duration {
         Duration::from_nanos(arc.0 / self.0 as u64)

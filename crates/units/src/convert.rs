@@ -5,7 +5,7 @@
 use crate::Duration;
 use core::fmt;
 
-/// A length of time of [`core::time`] that is longer than a [`Duration`] can be: 2^64 - 1 ns, 584 years.
+/// The error for a [`core::time`] duration that is longer than the longest [`Duration`]: 2^64 - 1 ns, 584 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong(core::time::Duration);
 
@@ -22,7 +22,7 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// From the standard library's type, which programs and operating systems use.
+/// Converts from the standard library's duration, which the rest of a program uses.
 ///
 /// ```
 /// use freeblock_units::{Duration, TooLong};
@@ -39,7 +39,7 @@ impl TryFrom<core::time::Duration> for Duration {
     }
 }
 
-/// To the standard library's type: every length of time fits.
+/// Converts to the standard library's duration; every value fits.
 ///
 /// ```
 /// use freeblock_units::Duration;

@@ -2,9 +2,9 @@
 
 /// The functions on `f64` that the standard library has and `core` lacks.
 ///
-/// With the feature `std` each is the standard library's. Without it `libm` computes them: the same bits for roots,
-/// roundings and remainders; powers and logarithms may differ in the last bits, as they may between processors. A crate that is
-/// built in both ways imports the trait where it is needed:
+/// With the feature `std` each function is the standard library's. Without `std`, `libm` computes them: roots, roundings and
+/// remainders have the same bits; powers and logarithms may differ in the last bits, as they may between processors. A crate
+/// that is built with and without `std` imports the trait:
 ///
 /// ```
 /// #[cfg(not(feature = "std"))]
@@ -22,13 +22,13 @@ pub trait Float: Sized {
     fn round(self) -> Self;
     /// Returns the whole part.
     fn trunc(self) -> Self;
-    /// Returns the part behind the point, with the sign of the number.
+    /// Returns the part after the decimal point, with the sign of the number.
     fn fract(self) -> Self;
-    /// Returns the remainder of a division that is never negative.
+    /// Returns the remainder of a division by `divisor`, never negative.
     fn rem_euclid(self, divisor: Self) -> Self;
-    /// Returns the whole power `n`.
+    /// Returns this number to the power of the integer `n`.
     fn powi(self, n: i32) -> Self;
-    /// Returns the power `exponent`.
+    /// Returns this number to the power `exponent`.
     fn powf(self, exponent: Self) -> Self;
     /// Returns e to the power of this number.
     fn exp(self) -> Self;
@@ -42,7 +42,7 @@ macro_rules! float {
             $(
                 #[inline]
                 fn $name(self, $($argument: $type),*) -> Self {
-                    // The inherent function comes before the trait's, so that this is no recursion.
+                    // No recursion: the name resolves to the inherent function of `f64`, not to the trait's.
                     #[cfg(feature = "std")]
                     return f64::$name(self, $($argument),*);
                     #[cfg(not(feature = "std"))]
@@ -99,7 +99,7 @@ mod portable {
 mod tests {
     use super::portable;
 
-    /// Numbers of all magnitudes and both signs, with the special ones.
+    /// Returns numbers of both signs and magnitudes up to 2^68, then special ones such as zeros, infinities and NaN.
     fn numbers() -> impl Iterator<Item = f64> {
         let mut bits = 1u64;
         let drawn = (0..20_000).map(move |_| {

@@ -1,4 +1,4 @@
-//! Ids of things with a limited life. They are assigned in order, and never reused.
+//! Ids of requests, sessions and tasks. A core assigns the ids of sessions and tasks in ascending order, and never reuses one.
 
 use core::fmt;
 
@@ -32,14 +32,14 @@ macro_rules! id {
 }
 
 id! {
-    /// A foreground request; the host chooses the number.
+    /// The id of a foreground request, which the host chooses.
     RequestId, "request "
 }
 id! {
-    /// A background session.
+    /// The id of a background session: of a client of background work.
     SessionId, "session "
 }
 id! {
-    /// A task of a session: one registered range of blocks.
+    /// The id of a task: a range of blocks that a session has registered.
     TaskId, "task "
 }

@@ -1,7 +1,7 @@
 //! The quantities of freeblock as types: times, addresses, counts, angles, ids.
 //!
-//! All other crates use these, so that a cylinder cannot be added to an LBN and milliseconds cannot be passed for
-//! nanoseconds. All are integers: an order must not depend on rounding.
+//! All other crates use these types, so that a cylinder cannot be added to an LBN and milliseconds cannot be passed for
+//! nanoseconds. All values are integers, because the order of requests must not depend on rounding.
 //!
 //! ```
 //! use freeblock_units::{Duration, Instant, Lbn, Sectors};
@@ -12,7 +12,7 @@
 //!
 //! # Without the standard library
 //! The crate needs no allocator. With `default-features = false, features = ["libm"]` it needs no `std` either: the few functions
-//! on floating-point numbers come from `libm` ([`Float`]). With `std`, the default, they are the standard library's.
+//! on floating-point numbers ([`Float`]) then come from `libm`. With `std`, the default, they come from the standard library.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,4 +1,5 @@
-//! Integer nanoseconds. The host defines instant zero: the start of a simulation, the boot of a machine.
+//! Instants and durations in integer nanoseconds. The host program defines instant zero: the start of a simulation, for
+//! example, or the boot of a machine.
 
 #[cfg(not(feature = "std"))]
 use crate::Float as _;
@@ -38,23 +39,23 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// Returns the time from `earlier` to here.
+    /// Returns the time from `earlier` to this instant.
     ///
     /// # Panics
-    /// In debug builds, if `earlier` is later than `self`: an ordering bug in the caller.
+    /// In debug builds, if `earlier` is later than `self`, which is a bug of the caller.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         debug_assert!(self.0 >= earlier.0);
         Duration(self.0.wrapping_sub(earlier.0))
     }
 
-    /// Returns the time from `earlier` to here, or zero if `earlier` is later.
+    /// Returns the time from `earlier` to this instant, or zero if `earlier` is later.
     #[inline]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the time from `earlier` to here, or `None` if `earlier` is later.
+    /// Returns the time from `earlier` to this instant, or `None` if `earlier` is later.
     #[inline]
     pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
         match self.0.checked_sub(earlier.0) {
@@ -76,7 +77,7 @@ impl Instant {
 impl Duration {
     /// No time.
     pub const ZERO: Self = Self(0);
-    /// The longest time.
+    /// The longest duration, 584 years.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns `ns` nanoseconds.
@@ -129,7 +130,7 @@ impl Duration {
         self.0 as f64 / 1e9
     }
 
-    /// Returns `self - other`, or zero.
+    /// Returns `self - other`, or zero if `other` is longer.
     #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

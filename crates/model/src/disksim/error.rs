@@ -1,4 +1,4 @@
-//! Import errors, with their places.
+//! The errors of an import, with their places in the files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 pub struct Place {
     /// The file.
     pub file: PathBuf,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
 }
 
@@ -32,7 +32,7 @@ pub enum ImportError {
         place: Place,
         /// The expected text.
         expected: String,
-        /// The text there.
+        /// The text at that place.
         found: String,
         /// The action to take.
         mend: String,
@@ -52,9 +52,9 @@ pub enum ImportError {
     Missing {
         /// The beginning of the block.
         place: Place,
-        /// The block.
+        /// The name or the type of the block.
         block: String,
-        /// The parameter.
+        /// The name of the parameter.
         key: String,
     },
     /// The given file cannot be read.
@@ -65,10 +65,10 @@ pub enum ImportError {
         /// The system's error.
         cause: String,
     },
-    /// A file that another one names cannot be read.
+    /// A file that another file names cannot be read.
     #[error("{place}: cannot read {}: {cause}; put the file there, or correct its name", shown(path))]
     UnreadableSource {
-        /// The place that names it.
+        /// The place where the file is named.
         place: Place,
         /// The file.
         path: PathBuf,
@@ -81,7 +81,7 @@ pub enum ImportError {
         shown(path)
     )]
     SelfSourcing {
-        /// The `source` that closes the cycle.
+        /// The `source` statement that closes the cycle.
         place: Place,
         /// The file.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum ImportError {
     Ambiguous {
         /// The file.
         path: PathBuf,
-        /// Their names.
+        /// The names of the disks.
         choices: Vec<String>,
     },
     /// The named disk does not exist.
@@ -114,7 +114,7 @@ pub enum ImportError {
         path: PathBuf,
         /// The requested name.
         name: String,
-        /// The existing names.
+        /// The names of the disks in the file.
         choices: Vec<String>,
     },
     /// The numbers describe no possible drive.
@@ -122,12 +122,12 @@ pub enum ImportError {
     Impossible {
         /// The file.
         path: PathBuf,
-        /// The problem.
+        /// The invalid field of the resulting profile.
         cause: crate::ProfileError,
     },
 }
 
-/// Returns a path fit for a message: a damaged file may name others with control characters in them.
+/// Returns a path in a form fit for a message. A damaged file may name other files with control characters in their names.
 fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }

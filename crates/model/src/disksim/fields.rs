@@ -1,13 +1,13 @@
-//! Typed access to the fields of a block; every error names the place.
+//! Typed access to the fields of a block of a parameter file; every error names the place.
 
 use super::source::{Fault, Scalar, printable, refuse};
 use super::syntax::{Block, Value};
 
-/// The largest whole number accepted: the profile file is TOML, whose integers have 63 bits.
+/// The largest whole number accepted, because the integers of TOML, the format of a profile file, have 63 bits.
 const WHOLE_MAX: i128 = i64::MAX as i128;
 
 impl Block {
-    /// Returns the last field of this name; as in DiskSim, a later one overrides.
+    /// Returns the last field of this name. As in DiskSim, a later field overrides an earlier one.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.fields.iter().rev().find(|field| field.key.eq_ignore_ascii_case(key)).map(|field| &field.value)
     }
@@ -33,7 +33,7 @@ impl Block {
         self.get(key).map_or(Ok(default), |value| value.number(key))
     }
 
-    /// Returns the items of a list; none if it is missing.
+    /// Returns the items of a list; none if the field is missing.
     pub fn list(&self, key: &str) -> Result<&[Value], Fault> {
         self.get(key).map_or(Ok(&[]), |value| value.list(key))
     }
@@ -101,7 +101,7 @@ impl Value {
             return Ok(number.into());
         }
         let number = self.number(what)?;
-        // Beyond 2^53 a decimal number is no longer a unique whole number.
+        // Beyond 2^53 several whole numbers have the same floating-point value.
         if number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0 {
             return Ok(number as i128);
         }
@@ -113,11 +113,12 @@ impl Value {
     }
 }
 
-/// Collects the items, including those of inner lists: DiskSim's tables are written with and without inner brackets.
+/// Collects the items of a list and of its inner lists, because DiskSim's tables are written with and without brackets
+/// around each row.
 pub(super) fn flattened<'v>(items: &'v [Value], into: &mut Vec<&'v Value>) {
     for item in items {
         match item {
-            // The parser bounds the depth.
+            // The parser bounds the depth of this recursion.
             Value::List { items, .. } => flattened(items, into),
             other => into.push(other),
         }

@@ -1,18 +1,18 @@
-//! `disksim_disk`: the drive's electronics.
+//! Reads the drive's electronics from a `disksim_disk`.
 
 use super::mechanics::time;
 use super::source::{Fault, refuse};
 use super::syntax::Block;
 use crate::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, QueueOrder, ReadAhead, WriteBack};
 
-/// The components beside the disk that transfer sectors: its bus, and the controller above that.
+/// The components through which the disk's sectors pass: its bus, and the controller above the bus.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Path<'b> {
     pub bus: Option<&'b Block>,
     pub controller: Option<&'b Block>,
 }
 
-/// Parameters that are read elsewhere, or that only affect DiskSim's output.
+/// Parameters that other functions read, or that only affect DiskSim's output. They cause no note.
 const SILENTLY_IGNORED: [&str; 4] = ["Model", "Scheduler", "Print stats", "Avg sectors per cylinder"];
 
 struct Reader<'b> {
@@ -61,7 +61,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the electronics, and whether reads and writes may begin at any of their sectors.
+/// Returns the electronics, whether reads have zero-latency access, and whether writes have it.
 pub(super) fn read(
     block: &Block,
     path: Path<'_>,
@@ -126,7 +126,7 @@ pub(super) fn read(
     Ok((firmware, zero_latency.0, zero_latency.1))
 }
 
-/// Returns the order of the drive's own queue: each of DiskSim's 28 policies is mapped to the nearest one here.
+/// Returns the order of the drive's own queue. DiskSim has 28 policies; each is mapped to the most similar [`QueueOrder`].
 fn queue_order(block: &Block, notes: &mut Vec<String>) -> Result<QueueOrder, Fault> {
     const POLICY: &str = "Scheduling policy";
     const DEPTH: &str = "Max queue length";

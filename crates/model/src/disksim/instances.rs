@@ -5,14 +5,15 @@ use super::source::{Fault, Scalar, printable, refuse};
 /// The word between the first and the last name of a range.
 const TO: &str = "..";
 
-/// Components of one specification. Ranges are not expanded: a file may name more than memory holds.
+/// The names in an `instantiate` statement. Ranges are not expanded, because a file may name more components than fit into
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instances {
     single: Vec<String>,
     ranges: Vec<Range>,
 }
 
-/// All names of a prefix with a number from `first` to `last`.
+/// All names that consist of `prefix` and a number from `first` to `last`.
 #[derive(Clone, Debug)]
 struct Range {
     prefix: String,

@@ -1,17 +1,17 @@
-//! `dm_layout_g1`: zones of cylinders with whole-sector skews, slips, and spares by one of eleven schemes.
+//! Reads `dm_layout_g1`: zones of cylinders with skews in whole sectors, slips, and spares by one of eleven schemes.
 
 use super::fields::flattened;
 use super::source::{At, Fault, refuse};
 use super::syntax::{Block, Value};
 use crate::profile::{LayoutSpec, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone};
 
-/// The most sectors accepted on a track; today's drives have some five thousand.
+/// The most sectors accepted on a track; drives of today have some five thousand.
 pub(super) const SECTORS_PER_TRACK_MAX: u64 = 100_000;
 
-/// A layout, with its extent.
+/// A layout, with the numbers of LBNs, cylinders and heads that it uses.
 pub(super) struct Mapped {
     pub layout: LayoutSpec,
-    /// LBNs.
+    /// The number of LBNs.
     pub capacity: u64,
     /// One more than the last cylinder.
     pub cylinders: u32,
@@ -19,10 +19,10 @@ pub(super) struct Mapped {
     pub heads: u16,
 }
 
-/// The unit of skews and of the offset of a zone's first block.
+/// The unit of skews and of the offset of a zone's first block. Sectors are the default.
 ///
-/// DiskSim's texts say "sectors" by default, and the HP drives' offsets (14, 73, 80 ... on tracks of 92, 88, 84
-/// sectors) are plausible only as sectors; its answers for the HP C2247A confirm this (tests/model/import_oracle.rs).
+/// DiskSim's documentation says so, and the offsets of the HP drives (14, 73, 80 ... on tracks of 92, 88, 84 sectors) make
+/// sense only in sectors. DiskSim's own results for the HP C2247A confirm the unit (tests/model/import_oracle.rs).
 #[derive(Clone, Copy, PartialEq)]
 enum SkewUnit {
     Sectors,
@@ -118,7 +118,7 @@ impl ZoneReader<'_> {
         let revolutions = |key: &str| -> Result<Revolutions, Fault> {
             let number = block.number_or(key, 0.0)?;
             Ok(match unit {
-                // DiskSim cuts off fractions of a sector.
+                // DiskSim truncates skews to whole sectors.
                 SkewUnit::Sectors if number.abs() < 1e15 => {
                     Revolutions::of_sectors(number.trunc() as i64, per_track)
                 }
@@ -153,7 +153,7 @@ impl ZoneReader<'_> {
         u64::from(zone.last_cylinder) - u64::from(zone.first_cylinder) + 1
     }
 
-    /// Returns the sectors in the zone; at most 2^32 * 2^20 * 2^16, hence the check.
+    /// Returns the number of sectors in the zone. The product of cylinders, sectors and heads may exceed 64 bits.
     fn sectors(&self, zone: &Zone) -> Result<u64, Fault> {
         Self::cylinders(zone)
             .checked_mul(Self::sectors_per_track(zone) * u64::from(self.heads))
@@ -161,7 +161,7 @@ impl ZoneReader<'_> {
             .ok_or_else(|| too_large(self.block.at))
     }
 
-    /// Returns the number of units of slips and defects: tracks with sparing by tracks, sectors otherwise.
+    /// Returns the zone's size in the unit of slips and defects: tracks under sparing scheme 1 (whole tracks), else sectors.
     fn places(&self, zone: &Zone) -> Result<u64, Fault> {
         let sectors = self.sectors(zone)?;
         Ok(if self.scheme == 1 { sectors / Self::sectors_per_track(zone).max(1) } else { sectors })
@@ -210,11 +210,11 @@ impl ZoneReader<'_> {
         Ok(defects)
     }
 
-    /// Expresses the eleven schemes as regions. In 4, 6, 7 and 10 a slip pushes all that follows in the zone; in 2, 3,
-    /// 5, 8 and 9 it uses up one of its region's spares.
+    /// Expresses DiskSim's eleven sparing schemes as regions. Under schemes 0, 4, 6, 7 and 10 a slip moves all later LBNs of
+    /// the zone; under 2, 3, 5, 8 and 9 a slip uses one of its region's spares.
     ///
-    /// DiskSim's own code for 0, 2 and 5 is broken (0 loses its answer, 2 and 5 put two LBNs on one sector); here they
-    /// have their documented meaning.
+    /// DiskSim's own code for 0, 2 and 5 is wrong: 0 returns no result, 2 and 5 map two LBNs to one sector. Here these
+    /// schemes work as DiskSim documents them.
     fn sparing(&self, zone: &Zone, number: usize, notes: &mut Vec<String>) -> Result<Sparing, Fault> {
         let spares = self.block.whole_or("Number of spares", 0, u64::MAX, 0)?;
         let per = match self.scheme {
@@ -244,7 +244,7 @@ impl ZoneReader<'_> {
         })
     }
 
-    /// Returns the LBNs in the zone. A last range that is cut short has no spares.
+    /// Returns the number of LBNs in the zone. With spares by range, a shorter last range has no spares.
     fn capacity(&self, zone: &Zone) -> Result<u64, Fault> {
         let (cylinders, per_track, heads) =
             (Self::cylinders(zone), Self::sectors_per_track(zone), u64::from(self.heads));

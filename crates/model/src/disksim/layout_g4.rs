@@ -1,8 +1,9 @@
-//! `dm_layout_g4`: a tree of repeating runs of tracks.
+//! Reads `dm_layout_g4`: a tree of repeating runs of tracks.
 //!
-//! A node is a list of entries, each of which repeats a child, another node or a track, along LBNs, cylinders and
-//! angle. The root's entries become zones, the levels below them patterns; equal patterns are shared. A tree that does
-//! not fit (descending zones, zones that share cylinders) is laid out run by run.
+//! A node of the tree is a list of entries. An entry repeats a child, which is a track or another node; each repetition is
+//! shifted in LBN, cylinder and angle. The root's entries become zones of the profile, and the levels below become patterns;
+//! equal patterns are shared. A tree for which this fails, because zones descend or share cylinders, becomes one pattern
+//! that lists its runs.
 
 mod rows;
 mod tree;
@@ -16,7 +17,7 @@ use tree::Tree;
 use tree::push_apart;
 use zones::Writer;
 
-/// A kind of track: LBNs are on its sectors from `first` on.
+/// A row of `TP`: a kind of track with `sectors` sectors, whose LBNs begin on sector `first`.
 #[derive(Clone, Copy, Debug)]
 struct TrackKind {
     first: u32,
@@ -29,24 +30,26 @@ enum Child {
     Node(usize),
 }
 
-/// A child repeated `repetitions` times, perhaps followed by a part of it.
+/// A row of `IDX`: a child that is repeated `repetitions` times. A part of one more repetition may follow.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     cylinder: u64,
     revolutions: f64,
-    /// LBNs, cylinders and rotation from one repetition to the next.
+    /// The number of LBNs in a repetition.
     lbns: u64,
+    /// The number of cylinders from one repetition to the next.
     cylinders: u64,
+    /// The rotation from one repetition to the next, in revolutions.
     skew: f64,
     outward: bool,
     repetitions: u64,
-    /// LBNs of a last repetition that is cut short.
+    /// The number of LBNs of a partial repetition after the whole ones.
     rest: u64,
     child: Child,
     at: At,
 }
 
-/// Adjacent tracks on one surface, as far as the tree has been followed.
+/// Adjacent tracks on one surface, found by following the tree.
 #[derive(Clone, Copy, Debug)]
 struct AdjacentTracks {
     cylinder: u64,
@@ -56,11 +59,11 @@ struct AdjacentTracks {
     revolutions: f64,
     skew: f64,
     kind: TrackKind,
-    /// LBNs on each.
+    /// The number of LBNs on each track.
     lbns: u64,
 }
 
-/// A pattern under construction, its number of repetitions and its first cylinder.
+/// A zone under construction: a pattern of tracks, the number of its repetitions, and the first cylinder.
 #[derive(Clone, Debug)]
 struct Part {
     first: u64,
@@ -113,7 +116,7 @@ fn too_large(at: At) -> Fault {
 }
 
 impl Entry {
-    /// Returns the LBNs of all repetitions.
+    /// Returns the number of LBNs of all repetitions.
     fn run(&self) -> Option<u64> {
         self.lbns.checked_mul(self.repetitions)?.checked_add(self.rest)
     }

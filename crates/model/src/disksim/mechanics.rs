@@ -1,10 +1,10 @@
-//! `dm_mech_g1`: spindle, seek curve, head switch, settle.
+//! Reads `dm_mech_g1`: spindle speed, seek curve, head switch, write settling.
 
 use super::source::{At, Fault, Sources, printable, refuse};
 use super::syntax::{Block, Value};
 use crate::profile::{Mechanics, Seek};
 
-/// The most points of a seek curve; real ones have up to 1,792.
+/// The most points of a seek curve; real curves have up to 1,792.
 const CURVE_POINTS_MAX: u64 = 1_000_000;
 
 pub(super) struct Arm {
@@ -49,19 +49,19 @@ pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<Str
     Ok(Arm { rpm, mechanics, seek })
 }
 
-/// Returns a time in milliseconds; a negative one becomes zero.
+/// Returns a time in milliseconds. A negative time becomes zero, with a note.
 pub(super) fn time(block: &Block, key: &str, notes: &mut Vec<String>) -> Result<f64, Fault> {
     let ms = block.number_or(key, 0.0)?;
     if ms < 0.0 {
         notes.push(format!("`{key}` is {ms} ms; taken as 0"));
         return Ok(0.0);
     }
-    // Adding zero makes 0.0 of -0.0.
+    // Adding zero turns -0.0 into 0.0.
     Ok(ms + 0.0)
 }
 
-/// Returns a table for the first ten cylinders, then `V2 + V3 sqrt(d)` below `V1` cylinders and `V4 + V5 d` from there
-/// on; no seek is shorter than a head switch.
+/// Reads DiskSim's seek type `hplplus10`: a table for the first ten cylinders, then `V2 + V3 sqrt(d)` below `V1` cylinders
+/// and `V4 + V5 d` from `V1` on. No seek is shorter than a head switch.
 fn hpl_plus_ten(block: &Block, head_switch_ms: f64, notes: &mut Vec<String>) -> Result<Seek, Fault> {
     const KEY: &str = "HPL seek equation values";
     const FIRST: &str = "First ten seek times";
@@ -104,20 +104,20 @@ fn positive(value: &Value, key: &str) -> Result<f64, Fault> {
 #[derive(Default)]
 struct Curve {
     points: Vec<(u32, f64)>,
-    /// The standard deviations, if the file has any.
+    /// The standard deviation of each seek time, for the lines that have one.
     spread: Vec<(u32, f64)>,
-    /// The extra time of writes, line by line, if the file has times of writes.
+    /// The extra time of a seek before a write, for the lines that have a time for writes.
     writes_later: Vec<f64>,
 }
 
 impl Curve {
-    /// Returns the mean extra time of writes, and adds a note if it varies.
+    /// Returns the mean extra time of a seek before a write, and adds a note if it differs from line to line.
     fn write_settle_ms(&self, notes: &mut Vec<String>) -> f64 {
         let Some(&first) = self.writes_later.first() else { return 0.0 };
         let (least, most) =
             self.writes_later.iter().fold((first, first), |(least, most), &ms| (least.min(ms), most.max(ms)));
         let mean = self.writes_later.iter().sum::<f64>() / self.writes_later.len() as f64;
-        // Both columns have six decimals.
+        // Rounded to six decimals, because the times in the file have six.
         let mean = (mean * 1e6).round() / 1e6;
         if most - least > 2e-6 {
             notes.push(format!(
@@ -130,13 +130,13 @@ impl Curve {
 
 const HEAD: &str = "Seek distances measured:";
 
-/// Reads a file of seek times: `Seek distances measured: n`, or no such line, then lines `cylinders, milliseconds[,
-/// standard deviation[, milliseconds to write]]`.
+/// Reads a file of seek times. Its first line may be `Seek distances measured: n`; the others are `cylinders,
+/// milliseconds[, standard deviation[, milliseconds before a write]]`.
 fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Curve, Fault> {
     let text = sources.text(file);
     let name = sources.path(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut offset = 0;
-    // The non-empty lines, each with its position.
+    // The lines that are not empty, each with its position.
     let mut lines = text
         .split_inclusive('\n')
         .filter_map(|line| {

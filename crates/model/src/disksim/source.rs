@@ -1,17 +1,17 @@
-//! The files of an import: reading, sourcing, and places in them.
+//! The files of an import: reads them, follows `source` statements, and finds lines and columns for messages.
 
 use super::{Files, ImportError, Place};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
-/// The most bytes of all files of one import; the largest real one has 170 KB.
+/// The most bytes of all files of one import together; the largest real file has 170 KB.
 pub(super) const IMPORT_BYTES_MAX: usize = 64 << 20;
-/// The most files of one import; real ones have four or five.
+/// The most files of one import; real imports have four or five.
 const IMPORT_FILES_MAX: usize = 256;
-/// The longest chain of files that source one another; real ones make a chain of four.
+/// The longest chain of files that source one another; real chains have four.
 const CHAIN_FILES_MAX: usize = 16;
 
-/// A byte in one of the files.
+/// The position of a byte: the number of the file, and the offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     pub file: u32,
@@ -48,7 +48,7 @@ struct File {
 pub(super) struct Sources<'a> {
     disk: &'a dyn Files,
     files: Vec<File>,
-    /// The files being parsed, the innermost last.
+    /// The numbers of the files being parsed: each sources the next.
     open: Vec<u32>,
     bytes: usize,
 }
@@ -66,7 +66,7 @@ impl<'a> Sources<'a> {
         self.files.get(file as usize).map_or_else(|| Path::new(""), |f| &f.path)
     }
 
-    /// Opens the file where the import begins.
+    /// Reads the file with which the import begins, and returns its number.
     pub fn open_root(&mut self, path: &Path) -> Result<u32, Fault> {
         let bytes = self.disk.read(path).map_err(|cause| Fault::Unreadable {
             at: None,
@@ -78,7 +78,7 @@ impl<'a> Sources<'a> {
         Ok(file)
     }
 
-    /// Opens a file named by a `source` statement, to be parsed.
+    /// Reads a file that a `source` statement names, and returns its number. [`Sources::close`] ends the parsing of the file.
     pub fn open_sourced(&mut self, name: &str, at: At) -> Result<u32, Fault> {
         let (path, bytes) = self.find(name, at)?;
         let normal = normalised(&path);
@@ -97,7 +97,7 @@ impl<'a> Sources<'a> {
         Ok(file)
     }
 
-    /// Ends the parsing of the innermost open file.
+    /// Ends the parsing of the file that was opened last.
     pub fn close(&mut self) {
         self.open.pop();
     }
@@ -108,7 +108,7 @@ impl<'a> Sources<'a> {
         self.keep(path, &bytes, Some(at))
     }
 
-    /// Finds a file beside the one that names it, or else beside the one where the import began.
+    /// Reads a file from the directory of the file that names it, or else from the directory of the import's first file.
     fn find(&self, name: &str, at: At) -> Result<(PathBuf, Vec<u8>), Fault> {
         let beside = |file: u32| self.path(file).parent().unwrap_or(Path::new("")).join(name);
         let first = beside(at.file);
@@ -137,7 +137,7 @@ impl<'a> Sources<'a> {
         if let Some(cause) = too_much {
             return Err(Fault::Unreadable { at, path, cause });
         }
-        // Some comments in circulation are in Latin-1; nothing else in the files is beyond ASCII.
+        // Some files have comments in Latin-1; the rest of every known file is ASCII.
         let text = String::from_utf8_lossy(bytes);
         self.files.push(File { path, text: Rc::from(text.as_ref()) });
         Ok(self.files.len() as u32 - 1)
@@ -170,7 +170,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the path without `.` and `dir/..`, without asking the file system.
+/// Returns the path without `.` and `dir/..`. Symbolic links are not resolved.
 fn normalised(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -185,7 +185,7 @@ fn normalised(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns text from a file in a form fit for a message: short, and without control characters.
+/// Returns text from a file in a form fit for a message: at most 40 characters, with control characters escaped.
 pub(super) fn printable(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 40;
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();

@@ -1,15 +1,15 @@
-//! The text of DiskSim's parameter files: blocks of `key = value`, lists, `source`, `instantiate`, `topology`.
+//! The parser of DiskSim's parameter files: blocks of `key = value`, lists, `source`, `instantiate`, `topology`.
 //!
-//! The grammar is as lenient as the files in circulation require: commas may be missing at line ends and trail before a
-//! closing bracket, keys contain blanks, dots, slashes and parentheses.
+//! The grammar is as lenient as the files in circulation require: a comma may be missing at the end of a line and may stand
+//! before a closing bracket, and keys contain blanks, dots, slashes and parentheses.
 
 use super::instances::Instances;
 use super::source::{At, Fault, Scalar, Sources, printable};
 
-/// The deepest nesting of blocks and lists; real files stay below ten.
+/// The deepest nesting of blocks and lists accepted, which bounds the parser's recursion; real files stay below ten.
 const NESTING_LEVELS_MAX: usize = 64;
 
-/// A value behind a `=`, or in a list.
+/// A value after `=`, or in a list.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Scalar(Scalar),
@@ -36,7 +36,7 @@ pub(super) struct Block {
     pub at: At,
 }
 
-/// `key = value`, with runs of blanks inside the key reduced to one.
+/// `key = value`. Each run of blanks inside the key is reduced to one blank.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     pub key: String,
@@ -51,7 +51,7 @@ pub(super) enum Statement {
     Topology(Node),
 }
 
-/// A component in the topology, with those below it.
+/// A component in the topology, with the components below it.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub kind: String,
@@ -149,7 +149,7 @@ impl Parser<'_, '_> {
         Fault::Syntax { at: self.at(), expected: expected.into(), found: self.found(), mend: mend.into() }
     }
 
-    /// Returns a run of characters other than separators; empty if there is none here.
+    /// Reads characters up to the next separator, and returns them; possibly none.
     fn word(&mut self) -> Scalar {
         let at = self.at();
         self.skip_while(|c| !ends_word(c));
@@ -201,7 +201,7 @@ impl Parser<'_, '_> {
                 let name = if self.peek() == Some('"') { self.quoted()? } else { self.word() };
                 self.skip_blank();
                 if self.peek() == Some('[') {
-                    // Sets of components, such as synchronised spindles, are irrelevant for a drive.
+                    // A set of components, such as synchronised spindles, which a profile of one drive does not need.
                     self.list(0)?;
                     return Ok(());
                 }
@@ -219,7 +219,7 @@ impl Parser<'_, '_> {
         Ok(statements)
     }
 
-    /// Returns the only block of a file, as in `Model = source FILE`.
+    /// Reads a sourced file that must have exactly one block, as in `Model = source FILE`, and returns that block.
     fn sourced_block(&mut self, at: At) -> Result<Block, Fault> {
         let mut blocks = self.sourced(at)?.into_iter().filter_map(|statement| match statement {
             Statement::Block(block) => Some(block),
@@ -382,7 +382,7 @@ impl Parser<'_, '_> {
         Ok(Value::Scalar(Scalar { text: words.join(" "), at: first.at }))
     }
 
-    /// Returns whether an opening brace follows, possibly on a later line; moves to it if so.
+    /// Returns whether an opening brace follows, possibly on a later line. If one follows, moves to it.
     fn block_follows(&mut self) -> bool {
         let back = self.position;
         self.skip_blank();
@@ -435,7 +435,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Parses a word in a list: an item of its own, or the type of a block with or without a name.
+    /// Parses a word in a list: either an item by itself, or the type of a block, whose name may follow.
     fn word_or_block(&mut self, word: Scalar, depth: usize) -> Result<Value, Fault> {
         if self.block_follows() {
             return Ok(Value::Block(self.block(word, String::new(), depth + 1)?));

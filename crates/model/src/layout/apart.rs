@@ -1,14 +1,14 @@
-//! Checks that every track belongs to one zone.
+//! Checks that no track belongs to two zones.
 
 use super::PlacedZone;
 use crate::error::ProfileError;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// The most runs of tracks compared one by one, for zones that interleave on one surface.
+/// The most runs of tracks of zones that interleave on one surface: a small file could claim billions.
 const RUNS_MAX: u64 = 1 << 22;
 
-/// The cylinders from a section's first track under a head to its last.
+/// The cylinders between the outermost and the innermost track of a section under one head.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Hull {
     head: u16,
@@ -50,7 +50,7 @@ pub(super) fn check(zones: &[PlacedZone], cylinders: u32) -> Result<(), ProfileE
         }
     }
     hulls.sort_unstable();
-    // Hulls that overlap in a chain are compared run by run.
+    // Each group of hulls of one head that overlap, directly or through others, is compared run by run.
     let mut rest = hulls.as_slice();
     while let Some(first) = rest.first() {
         let (mut last, mut count) = (first.last, 1);

@@ -1,8 +1,10 @@
-//! The layout: maps every LBN to its track and its sector's angle; and back.
+//! The layout: maps every LBN to a sector of a track and its angle, and sectors back to LBNs.
 //!
 //! A layout is a list of zones. A zone orders its tracks (`order.rs`) and decides which of their sectors have LBNs
-//! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables: a 20
-//! TB drive's layout takes kilobytes.
+//! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables, so that
+//! the layout of a drive of 20 TB takes kilobytes.
+//!
+//! A *place* numbers all sectors of a zone in the order of its tracks, from the zone's first, with or without an LBN.
 
 mod apart;
 mod order;
@@ -29,7 +31,7 @@ pub use track_ref::{Extents, Pieces, TrackRef};
 use units::{Cylinder, Head, Lbn, LbnRange, Sectors, TrackIndex};
 use zone::{PlacedZone, SlipRevolutions, slipped_tracks};
 
-/// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
+/// The most cylinders accepted, to bound the tables by cylinder; a surface of a 3.5-inch drive of today has some 600,000.
 pub const CYLINDERS_MAX: u32 = 1 << 22;
 
 /// A run of remapped LBNs.
@@ -44,7 +46,7 @@ struct Remapped {
 #[derive(Clone, Debug)]
 pub struct Layout {
     zones: Vec<PlacedZone>,
-    /// The first LBN of each zone, in an array of its own so that the search stays in one or two cache lines.
+    /// The first LBN of each zone. An array of its own, so that a search touches only one or two cache lines.
     zone_lbns: Vec<u64>,
     zone_tracks: Vec<u32>,
     spans: Spans,
@@ -52,18 +54,18 @@ pub struct Layout {
     tracks: u32,
     cylinders: u32,
     heads: u16,
-    /// By LBN.
+    /// The remapped LBNs and the defects of zones, sorted by LBN.
     remaps: Vec<Remapped>,
-    /// By place.
+    /// The entries of `remaps`, sorted by the location they lead to.
     remaps_in: Vec<Remapped>,
 }
 
 impl Layout {
-    /// Computes the layout of a drive of `cylinders` and `heads`.
+    /// Computes the layout of a drive with this number of cylinders and heads.
     ///
     /// # Errors
-    /// Zones overlap or leave the drive, tracks have no sectors, slips lie outside their zone, and so on: the place by
-    /// its path in the profile file, and the mend.
+    /// Zones overlap or leave the drive, tracks have no sectors, slips lie outside their zone, and so on. The error has the
+    /// path of the field in the profile file, and the remedy.
     pub fn new(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Self, ProfileError> {
         let mut layout = Self {
             zones: Vec::with_capacity(spec.zones.len()),
@@ -222,7 +224,7 @@ impl Layout {
                 return Err(twice(format!("two LBNs on track {} sector {}", b.track, b.sector)));
             }
         }
-        // The target of a remapped LBN must not have an LBN of its own, unless that one was moved away as well.
+        // A sector that gets a remapped LBN must not have an LBN already, unless that LBN was remapped as well.
         for r in &self.remaps_in {
             for sector in r.to.sector..r.to.sector + r.len {
                 let own = self.native_lbn(Location { track: r.to.track, sector });
@@ -237,7 +239,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Fails if a track or a slip cuts a sector of the medium, which has `sectors` LBNs.
+    /// Fails if a sector of the medium, which has `sectors` LBNs, would be cut by the end of a track, or by slips, spares or
+    /// reserved sectors.
     pub(crate) fn check_physical_sectors(&self, sectors: u64) -> Result<(), ProfileError> {
         if sectors == 1 {
             return Ok(());
@@ -260,7 +263,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Returns the sectors that the drive offers; LBNs run from 0 to one less.
+    /// Returns the number of LBNs of the drive.
     pub fn capacity(&self) -> Sectors {
         Sectors::new(self.capacity)
     }
@@ -270,13 +273,14 @@ impl Layout {
         self.tracks
     }
 
-    /// Returns the sectors on the track with the most.
+    /// Returns the number of sectors on the track that has the most.
     pub fn densest_track(&self) -> u32 {
         let runs = self.zones.iter().flat_map(|z| &z.sections).flat_map(|s| &s.runs);
         runs.map(|r| r.sectors).max().unwrap_or(0)
     }
 
-    /// Returns the fewest to the most sectors on the tracks of the cylinders from `first` to `last`; `None` if no track is on them.
+    /// Returns the least and the largest number of sectors of the tracks on the cylinders from `first` to `last`; `None` if
+    /// these cylinders have no tracks.
     pub fn sectors_per_track(&self, first: Cylinder, last: Cylinder) -> Option<RangeInclusive<u32>> {
         let (first, last) = (first.get(), last.get());
         let mut found: Option<RangeInclusive<u32>> = None;
@@ -292,7 +296,7 @@ impl Layout {
                 section.runs.iter().for_each(|run| meet(run.sectors));
                 continue;
             }
-            // Only some of the cylinders count, so each is looked at.
+            // Only some cylinders of the section are within the bounds.
             for cylinder in first.max(span.0)..=last.min(span.1) {
                 section
                     .tracks_on(cylinder - section.first_cylinder, |_| true)
@@ -312,12 +316,12 @@ impl Layout {
         self.heads
     }
 
-    /// Returns the place of an LBN, or `None` past the end.
+    /// Returns the track and the sector of an LBN, or `None` past the drive's last LBN.
     pub fn locate(&self, lbn: Lbn) -> Option<Location> {
         self.run_at(lbn.get(), 1).map(|p| Location { track: p.track, sector: p.sector })
     }
 
-    /// Returns the LBN at a place, or `None` for spare, bad and reserved sectors and for places that do not exist.
+    /// Returns the LBN of a sector, or `None` for spare, bad and reserved sectors and for sectors that do not exist.
     pub fn lbn_at(&self, location: Location) -> Option<Lbn> {
         if location.track.get() >= self.tracks {
             return None;
@@ -331,7 +335,7 @@ impl Layout {
     /// Returns a track by its number.
     ///
     /// # Panics
-    /// If there is no such track; numbers come from this layout.
+    /// If the layout has no track of this number.
     #[inline]
     pub fn track(&self, index: TrackIndex) -> Track {
         self.track_ref(index).track
@@ -358,7 +362,7 @@ impl Layout {
         TrackRef { layout: self, zone, index, track, place: t.place }
     }
 
-    /// Returns the track under a head on a cylinder, if it is in a zone.
+    /// Returns the track of a cylinder and a head; `None` if it belongs to no zone.
     pub fn track_at(&self, cylinder: Cylinder, head: Head) -> Option<TrackIndex> {
         self.sections_on(cylinder).find_map(|(zone, section)| {
             let local = section.track_at(cylinder.get() - section.first_cylinder, head.get())?;
@@ -366,13 +370,13 @@ impl Layout {
         })
     }
 
-    /// Iterates over the tracks on a cylinder; none outside of all zones. They are in LBN order, except those of a zone
-    /// whose surfaces are shifted against each other.
+    /// Iterates over the tracks of a cylinder; a cylinder outside of all zones has none. The tracks are in LBN order, unless
+    /// the surfaces of a zone are shifted (`surface_offsets` in the profile).
     pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackRef<'_>> {
         self.tracks_on_if(cylinder, |_| true)
     }
 
-    /// Iterates over those tracks on a cylinder whose number is `wanted`; the others are not computed.
+    /// Iterates over the tracks of a cylinder whose number is `wanted`. Other tracks are not computed, which saves time.
     #[inline]
     pub fn tracks_on_if(
         &self,
@@ -410,13 +414,13 @@ impl Layout {
         Extents { native, remapped: Some(all.into_iter()) }
     }
 
-    /// Cuts a run of LBNs into parts on consecutive sectors of one track each, in LBN order. Ends early at the drive's
-    /// capacity.
+    /// Cuts a range of LBNs into pieces, each on consecutive sectors of one track, in LBN order. The part of the range past
+    /// the drive's last LBN is left out.
     pub fn pieces(&self, range: LbnRange) -> Pieces<'_> {
         Pieces { layout: self, next: range.start().get(), left: range.len().get() }
     }
 
-    /// Returns the piece that begins at `lbn`, at most `most` long.
+    /// Returns the longest piece that begins at `lbn`, of at most `most` sectors.
     #[inline]
     fn run_at(&self, lbn: u64, most: u64) -> Option<Piece> {
         if lbn >= self.capacity || most == 0 {

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use units::{Angle, Arc, FULL_REVOLUTION};
 
-/// The most sectors on a track; far beyond any drive, and within the bound of the exact angle arithmetic.
+/// The most sectors accepted on a track: far more than any drive has, and few enough for the angle arithmetic in 64 bits.
 const SECTORS_PER_TRACK_MAX: u32 = 100_000;
 
 /// A part of a zone in which one pattern repeats.
@@ -19,33 +19,33 @@ pub(super) struct Section {
     pub first_cylinder: u32,
     pub cylinders: u32,
     pub repetitions: u32,
-    /// The first track of the section, relative to the zone.
+    /// The first track of the section, counted from the zone's first.
     pub first_track: u32,
-    /// Tracks in a repetition.
+    /// The number of tracks in a repetition.
     pub tracks: u32,
-    /// The first place of the section, relative to the zone.
+    /// The first place of the section in the zone.
     pub first_place: u64,
-    /// Places in a repetition.
+    /// The number of places in a repetition.
     pub places: u64,
-    /// The sectors per track if all runs agree, else 0.
+    /// The sectors per track if all runs have the same number, else 0.
     pub same_sectors: u32,
-    /// The tracks per run if all runs agree, else 0.
+    /// The tracks per run if all runs have the same number, else 0.
     pub same_tracks: u32,
     pub angle: Arc,
     pub skew: Arc,
     pub runs: Vec<TrackRun>,
-    /// The runs on each cylinder, if there are too many to search them all.
+    /// An index of the runs on each cylinder, if the section has too many runs for a linear search.
     pub by_cylinder: Option<RunIndex>,
 }
 
-/// A track of a section, with its computed place.
+/// A track of a section, computed from its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SectionTrack {
     pub cylinder: u32,
     pub head: u16,
     pub sectors: u32,
     pub angle: Angle,
-    /// The first place, relative to the zone.
+    /// The place of sector 0 in the zone.
     pub place: u64,
 }
 
@@ -89,7 +89,7 @@ impl Section {
         }
     }
 
-    /// Returns the track (of the section) and the sector at a place relative to the section.
+    /// Returns the number of the track in the section, and the sector, of a place counted from the section's first.
     #[inline]
     pub(super) fn locate(&self, place: u64) -> (u32, u32) {
         let (repetition, within) = (place / self.places, place % self.places);
@@ -114,15 +114,15 @@ impl Section {
     /// Returns the repetition, and the cylinder within it.
     #[inline]
     fn repetition_of(&self, cylinder: u32) -> (u32, u32) {
-        // Mostly a repetition is one cylinder; a division would cost as much as all the rest.
+        // Most repetitions have one cylinder. Without this case the division would double the time of the query.
         match self.cylinders {
             1 => (cylinder, 0),
             n => (cylinder / n, cylinder % n),
         }
     }
 
-    /// Returns the number of a run's track on a cylinder relative to the section. `unshifted` is the repetition of that
-    /// cylinder and the cylinder within it.
+    /// Returns the repetition, and the index in `run`, of the run's track on `cylinder` (counted from the section's first).
+    /// `unshifted` is [`Self::repetition_of`] the cylinder, computed once for all runs.
     #[inline]
     fn on_run(&self, run: &TrackRun, cylinder: u32, unshifted: (u32, u32)) -> Option<(u32, u32)> {
         let (repetition, within) = match run.shift {
@@ -135,7 +135,7 @@ impl Section {
         Some((repetition, run.track_on(within)?))
     }
 
-    /// Returns the runs that may be on a cylinder relative to a repetition, in LBN order.
+    /// Returns the runs that may have a track on a cylinder of a repetition, in LBN order.
     #[inline]
     fn runs_near(&self, within: u32) -> RunsNear<'_> {
         match &self.by_cylinder {
@@ -144,8 +144,8 @@ impl Section {
         }
     }
 
-    /// Iterates over the tracks on a cylinder relative to the section, each with its number in the section; only those
-    /// whose number is `wanted` are computed. They are in LBN order if no surface is shifted.
+    /// Iterates over the tracks on `cylinder` (counted from the section's first), each with its number in the section. Only
+    /// tracks whose number is `wanted` are computed. The tracks are in LBN order if no surface is shifted.
     #[inline]
     pub(super) fn tracks_on(
         &self,
@@ -160,7 +160,7 @@ impl Section {
         })
     }
 
-    /// Returns the track (of the section) on a cylinder under a head.
+    /// Returns the number in the section of the track of a cylinder (counted from the section's first) and a head.
     pub(super) fn track_at(&self, cylinder: u32, head: u16) -> Option<u32> {
         let unshifted = self.repetition_of(cylinder);
         self.runs_near(unshifted.1).filter(|run| run.head == head).find_map(|run| {
@@ -188,7 +188,7 @@ impl<'a> Iterator for RunsNear<'a> {
     }
 }
 
-/// The valid sectors per track of one zone.
+/// The sectors per track of one zone, after their check.
 #[derive(Clone, Copy)]
 struct Density<'a> {
     spec: &'a SectorsPerTrack,
@@ -203,7 +203,7 @@ impl Density<'_> {
     }
 }
 
-/// Returns the sections of one zone.
+/// Returns the sections of one zone. `at` is the zone's path in the profile, for errors.
 pub(super) fn sections(
     layout: &LayoutSpec,
     zone: &Zone,
@@ -387,7 +387,7 @@ fn pattern_runs(
     Ok(runs)
 }
 
-/// The surfaces of a zone in LBN order, each with its shift.
+/// The heads of a zone in LBN order, each with the shift of its surface in cylinders.
 struct Surfaces(Vec<(u16, u32)>);
 
 impl Surfaces {
@@ -433,7 +433,7 @@ impl Surfaces {
     }
 }
 
-/// Tracks on one surface after the other.
+/// The parameters of a layout in bands: see [`Order::Bands`].
 struct Bands {
     width: u32,
     tracks: Course,
@@ -462,7 +462,7 @@ impl Bands {
             chain.band(first, width, reversed, head_skew, alternating)
         };
         let (bands, rest) = (cylinders / self.width, cylinders % self.width);
-        // Whether the last, smaller band has the surfaces in reverse order.
+        // Whether the smaller band at the zone's end has the surfaces in reverse order.
         let reversed = match self.surfaces {
             Course::Forward => {
                 if bands >= 1 {
@@ -490,7 +490,7 @@ impl Bands {
     }
 }
 
-/// Consecutive runs, each track's angle following from the one before.
+/// Consecutive runs of tracks under construction. The angle of each track is that of the track before it plus a skew.
 struct Chain<'a> {
     density: Density<'a>,
     track_skew: Arc,
@@ -522,7 +522,7 @@ impl<'a> Chain<'a> {
         self.angle = wrap(self.angle, self.track_skew, u64::from(tracks) - 1);
     }
 
-    /// Appends the tracks of one cylinder. Leaves the angle at the last track.
+    /// Appends the tracks of one cylinder. Afterwards `angle` is that of the last track.
     fn cylinder(mut self, cylinder: u32, reversed: bool) -> Self {
         for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
@@ -534,7 +534,7 @@ impl<'a> Chain<'a> {
         self
     }
 
-    /// Appends one band of `width` cylinders, surface by surface. Leaves the angle at the last track.
+    /// Appends one band of `width` cylinders, surface by surface. Afterwards `angle` is that of the last track.
     fn band(mut self, first: u32, width: u32, reversed: bool, head_skew: Arc, alternating: bool) -> Self {
         for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
@@ -552,7 +552,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Returns `angle + times * skew`, without whole revolutions.
+/// Returns `angle + times * skew`, modulo a revolution.
 fn wrap(angle: Arc, skew: Arc, times: u64) -> Arc {
     Arc::from_parts((angle.parts() + skew.parts() * times) % FULL_REVOLUTION)
 }
@@ -564,13 +564,15 @@ struct Builder {
 }
 
 impl Builder {
-    /// Appends `repetitions` of a chain whose next repetition begins `skew` after its last track.
+    /// Appends a section of `repetitions` of a chain. Each repetition begins at the angle `skew` after that of the last track
+    /// of the one before.
     fn section(&mut self, chain: Chain<'_>, cylinders: u32, repetitions: u32, skew: Arc) {
         let skew = wrap(chain.angle, skew, 1);
         self.repeat(chain, cylinders, repetitions, skew);
     }
 
-    /// Appends `repetitions` of a chain that begin `skew` after each other.
+    /// Appends a section of `repetitions` of a chain. Each repetition begins at the angle `skew` after the start of the one
+    /// before.
     fn repeat(&mut self, chain: Chain<'_>, cylinders: u32, repetitions: u32, skew: Arc) {
         let Some(last_run) = chain.runs.last() else { return };
         if repetitions == 0 {

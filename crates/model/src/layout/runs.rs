@@ -1,38 +1,39 @@
-//! Runs of tracks, and which of a long pattern are on a cylinder.
+//! Runs of tracks on one surface, and an index that finds the runs of a long pattern by cylinder.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use units::Arc;
 
-/// Patterns with fewer runs are searched linearly: two a head on a drive of 20 heads.
+/// The least number of runs of a pattern that gets an index. Shorter patterns, for example two runs for each of 20 heads, are
+/// searched linearly.
 const RUNS_MIN: usize = 64;
 
-/// The number of cylinders that share a list.
+/// The number of neighbouring cylinders that share one list of runs, to keep the index small.
 const GROUP_CYLINDERS: u32 = 16;
 
 /// Consecutive tracks on one surface.
 #[derive(Clone, Debug)]
 pub(super) struct TrackRun {
     pub head: u16,
-    /// The cylinder of the first track, relative to the repetition, without the shift.
+    /// The cylinder of the first track, counted from the repetition's first, without the shift.
     pub cylinder: u32,
     /// The number of cylinders by which the surface is shifted inward.
     pub shift: u32,
     pub outward: bool,
-    /// The first track, relative to the repetition.
+    /// The number of the first track, counted from the repetition's first.
     pub first_track: u32,
     pub tracks: u32,
-    /// The first place, relative to the repetition.
+    /// The first place of the run, counted from the repetition's first.
     pub first_place: u64,
     pub sectors: u32,
-    /// The angle of sector 0 of the first track, relative to the repetition.
+    /// The rotation from the repetition's start angle to sector 0 of the first track.
     pub angle: Arc,
-    /// The skew from each track to the next.
+    /// The rotation from sector 0 of each track to sector 0 of the next.
     pub skew: Arc,
 }
 
 impl TrackRun {
-    /// Returns the index of the run's track on `cylinder` (relative to the repetition).
+    /// Returns the index in the run of its track on `cylinder`, counted from the repetition's first without the shift.
     #[inline]
     pub(super) fn track_on(&self, cylinder: u32) -> Option<u32> {
         let along = if self.outward {
@@ -43,7 +44,7 @@ impl TrackRun {
         (along < self.tracks).then_some(along)
     }
 
-    /// Returns the first and the last cylinder, relative to the repetition.
+    /// Returns the lowest and the highest cylinder of the run, counted from the repetition's first.
     pub(super) fn span(&self) -> (u32, u32) {
         let (low, high) = if self.outward {
             (self.cylinder + 1 - self.tracks, self.cylinder)
@@ -54,16 +55,16 @@ impl TrackRun {
     }
 }
 
-/// For every [`GROUP_CYLINDERS`] cylinders of a repetition the runs that touch them, in LBN order.
+/// A list of runs for every group of [`GROUP_CYLINDERS`] cylinders of a repetition: those with tracks in it, in LBN order.
 #[derive(Clone, Debug)]
 pub(super) struct RunIndex {
-    /// The start of each group's list; one more entry at the end.
+    /// The index in `lists` at which each group's part begins, followed by the length of `lists`.
     starts: Vec<u32>,
     lists: Vec<u32>,
 }
 
 impl RunIndex {
-    /// Returns `None` if a linear search is as fast, or if runs leave their repetition's cylinders.
+    /// Returns the index; `None` if a linear search is as fast, or if a shift moves runs out of the repetition's cylinders.
     pub(super) fn new(runs: &[TrackRun], cylinders: u32) -> Option<Self> {
         if runs.len() < RUNS_MIN || runs.iter().any(|run| run.shift > 0) {
             return None;
@@ -90,7 +91,7 @@ impl RunIndex {
         Some(Self { starts, lists: lists.concat() })
     }
 
-    /// Returns the indices of the runs that may be on a cylinder of a repetition.
+    /// Returns the indices of the runs that may have a track on a cylinder of a repetition.
     #[inline]
     pub(super) fn near(&self, cylinder: u32) -> &[u32] {
         let group = (cylinder / GROUP_CYLINDERS) as usize;

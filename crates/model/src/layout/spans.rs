@@ -1,15 +1,15 @@
-//! The sections of zones that may be on a cylinder.
+//! An index from cylinders to the sections of zones that may have tracks on them.
 
 use super::zone::PlacedZone;
 use crate::error::ProfileError;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The number of cylinders that share a list of the sections that may be on them.
+/// The number of neighbouring cylinders that share one list of sections, to keep the index small.
 const SPAN_GROUP_CYLINDERS: u32 = 64;
 
-/// The bound on the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on
-/// surfaces of their own need more, and only files that describe no real drive need millions.
+/// The most entries of the lists of [`Spans`]. Drives of today need thousands, and more if their zones interleave on
+/// different surfaces; only a file that describes no real drive needs millions.
 const SPANS_MAX: u64 = 1 << 24;
 
 /// The cylinders on which a section may have tracks.
@@ -21,10 +21,10 @@ pub(super) struct Span {
     pub section: u16,
 }
 
-/// For every group of [`SPAN_GROUP_CYLINDERS`] cylinders the sections that touch it, in LBN order.
+/// A list of sections for every group of [`SPAN_GROUP_CYLINDERS`] cylinders: those that may have tracks in it, in LBN order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spans {
-    /// The start of each group's list; one more entry at the end.
+    /// The index in `list` at which each group's part begins, followed by the length of `list`.
     starts: Vec<u32>,
     list: Vec<Span>,
 }
@@ -42,7 +42,8 @@ impl Spans {
         let groups = |span: &Span| {
             (span.first / SPAN_GROUP_CYLINDERS) as usize..(span.last / SPAN_GROUP_CYLINDERS) as usize + 1
         };
-        // First each group's count, then each list's end, which becomes its start as the list is filled from behind.
+        // `starts` first counts the entries of each group. Sums then turn it into the ends of the groups' lists. The lists
+        // are filled from the back, which leaves their starts.
         let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP_CYLINDERS) as usize + 1];
         let mut all = 0;
         for span in spans() {

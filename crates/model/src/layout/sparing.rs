@@ -1,15 +1,15 @@
-//! The sectors of a zone with LBNs: reserved sectors, spares and slips, in both directions.
+//! Which sectors of a zone have LBNs: the effect of reserved sectors, spares and slips, from LBNs to sectors and back.
 //!
-//! There are three numberings. A *place* counts every sector of the zone in LBN order, bad and spare ones included. An
-//! *offset* counts the sectors that could have data, reserved ones included. An LBN is an offset less the reserved
-//! sectors, plus the zone's first LBN.
+//! A *place* numbers all sectors of the zone in LBN order, including bad and spare ones. An *offset* numbers only the
+//! sectors for data, including reserved ones. The LBN of an offset is the zone's first LBN plus the offset less the
+//! number of reserved sectors.
 
 use crate::error::ProfileError;
 use crate::profile::{Sparing, SparingRegion, Zone};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A run of bad sectors, and the number of bad ones before it.
+/// A run of bad sectors, and the number of bad sectors before the run.
 #[derive(Clone, Copy, Debug)]
 struct Slip {
     start: u64,
@@ -17,21 +17,21 @@ struct Slip {
     before: u64,
 }
 
-/// The map of one zone.
+/// The map between the LBNs and the places of one zone.
 #[derive(Clone, Debug)]
 pub(super) struct Spares {
-    /// Places in the zone.
+    /// The number of places in the zone.
     places: u64,
-    /// Places in a region; the last region may be smaller.
+    /// The number of places in a region; the last region may be smaller.
     region: u64,
-    /// Offsets in a full region, before slips are subtracted if they push to the end.
+    /// The number of offsets in a full region. If slips move all later LBNs (`slip_to_end`), the slips are not subtracted.
     capacity: u64,
     spares: u64,
     at_front: bool,
     slip_to_end: bool,
     slips: Vec<Slip>,
     reserved: u64,
-    /// Offsets in the zone.
+    /// The number of offsets in the zone.
     offsets: u64,
     /// The result of [`Self::region_offsets`] if the zone is one region.
     only_region: RegionOffsets,
@@ -42,7 +42,7 @@ pub(super) struct Spares {
 struct RegionOffsets {
     first: u64,
     count: u64,
-    /// The good sectors before them.
+    /// The number of good sectors of the region before its first offset: spares at its front.
     front: u64,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Stretch {
     pub len: u64,
 }
 
-/// The places of a cylinder and of a track of a zone; 0 if they differ.
+/// The number of places of each cylinder and of each track of a zone; 0 if the number differs within the zone.
 #[derive(Clone, Copy)]
 pub(super) struct Uniform {
     pub cylinder: u64,
@@ -65,7 +65,7 @@ pub(super) struct Uniform {
 }
 
 impl Spares {
-    /// Creates the map of a zone of `places` sectors. `slip_tracks` are the places of slipped whole tracks, as runs.
+    /// Creates the map of a zone of `places` sectors. `slip_tracks` are the slipped tracks as runs of places `(first, count)`.
     pub(super) fn new(
         zone: &Zone,
         at: &str,
@@ -138,19 +138,19 @@ impl Spares {
         Ok(map)
     }
 
-    /// Returns whether all areas without LBN begin at and span multiples of `sectors`.
+    /// Returns whether slips, spares and reserved sectors all begin at, and have lengths of, multiples of `sectors`.
     pub(super) fn is_whole(&self, sectors: u64) -> bool {
         let whole = |n: u64| n.is_multiple_of(sectors);
         let slips = self.slips.iter().all(|s| whole(s.start) && whole(s.len));
         slips && whole(self.spares) && whole(self.reserved) && whole(self.offsets)
     }
 
-    /// Returns the LBNs in the zone.
+    /// Returns the number of LBNs in the zone.
     pub(super) fn lbns(&self) -> u64 {
         self.offsets - self.reserved
     }
 
-    /// Returns the slipped sectors before `place`.
+    /// Returns the number of slipped sectors before `place`.
     pub(super) fn slipped_before(&self, place: u64) -> u64 {
         let after = self.slips.partition_point(|s| s.start < place);
         match after.checked_sub(1).and_then(|i| self.slips.get(i)) {
@@ -181,7 +181,7 @@ impl Spares {
         let RegionOffsets { first, count, front } = self.region_offsets(region);
         let within = offset - first;
         let good = start - self.slipped_before(start) + front + within;
-        // The slips before good sector number `good`.
+        // The number of slips before the good sector with the number `good`.
         let passed = self.slips.partition_point(|s| s.start - s.before <= good);
         let before = passed.checked_sub(1).and_then(|i| self.slips.get(i)).map_or(0, |s| s.before + s.len);
         let place = good + before;
@@ -197,7 +197,7 @@ impl Spares {
         let mut place = place;
         let end = end.min(self.places);
         while place < end {
-            // Skips a slip.
+            // If the place is inside a slip, continue after the slip.
             let next = self.slips.partition_point(|s| s.start <= place);
             if let Some(s) = next.checked_sub(1).and_then(|i| self.slips.get(i))
                 && place < s.start + s.len
@@ -230,7 +230,8 @@ impl Spares {
         None
     }
 
-    /// Returns the spares of a region: a smaller last region loses data before spares, as DiskSim counts.
+    /// Returns the number of spares of a region. A smaller last region has fewer spares, down to none, before it has fewer
+    /// sectors for data, as in DiskSim.
     fn region_spares(&self, region: u64) -> u64 {
         let size = self.region_size(region);
         if size < self.region { size.saturating_sub(self.capacity) } else { self.spares }
@@ -240,7 +241,7 @@ impl Spares {
         self.region.min(self.places - (region * self.region).min(self.places))
     }
 
-    /// Returns the offsets of a region.
+    /// Returns the offsets of a region, by number.
     #[inline]
     fn region_offsets(&self, region: u64) -> RegionOffsets {
         if self.region >= self.places {
@@ -272,7 +273,8 @@ impl Spares {
         if !self.slip_to_end {
             return offset / self.capacity;
         }
-        // Slips make later regions begin earlier: search for the last one that begins at or before the offset.
+        // Slips reduce the first offsets of later regions, so that a division does not find the region: a binary search finds
+        // the last region whose first offset is at most `offset`.
         let (mut low, mut high) = (0, self.places.div_ceil(self.region));
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -287,7 +289,7 @@ impl Spares {
         }
         let last = (self.places - 1) / self.region;
         if !self.slip_to_end && last > 0 {
-            // A region's offsets are found by division, so all but the last must have the same number.
+            // The region of an offset is found by division, so all regions but the last must have equally many offsets.
             for s in &self.slips {
                 let region = s.start / self.region;
                 let count = self.region_offsets(region).count;

@@ -1,31 +1,32 @@
-//! A track, and places and parts of it.
+//! A track, its sectors, and runs of LBNs on it.
 
 use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Instant, Lbn, Rpm, TrackIndex};
 
-/// A sector's place on the medium.
+/// The location of a sector on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
-    /// The track.
+    /// The number of the track.
     pub track: TrackIndex,
-    /// The sector on it, from 0.
+    /// The number of the sector on the track, from 0.
     pub sector: u32,
 }
 
-/// A track: its place, and the geometry of its sectors.
+/// The cylinder and head of a track, and the angles of its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// Its cylinder.
+    /// The cylinder of the track.
     pub cylinder: Cylinder,
-    /// Its head.
+    /// The head of the track's surface.
     pub head: Head,
-    /// Sectors on it, bad and spare ones included.
+    /// The number of sectors on the track, including bad and spare ones.
     pub sectors: u32,
     /// The angle at which sector 0 begins.
     pub angle: Angle,
 }
 
 impl Track {
-    /// Returns the rotation from sector 0 to the boundary before `sector` (the track's end, for `sector == sectors`).
+    /// Returns the rotation from the start of sector 0 to the start of `sector`; to the end of the track, if `sector` is
+    /// the number of sectors.
     #[inline]
     pub const fn boundary(&self, sector: u32) -> Arc {
         Arc::from_parts(sector as u64 * FULL_REVOLUTION / self.sectors as u64)
@@ -37,14 +38,14 @@ impl Track {
         self.angle + self.boundary(sector)
     }
 
-    /// Returns the rotation in which `count` sectors from `first` on pass; they may run past the track's end.
+    /// Returns the rotation in which `count` sectors from `first` on pass. The sectors may continue at the track's start.
     #[inline]
     pub fn arc(&self, first: u32, count: u32) -> Arc {
         self.boundary(first + count) - self.boundary(first)
     }
 
-    /// Returns the sectors that pass whole between two instants less than a revolution apart, in the order in which
-    /// they pass.
+    /// Returns the sectors that pass completely between two instants, in the order in which they pass. The instants must be
+    /// less than a revolution apart.
     ///
     /// ```
     /// use freeblock_model::layout::{Track, Window};
@@ -58,9 +59,10 @@ impl Track {
     pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> Window {
         let n = u64::from(self.sectors);
         let begin = self.angle.until(rpm.earliest_angle(from)).parts();
-        // The nanosecond that ends at `until` belongs to the window with its last part.
+        // The last part of the nanosecond that ends at `until` still belongs to the window.
         let end = begin + rpm.arc_in(until.saturating_since(from)).parts() + u64::from(rpm.get()) - 1;
-        // Boundary s lies at floor(s F / n): the first at or after `begin`, the last at or before `end`.
+        // Sector s of n begins at floor(s * FULL_REVOLUTION / n). The first boundary is at or after `begin`, the last at or
+        // before `end`.
         let first = (begin * n).div_ceil(FULL_REVOLUTION);
         let last = ((end + 1) * n).div_ceil(FULL_REVOLUTION) - 1;
         let count = last.saturating_sub(first).min(n);
@@ -73,7 +75,7 @@ impl Track {
 pub struct Window {
     /// The first sector.
     pub first: u32,
-    /// The number of sectors; past the track's end they continue at its start.
+    /// The number of sectors. Sectors past the track's end are those at its start.
     pub count: u32,
 }
 
@@ -82,7 +84,7 @@ pub struct Window {
 pub struct Extent {
     /// The first sector.
     pub sector: u32,
-    /// The LBN on it.
+    /// The LBN of the first sector.
     pub lbn: Lbn,
     /// The number of sectors.
     pub len: u32,
@@ -91,18 +93,18 @@ pub struct Extent {
 /// A part of a request that lies on consecutive sectors of one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The track.
+    /// The number of the track.
     pub track: TrackIndex,
     /// The first sector.
     pub sector: u32,
-    /// The LBN on it.
+    /// The LBN of the first sector.
     pub lbn: Lbn,
     /// The number of sectors.
     pub len: u32,
 }
 
 impl Piece {
-    /// Returns its sectors.
+    /// Returns the sectors of this piece.
     pub const fn window(&self) -> Window {
         Window { first: self.sector, count: self.len }
     }

@@ -5,31 +5,31 @@ use super::zone::PlacedZone;
 use super::{Extent, Layout, Piece, Track};
 use units::{Lbn, TrackIndex};
 
-/// A track with access to its LBNs: one search serves both.
+/// A track with access to its LBNs. One search finds the zone for both.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRef<'a> {
     pub(super) layout: &'a Layout,
     pub(super) zone: &'a PlacedZone,
     pub(super) index: TrackIndex,
     pub(super) track: Track,
-    /// Its first place in the zone.
+    /// The place of the track's sector 0 in the zone.
     pub(super) place: u64,
 }
 
 impl<'a> TrackRef<'a> {
-    /// Returns its number.
+    /// Returns the track's number.
     #[inline]
     pub const fn index(&self) -> TrackIndex {
         self.index
     }
 
-    /// Returns its place, and the geometry of its sectors.
+    /// Returns the track's cylinder and head, and the angles of its sectors.
     #[inline]
     pub const fn track(&self) -> &Track {
         &self.track
     }
 
-    /// Iterates over its LBNs, as runs in sector order.
+    /// Iterates over the track's LBNs, as runs in sector order.
     #[inline]
     pub fn extents(&self) -> Extents<'a> {
         let end = self.place + u64::from(self.track.sectors);

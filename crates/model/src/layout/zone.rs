@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use units::{Arc, FULL_REVOLUTION};
 
-/// A run of LBNs, and the sections of tracks that hold it.
+/// A zone with its first LBN and its tracks.
 #[derive(Clone, Debug)]
 pub(super) struct PlacedZone {
     pub(super) first_lbn: u64,
@@ -16,13 +16,14 @@ pub(super) struct PlacedZone {
     pub(super) first_track: u32,
     pub(super) sections: Vec<Section>,
     pub(super) spares: Spares,
-    /// The surfaces of the zone.
+    /// The number of surfaces of the zone.
     pub(super) surfaces: u16,
-    /// The slips that shift the angles of the sectors after them.
+    /// Whether slips shift the angles of later tracks.
     pub(super) slip_revolutions: SlipRevolutions,
 }
 
-/// DiskSim's schemes with spares per cylinder or per track compute angles without the slips before that unit.
+/// Whether slips shift the angles of later tracks. With spares per cylinder or per track, DiskSim shifts the angles of a
+/// cylinder or a track by the number of slipped sectors before it in the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlipRevolutions {
     No,
@@ -39,7 +40,7 @@ impl PlacedZone {
         }
     }
 
-    /// Returns the track (of the zone) and the sector at a place.
+    /// Returns the number of the track in the zone, and the sector, of a place.
     pub(super) fn locate_place(&self, place: u64) -> (u32, u32) {
         let section = self.section_of_place(place);
         let (track, sector) = section.locate(place - section.first_place);
@@ -59,14 +60,14 @@ impl PlacedZone {
     }
 }
 
-/// Returns the places of a zone's slipped tracks, as runs `(first, count)`.
+/// Returns the places of a zone's slipped tracks, as runs `(first, count)`. `at` is the zone's path, for errors.
 pub(super) fn slipped_tracks(
     zone: &ZoneSpec,
     sections: &[Section],
     tracks: u64,
     at: &str,
 ) -> Result<Vec<(u64, u64)>, ProfileError> {
-    // Returns the first place of a track, or the zone's end.
+    // Returns the place of a track's sector 0; for the track number after the last, the number of places.
     let place = |track: u32| {
         let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
         let section = sections.get(section)?;

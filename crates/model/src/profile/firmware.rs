@@ -1,32 +1,32 @@
-//! The drive's electronics: overheads, bus, queue and buffer.
+//! The electronics of a drive in its profile: overheads, bus, queue and buffer.
 
 use serde::{Deserialize, Serialize};
 
-/// The drive's electronics. Names and meanings follow DiskSim's drive specification, whose rules
-/// (docs/MODEL.md) the `drive` crate implements; times are milliseconds.
+/// The electronics of a drive. Names and meanings follow DiskSim's drive specification; docs/MODEL.md describes its rules,
+/// and the `drive` crate implements them. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Firmware {
-    /// The time of every command before anything else.
+    /// The time with which every command begins.
     pub per_request_overhead_ms: f64,
-    /// The factor of every command overhead.
+    /// The factor by which every command overhead is multiplied.
     pub overhead_scale: f64,
-    /// Time for one sector between buffer and host, at the drive's side.
+    /// The time that the drive itself needs to transfer one sector between its buffer and the bus.
     pub bulk_sector_ms: f64,
-    /// Time for one sector on the bus, read.
+    /// The time of one sector of a read on the bus.
     pub bus_read_sector_ms: f64,
-    /// Time for one sector on the bus, write.
+    /// The time of one sector of a write on the bus.
     pub bus_write_sector_ms: f64,
-    /// Whether a read keeps the bus from its first sector to its last.
+    /// Whether a read occupies the bus from its first sector to its last.
     pub hold_bus_read: bool,
-    /// Whether a write keeps the bus from its first sector to its last.
+    /// Whether a write occupies the bus from its first sector to its last.
     pub hold_bus_write: bool,
-    /// The most commands that the drive queues inside.
+    /// The most commands in the drive's own queue.
     pub queue_depth: u32,
-    /// The order of their service.
+    /// The order in which the drive serves its queue.
     #[serde(skip_serializing_if = "QueueOrder::is_fcfs")]
     pub queue_order: QueueOrder,
-    /// Command overheads.
+    /// The times that the electronics add to a command.
     pub overheads: Overheads,
     /// The buffer.
     pub cache: Cache,
@@ -57,18 +57,18 @@ pub enum QueueOrder {
     /// First come, first served.
     #[default]
     Fcfs,
-    /// In one direction over the cylinders until none is left ahead, then in the other.
+    /// By ascending cylinder until no command is ahead of the arm, then by descending cylinder, and so on.
     Elevator,
-    /// In ascending cylinders, then again from the lowest.
+    /// By ascending cylinder; after the highest again from the lowest.
     CLook,
-    /// The nearest cylinder first.
+    /// The command on the nearest cylinder first.
     Sstf,
-    /// The shortest positioning time first, rotation included.
+    /// The command with the shortest positioning time first, rotation included.
     Sptf,
 }
 
 impl QueueOrder {
-    /// Returns the word in the profile file.
+    /// Returns the word for this order in a profile file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fcfs => "fcfs",
@@ -84,53 +84,53 @@ impl QueueOrder {
     }
 }
 
-/// Command overheads in milliseconds; pairs are (after a read, after a write): the direction of the last completed
-/// command.
+/// The times in milliseconds that the electronics add to a command. A pair has the time after a read and the time after a
+/// write: the direction of the last completed command decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overheads {
-    /// A read that is in the buffer.
+    /// The overhead of a read whose data is in the buffer.
     pub read_hit: (f64, f64),
-    /// A read that needs the medium.
+    /// The overhead of a read that needs the medium.
     pub read_miss: (f64, f64),
-    /// A write that is acknowledged from the buffer.
+    /// The overhead of a write that is acknowledged from the buffer.
     pub write_hit: (f64, f64),
-    /// A write that is acknowledged from the medium.
+    /// The overhead of a write that is acknowledged from the medium.
     pub write_miss: (f64, f64),
-    /// At the end of a read.
+    /// The time after the last transfer of a read, before its completion.
     pub read_completion: f64,
-    /// At the end of a write.
+    /// The time after the last transfer of a write, before its completion.
     pub write_completion: f64,
-    /// Before data moves to the host.
+    /// The time before data moves to the host.
     pub data_preparation: f64,
-    /// The time to acquire the bus again, the first time in a command.
+    /// The time to acquire the bus again for the first time in a command.
     pub first_reselect: f64,
-    /// The time to acquire the bus again, the second and each further time in a command.
+    /// The time to acquire the bus again for the second and each further time in a command.
     pub other_reselect: f64,
     /// The time to release the bus in a read.
     pub read_disconnect: (f64, f64),
     /// The time to release the bus in a write.
     pub write_disconnect: f64,
-    /// The least time of a move of a write that does not follow the last.
+    /// The least time of a move of the arm before a write that does not continue the last write.
     pub minimum_seek_delay: f64,
-    /// A second release of the bus in a write.
+    /// The overheads of a write if the drive releases the bus twice in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_write_disconnect: Option<ExtraWriteDisconnect>,
 }
 
-/// A drive that releases the bus twice in a write: these overheads replace the write overhead.
+/// The overheads of a write on a drive that releases the bus twice in it. They replace [`Overheads::write_miss`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtraWriteDisconnect {
-    /// Command overhead.
+    /// The overhead before the first release of the bus.
     pub command_ms: f64,
-    /// The first disconnect.
+    /// The time of the first release.
     pub disconnect_ms: f64,
-    /// The time between the two.
+    /// The time between the two releases.
     pub between_ms: f64,
-    /// The second disconnect.
+    /// The time of the second release.
     pub second_disconnect_ms: f64,
-    /// The additional command overhead if a seek is needed.
+    /// The overhead in addition to `command_ms` if a seek is needed.
     pub seek_delta_ms: f64,
 }
 
@@ -138,15 +138,15 @@ pub struct ExtraWriteDisconnect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cache {
-    /// Whether data stay in the buffer after a command.
+    /// Whether data stays in the buffer after a command.
     pub enabled: bool,
-    /// Equal parts of the buffer.
+    /// The number of segments, the equal parts of the buffer.
     pub segments: u32,
-    /// Sectors in each.
+    /// The number of sectors in each segment.
     pub segment_sectors: u32,
     /// The most segments with unwritten data.
     pub write_segments: u32,
-    /// Whether writes have a segment of their own.
+    /// Whether one segment is used for writes only.
     pub separate_write_segment: bool,
     /// The extent of read-ahead after the requested sectors.
     pub read_ahead: ReadAhead,
@@ -154,41 +154,41 @@ pub struct Cache {
     pub minimum_read_ahead: u32,
     /// The most read-ahead in sectors; 0 for no bound.
     pub maximum_read_ahead: u32,
-    /// Whether requested data may be dropped from the segment, and how much of it must stay: DiskSim's
-    /// "Read-ahead over requested" as written in the file (-1: dropped at completion).
+    /// Whether read-ahead may replace requested data in the segment: DiskSim's "Read-ahead over requested", as written
+    /// in the file. With -1 requested data is dropped at the completion of its read.
     pub read_ahead_over_requested: i32,
-    /// Whether a full hit on an idle drive starts read-ahead.
+    /// Whether a read that is wholly in the buffer of an idle drive starts read-ahead.
     pub read_ahead_on_idle_hit: bool,
-    /// Whether sectors that pass under the head before the requested ones are kept.
+    /// Whether the buffer keeps sectors that pass under the head before the requested ones.
     pub read_free_sectors: bool,
     /// The time at which a write is acknowledged.
     pub write_back: WriteBack,
-    /// Whether a write that continues the last joins it.
+    /// Whether a write that continues the last write is joined to it.
     pub combine_sequential_writes: bool,
-    /// Whether read-ahead may stop inside a sector.
+    /// Whether read-ahead may stop in the middle of a sector.
     pub stop_in_sector: bool,
     /// Whether a write releases the bus if it must seek.
     pub disconnect_write_if_seek: bool,
-    /// Whether a write hit ends read-ahead.
+    /// Whether a write that is acknowledged from the buffer ends read-ahead.
     pub write_hit_stops_prefetch: bool,
-    /// Whether written data may serve later reads.
+    /// Whether written data in the buffer serves later reads.
     pub read_hits_on_written: bool,
-    /// Whether the cached part of a read is sent before the rest is there.
+    /// Whether the part of a read that is in the buffer is sent before the rest has been read.
     pub immediate_partial_hit: bool,
-    /// Whether a read that starts where running read-ahead is now counts as a hit.
+    /// Whether a read counts as a hit if it starts at the sector that running read-ahead has reached.
     pub almost_hits: bool,
-    /// Whether hits are served while another command has the arm (full, partial, intermediate).
+    /// Whether full, partial and intermediate hits are served while another command uses the arm.
     pub sneaky_hits: (bool, bool, bool),
-    /// Whether a write's data may be received while another command has the arm.
+    /// Whether a write's data may be received while another command uses the arm.
     pub write_prebuffering: bool,
-    /// The share of the request (or of the segment) that must be in the buffer before a read takes the bus.
+    /// The share of the request (or of the segment) that must be in the buffer before a read acquires the bus.
     pub read_watermark: f64,
-    /// The share below which a write asks for more data.
+    /// The share of the request (or of the segment) below which a write asks the host for more data.
     pub write_watermark: f64,
     /// Whether watermarks are shares of the request rather than of the segment.
     pub watermark_by_request: bool,
-    /// The time at which the next command's move may begin: 0 after completion, 1 once it is prepared, 2 at the end of
-    /// the medium access.
+    /// The time at which the next command's move may begin: 0 after the completion of the current command, 1 once the
+    /// completion has been prepared, 2 at the end of the current command's medium access.
     pub preseek_level: u8,
 }
 
@@ -237,7 +237,7 @@ pub enum ReadAhead {
     Cylinder,
     /// Until the segment is full.
     Segment,
-    /// To the end of the track of the next LBN, and one track more for a stream.
+    /// To the end of the track of the next LBN, and one track more if the segment's data begins before that track.
     TrackAndNext,
 }
 
@@ -245,19 +245,19 @@ pub enum ReadAhead {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteBack {
-    /// From the medium.
+    /// When its data is on the medium.
     #[default]
     None,
-    /// From the buffer for a stream that appends to the data being written, otherwise from the medium.
+    /// When its data is in the buffer if it continues the write in progress; otherwise when its data is on the medium.
     Append,
-    /// From the buffer, always.
+    /// Always when its data is in the buffer.
     Always,
-    /// Not measured, because a probe did not write to the drive.
+    /// Unknown, because the profile comes from a probe that did not write to the drive.
     Unknown,
 }
 
 impl WriteBack {
-    /// Returns whether writes are acknowledged from the buffer, if that is known.
+    /// Returns whether at least some writes are acknowledged from the buffer; `None` if that is unknown.
     pub const fn known(self) -> Option<bool> {
         match self {
             Self::None => Some(false),

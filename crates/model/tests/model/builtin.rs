@@ -1,4 +1,4 @@
-//! The built-in drives: they parse, they work, and they agree with their sources.
+//! Tests of the built-in drives: their profiles parse and are valid, and agree with their sources.
 
 use freeblock_model::builtin::{self, BuiltinError};
 use freeblock_model::{DriveModel, Location, Profile};
@@ -46,17 +46,17 @@ fn lines_of_the_files_fit_a_screen() {
 #[test]
 fn capacities_agree_with_the_sources() {
     let expected = [
-        // The LBNs that DiskSim maps of its parameter files.
+        // The numbers of LBNs that DiskSim maps for its parameter files.
         ("quantum-atlas-10k", 17_966_953),
         ("seagate-cheetah-4lp", 8_887_940),
         ("seagate-cheetah-9lp", 17_918_387),
         ("ibm-ultrastar-9es", 18_033_753),
         ("nearline-4tb", 7_542_225_920),
-        // 6,535 cylinders x 10 heads x 272 sectors = 9.1 GB, four times that, and a quarter.
+        // 6,535 cylinders x 10 heads x 272 sectors = 9.1 GB; then four times and a quarter of that.
         ("mimic-base", 17_775_200),
         ("mimic-more-capacity", 71_100_800),
         ("mimic-less-capacity", 4_443_800),
-        // 20 TB by the formula that all vendors use.
+        // 20 TB by the IDEMA formula for capacities, which all vendors use.
         ("nearline-20tb", 39_070_101_168),
     ];
     for (name, sectors) in expected {
@@ -66,7 +66,7 @@ fn capacities_agree_with_the_sources() {
     assert!((9_000_000_000..9_200_000_000).contains(&cheetah), "{cheetah}");
 }
 
-/// OSDI 2000, Table 2: shortest and longest seeks.
+/// The shortest and the longest seek are those of Table 2 of the OSDI 2000 paper.
 #[test]
 fn seeks_agree_with_the_published_figures() {
     let published = [
@@ -82,12 +82,13 @@ fn seeks_agree_with_the_published_figures() {
         let full = model.seek(builtin::find(name).unwrap().cylinders - 1).as_millis_f64();
         // The paper's figures have one decimal and are sometimes rounded down (1.245 to 1.2).
         assert!((one - least).abs() < 0.1, "{name}: one cylinder {one}");
-        // The last measured segment continues to the last cylinder, and it may be a noisy one.
+        // The line through the last two measured points continues to the last cylinder, and these points may be noisy.
         assert!((full - most).abs() < 0.4, "{name}: full stroke {full}");
     }
 }
 
-/// Measured curves have means of their own (Atlas 10K: 5.6 ms, the table 5.0); those of the synthetic ones are set.
+/// Only synthetic drives have the published mean: their curves were chosen for it. The mean of a measured curve may differ
+/// from the published one (Atlas 10K: 5.6 ms instead of 5.0 ms).
 #[test]
 fn synthetic_mean_seeks_are_the_ones_aimed_at() {
     let aims = [("seagate-cheetah-18lp", 5.2), ("nearline-4tb", 7.3), ("nearline-20tb", 7.9)];
@@ -98,7 +99,7 @@ fn synthetic_mean_seeks_are_the_ones_aimed_at() {
     }
 }
 
-/// ATC 2003, Table 1: one cylinder, 400 and 3000.
+/// The seek times over 1, 400 and 3000 cylinders are those of Table 1 of the ATC 2003 paper.
 #[test]
 fn mimic_seeks_pass_through_the_table() {
     let table = [
@@ -116,11 +117,11 @@ fn mimic_seeks_pass_through_the_table() {
     }
 }
 
-/// Skew exists to let a transfer continue: after a move to the next track its sector 0 has not yet passed.
+/// A skew is large enough if sector 0 of the next track has not yet passed when the arm has moved there.
 #[test]
 fn skews_cover_the_switches_they_are_for() {
     for name in builtin::names() {
-        // The paper's table has no such skew here, as the profile's comment explains.
+        // The skew that the paper's table gives for this drive is too small; the profile's comment explains why.
         if *name == "mimic-more-capacity" {
             continue;
         }
@@ -141,7 +142,7 @@ fn skews_cover_the_switches_they_are_for() {
                 total += 1;
             }
         }
-        // Measured drives: zone boundaries and single odd seek times.
+        // Measured drives have some exceptions: at zone boundaries, and where single measured seek times are too long.
         assert!(late * 20 <= total, "{name}: {late} of {total} track boundaries cost a revolution");
     }
 }
@@ -160,7 +161,7 @@ fn every_lbn_at_the_edges_is_mapped() {
 }
 
 proptest! {
-    /// On every drive, at any place: both directions, extents and pieces agree.
+    /// At any LBN and on any track of every built-in drive, `locate`, `lbn_at`, `extents` and `pieces` agree.
     #[test]
     fn addresses_agree_with_places_anywhere(
         lbn: prop::sample::Index, track: prop::sample::Index, len in 1..3_000u64,
@@ -171,7 +172,7 @@ proptest! {
             let location = layout.locate(lbn).unwrap();
             prop_assert_eq!(layout.lbn_at(location), Some(lbn), "{}", name);
 
-            // The track of that LBN, and any other, which may be one of spares.
+            // The track of that LBN, and any other track, which may have only spares.
             for track in [location.track, TrackIndex::new(track.index(layout.track_count() as usize) as u32)] {
                 let geometry = layout.track(track);
                 prop_assert_eq!(layout.track_at(geometry.cylinder, geometry.head), Some(track), "{}", name);
@@ -192,7 +193,7 @@ proptest! {
                 }
             }
 
-            // A request that may run over the end, sector by sector.
+            // The pieces of a range that may exceed the drive, compared sector by sector.
             let left = layout.capacity().get() - lbn.get();
             let mut next = lbn;
             for piece in layout.pieces(LbnRange::new(lbn, Sectors::new(len))) {

@@ -1,5 +1,5 @@
-//! Parameter files of users that an importer gets wrong easily: the cases of `../shared/cases/import` if they are
-//! available, and small inputs of our own for the same faults.
+//! Parameter files of users that are easily imported wrongly: the files of `../shared/cases/import`, if they are available,
+//! and small inputs written for the same difficulties.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::disksim::{self, ImportError, Imported, import_from};
@@ -25,7 +25,8 @@ fn assert_notes(imported: &Imported, part: &str) {
     assert!(imported.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", imported.notes);
 }
 
-/// Returns two nodes of one track kind, the root's last entry longer than its node.
+/// Returns a `dm_layout_g4` of two nodes. The root's last entry, with run length `run` and LBN length `len`, may declare
+/// more LBNs than the 100 of its child.
 fn long_tail(run: &str, len: &str) -> String {
     format!(
         "dm_layout_g4 {{ TP = [ 0, 9, 10 ], IDX = [
@@ -42,7 +43,7 @@ fn a_last_root_entry_longer_than_its_node_ends_with_the_node() {
         assert_eq!(capacity(&imported.profile), 197, "run {run} of {len}");
         assert_notes(&imported, "its node 0 holds 100; the entry ends there");
     }
-    // An entry that fits is not cut, and overlapping repetitions are not cut as a tail.
+    // An entry that declares the LBNs of its child stays as it is. One with two repetitions is refused, not shortened.
     let whole = model(&long_tail("100", "100")).import("a.model").unwrap();
     assert_eq!(capacity(&whole.profile), 197);
     assert!(!whole.notes.iter().any(|note| note.contains("ends there")), "{:?}", whole.notes);
@@ -86,7 +87,7 @@ fn a_fourth_column_of_a_seek_file_is_the_time_to_write() {
     assert_notes(&other, "seeks to write take 0.100 to 0.300 ms more");
 }
 
-/// Returns a file with a drive of each specification `disks`, and these statements.
+/// Returns a `.parv` file that specifies drives with the names `disks`, and then has `statements`.
 fn parv(disks: &[&str], statements: &str) -> Memory {
     let disks: String = disks
         .iter()

@@ -1,4 +1,4 @@
-//! The parameter files of real drives, if they are available: their capacities, and their agreement with the built-in
+//! Tests with the parameter files of real drives, if these are available: capacities, and agreement with the built-in
 //! profiles.
 
 use freeblock_model::disksim::{self, Imported};
@@ -6,7 +6,7 @@ use freeblock_model::profile::{QueueOrder, Seek};
 use freeblock_model::{DriveModel, Profile, builtin};
 use std::path::PathBuf;
 
-/// Returns the path of a DiskSim parameter file; a clone of this project alone does not have it.
+/// Returns the path of a DiskSim parameter file; `None` if it is not available, because the repository does not have it.
 fn disksim_file(name: &str) -> Option<PathBuf> {
     testing::shared(&format!("drives/disksim/{name}"))
 }
@@ -56,8 +56,8 @@ fn built_in_drives_agree_with_the_parameter_files() {
     }
 }
 
-/// The built-in drive has a rule where the file lists 59 x 20 runs. Angles differ on purpose: the file begins each run
-/// of tracks at angle 0, the built-in drive continues by its skew.
+/// The built-in profile expresses by a rule the 59 x 20 runs of tracks that the file lists. Angles are not compared: in the
+/// file each run begins at angle 0, in the built-in profile each run continues by the skew.
 #[test]
 fn the_built_in_nearline_drive_puts_every_lbn_where_the_file_does() {
     let Some(imported) = import("nearline4t/G4_LBA_64bit_4T.parv") else { return };
@@ -128,7 +128,7 @@ fn an_import_survives_writing_and_reading() {
     }
 }
 
-/// The only complete public layout of a drive after 2003.
+/// Imports the Maxtor 300 GB, the only complete public layout of a drive after 2003.
 fn maxtor() -> Option<Imported> {
     import("maxtor300g/maxtor300g.parv")
 }
@@ -138,7 +138,7 @@ fn the_maxtor_is_imported_whole() {
     let Some(imported) = maxtor() else { return };
     let profile = &imported.profile;
     let model = DriveModel::from_profile(profile).unwrap();
-    // Its file declares the last LBN as block count.
+    // Not the file's block count, which is the number of the last LBN.
     assert_eq!(model.layout().capacity().get(), 585_937_500);
     assert_eq!((profile.cylinders, profile.heads, profile.rpm), (80_513, 8, 10_001));
     assert_eq!(profile.mechanics.write_settle_ms, 0.15);
@@ -160,7 +160,7 @@ fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     let Some(imported) = maxtor() else { return };
     let model = DriveModel::from_profile(&imported.profile).unwrap();
     let layout = model.layout();
-    // The latest bad sector of each head.
+    // The cylinder and the angle of the last bad sector of each head.
     let mut last: Vec<Option<(u32, f64)>> = vec![None; 8];
     let (mut neighbours, mut at_one_angle) = (0, 0);
     for index in (0..layout.track_count()).map(units::TrackIndex::new) {
@@ -187,9 +187,10 @@ fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     assert!(neighbours > 11_000 && at_one_angle * 10 > neighbours * 4, "{at_one_angle} of {neighbours}");
 }
 
-/// A reader of the Maxtor's tree that shares no code with the importer: every track, one by one.
+/// A reader of the Maxtor's layout tree that shares no code with the importer and lists every track.
 mod plain {
-    /// A row of a node: LBNs and cylinders from one repetition to the next, and of all; a head for tracks.
+    /// A row of a node of the tree. `lbns` and `cylinders` are those of one repetition, `run` is the number of LBNs of all
+    /// repetitions; `head` is given if the child is a track.
     #[derive(Clone, Copy)]
     pub struct Row {
         cylinder: i64,
@@ -285,7 +286,7 @@ mod plain {
         }
     }
 
-    /// Returns the runs of slipped sectors, counted with those before them.
+    /// Returns the runs of slipped sectors `(first, count)`. Sectors are counted including slipped ones.
     pub fn slips(text: &str) -> Vec<(u64, u64)> {
         words(list(text, "Slips")).chunks(2).map(|p| (p[0].parse().unwrap(), p[1].parse().unwrap())).collect()
     }
@@ -299,7 +300,7 @@ fn the_maxtors_tracks_and_lbns_are_those_of_its_file() {
     let model = DriveModel::from_profile(&imported.profile).unwrap();
     let layout = model.layout();
     assert_eq!(layout.track_count() as usize, tracks.len());
-    // The sector after the last track, counted with slips; the slips before it.
+    // The number of sectors before the current track, including slipped ones, and the number of slipped ones among them.
     let (mut sector, mut slipped) = (0_u64, 0_u64);
     let mut slips = plain::slips(&text).into_iter().peekable();
     for (i, expected) in tracks.iter().enumerate() {
@@ -310,7 +311,7 @@ fn the_maxtors_tracks_and_lbns_are_those_of_its_file() {
         let revolutions = track.angle.parts() as f64 / units::FULL_REVOLUTION as f64;
         let apart = (revolutions - expected.revolutions).rem_euclid(1.0);
         assert!(apart.min(1.0 - apart) < 1e-6, "track {i} at {revolutions}, {}", expected.revolutions);
-        // Each LBN of the track, from the list of slips alone.
+        // The LBNs of the track, computed from the list of slips.
         let end = sector + u64::from(track.sectors);
         let mut next = sector;
         let mut held = Vec::new();

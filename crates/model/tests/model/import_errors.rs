@@ -1,15 +1,14 @@
-//! Invalid parameter files: the message names the place and the mend.
+//! Tests that the messages for invalid parameter files name the place and the remedy.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::disksim::{self, ImportError};
 use std::path::Path;
 
-/// Returns the message for `a.model` with this layout.
+/// Returns the message for `a.model` with this layout, which is on line 2 of the file; the mechanics are on line 3.
 fn refused(layout: &str) -> String {
     model(layout).import("a.model").unwrap_err().to_string()
 }
 
-/// Line 2 of the model file has the layout, line 3 the mechanics.
 #[track_caller]
 fn assert_says(message: &str, parts: &[&str]) {
     for part in parts {
@@ -50,12 +49,12 @@ fn a_file_that_sources_itself() {
     assert_says(&error.to_string(), &["source itself for ever", "remove this `source`"]);
     let roundabout = Memory::default().with("a.parv", "source ./a.parv").with("./a.parv", "");
     assert!(matches!(roundabout.import("a.parv"), Err(ImportError::SelfSourcing { .. })));
-    // A chain without end, never the same file twice.
+    // An endless chain of files, each of which sources a new one.
     let endless =
         |path: &Path| -> std::io::Result<Vec<u8>> { Ok(format!("source x{}", path.display()).into_bytes()) };
     let error = disksim::import_from(&endless, Path::new("a"), None).unwrap_err();
     assert_says(&error.to_string(), &["source one another in a chain"]);
-    // The same file twice is no cycle, but sixteen levels of it would be 65,536 files.
+    // A file may be sourced twice, but sixteen levels at which each file sources the next one twice would be 65,536 files.
     let doubling = |path: &Path| -> std::io::Result<Vec<u8>> {
         Ok(format!("source x{0} source x{0}", path.display()).into_bytes())
     };

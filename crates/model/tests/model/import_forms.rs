@@ -1,4 +1,4 @@
-//! The forms of DiskSim's parameter files, each by itself: syntax, mapping and sparing schemes, trees.
+//! Tests of single features of DiskSim's parameter files: syntax, mapping and sparing schemes, layout trees.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1, model};
 use freeblock_model::DriveModel;
@@ -29,7 +29,7 @@ fn numbers_of_the_model_arrive() {
     assert_eq!(profile.mechanics.write_settle_ms, -0.25);
     assert_eq!(profile.seek, Seek::Table { points: vec![(1, 1.5), (4, 2.5), (9, 4.0)] });
     let zone = &profile.layout.zones[0];
-    // Fractions of a sector are cut off.
+    // Skews of 2.9 and 3 sectors are truncated to whole sectors.
     assert_eq!(zone.track_skew, Revolutions::Fraction("2/10".into()));
     assert_eq!(zone.cylinder_skew, Revolutions::Fraction("3/10".into()));
     assert!(profile.firmware.is_none());
@@ -67,14 +67,14 @@ fn mapping_schemes_order_the_heads() {
         assert_eq!(profile.layout.order, order);
         assert_eq!([place(&profile, 20).1, place(&profile, 30).1], on_cylinder_1);
     }
-    // From an odd first cylinder on, the two serpentines differ.
+    // The two serpentine schemes differ in a zone whose first cylinder is odd.
     for (scheme, head) in [(1, 0), (2, 1)] {
         let layout = g1(scheme, 9, "").replace("First cylinder number = 0", "First cylinder number = 1");
         assert_eq!(place(&import(&layout), 0), (1, head, 0));
     }
 }
 
-/// A zone of 200 sectors, 3 slips, and 2 spares in the scheme's unit: the capacities of DiskSim's loader.
+/// The zone has 200 sectors, 2 spares in each region and up to 3 slips. The expected capacities are those of DiskSim's loader.
 #[test]
 fn every_sparing_scheme_sets_aside_what_disksim_does() {
     let cases = [
@@ -92,7 +92,8 @@ fn every_sparing_scheme_sets_aside_what_disksim_does() {
         (10, SparingRegion::Zone, 200 - 2 - 3),
     ];
     for (scheme, region, lbns) in cases {
-        // Three slips would exceed the two spares of scheme 9 on a real drive, but the import does not check that.
+        // Schemes 1 and 9 get two slips only: scheme 1 counts slips in tracks, of which the zone has 20, and scheme 9 has two
+        // spares in all.
         let slips = if [1, 9].contains(&scheme) { "1, 2" } else { "1, 25, 61" };
         let profile = import(&g1(0, scheme, &format!(", Number of spares = 2, slips = [ {slips} ]")));
         let sparing = profile.layout.zones[0].sparing;
@@ -108,30 +109,31 @@ fn slips_push_lbns_on_as_each_scheme_says() {
     let with = |scheme, spares, slips: &str| {
         import(&g1(0, scheme, &format!(", Number of spares = {spares}, slips = [ {slips} ]")))
     };
-    // By zone: sector 5 is bad, so LBN 5 is on sector 6, and so on to the end.
+    // Spares by zone: sector 5 is bad, so LBN 5 is on sector 6, and all later LBNs are moved by one.
     let profile = with(9, 4, "5, 27");
     assert_eq!(place(&profile, 4), (0, 0, 4));
     assert_eq!(place(&profile, 5), (0, 0, 6));
     assert_eq!(place(&profile, 25), (1, 0, 6));
     assert_eq!(place(&profile, 26), (1, 0, 8));
-    // By track with one spare each: the next track is not touched.
+    // Spares by track, one each: the slip does not move the LBNs of the next track.
     let profile = with(3, 1, "5");
     assert_eq!(place(&profile, 5), (0, 0, 6));
     assert_eq!(place(&profile, 8), (0, 0, 9));
     assert_eq!(place(&profile, 9), (0, 1, 0));
-    // By whole tracks: track 1 is bad.
+    // Spares by whole tracks: track 1 is bad.
     let profile = with(1, 2, "1");
     assert_eq!(place(&profile, 9), (0, 0, 9));
     assert_eq!(place(&profile, 10), (1, 0, 0));
-    // By cylinder: the cylinder after is not touched; with the spares in front it begins two sectors in.
+    // Spares by cylinder: the slip does not move the LBNs of the next cylinder. With spares at the front, every cylinder
+    // begins at its third sector.
     let profile = with(2, 2, "5");
     assert_eq!((place(&profile, 5), place(&profile, 18)), ((0, 0, 6), (1, 0, 0)));
     let profile = with(5, 2, "");
     assert_eq!((place(&profile, 0), place(&profile, 18)), ((0, 0, 2), (1, 0, 2)));
-    // By range of three cylinders, 60 sectors.
+    // Spares by range of three cylinders, 60 sectors.
     let profile = with(8, 2, "5");
     assert_eq!((place(&profile, 5), place(&profile, 58)), ((0, 0, 6), (3, 0, 0)));
-    // To the end: no spare is used up.
+    // Scheme 7, without spares: a slip moves all later LBNs.
     let profile = with(7, 0, "5");
     assert_eq!((place(&profile, 5), place(&profile, 19)), ((0, 0, 6), (1, 0, 0)));
 }
@@ -160,7 +162,7 @@ fn empty_space_defects_and_gaps_between_zones() {
     assert_eq!(place(profile, 71), (5, 0, 0), "cylinder 4 holds nothing");
 }
 
-/// Slips out of order would break a binary search.
+/// The layout searches slips by bisection, so they must be sorted.
 #[test]
 fn unsorted_slips_are_sorted_and_it_is_said() {
     let memory = model(&g1(0, 9, ", Number of spares = 5, slips = [ 27, 5, 5 ]"));
@@ -260,7 +262,7 @@ fn g4(tracks: &str, index: &str, rest: &str) -> String {
     format!("dm_layout_g4 {{ TP = [ {tracks} ], IDX = [ {index} ] {rest} }}")
 }
 
-/// Two bands of two cylinders: head 0 inward, head 1 outward.
+/// A node with two runs of two tracks of 8 LBNs: head 0 inward, then head 1 outward.
 const BAND: &str = "[ 0, 0, 0.0, 8, 1, 0.125, 16, 2, TRACK, 0, 0,
                       16, 1, 0.5, 8, 1, 0.125, 16, -2, TRACK, 0, 1 ]";
 
@@ -285,7 +287,7 @@ fn a_tree_becomes_zones_of_a_shared_pattern() {
     assert_eq!(place(&profile, 24), (0, 1, 0));
     assert_eq!(place(&profile, 32), (2, 0, 0));
     assert_eq!(place(&profile, 96 + 7), (7, 0, 1));
-    // Angles add up over the levels: zone 1, second repetition, head 1's second track.
+    // The angles of the levels add up. The LBN is on the second track of head 1, in the second repetition of zone 1.
     let model = DriveModel::from_profile(&profile).unwrap();
     let at = model.layout().locate(Lbn::new(96 + 24 + 12 + 6)).unwrap();
     let track = model.layout().track(at.track);
@@ -308,18 +310,18 @@ fn a_tree_of_three_levels_gives_the_same_zones() {
 
 #[test]
 fn a_repetition_cut_short_and_outward_zones_are_laid_out_run_by_run() {
-    // Two and a half repetitions, the last only half a track of head 0.
+    // Two repetitions and a part of a third: half a track of head 0.
     let short = import(&g4("0, 7, 8", &format!("{BAND}, [ 0, 0, 0.0, 32, 2, 0.25, 68, 5, IDX, 0 ]"), ""));
     assert_eq!(capacity(&short), 68);
     assert_eq!(place(&short, 67), (4, 0, 3));
-    // A root that goes from cylinder 8 down to 0.
+    // Repetitions that go outward from cylinder 8 to cylinder 0.
     let down = import(&g4("0, 7, 8", &format!("{BAND}, [ 0, 8, 0.0, 32, 2, 0.25, 160, -10, IDX, 0 ]"), ""));
     assert_eq!(capacity(&down), 160);
     assert_eq!((place(&down, 0), place(&down, 32)), ((8, 0, 0), (6, 0, 0)));
     let model = DriveModel::from_profile(&down).unwrap();
     let track = model.layout().track(model.layout().locate(Lbn::new(40)).unwrap().track);
     assert_eq!(track.angle, Angle::from_revolutions(0.25 + 0.125).unwrap());
-    // Two zones of one surface each, on the same cylinders.
+    // Two runs on different surfaces of the same cylinders.
     let root =
         "[ 0, 0, 0.0, 8, 1, 0.125, 80, 10, TRACK, 0, 0, 80, 9, 0.5, 6, 1, 0.125, 60, -10, TRACK, 1, 1 ]";
     let sides = import(&g4("0, 7, 8, 0, 5, 6", root, ""));
@@ -331,7 +333,7 @@ fn a_repetition_cut_short_and_outward_zones_are_laid_out_run_by_run() {
 #[test]
 fn unused_sectors_of_tracks_hold_no_lbn() {
     let root = |length: u32| format!("[ 0, 0, 0.0, {length}, 1, 0.0, {}, 10, TRACK, 0, 0 ]", length * 10);
-    // One sector unused at the end, two at the front.
+    // One unused sector at the end of each track, then two at the front, then one at both.
     let behind = import(&g4("0, 6, 8", &root(7), ""));
     assert_eq!((capacity(&behind), place(&behind, 7)), (70, (1, 0, 0)));
     let before = import(&g4("2, 7, 8", &root(6), ""));
@@ -344,7 +346,7 @@ fn unused_sectors_of_tracks_hold_no_lbn() {
 fn slips_of_a_tree_push_all_that_follows() {
     let root = "[ 0, 0, 0.0, 8, 1, 0.0, 80, 10, TRACK, 0, 0 ]";
     let profile = import(&g4("0, 7, 8", root, ", Slips = [ [ 3, 1 ], [ 10, 2 ] ]"));
-    // Positions of slips include the slips before them.
+    // The positions of slips in the file count the slipped sectors before them.
     assert_eq!(profile.layout.zones[0].slips, [3]);
     assert_eq!(profile.layout.zones[0].slip_runs, [(10, 2)]);
     assert_eq!(capacity(&profile), 77);
@@ -358,7 +360,7 @@ fn remaps_of_a_tree_lead_to_unused_sectors() {
     let profile = import(&g4("0, 5, 8", root, ", Remaps = [ 5, 2, 9, 0, 6, 8 ]"));
     assert_eq!((place(&profile, 5), place(&profile, 6)), ((9, 0, 6), (9, 0, 7)));
     assert_eq!(place(&profile, 7), (1, 0, 1));
-    // A remap cannot lead to a place with other LBNs; the drive is imported without it.
+    // A remap to a sector with an LBN is invalid; the drive is imported without it.
     let memory = model(&g4("0, 5, 8", root, ", Remaps = [ 5, 2, 9, 0, 0, 8 ]"));
     let imported = memory.import("a.model").unwrap();
     assert!(imported.profile.layout.remaps.is_empty());
@@ -367,7 +369,7 @@ fn remaps_of_a_tree_lead_to_unused_sectors() {
 
 #[test]
 fn tracks_by_head_differ_in_density() {
-    // As in some 10,000 rpm drives: heads of different quality in one zone.
+    // Some drives of 10,000 rpm have fewer sectors on the surfaces of worse heads in the same zone.
     let index = "[ 0, 0, 0.0, 8, 1, 0.1, 16, 2, TRACK, 0, 0, 16, 1, 0.0, 6, 1, 0.1, 12, -2, TRACK, 1, 1 ],
         [ 0, 0, 0.0, 28, 2, 0.0, 140, 10, IDX, 0 ]";
     let profile = import(&g4("0, 7, 8, 0, 5, 6", index, ""));

@@ -1,6 +1,5 @@
-//! No input makes the import panic: arbitrary bytes, arbitrary tokens, and real files with pieces damaged.
-//!
-//! Not checked: the time that a hostile file takes, except that these end.
+//! Tests that no input makes the import panic: random bytes, random tokens, and damaged parameter files. Every import must
+//! end, but the time that it takes is not checked.
 
 use crate::import_files::{CURVE, MECHANICS, Memory, g1};
 use freeblock_model::DriveModel;
@@ -23,7 +22,7 @@ fn check(outcome: Result<Imported, ImportError>) {
     }
 }
 
-/// The words of the language, and extreme numbers.
+/// Words of the parameter language, and extreme numbers.
 const TOKENS: &[&str] = &[
     "{",
     "}",
@@ -86,7 +85,7 @@ const TREE: &str = "dm_disk M { Number of data surfaces = 2, Number of cylinders
         Slips = [ 3, 1 ], Remaps = [ 5, 1, 9, 0, 0, 8 ] },
     Mechanical Model = ";
 
-/// Damage that leaves most of a text unchanged.
+/// A change to a parameter file that leaves most of the text as it is.
 #[derive(Clone, Debug)]
 enum Damage {
     Cut(usize),

@@ -1,4 +1,4 @@
-//! Imported layouts compared with DiskSim 4.0's own answers, if they are available.
+//! Compares imported drives with the output of DiskSim 4.0, if these files are available.
 
 use freeblock_model::{DriveModel, disksim};
 use std::path::PathBuf;
@@ -29,10 +29,10 @@ fn answers(text: &str) -> impl Iterator<Item = Answer> {
     })
 }
 
-/// The HP C2247A acknowledges writes from the medium, so each completion reveals the angle of its last sector. Its
-/// zones have whole-sector skews, offsets of up to 80 sectors, slipped tracks and reserved space: if any of them were
-/// read wrongly, the angles of a zone would be off by sectors. DiskSim's own clock lags by a microsecond a second,
-/// hence the slow drift that is allowed.
+/// The HP C2247A acknowledges a write when it is on the medium, so the completion time of each write gives the angle of its
+/// last sector. The zones of this drive have skews in whole sectors, offsets of up to 80 sectors, slipped tracks and
+/// reserved space: if one of these were read wrongly, the angles of a zone would be off by sectors. The test allows a slow
+/// drift, because DiskSim's clock lags by a microsecond per second.
 #[test]
 fn every_zone_of_the_hp_c2247a_has_disksims_angles() {
     let (Some(parv), Some(csv)) = (shared("disksim/hp_c2247a.parv"), shared("oracle/hp_c2247a.csv")) else {
@@ -63,7 +63,7 @@ fn every_zone_of_the_hp_c2247a_has_disksims_angles() {
     assert!(seen.iter().all(|&n| n >= 10), "too few writes to tell: {seen:?}");
 }
 
-/// DiskSim's place of the first request of the Cheetah 9LP's trace, and the time of its seek.
+/// The cylinder, head and sector of the first request of the Cheetah 9LP's trace, and its seek time, are those of DiskSim.
 #[test]
 fn the_first_request_of_the_cheetah_9lp_is_where_disksim_puts_it() {
     let Some(parv) = shared("disksim/cheetah9LP.parv") else { return };
@@ -72,7 +72,8 @@ fn the_first_request_of_the_cheetah_9lp_is_where_disksim_puts_it() {
     let track = model.layout().track(location.track);
     assert_eq!((track.cylinder.get(), track.head.get(), location.sector), (648, 1, 122));
     assert!((model.seek(648).as_millis_f64() - 3.5137).abs() < 5e-5);
-    // Cylinder 0, head 0, angle 0 at time 0: overhead 0.28362, seek, rotation, a sector's time, four on the link.
+    // The arm starts at cylinder 0 and the platter at angle 0. The read takes the overhead of 0.28362 ms, the seek, the
+    // rotation, one sector on the platter and four sectors on the bus.
     let arrive = Instant::ZERO + Duration::from_millis_f64(0.28362).unwrap() + model.seek(648);
     let wait = model.rpm().angle_at(arrive).until(track.sector_angle(location.sector));
     let latency = model.rpm().time_to_pass(wait);
@@ -82,7 +83,8 @@ fn the_first_request_of_the_cheetah_9lp_is_where_disksim_puts_it() {
     assert!((done - 8.086_286).abs() < 5e-4, "{done}");
 }
 
-/// The first request of a trace is a read from the start position: its time is known to the microsecond.
+/// The first request of a trace is a read that starts with the arm at cylinder 0, so its time can be computed to the
+/// microsecond.
 #[test]
 fn first_requests_take_the_time_that_disksim_says() {
     for (file, lbn, expected) in [("cheetah4LP", 8_437_604, 16.356_153), ("ibm18es", 17_317_516, 18.049_071)]

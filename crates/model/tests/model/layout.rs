@@ -1,10 +1,10 @@
-//! The layout's consistency: both directions, the extents and the pieces must agree.
+//! Tests of the layout's consistency: `locate`, `lbn_at`, `extents` and `pieces` must agree.
 
 use freeblock_model::{DriveModel, Layout, Location, Profile, Track, Window};
 use std::collections::BTreeMap;
 use units::{Angle, Arc, FULL_REVOLUTION, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
-/// Checks a small layout: every LBN, found by walking every sector of every track, must be found by all other queries.
+/// Checks a small layout: visits every sector of every track, and compares the LBNs found with all other queries.
 fn check_whole(layout: &Layout) {
     let mut by_lbn = BTreeMap::new();
     for t in 0..layout.track_count() {
@@ -60,7 +60,8 @@ mod random {
         ]
     }
 
-    /// Gap before, cylinders, sectors per track, sparing scheme, spares, slips, reserved sectors, skews.
+    /// The parameters of a random zone: cylinders without LBNs before it, cylinders, sectors per track, sparing scheme, spares,
+    /// slips, reserved sectors, track skew and cylinder skew.
     type ZoneShape = (u32, u32, u32, u8, u64, Vec<u64>, u64, Revolutions, Revolutions);
 
     #[derive(Clone, Debug)]
@@ -154,11 +155,10 @@ mod random {
         #[test]
         fn both_directions_agree_on_random_layouts(shape in shape(), remap in prop::option::of((0..4000u64, 1..9u32))) {
             let (mut spec, cylinders) = build(&shape);
-            // Some shapes are no drives (more slips than spares in a region): an error with the place is right for
-            // those.
+            // Some shapes are invalid, for example those with more slips than spares in a region.
             let Ok(layout) = Layout::new(&spec, cylinders, shape.heads) else { return Ok(()) };
             check_whole(&layout);
-            // Moves some LBNs to sectors without LBN.
+            // Remaps some LBNs to sectors without LBNs.
             if let Some((lbn, len)) = remap {
                 let free = (0..layout.track_count()).map(TrackIndex::new).find_map(|track| {
                     let t = layout.track(track);
@@ -183,7 +183,7 @@ mod random {
             let width = width.min(rpm.revolution().as_nanos() - 1);
             let (start, end) = (Instant::from_nanos(from), Instant::from_nanos(from + width));
             let Window { first, count } = track.passing(rpm, start, end);
-            // Naive: for every sector, the time of its next pass, to the exact part of a revolution.
+            // The naive computation of the sectors that pass: for every sector, the exact rotation until its end.
             let span = end.since(start);
             let mut whole: Vec<(u64, u32)> = (0..n).filter_map(|s| {
                 let begin = rpm.earliest_angle(start).until(track.sector_angle(s));
@@ -198,7 +198,7 @@ mod random {
     }
 }
 
-/// With defects, remaps and slips on the same drive.
+/// Random drives also have defects, remaps and slips together.
 #[test]
 fn both_directions_agree_on_random_drives() {
     use freeblock_model::random_profile::{Size, random_profile};
@@ -212,7 +212,7 @@ fn tiny_profile_maps_both_ways() {
     let profile = Profile::from_toml(include_str!("../data/tiny.toml"), "tiny.toml").unwrap();
     let drive = DriveModel::from_profile(&profile).unwrap();
     check_whole(drive.layout());
-    // 19 cylinders x 3 x 50 less 13 spares, 20 x 3 x 36; the remapped sector costs nothing.
+    // 19 cylinders x 3 heads x 50 sectors less 13 spares, and 20 x 3 x 36. A remapped sector does not change the capacity.
     assert_eq!(drive.layout().capacity(), Sectors::new(19 * 150 - 13 + 20 * 108));
     assert_eq!(
         drive.layout().locate(Lbn::new(87)),
@@ -224,7 +224,7 @@ fn tiny_profile_maps_both_ways() {
 fn skews_add_up_along_cylinders() {
     let profile = Profile::from_toml(include_str!("../data/tiny.toml"), "tiny.toml").unwrap();
     let drive = DriveModel::from_profile(&profile).unwrap();
-    // Two track skews and a cylinder skew each: 7 + 7 + 11 of 50.
+    // Each cylinder adds two track skews of 7/50 and a cylinder skew of 11/50.
     let sector = FULL_REVOLUTION / 50;
     for (track, sectors) in [(0, 0), (1, 7), (2, 14), (3, 25), (4, 32), (5, 39), (6, 50)] {
         let angle = drive.layout().track(TrackIndex::new(track)).angle;

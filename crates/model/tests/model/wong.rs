@@ -1,5 +1,5 @@
-//! Realistic layouts: every drive that Wong measured, compared with a naive model that lists each track and each
-//! sector.
+//! Compares the layouts of random drives like those that Wong measured (`freeblock_model::wong`) with a naive model that
+//! lists every track and every sector.
 
 use freeblock_model::profile::{Course, Order, Profile, Revolutions, SectorsPerTrack, SparingRegion, Zone};
 use freeblock_model::wong::{DRIVES, Scale};
@@ -7,7 +7,7 @@ use freeblock_model::{DriveModel, Layout, Location, builtin};
 use std::collections::BTreeMap;
 use units::{Angle, Arc, Cylinder, FULL_REVOLUTION, Head, Lbn, TrackIndex};
 
-/// A track as the format defines it, without any arithmetic over repetitions.
+/// A track of the naive model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Listed {
     cylinder: u32,
@@ -16,7 +16,7 @@ struct Listed {
     angle: Angle,
 }
 
-/// The step from one track to the next.
+/// The kind of step from the track before to a track, which decides the skew.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Track,
@@ -28,7 +28,8 @@ fn parts(revolutions: &Revolutions) -> u64 {
     revolutions.angle().unwrap().parts()
 }
 
-/// Returns the tracks of a zone of cylinders or bands, in LBN order.
+/// Returns the cylinder and the head of each track of a zone in LBN order, with the step to it. The order must be one of
+/// cylinders or bands.
 fn walk(zone: &Zone, order: Order, heads: u16) -> Vec<(u32, u16, Step)> {
     let surfaces: Vec<u16> =
         if zone.surfaces.is_empty() { (0..heads).collect() } else { zone.surfaces.clone() };
@@ -134,7 +135,7 @@ fn list_zone(profile: &Profile, zone: &Zone) -> Vec<Listed> {
     tracks
 }
 
-/// Returns every track, and the track and sector of every LBN.
+/// Returns every track of a drive, and the track number and sector of every LBN.
 fn list(profile: &Profile) -> (Vec<Listed>, Vec<(u32, u32)>) {
     let (mut tracks, mut lbns) = (Vec::new(), Vec::new());
     for zone in &profile.layout.zones {
@@ -219,7 +220,7 @@ fn check(profile: &Profile, layout: &Layout) {
     for cylinder in 0..profile.cylinders {
         let mut here: Vec<TrackIndex> =
             layout.tracks_on(Cylinder::new(cylinder)).map(|t| t.index()).collect();
-        // Surfaces that are shifted against each other reach a cylinder in different bands.
+        // On surfaces that are shifted, the tracks of one cylinder belong to different bands, so they are not in LBN order.
         if profile.layout.zones.iter().any(|zone| !zone.surface_offsets.is_empty()) {
             here.sort_unstable();
         }
@@ -236,7 +237,7 @@ fn check(profile: &Profile, layout: &Layout) {
             );
         }
     }
-    // The whole drive, one cylinder in the middle, and from there past the end.
+    // The ranges are the whole drive, the cylinder in the middle, and from there past the last cylinder.
     let middle = profile.cylinders / 2;
     for (first, last) in [(0, profile.cylinders - 1), (middle, middle), (middle, u32::MAX)] {
         let sectors = || tracks.iter().filter(|t| (first..=last).contains(&t.cylinder)).map(|t| t.sectors);
@@ -270,7 +271,8 @@ fn each_drive_of_full_size_is_small_and_maps_both_ways() {
         let model = DriveModel::from_profile(&profile).unwrap();
         let layout = model.layout();
         let gigabytes = layout.capacity().get() as f64 * f64::from(profile.sector_bytes) / 1e9;
-        // Zones of equal width whose density falls evenly; a real drive keeps its density longer.
+        // The generated drives may have 20% less capacity than the measured ones: their density falls evenly from zone to
+        // zone, and that of a real drive falls later.
         assert!((0.8..1.1).contains(&(gigabytes / drive.gigabytes)), "{}: {gigabytes} GB", profile.name);
         let capacity = layout.capacity().get();
         for i in 0..4_000 {
@@ -287,14 +289,14 @@ fn each_drive_of_full_size_is_small_and_maps_both_ways() {
 
 #[test]
 fn a_seed_gives_one_drive_and_seeds_differ() {
-    // The first has one zone and no defects.
+    // The first drive is left out: it has only one zone, so that seeds hardly change it.
     for drive in &DRIVES[1..] {
         assert_eq!(drive.draw(5, Scale::Full), drive.draw(5, Scale::Full));
         assert_ne!(drive.draw(5, Scale::Full).layout, drive.draw(6, Scale::Full).layout);
     }
 }
 
-/// 16,208 tracks of the densest surface come first, then those of the others; the arm goes back to the edge.
+/// The WD3000BKHG orders the tracks of all surfaces by falling density, so the arm returns to the outer edge several times.
 #[test]
 fn by_falling_density_surfaces_follow_each_other_and_the_arm_returns() {
     let profile = DRIVES[11].draw(1, Scale::Full);
@@ -312,7 +314,7 @@ fn by_falling_density_surfaces_follow_each_other_and_the_arm_returns() {
     assert!(back.count() > 3);
 }
 
-/// The last track of a zone has 6 sectors, the one before 392, and the next zone's 386.
+/// For example: if tracks have 392 sectors and those of the next zone 386, the last track of the zone has 6 LBNs.
 #[test]
 fn a_partial_last_track_and_the_next_zones_track_make_a_whole_one() {
     let profile = DRIVES[4].draw(2, Scale::Full);
@@ -372,7 +374,7 @@ fn zones_that_share_a_track_are_refused_by_place() {
     assert!(refused(&|p| p.layout.zones[0].surface_offsets = vec![1_000]).contains("a track on cylinder"));
 }
 
-/// The naive model also agrees with a built-in drive.
+/// `Order::Bands` with both directions alternating gives the tracks of `Order::SurfaceSerpentine`, on a built-in drive.
 #[test]
 fn bands_alternating_in_both_are_the_surface_serpentine() {
     let mut profile = builtin::find("nearline-4tb").unwrap();

@@ -1,4 +1,4 @@
-//! The rows of `TP` and `IDX`.
+//! Reads the rows of `TP` (kinds of tracks) and `IDX` (nodes of the tree).
 
 use super::{Child, Entry, TrackKind, too_large};
 use crate::disksim::fields::flattened;
@@ -6,7 +6,7 @@ use crate::disksim::layout_g1::SECTORS_PER_TRACK_MAX;
 use crate::disksim::source::{At, Fault, printable, refuse};
 use crate::disksim::syntax::Value;
 
-/// `TP`: rows of first sector, last sector, sectors in all.
+/// Reads `TP`, whose rows have the first sector with an LBN, the last one, and the number of sectors.
 pub(super) fn track_rows(value: &Value) -> Result<Vec<TrackKind>, Fault> {
     let mut items = Vec::new();
     flattened(value.list("TP")?, &mut items);
@@ -21,14 +21,15 @@ pub(super) fn track_rows(value: &Value) -> Result<Vec<TrackKind>, Fault> {
     rows.iter()
         .map(|[first, _, sectors]| {
             let sectors = sectors.whole("TP", 1, SECTORS_PER_TRACK_MAX)?;
-            // The middle number, last sector or count, is not needed: the entry has the number of LBNs.
+            // The number in the middle is not needed, because the rows of `IDX` have the number of LBNs. In some files it is
+            // the last sector, in others a count.
             let first = first.whole("TP", 0, sectors - 1)?;
             Ok(TrackKind { first: first as u32, sectors: sectors as u32 })
         })
         .collect()
 }
 
-/// One node of `IDX`, a row for each entry.
+/// Reads one node of `IDX`: a row for each entry.
 pub(super) fn node(items: &[Value], kinds: &[TrackKind]) -> Result<Vec<Entry>, Fault> {
     let mut flat = Vec::new();
     flattened(items, &mut flat);
@@ -53,7 +54,8 @@ pub(super) fn node(items: &[Value], kinds: &[TrackKind]) -> Result<Vec<Entry>, F
     Ok(entries)
 }
 
-/// One row: ten numbers for a node below, eleven for a track, the last being its head.
+/// Reads one row of `IDX`, and returns it with the cells after it. A row has ten cells if the child is a node; for a track an
+/// eleventh cell has the head.
 fn read_entry<'r, 'v>(
     row: &'r [&'v Value],
     kinds: &[TrackKind],

@@ -1,13 +1,13 @@
-//! Follows the tree: from repeating entries to runs of tracks, and to parts that become zones.
+//! Follows the tree of a `dm_layout_g4`: turns its entries into runs of tracks, and these into parts that become zones.
 
 use super::rows;
 use super::{AdjacentTracks, Child, Entry, Part, too_large};
 use crate::disksim::source::{At, Fault, refuse};
 use crate::disksim::syntax::Block;
 
-/// The deepest tree accepted; the known ones have two levels.
+/// The deepest tree accepted, which bounds the recursion; known trees have two levels.
 const TREE_LEVELS_MAX: usize = 16;
-/// The most runs that a tree may expand to: a few lines can claim billions.
+/// The most runs that a tree may expand to, because a few lines can claim billions.
 const RUNS_MAX: usize = 1 << 20;
 
 /// The nodes, and the index of the root.
@@ -24,15 +24,16 @@ impl Tree {
         for value in index.list("IDX")? {
             nodes.push(rows::node(value.list("IDX")?, &kinds)?);
         }
-        // Children are checked when the tree is followed; the root must exist here.
+        // Only the root is checked here; children are checked when the tree is followed.
         let root = nodes.len().checked_sub(1).ok_or_else(|| {
             refuse(index.at(), "IDX is empty", "give a list of nodes, the last of which is the root")
         })?;
         Ok(Self { nodes, root: (root, index.at()) })
     }
 
-    /// Cuts the last entry of the root to the LBNs that its node has: extracted layouts declare more there, up to the drive's
-    /// end. An entry with further repetitions stays, because the next one would begin after LBNs that do not exist.
+    /// Shortens the last entry of the root to the LBNs that its child node has, if it declares more. Files that were
+    /// extracted from drives declare too many in this place. An entry with several repetitions is left unchanged, because its
+    /// second repetition would begin after LBNs that do not exist.
     pub(super) fn cut_tail(&mut self, notes: &mut Vec<String>) {
         let root = self.root.0;
         let Some(&last) = self.nodes.get(root).and_then(|entries| entries.last()) else { return };
@@ -64,7 +65,8 @@ impl Tree {
         })
     }
 
-    /// Returns the zones below a node: its entries, where one that does not repeat is replaced by its children.
+    /// Appends a part for each entry of a node. An entry that does not repeat, and whose child has only nodes as children, is
+    /// replaced by the parts of that child.
     pub(super) fn parts(
         &self,
         node: usize,
@@ -91,12 +93,13 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the LBNs of a node, all entries to their end.
+    /// Returns the number of LBNs of all entries of a node; `None` if the node does not exist or the sum is too large.
     fn whole(&self, node: usize) -> Option<u64> {
         self.nodes.get(node)?.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.run()?))
     }
 
-    /// Returns one entry as a repeating pattern and a rest, or else run by run.
+    /// Appends one entry: as a repeating pattern and a part for the partial repetition, or, if repetitions overlap or go
+    /// outward, as one part that lists all runs.
     fn zone(
         &self,
         entry: &Entry,
@@ -140,15 +143,15 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns an entry as one repetition.
+    /// Returns an entry as a part without repetition, which lists all runs.
     fn single(&self, entry: &Entry, cylinder: u64, revolutions: f64, depth: usize) -> Result<Part, Fault> {
         let mut tracks = Vec::new();
         self.unfold(entry, cylinder, revolutions, entry.run(), depth, &mut tracks)?;
         single_part(tracks, entry.at)
     }
 
-    /// Collects the runs of a node's first `limit` LBNs.
-    #[allow(clippy::too_many_arguments)] // one recursion, all of it position
+    /// Collects the runs of tracks of a node's first `limit` LBNs.
+    #[allow(clippy::too_many_arguments)] // the arguments are the position of the recursion
     fn follow(
         &self,
         node: usize,
@@ -179,7 +182,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Collects the runs of an entry's first `limit` LBNs.
+    /// Collects the runs of tracks of an entry's first `limit` LBNs.
     fn unfold(
         &self,
         entry: &Entry,
@@ -281,7 +284,7 @@ fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
     })
 }
 
-/// Returns the first and the last cylinder.
+/// Returns the lowest and the highest cylinder of the tracks.
 fn extent(tracks: &[AdjacentTracks], at: At) -> Result<(u64, u64), Fault> {
     let mut extent = None;
     for run in tracks {
@@ -305,7 +308,7 @@ fn single_part(mut tracks: Vec<AdjacentTracks>, at: At) -> Result<Part, Fault> {
     Ok(Part { first, cylinders: last - first + 1, repetitions: 1, revolutions: 0.0, skew: 0.0, tracks, at })
 }
 
-/// Appends a zone; if it does not lie wholly inward of the one before, merges the two.
+/// Appends a part. If the part does not lie wholly inward of the last one, the two are merged into one without repetition.
 pub(super) fn push_apart(apart: &mut Vec<Part>, mut part: Part) -> Result<(), Fault> {
     while let Some(before) = apart.pop() {
         if before.first + before.cylinders * before.repetitions <= part.first {

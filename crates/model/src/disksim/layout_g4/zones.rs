@@ -8,14 +8,14 @@ use crate::profile::{
     LayoutSpec, Pattern, Remap, Revolutions, Run, SectorsPerTrack, Sparing, SparingRegion, Zone,
 };
 
-/// The most single sectors without an LBN: each is listed, and a repeated track can claim billions.
+/// The most sectors without LBNs that are listed one by one, because a repeated track can claim billions.
 const SLIPS_MAX: u64 = 1 << 22;
 
 /// Writes the zones of the profile.
 pub(super) struct Writer {
     pub spec: LayoutSpec,
     pub heads: u16,
-    /// LBNs so far.
+    /// The number of LBNs of the zones so far.
     pub capacity: u64,
 }
 
@@ -80,7 +80,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the name of an equal pattern, or of this one after adding it.
+    /// Returns the name of the profile's pattern with these values, which is added if the profile has none.
     fn pattern(&mut self, cylinders: u32, skew: Revolutions, runs: Vec<Run>) -> String {
         let known =
             self.spec.patterns.iter().find(|p| p.cylinders == cylinders && p.skew == skew && p.runs == runs);
@@ -92,9 +92,10 @@ impl Writer {
         name
     }
 
-    /// Reads `Slips`: pairs of a sector and the number of sectors skipped from it on. Sectors are counted in LBN order
-    /// with those that are skipped: only then do the slips of neighbouring tracks of the Maxtor 300 GB lie at one
-    /// angle, as a scratch does (`slips_of_neighbouring_tracks_lie_at_one_angle`).
+    /// Reads `Slips`: pairs of the first skipped sector and the number of skipped sectors. Sectors are counted in LBN order,
+    /// including skipped ones. DiskSim does not document this, but with any other count the slips of neighbouring tracks of
+    /// the Maxtor 300 GB would not lie at one angle, as those of a scratch do (see the test
+    /// `slips_of_neighbouring_tracks_lie_at_one_angle`).
     pub(super) fn slips(&mut self, block: &Block, notes: &mut Vec<String>) -> Result<(), Fault> {
         let mut items = Vec::new();
         flattened(block.list("Slips")?, &mut items);
@@ -109,7 +110,7 @@ impl Writer {
             "`Slips` are read as pairs of the first bad sector, bad ones counted, and their number".into(),
         );
         let (mut slipped, mut least, mut end) = (0_u64, 0, 0);
-        // The current zone, and the number of sectors before it.
+        // The zone of the current slip, and the number of sectors before that zone.
         let (mut zone, mut zone_start) = (0, 0_u64);
         let sizes: Vec<u64> = self.spec.zones.iter().map(|z| self.mapped_sectors(z)).collect();
         for [first, count] in pairs {
@@ -194,11 +195,12 @@ impl Writer {
 }
 
 fn revolutions(revolutions: f64) -> Revolutions {
-    // Adding zero makes 0.0 of -0.0; angles are six-digit decimals, so this many digits restore their sums.
+    // Rounding to twelve digits removes the errors of sums, because the file's angles have six. Adding zero turns -0.0 into
+    // 0.0.
     Revolutions::Decimal((revolutions * 1e12).round() / 1e12 + 0.0)
 }
 
-/// Returns one number if all tracks agree, otherwise one for each head: that of the head's first run.
+/// Returns the sectors per track: one number if all tracks agree, otherwise for each head the number of its first run.
 fn density(tracks: &[AdjacentTracks], heads: u16) -> SectorsPerTrack {
     let first = tracks.first().map_or(1, |run| run.kind.sectors);
     if tracks.iter().all(|run| run.kind.sectors == first) {
@@ -220,7 +222,7 @@ fn density_on(density: &SectorsPerTrack, head: u16) -> u32 {
     }
 }
 
-/// Returns the sectors of tracks without LBN: as spares of each track if all tracks agree, otherwise as slips.
+/// Returns the sectors without LBNs: as spares of each track if all tracks agree, otherwise as slips.
 fn unused(part: &Part) -> Result<(Sparing, Vec<u64>), Fault> {
     let behind = |run: &AdjacentTracks| u64::from(run.kind.sectors) - u64::from(run.kind.first) - run.lbns;
     if part.tracks.iter().all(|run| run.kind.first == 0 && behind(run) == 0) {

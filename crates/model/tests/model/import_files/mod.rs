@@ -1,24 +1,24 @@
-//! Parameter files in memory.
+//! Small parameter files in memory, for the tests of the import.
 
-#![allow(dead_code)] // each test crate uses its own part
+#![allow(dead_code)] // not every test module uses all of it
 
 use freeblock_model::disksim::{ImportError, Imported, import_from};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Files by name.
+/// The contents of files by name.
 #[derive(Clone, Default)]
 pub struct Memory(BTreeMap<String, Vec<u8>>);
 
 impl Memory {
-    /// Returns the files with one more.
+    /// Adds a file.
     pub fn with(mut self, name: &str, content: impl AsRef<[u8]>) -> Self {
         self.0.insert(name.into(), content.as_ref().to_vec());
         self
     }
 
-    /// Returns the file of this name.
+    /// Returns the content of the file of this name.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(&self.0[name]).into_owned()
     }
@@ -38,16 +38,16 @@ impl Memory {
     }
 }
 
-/// A `dm_mech_g1` with a seek curve in `a.seek`.
+/// A `dm_mech_g1` block whose seek curve is in the file `a.seek`.
 pub const MECHANICS: &str = "dm_mech_g1 {
     Access time type = trackSwitchPlusRotation, Seek type = extracted, Full seek curve = a.seek,
     Add. write settling delay = -0.25, Head switch time = 0.5, Rotation speed (in rpms) = 6000
 }";
 
-/// A seek curve.
+/// The content of a file of three seek times, with irregular spacing.
 pub const CURVE: &str = "Seek distances measured: 3\n1,\t1.5\n4, 2.5, 0.1\n\n9, 4e0\n";
 
-/// Returns a model file of 10 cylinders and 2 surfaces around a layout, and the curve.
+/// Returns the file `a.model` with a drive of 10 cylinders, 2 surfaces and this layout, and the file `a.seek`.
 pub fn model(layout: &str) -> Memory {
     Memory::default()
         .with(
@@ -61,7 +61,8 @@ pub fn model(layout: &str) -> Memory {
         .with("a.seek", CURVE)
 }
 
-/// Returns a `dm_layout_g1` of one zone: 10 cylinders, 2 surfaces, 10 sectors a track.
+/// Returns a `dm_layout_g1` block with one zone of 10 cylinders and 10 sectors per track. `mapping` and `sparing` are the
+/// numbers of DiskSim's schemes.
 pub fn g1(mapping: u32, sparing: u32, zone_extra: &str) -> String {
     format!(
         "dm_layout_g1 {{ LBN-to-PBN mapping scheme = {mapping}, Sparing scheme used = {sparing},

@@ -1,7 +1,8 @@
 //! Measures how long a reorganisation takes to begin, by the number of blocks that it moves. Prints the processor
-//! time of a start in one step; and, as the daemon does it, of the preparation beside the disk's loop and of the
-//! longest step in which that loop registers blocks, by the largest number of calls a step. `cargo run --release -p
-//! freeblock-apps --example reorganize_start`
+//! time of a start in one step, and of a start as the daemon makes it: the time of the preparation, which runs beside
+//! the disk's loop, and of the longest step of at most 4096 calls in which that loop registers blocks. `cargo run
+//! --release -p freeblock-apps --example reorganize_start`
+//!
 //!
 //! Random blocks of 4 KiB of an Atlas 10K move to random places, and in one cycle; the core is set up as a daemon's,
 //! without load.

@@ -1,4 +1,5 @@
-//! Small saved files: little-endian numbers, varints, a checksum at the end.
+//! The encoding of small saved files: little-endian numbers, varints (seven bits a byte), a
+//! checksum at the end.
 
 /// Reads numbers from untrusted bytes.
 #[derive(Clone, Debug)]
@@ -41,7 +42,8 @@ impl<'a> Cursor<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// Reads a varint: seven bits a byte, the lowest first. `None` past 64 bits.
+    /// Reads a varint: seven bits a byte, the lowest first. Returns `None` if the number exceeds 64
+    /// bits.
     pub fn varint(&mut self) -> Option<u64> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {

@@ -1,4 +1,4 @@
-//! The blocks still to be registered and the tasks that are out, for every application that reads many blocks.
+//! The blocks still to be registered, and the tasks that have not ended, of an application that reads many blocks.
 
 use crate::sessions::{Parameter, Record, Sessions};
 use crate::set::run;
@@ -18,7 +18,7 @@ struct Run {
     mark: u64,
 }
 
-/// Registers blocks as runs, with a bounded number of tasks at a time, and finds the block that a record is of.
+/// Registers runs of consecutive blocks, a bounded number of tasks at a time, and finds the block of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Feed {
     session: SessionId,
@@ -38,8 +38,8 @@ impl Feed {
     }
 
     /// Registers runs up to the limit of tasks. `place` returns a block's address and the number of blocks that
-    /// follow on from it contiguously; `None` leaves the block out for good. The records of these registrations
-    /// return `mark`.
+    /// follow on from it contiguously; a block for which it returns `None` is dropped. [`arrived`](Self::arrived)
+    /// returns `mark` with each block registered by this call.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -62,12 +62,12 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns the number of tasks that are out.
+    /// Returns the number of tasks that have not ended.
     pub fn out(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Returns the block of a record, and the mark of its registration; `None` if the record is not of a run.
+    /// Returns the block of a record and the mark given at its registration; `None` if the record is of no run here.
     pub fn arrived(&mut self, done: &Record) -> Option<(u64, u64)> {
         let run = self.tasks.get_mut(&done.task)?;
         if !run.range.contains(done.range.start()) {
@@ -83,14 +83,14 @@ impl Feed {
     }
 }
 
-/// A block that could not be read whole, sector by sector.
+/// A block that could not be read whole, and is read sector by sector.
 #[derive(Clone, Debug)]
 pub(crate) struct Sifted {
     pub block: u64,
     pub range: LbnRange,
     /// The bytes of the whole block, with zeros for bad sectors.
     pub bytes: Vec<u8>,
-    /// The bad sectors; ascending once all records have come.
+    /// The bad sectors; ascending once the records of all sectors have come.
     pub bad: Vec<Lbn>,
     left: u64,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// The most blocks sifted at a time. Each is kept in memory; a drive that fails as a whole must not fill it.
+    /// The most blocks read by sectors at a time: their bytes are in memory, which a failing drive must not fill.
     const SIFTED_BLOCKS_MAX: usize = 16;
 
     /// Creates an empty sieve for blocks below `blocks`.
@@ -115,12 +115,12 @@ impl Sieve {
         self.waiting.insert(block);
     }
 
-    /// Returns the number of tasks that are out.
+    /// Returns the number of tasks that have not ended.
     pub fn out(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Registers blocks up to the limit. `place` returns a block's address; `None` leaves it out for good.
+    /// Registers blocks up to the limit. `place` returns a block's address; a block without one is dropped.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -141,7 +141,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Returns the block if this was its last sector; `Err(())` if the record is not of a block that is sifted.
+    /// Takes the record of a sector. Returns the block if it was the block's last; `Err(())` if no block here is
+    /// waiting for it.
     pub fn arrived(&mut self, done: &Record, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
         let sifted = self.tasks.get_mut(&done.task).ok_or(())?;
         let sector = sifted.bytes.len() / (sifted.range.len().get().max(1) as usize);

@@ -1,7 +1,7 @@
 //! Applications of free bandwidth: state machines over the scheduler's sessions.
 //!
-//! None of them reads a clock, starts a thread or touches a disk: the host hands them records and bytes, and does
-//! what they ask for. So the same application runs in simulation and live. This is a complete scrubber, which reads
+//! No application reads a clock, starts a thread or touches a disk: the host passes it records and bytes, and carries
+//! out its calls. So one application runs in simulation and on a disk. The example is a complete scrubber. It reads
 //! every block of a drive once, whenever the head passes by, reports bad sectors, and compares checksums:
 //!
 //! ```
@@ -77,10 +77,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`scrub::Scrubber`] is the same, fit for production: the foreground writes meanwhile, the machine restarts, bad
-//! sectors come and go. The others: [`snapshot`] and [`backup`], [`verify`], and [`reorganizer`]. [`records`] is the
-//! other form of a session: the application fetches records, with timeouts. Applications that only the papers'
-//! experiments use are in `freeblock-lab-apps`.
+//! [`scrub::Scrubber`] is a scrubber for production, where the foreground writes meanwhile, the machine restarts, and
+//! bad sectors come and go. The other applications are [`snapshot`] and [`backup`], [`verify`], and [`reorganizer`].
+//! [`records`] is the other form of a session: the application fetches records, with timeouts. Applications that only
+//! the papers' experiments use are in `freeblock-lab-apps`.
 
 pub mod backup;
 mod codec;

@@ -7,12 +7,12 @@
 //! answer has the deadline. The host parks the client, and asks again when a record has come or at the deadline; it
 //! may use a thread's condition variable, a socket, or a loop over virtual time.
 //!
-//! Flow control: a full buffer suspends the session, an emptier one resumes it. A record is never dropped. Blocks
-//! under way at the time of the suspension are still delivered, so the buffer may exceed the [`Limits`], but by no
-//! more than the blocks of one plan of the core (the sectors of one foreground request and of the tracks that its
-//! gaps visit). Also, blocks to be written that another write overtakes, the foreground's or another session's, are
-//! completed even while the session is suspended; their records have no data, and there are no more of them than
-//! blocks that the client registered.
+//! Flow control: a full buffer suspends the session, and a half empty one resumes it. A record is never dropped.
+//! Blocks under way at the time of the suspension are still delivered, so the buffer may exceed the [`Limits`], but
+//! by no more than the blocks of one plan of the core (the sectors of one foreground request and of the tracks that
+//! its gaps visit). A block to be written that a write of the foreground or of another session overtakes is completed
+//! even while the session is suspended. Such records have no data, and are no more than the blocks that the client
+//! registered.
 
 use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use scheduler::BlockSet;
@@ -50,7 +50,7 @@ impl Timeout {
 pub enum Deadline {
     /// This instant.
     At(Instant),
-    /// No time: wait for a record.
+    /// No deadline: the client waits until a record comes.
     Never,
 }
 
@@ -64,15 +64,15 @@ pub enum Got {
     /// No record can come: all that was registered has been fetched or aborted. This is returned at once, whatever
     /// the timeout.
     Done,
-    /// No record has come yet: ask again, with [`Records::get_by`] and the same deadline, when a record has come, at
-    /// that instant, or after an abort.
+    /// No record has come yet. Ask again, with [`Records::get_by`] and this deadline, when a record has come, at the
+    /// deadline, or after an abort.
     WaitUntil(Deadline),
 }
 
 /// A completion record with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The record. [`last`](Record::last) is updated: nothing more can come, and the buffer is empty.
+    /// The record. [`last`](Record::last) is set at the fetch: no record can follow, and the buffer is empty.
     pub done: Record,
     /// The bytes read; empty after a write or an error.
     pub bytes: Vec<u8>,
@@ -81,9 +81,9 @@ pub struct Fetched {
 /// The size of a buffer at which its session is suspended. Either limit suffices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records.
+    /// The number of records.
     pub records: usize,
-    /// Bytes of their data.
+    /// The bytes of their data.
     pub bytes: Bytes,
 }
 
@@ -97,7 +97,7 @@ impl Default for Limits {
 /// The reason for which a call was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RecordsError {
-    /// The session refused.
+    /// The scheduler refused the call of the session.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The buffer has no room at all.
@@ -131,8 +131,8 @@ struct Task {
     bytes: Vec<u8>,
 }
 
-/// Returns the blocks of a task in blocks of `block` sectors that share a sector with `range`, which overlaps the task's: the
-/// first, and one more than the last, counted from the task's first.
+/// Returns the blocks of a task that share a sector with `range`, which must overlap the task. A block has `block`
+/// sectors; blocks are numbered from 0 at the task's start.
 ///
 /// ```
 /// use freeblock_apps::records::blocks_over;
@@ -148,7 +148,7 @@ pub fn blocks_over(task: LbnRange, block: u64, range: LbnRange) -> Range<u64> {
     offset(range.start()) / block..end.div_ceil(block)
 }
 
-/// One session, as records.
+/// A session whose records the client fetches.
 ///
 /// ```
 /// use freeblock_apps::records::{Got, Limits, Records, Timeout};
@@ -185,16 +185,16 @@ pub struct Records {
     buffer: VecDeque<Fetched>,
     buffered: u64,
     tasks: BTreeMap<TaskId, Task>,
-    /// Blocks that have not been put into the buffer.
+    /// Blocks of all tasks that have not been put into the buffer.
     left: u64,
     /// Whether the client asked for a suspension.
     suspended: bool,
-    /// Whether the buffer has become full, and not half empty since.
+    /// Whether the buffer became full and has not been half empty since.
     full: bool,
 }
 
 impl Records {
-    /// Opens a session. `sector` is the drive's.
+    /// Opens a session. `sector` is the size of the drive's sectors.
     ///
     /// # Errors
     /// A limit is 0, or the session cannot be opened.
@@ -235,7 +235,7 @@ impl Records {
         self.left + self.buffer.len() as u64
     }
 
-    /// Returns the number of tasks that are not over.
+    /// Returns the number of tasks that have blocks not yet in the buffer.
     pub fn tasks(&self) -> usize {
         self.tasks.len()
     }
@@ -247,8 +247,8 @@ impl Records {
 
     /// Registers blocks to be read: [`Sessions::read`].
     ///
+    /// # Errors
     /// The session refused.
-    /// The session's.
     pub fn read(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -261,8 +261,8 @@ impl Records {
         Ok(task)
     }
 
-    /// Registers blocks to be written: [`Sessions::write`]. The bytes are those of the whole range. They are kept
-    /// until all of it is written, because this form has no call by which to ask for them later.
+    /// Registers blocks to be written: [`Sessions::write`]. The bytes are those of the whole range, and are kept
+    /// until all of it is written: a client of records is not asked for them later.
     ///
     /// # Errors
     /// The session refused, or the number of bytes does not match the range.
@@ -332,7 +332,7 @@ impl Records {
         Ok(Got::Record(fetched))
     }
 
-    /// Ends a task: blocks of it that have not been fetched never will be. Returns their number.
+    /// Ends a task; returns the number of its blocks that have not been fetched, and never will be.
     ///
     /// # Errors
     /// The session refused, for instance because all of the task has been fetched.
@@ -345,7 +345,7 @@ impl Records {
         self.let_flow(sessions)?;
         match aborted {
             Ok(left) => Ok(left + taken),
-            // All of it was in the buffer.
+            // All blocks that were left of the task were in the buffer.
             Err(_) if taken > 0 => Ok(taken),
             Err(error) => Err(error.into()),
         }
@@ -371,8 +371,8 @@ impl Records {
         Ok(pending + taken)
     }
 
-    /// Makes pending blocks that touch `range` foreground work: [`Sessions::promote`]. Returns their number.
-    /// While the session is suspended, by the client or by its full buffer, they wait.
+    /// Makes pending blocks that touch `range` foreground work: [`Sessions::promote`]. Returns their number. The
+    /// blocks wait while the session is suspended, by the client or by its full buffer.
     ///
     /// # Errors
     /// The session refused.
@@ -390,7 +390,7 @@ impl Records {
         Ok(())
     }
 
-    /// Resumes them now, or as soon as the buffer is not full.
+    /// Resumes the session's tasks: now, or once the buffer is half empty if it is full.
     ///
     /// # Errors
     /// The session refused.
@@ -421,8 +421,8 @@ impl Records {
         (before - self.buffer.len()) as u64
     }
 
-    /// Resumes a session that its full buffer suspended, once half of the buffer is free: with a switch at every
-    /// record, the scheduler would search for one block at a time.
+    /// Resumes a session that its full buffer suspended, once half of the buffer is free. If every fetched record
+    /// resumed it, the scheduler would search for one block at a time.
     fn let_flow(&mut self, sessions: &mut dyn Sessions) -> Result<(), SessionError> {
         let half =
             self.buffer.len() <= self.limits.records / 2 && self.buffered <= self.limits.bytes.get() / 2;

@@ -1,3 +1,3 @@
-//! The session API, which the scheduler defines: applications use nothing else of it.
+//! The session API, which the scheduler defines: all calls between an application and the core.
 
 pub use scheduler::{Application, Parameter, Priority, Record, SessionCall, SessionError, Sessions, Wanted};

@@ -3,7 +3,7 @@
 use crate::codec::{Cursor, put_varint};
 use scheduler::BlockSet;
 
-/// Returns the number of blocks from `from` on, below `limit`, that are all in the set.
+/// Returns the length of the run of blocks in the set that begins at `from`, counted up to `limit` at most.
 pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
     let mut end = from;
     let mut step = 1;
@@ -24,8 +24,8 @@ pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
 /// Blocks in a page: each page is saved as runs or as bits, whichever is shorter.
 const PAGE_BLOCKS: u64 = 1 << 15;
 
-/// Appends a set. Every page is either its runs (their length in bytes + 1, then gaps and lengths; varints) or 0 and
-/// a bit a block: slightly more than 1 bit a block at most.
+/// Appends a set. Each page is written as runs (the number of their bytes + 1, then a gap and a length for each run;
+/// varints), or as a 0 and a bit for each block: a block takes slightly more than 1 bit at most.
 pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
     for (page, end) in pages(set.blocks()) {
         let mut runs = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
 
 /// Reads a set of `blocks` blocks; `None` if the bytes are invalid.
 pub(crate) fn take_set(cursor: &mut Cursor<'_>, blocks: u64) -> Option<BlockSet> {
-    // A page has at least a byte, so a claimed number of blocks takes no memory unless the bytes are there.
+    // Each page has at least one byte, so a wrong number of blocks is refused before it takes memory.
     (blocks.div_ceil(PAGE_BLOCKS) <= cursor.left() as u64).then_some(())?;
     let mut set = BlockSet::full(blocks);
     for (page, end) in pages(blocks) {

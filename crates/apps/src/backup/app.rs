@@ -1,4 +1,4 @@
-//! The backup itself: a state machine over a session.
+//! A backup: a state machine that reads a snapshot's blocks through a session.
 
 use super::{ImageWriter, Sink, image::Header};
 use crate::feed::{Feed, Sieve};
@@ -8,21 +8,23 @@ use scheduler::{BlockSet, Priority, SessionError};
 use thiserror::Error;
 use units::{Instant, LbnRange, SessionId};
 
-/// The most bytes that wait for a full target; blocks beyond them are dropped and read again later.
+/// The most bytes that wait for a full target; a block that arrives beyond them is dropped and read again later.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
-/// Takes the blocks of a backup. A block that was put is not put again: while the target is full, it waits inside.
+/// The output of a backup: an image or a replica. Each block is put once; while the target is full, blocks wait in
+/// the output's memory.
 pub trait Output {
     /// Calls `each` with every block that the output has from before a restart.
     fn present(&self, each: &mut dyn FnMut(u64));
-    /// Takes a block: its bytes, and which of its sectors are bad. A lost block has no bytes and all sectors bad.
+    /// Takes a block's bytes, and the numbers of its bad sectors within the block. A lost block has no bytes and all
+    /// sectors bad.
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
-    /// Writes what waits; returns `false` if the target has no more room for now.
+    /// Writes the waiting bytes; returns `false` if the target has no room for all of them at present.
     ///
     /// # Errors
-    /// The target fails, in words.
+    /// The target failed; the text says why.
     fn flush(&mut self) -> Result<bool, String>;
-    /// Returns the number of bytes that wait.
+    /// Returns the number of bytes that wait for the target.
     fn waiting(&self) -> usize;
     /// Marks the end: every block was put. The next [`flush`](Self::flush) that returns true makes the output whole
     /// and durable.
@@ -89,11 +91,11 @@ pub enum BackupState {
 /// The counts of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks of the snapshot's list.
+    /// Blocks of the snapshot, or those that differ from its base.
     pub blocks: u64,
-    /// Blocks in the output, those from before a restart included.
+    /// Blocks in the output, including those from before a restart.
     pub written: u64,
-    /// Blocks read in vain, because they had moved meanwhile (snapshot-copy-on-write).
+    /// Blocks read in vain, because the foreground had moved them meanwhile (snapshot-copy-on-write).
     pub moved: u64,
     /// Blocks of which some sectors could not be read.
     pub damaged: u64,
@@ -101,9 +103,10 @@ pub struct Counts {
 
 /// A backup of one snapshot.
 ///
-/// Every record is checked with the provider on arrival: if the block lies elsewhere by then, the bytes may be the
-/// foreground's, and its new place is read instead. This works because the provider changes its map before the
-/// foreground write goes out, and a read never returns bytes from before its registration.
+/// When a block's record arrives, the provider is asked where the block is. If it has moved since the read was
+/// registered, the bytes may be newer than the snapshot, and the block is read again at its new place. No move is
+/// missed: the provider changes its map before the foreground write begins, and a read never returns bytes from
+/// before its registration.
 #[derive(Clone, Debug)]
 pub struct Backup<P, O> {
     provider: P,
@@ -135,10 +138,10 @@ impl<P: Provider, O: Output> Backup<P, O> {
         Ok(blocks)
     }
 
-    /// Opens a session and registers the snapshot's blocks, but for those that the output has already.
+    /// Opens a session and registers the snapshot's blocks, except those that the output already has.
     ///
     /// # Errors
-    /// The snapshot is gone, the output is of something else, or the scheduler refuses the session.
+    /// The snapshot is gone, the output is of another snapshot, or the scheduler refuses the session.
     pub fn start(
         provider: P,
         output: O,
@@ -233,7 +236,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         }
     }
 
-    /// Writes what waits, registers what there is room for, and ends if nothing is left.
+    /// Writes the waiting bytes, registers blocks up to the limit of tasks, and ends when no block is left.
     fn proceed(&mut self, sessions: &mut dyn Sessions) {
         let next = self.try_proceed(sessions);
         if next != BackupState::Running && self.state == BackupState::Running {
@@ -282,8 +285,8 @@ impl<P: Provider, O: Output> Backup<P, O> {
             self.lost(block);
         }
         match filled.and(sifting) {
-            // The tasks of other sessions end too, so room comes later; retry while a task of this session is out to
-            // trigger it.
+            // Room for tasks comes when those of any session end. The next record of this session tries again, so one
+            // of its tasks must be out.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
             Err(error) => return BackupState::Refused(error),
             Ok(()) => {}

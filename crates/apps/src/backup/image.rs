@@ -19,23 +19,23 @@ const FOOTER_BYTES: usize = 36;
 /// The largest block size that an image may claim, in bytes: a damaged header must not make a reader allocate more.
 pub const BLOCK_BYTES_MAX: u64 = 1 << 30;
 
-/// The chunk count of a difference that is made by comparing: it is known only at the end of the image.
+/// The value of [`Header::chunks`] for a difference found by comparing blocks: the number is known only at the end.
 pub const OPEN: u64 = u64::MAX;
 
 /// The header of an image: which snapshot it holds, and how it is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The image's own name, drawn at random by the host; every chunk's checksum depends on it.
+    /// The identifier of the image, drawn at random by the host; every chunk's checksum depends on it.
     pub image: u64,
-    /// The volume.
+    /// The volume, with the size and number of its blocks.
     pub shape: Shape,
-    /// The snapshot.
+    /// The snapshot in the image.
     pub snapshot: SnapshotId,
     /// The base of a difference; `None` for an image of all blocks.
     pub base: Option<SnapshotId>,
     /// Bytes in a sector.
     pub sector_bytes: u32,
-    /// The number of chunks in a complete image; with [`OPEN`] the index has the number.
+    /// The number of chunks in a complete image; if this is [`OPEN`], the index has the number.
     pub chunks: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the image is damaged at byte {at}: {what}; {mend}", mend = .what.mend())]
 pub struct Damage {
-    /// Bytes from the start.
+    /// The offset of the damage, in bytes from the start of the image.
     pub at: u64,
     /// The kind of damage.
     pub what: What,
@@ -52,7 +52,7 @@ pub struct Damage {
 /// The kind of damage in an image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum What {
-    /// The header is not one.
+    /// The first bytes are not a header of this version.
     #[error("the header is cut off, damaged, or not of an image of version 1")]
     Header,
     /// Neither a chunk nor the index begins here.
@@ -61,15 +61,15 @@ pub enum What {
     /// The chunk's data do not match its checksum.
     #[error("the data of block {0} do not fit their checksum")]
     Body(u64),
-    /// A block has two chunks.
+    /// Two chunks hold the same block.
     #[error("block {0} is here for the second time")]
     Twice(u64),
     /// Chunks are missing.
     #[error("{found} chunks of {expected}")]
     Incomplete {
-        /// Those that are there.
+        /// The number of chunks found.
         found: u64,
-        /// Those that should be.
+        /// The number of chunks in the header.
         expected: u64,
     },
     /// The index does not match the chunks.
@@ -101,7 +101,7 @@ impl Header {
         self.shape.block.get() as usize * self.sector_bytes as usize
     }
 
-    /// Returns whether a block of this shape fits the format.
+    /// Returns whether the fields are within the bounds of the format and fit each other.
     pub fn fits(&self) -> bool {
         let (block, sector) = (self.shape.block.get(), u64::from(self.sector_bytes));
         let end = self.shape.blocks.checked_mul(block).and_then(|n| n.checked_add(self.shape.first.get()));
@@ -138,7 +138,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// Not the header of an image.
+    /// The bytes are not the header of an image.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let parse = || {
             let mut c = Cursor::new(unseal(bytes)?.strip_prefix(MAGIC)?);
@@ -221,8 +221,8 @@ impl<S: Sink> ImageWriter<S> {
         self.waiting.len()
     }
 
-    /// Adds a chunk. `bad` are the sectors of the block that could not be read; a lost block has no bytes and all
-    /// sectors bad.
+    /// Adds a chunk. `bad` has the numbers, within the block, of the sectors that could not be read; a lost block has
+    /// no bytes and all sectors bad.
     pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
         let mut body: Vec<u8> = bad.iter().flat_map(|s| s.to_le_bytes()).collect();
         body.extend_from_slice(bytes);
@@ -260,10 +260,11 @@ impl<S: Sink> ImageWriter<S> {
         self.waiting.extend_from_slice(&out);
     }
 
-    /// Gives the sink the bytes that wait; returns whether it took all of them. A finished image is durable then.
+    /// Gives the waiting bytes to the sink; returns whether the sink took all of them. If so, a finished image is
+    /// durable.
     ///
     /// # Errors
-    /// The sink's.
+    /// The sink failed.
     pub fn flush(&mut self) -> Result<bool, String> {
         while !self.waiting.is_empty() {
             let n = self.sink.append(&self.waiting)?.min(self.waiting.len());
@@ -282,7 +283,7 @@ impl<S: Sink> ImageWriter<S> {
 /// A chunk: one block in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The offset of its first byte.
+    /// The offset of the chunk in the image, in bytes.
     pub at: u64,
     /// The offset of the next chunk.
     pub end: u64,
@@ -305,15 +306,15 @@ pub(super) fn bytes_at<S: Source>(source: &mut S, at: u64, len: usize) -> Result
 /// Reads the header.
 ///
 /// # Errors
-/// There is none.
+/// The source cannot be read, or does not begin with a header.
 pub fn header<S: Source>(source: &mut S) -> Result<Header, Damage> {
     Header::decode(&bytes_at(source, 0, HEADER_BYTES as usize)?)
 }
 
-/// Reads the chunk at `at`; `None` where the index begins instead.
+/// Reads the chunk at offset `at`; returns `None` if the index begins there.
 ///
 /// # Errors
-/// Neither is there, or the chunk is damaged.
+/// Neither a chunk nor the index begins at `at`, or the chunk is damaged.
 pub fn chunk<S: Source>(source: &mut S, header: &Header, at: u64) -> Result<Option<Chunk>, Damage> {
     let damage = |what| Damage { at, what };
     let head = bytes_at(source, at, CHUNK_BYTES as usize)?;
@@ -402,7 +403,7 @@ pub struct Index {
     chunks: u64,
 }
 
-/// Bytes of an entry of the index, and of the part before the first entry.
+/// Bytes of an entry of the index, and of the part of the index before its first entry.
 const ENTRY_BYTES: u64 = 16;
 const INDEX_HEAD_BYTES: u64 = 12;
 
@@ -410,7 +411,7 @@ impl Index {
     /// Reads header and footer, and verifies the index.
     ///
     /// # Errors
-    /// One of the three is damaged, or the backup was not finished.
+    /// Header, footer or index is damaged, or the backup was not finished.
     pub fn open<S: Source>(source: &mut S) -> Result<Self, Damage> {
         let header = header(source)?;
         let size = source.size().map_err(|e| Damage { at: 0, what: What::Source(e) })?;
@@ -493,7 +494,7 @@ impl Index {
 pub struct Scan {
     /// The image's header.
     pub header: Header,
-    /// The bytes up to here are sound; the host cuts off the rest.
+    /// The bytes before this offset are sound; the host cuts off the rest.
     pub keep: u64,
     /// Whether the image is complete: nothing remains to be written.
     pub complete: bool,
@@ -509,7 +510,7 @@ impl Scan {
     }
 }
 
-/// Reads an image up to its first damage. It reads the target, not the volume.
+/// Reads an image up to its first damage; the volume is not read.
 ///
 /// # Errors
 /// The header is damaged: start a new image.

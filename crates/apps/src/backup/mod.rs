@@ -18,19 +18,19 @@ pub use save::{load_set, save_set};
 
 use units::Lbn;
 
-/// Takes a stream of bytes: a file, a tape.
+/// A target for a stream of bytes, such as a file or a tape.
 pub trait Sink {
     /// Appends the first bytes of `bytes` and returns their number. Fewer than all means that there is no more room
     /// for now.
     ///
     /// # Errors
-    /// The target fails, in words.
+    /// The target failed; the text says why.
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String>;
 
     /// Makes the appended bytes durable.
     ///
     /// # Errors
-    /// The target fails, in words.
+    /// The target failed; the text says why.
     fn sync(&mut self) -> Result<(), String>;
 }
 
@@ -45,18 +45,18 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Reads the bytes of an image.
+/// A source of the bytes of an image.
 pub trait Source {
     /// Fills `into` with the bytes from `at` on; returns their number, which is smaller only at the end.
     ///
     /// # Errors
-    /// The source fails, in words.
+    /// The source failed; the text says why.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> Result<usize, String>;
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes in the source.
     ///
     /// # Errors
-    /// The source fails, in words.
+    /// The source failed; the text says why.
     fn size(&mut self) -> Result<u64, String>;
 }
 
@@ -73,17 +73,17 @@ impl Source for &[u8] {
     }
 }
 
-/// Takes blocks at their addresses: the drive that is restored to, or a replica.
+/// A drive that takes blocks at their own addresses: the drive restored to, or that of a replica.
 pub trait Destination {
     /// Writes whole sectors from `at` on; returns `false` if the destination cannot take them for now.
     ///
     /// # Errors
-    /// The destination fails, in words.
+    /// The destination failed; the text says why.
     fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String>;
 
     /// Makes the written sectors durable.
     ///
     /// # Errors
-    /// The destination fails, in words.
+    /// The destination failed; the text says why.
     fn sync(&mut self) -> Result<(), String>;
 }

@@ -11,10 +11,10 @@ use units::Lbn;
 
 const MAGIC: &[u8; 8] = b"FBREPLC1";
 
-/// Why saved progress of a replica was refused.
+/// The reason for which saved progress of a replica was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplicaError {
-    /// Not the saved progress of a replica in this version.
+    /// The bytes are not the saved progress of a replica in this version.
     #[error("not the saved progress of a replica, version 1; make the replica anew, on the same base")]
     Foreign,
     /// The checksum does not match, or the progress contradicts itself.
@@ -49,8 +49,8 @@ pub struct Replica<D> {
 }
 
 impl<D: Destination> Replica<D> {
-    /// Creates a replica of the header's snapshot; `onto` is the content of the destination. A full replica needs
-    /// none.
+    /// Creates a replica of the header's snapshot; `onto` is the present content of the destination. Only a
+    /// difference needs `onto`.
     ///
     /// # Errors
     /// [`RestoreError::WrongBase`], or the header is not valid; nothing is written.
@@ -70,10 +70,10 @@ impl<D: Destination> Replica<D> {
         })
     }
 
-    /// Continues from bytes of [`progress`](Self::progress), on the same drive.
+    /// Continues a replica from the bytes of [`progress`](Self::progress), on the drive that has its blocks.
     ///
     /// # Errors
-    /// The bytes are not the progress of a replica, or damaged.
+    /// The bytes are not the progress of a replica, or are damaged.
     pub fn resume(saved: &[u8], destination: D) -> Result<Self, ReplicaError> {
         if !saved.starts_with(MAGIC) {
             return Err(ReplicaError::Foreign);
@@ -92,10 +92,10 @@ impl<D: Destination> Replica<D> {
         })
     }
 
-    /// Returns the progress as bytes, to be saved whole: the blocks on the destination. It makes these durable first.
+    /// Makes the written blocks durable, and returns the list of them as bytes, to be saved whole.
     ///
     /// # Errors
-    /// The destination fails, in words.
+    /// The destination failed; the text says why.
     pub fn progress(&mut self) -> Result<Vec<u8>, String> {
         self.destination.sync()?;
         let mut out = MAGIC.to_vec();

@@ -16,10 +16,10 @@ pub struct Point {
     pub snapshot: SnapshotId,
 }
 
-/// The reason for which nothing, or not all, was restored.
+/// The reason for which nothing, or only a part, was restored.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RestoreError {
-    /// The image is damaged; nothing was written.
+    /// The image is damaged, so nothing was written; or the source failed, perhaps while blocks were written.
     #[error(transparent)]
     Damaged(#[from] Damage),
     /// The image is a difference from another content than the destination's; nothing was written.
@@ -32,7 +32,7 @@ pub enum RestoreError {
         /// The volume of that snapshot.
         volume: VolumeId,
     },
-    /// There is nothing to restore from.
+    /// No image was given.
     #[error("no image is given; give the full image, and the differences on top of it in order")]
     NoImage,
     /// The range is not on the volume.
@@ -40,15 +40,15 @@ pub enum RestoreError {
     Outside {
         /// The requested range.
         range: LbnRange,
-        /// The volume.
+        /// The LBNs of the volume.
         volume: LbnRange,
     },
     /// The destination stopped taking blocks.
     #[error("the destination cannot be written at LBN {at}: {why}; restore again from the start")]
     Destination {
-        /// Where.
+        /// The first LBN of the write that failed.
         at: Lbn,
-        /// Why.
+        /// The reason, in the destination's words.
         why: String,
     },
 }
@@ -60,9 +60,9 @@ pub struct Restored {
     pub point: Point,
     /// Blocks written.
     pub blocks: u64,
-    /// Sectors that the backup could not read, at their addresses: not written.
+    /// Sectors that the backup could not read; they were not written.
     pub missing: Vec<Lbn>,
-    /// The damage that a salvage met.
+    /// The damage that [`salvage`] skipped.
     pub damage: Vec<Damage>,
 }
 
@@ -80,7 +80,7 @@ pub fn verify<S: Source>(source: &mut S) -> Result<Header, Damage> {
 /// content; a full image needs none.
 ///
 /// # Errors
-/// See [`RestoreError`]; a damaged image, or one for another base, changes nothing.
+/// See [`RestoreError`]; an image that is damaged, or a difference from another base, changes nothing.
 pub fn restore<S: Source, D: Destination>(
     source: &mut S,
     onto: Option<Point>,
@@ -101,7 +101,7 @@ pub fn restore<S: Source, D: Destination>(
 /// Restores the undamaged chunks: skips damage up to the next sound chunk, and reports it.
 ///
 /// # Errors
-/// The header is damaged, the base is wrong, or the destination stops.
+/// The header is damaged, the base is wrong, or the source or the destination fails.
 pub fn salvage<S: Source, D: Destination>(
     source: &mut S,
     onto: Option<Point>,
@@ -138,13 +138,13 @@ pub fn salvage<S: Source, D: Destination>(
 /// The result of restoring a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredRange {
-    /// The snapshot whose content it is.
+    /// The snapshot whose content the range now has.
     pub point: Point,
     /// Sectors written.
     pub sectors: u64,
-    /// Sectors of the range that the backup could not read: not written.
+    /// Sectors of the range that the backup could not read; they were not written.
     pub missing: Vec<Lbn>,
-    /// Blocks of the range that no image has, because they were empty: not written.
+    /// Blocks of the range that no image has, because they were empty; they were not written.
     pub holes: u64,
 }
 
@@ -153,7 +153,8 @@ pub struct RestoredRange {
 /// has it.
 ///
 /// # Errors
-/// See [`RestoreError`]. Unless the destination stops, nothing is written in case of an error.
+/// See [`RestoreError`]. Nothing is written in case of an error, unless a source or the destination fails while
+/// blocks are written.
 pub fn restore_range<S: Source, D: Destination>(
     images: &mut [S],
     range: LbnRange,
@@ -304,7 +305,7 @@ pub(super) fn sound<'a>(home: Lbn, sector: usize, bytes: &'a [u8], bad: &[u32]) 
     runs
 }
 
-/// Returns whether the damage means an unfinished image.
+/// Returns whether the damage is only that the backup was not finished.
 pub fn is_unfinished(damage: &Damage) -> bool {
     matches!(damage.what, What::Incomplete { .. })
 }

@@ -1,4 +1,4 @@
-//! Saves a set of blocks as bytes: about a bit a block at most, with a checksum.
+//! Saves a set of blocks as bytes: at most about one bit for each block, and a checksum.
 
 use crate::codec::{Cursor, seal, unseal};
 use crate::set::{put_set, take_set};
@@ -15,7 +15,8 @@ pub fn save_set(set: &BlockSet) -> Vec<u8> {
     out
 }
 
-/// Restores a set of `blocks` blocks from bytes of [`save_set`]; `None` if they are not.
+/// Returns the set of `blocks` blocks that [`save_set`] turned into `bytes`; `None` for any other
+/// bytes.
 pub fn load_set(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
     let mut cursor = Cursor::new(unseal(bytes)?.strip_prefix(MAGIC)?);
     (cursor.u64()? == blocks).then_some(())?;

@@ -22,10 +22,11 @@ impl<N: Nvram> Reorganizer<N> {
         Self::open(prepared, true, nvram, sessions)
     }
 
-    /// Registers more, with at most `most` calls of the sessions; returns whether all is registered.
+    /// Registers more blocks of the plan, with at most `most` calls of the sessions; returns whether all are
+    /// registered.
     ///
     /// # Errors
-    /// [`ReorganizeStartError`]; then all its sessions are closed, and the reorganisation has ended.
+    /// [`ReorganizeStartError`]; then all sessions of the reorganisation are closed, and it has ended.
     pub fn begin_some(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -87,7 +88,7 @@ impl<N: Nvram> Reorganizer<N> {
             return Err(error.into());
         }
         self.still = false;
-        // This comes last, so that a refused start leaves the memory as it was.
+        // The journal is compacted last, so that a refused start leaves the non-volatile memory unchanged.
         self.compact()?;
         let staged: Vec<u32> = self.staging.iter().map(|(b, _)| b).collect();
         staged.into_iter().for_each(|b| self.offer(b));

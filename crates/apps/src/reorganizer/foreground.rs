@@ -7,21 +7,21 @@ use super::machine::Reorganizer;
 use crate::sessions::Sessions;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// The current place of a part of an access.
+/// The current place of a piece of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessPlace {
     /// On the medium, from this LBN on.
     Medium(Lbn),
-    /// In the staging area: the access has done this part already.
+    /// In the staging area, the memory for blocks under way: the bytes of this piece are copied already.
     Staging,
 }
 
 /// A part of an access that lies in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The LBNs by which the host addresses it.
+    /// The LBNs by which the host addresses the piece.
     pub logical: LbnRange,
-    /// Its current place.
+    /// The current place of the piece.
     pub place: AccessPlace,
 }
 
@@ -35,14 +35,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns its pieces, in order; together they are the requested range.
+    /// Returns the pieces, in order; together they are the requested range.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 }
 
-/// The reason for which a foreground access was refused. Nothing was done; only `Halted` may leave a write done in
-/// part, as a power cut does.
+/// The reason for which a foreground access was refused. Nothing was done, except that a write refused as `Halted`
+/// may be done in part, as after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// The range is past the end of the drive.
@@ -63,7 +63,7 @@ pub enum AccessError {
         /// The bytes in the range.
         needed: u64,
     },
-    /// The plan declared this place free, and moves blocks through it.
+    /// The plan counts this place as free, and moves blocks through it.
     #[error("LBN {0} was free when the plan began and belongs to it until it has ended; allocate elsewhere")]
     Free(Lbn),
     /// The staging area's memory is lost, so newer bytes cannot be kept there.
@@ -74,7 +74,7 @@ pub enum AccessError {
 /// A part of an access.
 struct AccessPart {
     piece: Piece,
-    /// Its block, if it is in one of the plan.
+    /// The block of the plan in which the part lies, if any.
     block: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ impl<N: Nvram> Reorganizer<N> {
     /// Returns the current places of `logical`, in order.
     ///
     /// # Errors
-    /// The range is past the drive's end, or in a place that the plan uses.
+    /// The range is past the drive's end, or touches a place that the plan counts as free.
     pub fn resolve(&self, logical: LbnRange) -> Result<Vec<Piece>, AccessError> {
         Ok(self.parts(logical)?.into_iter().map(|part| part.piece).collect())
     }
@@ -114,7 +114,7 @@ impl<N: Nvram> Reorganizer<N> {
 
     /// Begins a foreground write. Staged blocks have the new bytes, durably, when this returns; the caller writes the
     /// pieces on the medium and calls [`end`](Self::end). Until then those blocks are not moved, and bytes that were
-    /// read from them before are not used: newer bytes win.
+    /// read from them before are not used, because they are old.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -150,7 +150,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(self.access(Op::Write, parts, blocks))
     }
 
-    /// Ends a foreground access that succeeded or failed: it will not touch its pieces on the medium any more.
+    /// Ends a foreground access, successful or not: the host no longer touches its pieces on the medium.
     pub fn end(&mut self, sessions: &mut dyn Sessions, access: Access) {
         for b in access.blocks {
             if access.op == Op::Read {
@@ -181,7 +181,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(parts)
     }
 
-    /// Returns the parts of a range.
+    /// Splits a range into parts, each in one block of the plan or in none.
     fn parts(&self, logical: LbnRange) -> Result<Vec<AccessPart>, AccessError> {
         let capacity = self.capacity;
         let end = logical
@@ -223,7 +223,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Returns the blocks of `parts` that are still to be read.
+    /// Returns the blocks of `parts` that the reorganiser has not read yet.
     fn movable(&self, parts: &[AccessPart]) -> Vec<u32> {
         parts.iter().filter_map(|p| p.block).filter(|&b| self.links.waits(b)).collect()
     }
@@ -238,7 +238,7 @@ impl<N: Nvram> Reorganizer<N> {
         Access { op, pieces: parts.into_iter().map(|p| p.piece).collect(), blocks }
     }
 
-    /// Returns the bytes from one LBN to another. Both are in a range whose bytes are in memory, so it fits.
+    /// Returns the bytes from one LBN to another. Both are in a range whose bytes are in memory, so the number fits.
     fn bytes_between(&self, from: Lbn, to: Lbn) -> usize {
         (to.since(from).get() * self.sector.get()) as usize
     }

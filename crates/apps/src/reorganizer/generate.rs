@@ -12,12 +12,12 @@ use units::{Lbn, LbnRange, Sectors};
 pub type Below<'a> = &'a mut dyn FnMut(NonZeroU64) -> u64;
 
 impl RelocationPlan {
-    /// Creates a plan that moves random blocks of `region` to random other places of it: few of them depend on
-    /// another. Other places of the region count as free, as in the paper; a block that draws its own place stays
-    /// there.
+    /// Creates a plan that moves random blocks of `region` to random other places of the region, so that few moves
+    /// depend on another. Other places of the region count as free, as in the paper; a block that draws its own place
+    /// stays there.
     ///
     /// # Errors
-    /// There are more blocks than places in the region; or an error of [`RelocationPlan::new`].
+    /// The region has fewer places than blocks to move; or an error of [`RelocationPlan::new`].
     pub fn random(
         region: LbnRange,
         block: Sectors,
@@ -49,8 +49,8 @@ impl RelocationPlan {
         Self::new(block, capacity, &moves, &[])
     }
 
-    /// Creates a plan like [`random`](Self::random)'s of whole tracks: `count` random ones of `tracks`, each to a
-    /// random place of a track with the same number of sectors. Tracks of the list that do not move count as free.
+    /// Creates a plan that moves `count` random tracks of `tracks`, each to the place of a random track with the same
+    /// number of sectors. Tracks of the list that do not move count as free.
     ///
     /// # Errors
     /// As for [`random`](Self::random).

@@ -10,9 +10,10 @@ const MAGIC: [u8; 8] = *b"fb-reorg";
 const VERSION: u32 = 1;
 /// The bytes of the magic, the version, the plan's digest, its blocks, sectors and staging area, and the checksum.
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
-/// Length, kind, and the checksum of both.
+/// The bytes of an entry's length, its kind, and the checksum of these two.
 const ENTRY_HEAD_BYTES: usize = 8 + 1 + 4;
-/// The bytes of entries up to which no checkpoint replaces them: it would save less than it writes.
+/// While the entries have at most this number of bytes, no checkpoint replaces them: it would save less than it
+/// writes.
 const COMPACTED_BYTES_MIN: usize = 1 << 10;
 
 const CHECKPOINT: u8 = 1;
@@ -24,10 +25,10 @@ const TARGET_BAD: u8 = 6;
 
 /// Memory that survives a crash: battery-backed, or a file that is synchronised.
 pub trait Nvram {
-    /// Appends bytes, which are durable when this returns. A crash during the call leaves a prefix of them.
+    /// Appends bytes, which are durable when the call returns. A crash during the call leaves a prefix of them.
     ///
     /// # Errors
-    /// The memory is full or gone. The reorganiser halts; nothing that it has saved is lost.
+    /// The memory is full or gone. The reorganiser halts; the state saved before is not lost.
     fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
 
     /// Replaces all contents by `bytes`, atomically.
@@ -36,7 +37,7 @@ pub trait Nvram {
     /// As for [`append`](Self::append).
     fn replace(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
 
-    /// Returns false if nothing is kept, so that encoding would be wasted.
+    /// Returns false if the memory keeps nothing, so that encoding entries would be wasted.
     fn keeps(&self) -> bool {
         true
     }
@@ -47,7 +48,7 @@ pub trait Nvram {
 #[error("the staging area's memory is full or gone; recover from its content")]
 pub struct NvramLost;
 
-/// A staging area that a crash empties: faster, for data that may be lost.
+/// Memory that keeps nothing, so that a crash loses the staged blocks: faster, for data that may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volatile;
 
@@ -65,7 +66,7 @@ impl Nvram for Volatile {
     }
 }
 
-/// Emulated non-volatile memory, as the paper's (section 4.3, footnote 4).
+/// Non-volatile memory emulated in RAM, as in the paper (section 4.3, footnote 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory(pub Vec<u8>);
 
@@ -85,7 +86,7 @@ impl Nvram for Memory {
 /// The reason for which saved state was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReorganizeStateError {
-    /// The bytes are something else, or missing.
+    /// The bytes do not begin with a header.
     #[error(
         "the staging area has no reorganiser's state: the first {HEADER_BYTES} bytes are not a header; give the staging area's memory"
     )]
@@ -104,9 +105,9 @@ pub enum ReorganizeStateError {
     /// The state may have more staged blocks than there is room for.
     #[error("the state needs a staging area of {needed} blocks, {given} are given; give as many as before")]
     StagingShrunk {
-        /// Blocks before.
+        /// The size of the staging area when the state was saved, in blocks.
         needed: u64,
-        /// Blocks now.
+        /// The size of the staging area given now, in blocks.
         given: u64,
     },
     /// A checksum does not match.
@@ -140,9 +141,10 @@ pub struct Fault {
 /// The side of a move that was bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The block could not be read: it stays, and the block that was to take its place goes to its destination.
+    /// The block could not be read and stays; the block that was to take its place takes its destination instead.
     Source,
-    /// The block could not be written: it goes elsewhere on its chain, or stays in the staging area.
+    /// The block could not be written: it takes another vacated place of its chain of moves, or stays in the staging
+    /// area.
     Destination,
 }
 
@@ -194,13 +196,13 @@ impl Journal {
         nvram.append(&bytes)
     }
 
-    /// Returns whether the entries are larger than the last checkpoint, so that a new one costs no more than they
-    /// did.
+    /// Returns whether the entries have more bytes than the last checkpoint, so that a new checkpoint costs no more
+    /// than these entries did.
     pub fn due(&self) -> bool {
         self.entries > self.checkpoint.max(COMPACTED_BYTES_MIN)
     }
 
-    /// Replaces all contents by the current state.
+    /// Replaces the contents of the memory by a checkpoint of the current state.
     pub fn compact(
         &mut self,
         nvram: &mut impl Nvram,
@@ -220,7 +222,7 @@ impl Journal {
     }
 }
 
-/// The identity of the plan that a state belongs to.
+/// The header of a saved state, which identifies its plan, sector size and staging area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalHeader {
     digest: u32,
@@ -368,7 +370,7 @@ pub fn recover(
         (at, chain) = (found.end, found.chain);
     }
     if at == HEADER_BYTES {
-        // The checkpoint is written with the header, atomically.
+        // Header and checkpoint are written together, atomically: a header alone is damage.
         return Err(ReorganizeStateError::Damaged(HEADER_BYTES));
     }
     for b in 0..state.links.len() as u32 {
@@ -472,7 +474,7 @@ impl Recovered {
         Ok(())
     }
 
-    /// Fails unless b is staged and its destination is clear.
+    /// Fails unless block b is staged and can be written to its destination.
     fn staged(&self, b: u32) -> Result<(), &'static str> {
         if self.links.state(b) != BlockState::Staged || !self.links.clear(b) {
             return Err("a block was written that was not to be written");

@@ -1,4 +1,4 @@
-//! The dependencies between blocks, and the state of each. Pure bookkeeping, without sessions or bytes, so that
+//! The dependencies between blocks, and the state of each block. This module has no sessions and no bytes, so
 //! replaying a journal leads to the same state.
 //!
 //! Block b goes to the place of block `ahead[b]`; block `behind[b]` goes to b's place. A chain ends at a place that
@@ -12,9 +12,10 @@ use units::Lbn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockState {
-    /// On the medium at its source; no staged block waits for its place, and its destination is not vacated.
+    /// On the medium at its source; no staged block waits for this place, and the block's destination is occupied.
     Unread,
-    /// On the medium at its source; once read, it can be written, or lets a staged block be written.
+    /// On the medium at its source; once read, the block can be written, or a staged block can be written in its
+    /// place.
     Ready,
     /// In the staging area.
     Staged,
@@ -22,7 +23,7 @@ pub enum BlockState {
     Done,
     /// On the medium at its source for good: the source is bad.
     Stuck,
-    /// In the staging area for good: no good place is left for it.
+    /// In the staging area for good: no good place is left for the block.
     Kept,
 }
 
@@ -44,10 +45,10 @@ pub struct Links {
     pub kept: u64,
 }
 
-/// A block whose place among the others differs from the plan.
+/// A block whose destination or links differ from the plan.
 pub(super) struct Relinked {
     pub block: u32,
-    /// Its destination.
+    /// The first LBN of the block's destination.
     pub to: u64,
     pub ahead: u32,
     pub behind: u32,
@@ -128,12 +129,12 @@ impl Links {
         matches!(self.state(b), BlockState::Unread | BlockState::Ready)
     }
 
-    /// Returns the session that reads a waiting block: that of unwritable blocks (0), or of writable ones (1).
+    /// Returns the index of the session that reads a waiting block: 0 for unread blocks, 1 for ready ones.
     pub fn class(&self, b: u32) -> usize {
         usize::from(self.state(b) == BlockState::Ready)
     }
 
-    /// Returns whether reading b lets a staged block be written.
+    /// Returns whether reading block b lets a staged block be written.
     pub fn clears_staged(&self, b: u32) -> bool {
         let behind = self.behind(b);
         behind != NONE && self.state(behind) == BlockState::Staged && self.waits(b)
@@ -161,7 +162,7 @@ impl Links {
         }
     }
 
-    /// Sets a waiting block to unread or ready; returns whether that changed.
+    /// Sets a waiting block to unread or ready; returns whether the state changed.
     pub fn sort(&mut self, b: u32) -> bool {
         if b == NONE || !self.waits(b) {
             return false;
@@ -193,8 +194,7 @@ impl Links {
     }
 
     /// Records that the source of a waiting block is bad: the block stays. The block that was to take its place takes
-    /// its destination, so that one block is misplaced and the rest of the plan holds. Returns other blocks that may
-    /// have changed.
+    /// its destination instead, so that the rest of the plan holds. Returns the blocks whose state may have changed.
     pub fn source_bad(&mut self, b: u32) -> [u32; 2] {
         let (ahead, behind) = (self.ahead(b), self.behind(b));
         let to = self.block(b).to;
@@ -215,10 +215,10 @@ impl Links {
         [behind, ahead]
     }
 
-    /// Records that the destination of a staged block, which was clear, is bad. If its chain has an end, there is one
-    /// place more than blocks: the block takes the first place along the chain that is vacated and that no other
-    /// block is about to take; the block that waits for that place takes the chain's end. In a cycle no place is
-    /// left: the block stays in the staging area. Returns other blocks that may have changed.
+    /// Records that the destination of a staged block is bad; that place was clear. A chain with an end has one place
+    /// more than blocks: the block takes the first place along its chain that is vacated and has no staged block
+    /// waiting for it, and the unread block that was to go there takes the chain's end. A cycle has no place left, so
+    /// the block stays in the staging area. Returns the blocks whose state may have changed.
     pub fn target_bad(&mut self, b: u32) -> [u32; 2] {
         let was_home = self.block(b).to == self.block(b).from;
         let mut last_vacated = b;
@@ -250,7 +250,7 @@ impl Links {
         }
         self.ahead[b as usize] = NONE;
         if waiting != NONE {
-            // This must precede linking b to the same place.
+            // The waiting block gives up its link before b is linked to the place that it waited for.
             let tail = self.block(end).from;
             self.behind[last_vacated as usize] = NONE;
             self.ahead[waiting as usize] = NONE;
@@ -285,7 +285,7 @@ impl Links {
         }
     }
 
-    /// Returns a block's place on the medium, if it is there.
+    /// Returns a block's place on the medium, or `None` if the block is in the staging area.
     pub fn on_medium(&self, b: u32) -> Option<Lbn> {
         let block = self.block(b);
         match self.state(b) {
@@ -295,7 +295,7 @@ impl Links {
         }
     }
 
-    /// Returns the differences from the plan.
+    /// Returns the blocks whose destination or links differ from the plan.
     pub fn relinked(&self) -> impl Iterator<Item = Relinked> {
         self.relinked.iter().map(|&block| Relinked {
             block,
@@ -305,7 +305,7 @@ impl Links {
         })
     }
 
-    /// Restores a difference from [`relinked`](Self::relinked); returns false if there are no such blocks.
+    /// Restores a block of [`relinked`](Self::relinked); returns false if the plan has no such blocks.
     pub fn relink(&mut self, b: u32, to: u64, ahead: u32, behind: u32) -> bool {
         let known = |other: u32| other == NONE || (other as usize) < self.len();
         if (b as usize) >= self.len() || !known(ahead) || !known(behind) {
@@ -318,7 +318,8 @@ impl Links {
         true
     }
 
-    /// Returns whether `ahead`, `behind` and destinations agree: chains and cycles, and nothing else.
+    /// Returns whether `ahead`, `behind` and the destinations fit each other, so that blocks form chains and cycles
+    /// only.
     pub fn agree(&self) -> bool {
         (0..self.len() as u32).all(|b| {
             let (block, ahead, behind) = (self.block(b), self.ahead(b), self.behind(b));
@@ -329,7 +330,7 @@ impl Links {
         })
     }
 
-    /// Restores the states of all blocks, then counts and classifies anew.
+    /// Sets the states of all blocks, then counts unwritable blocks and sorts waiting ones.
     pub fn restore(&mut self, state: impl Fn(u32) -> BlockState) {
         for b in 0..self.len() as u32 {
             let state = state(b);

@@ -20,20 +20,21 @@ pub struct Reorganizer<N> {
     pub(super) nvram: N,
     pub(super) sector: Bytes,
     pub(super) capacity: Sectors,
-    /// Places that are no block's source: they hold no live data while the plan is under way.
+    /// Destinations that are no block's source: they hold no live data while the plan is under way.
     pub(super) free: Vec<(u64, u64)>,
-    /// The number of foreground writes under way to a block's source, which is not read meanwhile.
+    /// By block, the number of foreground writes under way to its source, which is not read meanwhile.
     pub(super) held: BTreeMap<u32, u32>,
-    /// The number of foreground reads under way, by the place's first LBN. The place is not written meanwhile.
+    /// By the first LBN of a place, the number of foreground reads under way there. The place is not written
+    /// meanwhile.
     pub(super) readers: BTreeMap<u64, u32>,
-    /// By block, the first epoch whose registrations read bytes that include all foreground writes.
+    /// By block that the foreground wrote, the first epoch whose reads return the new bytes.
     pub(super) fences: BTreeMap<u32, u64>,
     pub(super) epoch: u64,
-    /// Waiting blocks that are not registered: unread and ready.
+    /// Waiting blocks that are not registered to be read: the unread and the ready ones.
     pub(super) loose: [BTreeSet<u32>; 2],
     pub(super) halted: bool,
     pub(super) statistics: Statistics,
-    /// Staged blocks to register for writing.
+    /// Staged blocks whose write is to be registered.
     pub(super) unwritten: BTreeSet<u32>,
     header: JournalHeader,
     pub(super) faults: Vec<Fault>,
@@ -47,9 +48,9 @@ pub struct Reorganizer<N> {
     closed: bool,
     pub(super) refused: Option<SessionError>,
     last_at: Option<Instant>,
-    /// The remaining registrations.
+    /// The registrations that remain to be made by a start in steps.
     pub(super) beginning: Option<Beginning>,
-    /// Whether records are ignored because not all is registered.
+    /// Whether the read sessions stay suspended because a start in steps has not registered all blocks.
     pub(super) still: bool,
 }
 
@@ -68,8 +69,8 @@ impl<N: Nvram> Reorganizer<N> {
         Self::at_once(Prepared::fresh(plan, options, sector)?, nvram, sessions)
     }
 
-    /// Resumes `plan` from `state`, the contents of the memory at the crash. `nvram` keeps the state from now on; it
-    /// may be the same memory.
+    /// Resumes `plan` from `state`, the contents of the non-volatile memory at the crash. `nvram` keeps the state
+    /// from now on; it may be the same memory.
     ///
     /// # Errors
     /// [`RecoverError`]: then no session is left open, and `nvram` is unchanged.
@@ -139,14 +140,14 @@ impl<N: Nvram> Reorganizer<N> {
     pub fn close(&mut self, sessions: &mut dyn Sessions) {
         if !std::mem::replace(&mut self.closed, true) {
             for session in [self.readings[0], self.readings[1], self.writing] {
-                // Only this value closes the sessions, so an error cannot matter.
+                // No other code closes these sessions, so an error changes nothing.
                 let _ = sessions.close(session);
             }
         }
     }
 
-    /// Tries refused registrations again. Call it after other clients' tasks have ended, if no record of this session
-    /// is due.
+    /// Tries refused registrations again. Call it after other clients' tasks have ended, if no record of these
+    /// sessions is due.
     pub fn retry(&mut self, sessions: &mut dyn Sessions) {
         self.settle(sessions);
     }
@@ -174,7 +175,7 @@ impl<N: Nvram> Reorganizer<N> {
         &self.faults
     }
 
-    /// Returns the reason for which it makes no progress, if there is one.
+    /// Returns the reason for which the reorganisation makes no progress, if any.
     pub fn trouble(&self) -> Option<Trouble> {
         let links = &self.links;
         let writable = links.staged - links.unwritable;
@@ -191,13 +192,13 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Returns the memory of the staging area.
+    /// Returns the memory that keeps the staging area.
     pub fn nvram(&self) -> &N {
         &self.nvram
     }
 
-    /// Returns the memory for a host that makes bytes durable later: until it has, it must refuse buffers for places
-    /// whose block is not durable elsewhere.
+    /// Returns the memory, for a host that makes appended bytes durable later. Until they are durable, the host must
+    /// refuse buffers for places that hold the only durable copy of a block.
     pub fn nvram_mut(&mut self) -> &mut N {
         &mut self.nvram
     }

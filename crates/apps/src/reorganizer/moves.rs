@@ -52,7 +52,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
         self.journal.staged(&mut self.nvram, b, bytes)?;
         if !self.loose[class].remove(&b) && done.session != self.readings[class] {
-            // If the other session has registered the block too, it need not read it again.
+            // The session of the block's class has registered the block too, and need not read it again.
             let _ = sessions.abort_range(self.readings[class], source);
         }
         self.fences.remove(&b);
@@ -108,7 +108,7 @@ impl<N: Nvram> Reorganizer<N> {
                     self.loose[self.class(b)].insert(b);
                 }
             } else if self.links.state(b) == BlockState::Done {
-                // A fault elsewhere made its source its destination.
+                // A bad sector elsewhere has made the block's source its destination.
                 self.withdraw(sessions, b);
             } else {
                 self.offer(b);
@@ -116,7 +116,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Registers a staged block to be written as soon as possible.
+    /// Queues a staged block for writing, if its destination is clear and no write of it is registered.
     pub(super) fn offer(&mut self, b: u32) {
         if self.links.state(b) == BlockState::Staged && self.links.clear(b) && !self.staging.is_writing(b) {
             self.unwritten.insert(b);

@@ -9,8 +9,8 @@ use units::Duration;
 pub struct Options {
     /// The most blocks in the staging area, at least 2.
     pub staging: u64,
-    /// The share of them that may be unwritable, in percent; 50 in the paper. At least one block may be, and at least
-    /// one may not.
+    /// The share of the staging area that may hold blocks whose destination is still occupied, in percent; 50 in the
+    /// paper. One such block may always be there, and room for one other block is always reserved.
     pub threshold_percent: u8,
     /// The priority of all three sessions.
     pub priority: Priority,
@@ -57,7 +57,7 @@ pub enum Trouble {
     /// The reorganiser halted. Nothing is lost; `recover` resumes.
     #[error(transparent)]
     Nvram(NvramLost),
-    /// Some blocks could not be registered. The next event tries again.
+    /// Some blocks could not be registered. The next event tries them again.
     #[error("blocks are waiting to be registered: {0}")]
     Session(SessionError),
     /// Bad destinations left too many blocks in the staging area: there is no room to break a cycle.
@@ -99,7 +99,7 @@ impl Progress {
 /// Counts since start or recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Records taken, of reads and writes: the unit of the other counts of steps.
+    /// Records of reads and writes: the unit of the counts of steps.
     pub steps: u64,
     /// Blocks read into the staging area.
     pub staged: u64,

@@ -7,14 +7,14 @@ use units::{Lbn, LbnRange, Sectors};
 /// The most blocks of a plan: 2 TiB of 8 KiB blocks. Links between blocks are 32 bits wide.
 pub const PLAN_BLOCKS_MAX: usize = 1 << 28;
 
-/// The value for "no block".
+/// The block number that stands for "no block".
 pub const NONE: u32 = u32::MAX;
 
 const MAGIC: [u8; 8] = *b"fb-plan\0";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 8 + 4 + 8 + 8 + 8;
 
-/// The move of one range. It is moved block by block; the last block is shorter if the range is no multiple.
+/// A range that moves, block by block; its last block is shorter if the range is no multiple of the block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The source.
@@ -62,8 +62,7 @@ pub struct RelocationPlan {
     capacity: Sectors,
     /// The blocks that move, by source.
     blocks: Vec<Block>,
-    /// For each block, the block in whose place it goes, or [`NONE`]. It is computed with the plan, because a start
-    /// must be short.
+    /// For each block, the block whose place it takes, or [`NONE`]. Computed with the plan, so that a start is short.
     ahead: Vec<u32>,
 }
 
@@ -76,7 +75,7 @@ pub enum RelocationPlanError {
     /// A move has no sectors.
     #[error("a move from LBN {0} has no sectors; remove the move")]
     EmptyMove(Lbn),
-    /// There are more blocks than links can address.
+    /// The plan has more blocks than links can address.
     #[error("the plan has more than {PLAN_BLOCKS_MAX} blocks; move less at a time, or larger blocks")]
     TooManyBlocks,
     /// A source or destination is past the end of the drive.
@@ -100,13 +99,13 @@ pub enum RelocationPlanError {
     Straddles {
         /// The destination.
         destination: LbnRange,
-        /// The source that it overlaps in part.
+        /// The source that the destination overlaps in part.
         source_block: LbnRange,
     },
     /// A destination has live data that do not move.
     #[error("LBN {0} is a destination, holds live data and does not move; move it too, or name it as free")]
     Live(Lbn),
-    /// The random plan was to have more blocks than there are places.
+    /// A random plan was to have more blocks than the region has places.
     #[error("{count} of {places} places; ask for at most as many as there are")]
     Count {
         /// The requested number of blocks.
@@ -114,7 +113,7 @@ pub enum RelocationPlanError {
         /// The places in the region.
         places: u64,
     },
-    /// The bytes are not an encoded plan of this version, or damaged.
+    /// The bytes are not an encoded plan of this version, or are damaged.
     #[error("the file is no plan of this version, or is damaged at byte {0}; make the plan anew")]
     Encoding(usize),
 }
@@ -184,13 +183,13 @@ impl RelocationPlan {
         &self.blocks
     }
 
-    /// Returns for each block the one in whose place it goes, or [`NONE`].
+    /// Returns for each block the one whose place it takes, or [`NONE`].
     pub(super) fn ahead(&self) -> &[u32] {
         &self.ahead
     }
 
-    /// Returns the plan as bytes, with version and checksum. `recover` needs it beside the staging area, unless the
-    /// plan can be generated again.
+    /// Returns the plan as bytes, with version and checksum. Recovery needs the plan beside the staging area, unless
+    /// it can be generated again.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.blocks.len() * 20 + 4);
         bytes.extend(MAGIC);
@@ -240,8 +239,8 @@ impl RelocationPlan {
         Ok(plan)
     }
 
-    /// Returns for each of `blocks`, which are sorted by source, the block at its destination. Visiting them sorted
-    /// by destination takes one pass over both orders; a search for each of a million blocks takes a second.
+    /// Returns for each of `blocks`, which are sorted by source, the block at its destination. Visiting the blocks by
+    /// destination takes one pass over both orders; a binary search for each of a million blocks takes 1 s.
     fn whose_places(blocks: &[Block]) -> Vec<u32> {
         let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
         by_destination.sort_unstable();
@@ -262,7 +261,8 @@ impl RelocationPlan {
 
     /// Returns the checksum by which saved state recognises its plan.
     pub(super) fn digest(&self) -> u32 {
-        // This is the encoding's own checksum: the CRC of bytes that end with their CRC is the same for every plan.
+        // The last bytes are the checksum itself: the CRC of bytes that end with their own CRC is the same for every
+        // plan.
         self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
 }
@@ -285,7 +285,7 @@ fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>
         let mut done = 0;
         while done < len {
             let sectors = block.get().min(len - done);
-            // Below BLOCK_SECTORS_MAX, so it fits.
+            // At most BLOCK_SECTORS_MAX, so the number fits.
             blocks.push(Block {
                 from: m.from.start().get() + done,
                 to: m.to.get() + done,

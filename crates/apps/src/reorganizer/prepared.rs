@@ -24,7 +24,7 @@ pub struct Prepared {
 /// The ranges that a session is to read.
 pub(super) type Waiting = Vec<Span>;
 
-/// The state of the registrations.
+/// The progress of a start in steps: the next call of a session to be made.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     pub(super) waiting: [Waiting; 2],
@@ -49,10 +49,10 @@ impl Prepared {
         Self::of(plan, fresh, options, sector)
     }
 
-    /// Prepares a plan to be resumed from `state`, the contents of the memory at the crash.
+    /// Prepares a plan to be resumed from `state`, the contents of the non-volatile memory at the crash.
     ///
     /// # Errors
-    /// [`RecoverError`], except for sessions and memory.
+    /// [`RecoverError`], except errors of sessions and of the memory.
     pub fn recovered(
         plan: &RelocationPlan,
         state: &[u8],

@@ -3,9 +3,9 @@
 use super::links::Links;
 use units::{Lbn, LbnRange, Sectors};
 
-/// Runs of blocks up to this number become a task each; if there are more, tasks bridge the narrowest gaps between
-/// them. A scheduler holds 2^20 tasks and searches fewer faster; a random fifth of a 9 GB drive is 360,000 runs of 8
-/// KiB blocks.
+/// Up to this number of runs of blocks, each run becomes a task; if there are more, tasks bridge the narrowest gaps
+/// between runs. A scheduler holds 2^20 tasks and searches fewer faster, and random blocks of a 9 GB drive may be
+/// some hundred thousand runs.
 const RANGES_MAX: usize = 1024;
 
 /// A range to register, and the parts of it to withdraw afterwards because no block of the plan lies there.
@@ -13,7 +13,7 @@ const RANGES_MAX: usize = 1024;
 pub struct Span {
     pub range: LbnRange,
     pub unwanted: Vec<LbnRange>,
-    /// The indices of its blocks in the slice given.
+    /// The indices of the range's blocks in the slice from which the spans were made.
     pub blocks: std::ops::Range<usize>,
 }
 

@@ -41,7 +41,8 @@ impl<N: Nvram> Reorganizer<N> {
         let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
         let spans = ranges::adjacent(&self.links, &blocks, self.block);
         if let Err(SessionError::TooManyTasks { .. }) = self.register(sessions, class, &blocks, &spans) {
-            // Blocks have been withdrawn from large ranges one by one; register the rest together again.
+            // Withdrawals of single blocks have split large ranges into tasks; register the remaining blocks together
+            // again.
             if let Some(all) = ranges::everything(&self.links, self.capacity) {
                 let _ = sessions.abort_range(self.readings[class], all);
             }
@@ -57,7 +58,7 @@ impl<N: Nvram> Reorganizer<N> {
     pub(super) fn rebuild(&mut self, sessions: &mut dyn Sessions, class: usize) {
         let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
         let spans = ranges::bridged(&self.links, &blocks, self.block);
-        // A refusal is recorded, and its blocks stay loose.
+        // A refusal is recorded, and its blocks stay unregistered.
         let _ = self.register(sessions, class, &blocks, &spans);
     }
 
@@ -97,7 +98,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Lets a block be read (again) by a registration that is younger than now.
+    /// Lets a waiting block be read, or read again, by registrations made from now on.
     pub(super) fn release(&mut self, b: u32) {
         if self.links.waits(b) {
             self.epoch += 1;

@@ -19,11 +19,11 @@ struct Held {
 /// The state of a staged block after a complete write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The medium has these bytes.
+    /// The medium has the staged bytes.
     Current,
     /// The bytes were not handed out, or have changed since: write again.
     Again,
-    /// No such write was registered.
+    /// No write of the block was registered.
     Unknown,
 }
 
@@ -48,7 +48,8 @@ impl Staging {
         Some(&self.held.get(&b)?.bytes)
     }
 
-    /// Overwrites bytes from `offset` on; returns false, and does nothing, if the block is not here or too short.
+    /// Overwrites bytes from `offset` on; returns false, and does nothing, if the block is not staged or is too
+    /// short.
     pub fn overwrite(&mut self, b: u32, offset: u64, bytes: &[u8]) -> bool {
         let Some(held) = self.held.get_mut(&b) else { return false };
         let Some(place) =
@@ -73,7 +74,8 @@ impl Staging {
         }
     }
 
-    /// Copies the bytes from `offset` on for a write under way.
+    /// Copies the block's bytes from `offset` on for its registered write; returns false if there is none, or the
+    /// bytes end earlier.
     pub fn give(&mut self, b: u32, offset: usize, into: &mut [u8]) -> bool {
         let Some(held) = self.held.get_mut(&b).filter(|h| h.writing) else { return false };
         let end = offset.saturating_add(into.len());

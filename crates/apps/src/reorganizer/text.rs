@@ -32,7 +32,7 @@ pub enum TextError {
         /// The limit.
         most: u64,
     },
-    /// The plan has more lines than this number of blocks can need.
+    /// The plan has more lines than the limit of blocks allows.
     #[error("the plan has more than {most} lines of `move` and `free`; join those that follow each other")]
     TooLong {
         /// The most lines.
@@ -77,7 +77,7 @@ impl RelocationPlan {
             let number = |word: &str| word.parse::<u64>().map_err(|_| found());
             match words.as_slice() {
                 [] => {}
-                // The block size cannot change after the first move, which was cut by it.
+                // The block size cannot change after the first move, which was cut into blocks of that size.
                 ["block", sectors] if moves.is_empty() => block = Sectors::new(number(sectors)?),
                 ["free", first, sectors] => {
                     free.push(LbnRange::new(Lbn::new(number(first)?), Sectors::new(number(sectors)?)));

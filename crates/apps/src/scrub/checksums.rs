@@ -3,9 +3,10 @@
 /// The state of a block in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The CRC-32 of its content, if known.
+    /// The CRC-32 of the block's content, if known.
     pub sum: Option<u32>,
-    /// The store's [`now`](Checksums::now) at the end of the block's last write, or later; 0: before the store began.
+    /// The store's [`now`](Checksums::now) at the end of the block's last write, or later; 0 if that was before the
+    /// store began.
     pub since: u64,
     /// Whether a write of the block is under way.
     pub changing: bool,
@@ -24,13 +25,13 @@ pub enum Judgement {
     Later,
 }
 
-/// A checksum store.
+/// A store of the checksums of blocks.
 ///
-/// The writer of a block notifies the store before the write goes out, and again, with the new checksum, when it has
-/// ended. A read's bytes were on the medium at some time between its registration and its record; so a mismatch
-/// proves damage only if no write of the block was under way in that time. The scrubber takes [`now`](Self::now) at
-/// registration. If a block does not match, and is `changing` or has a later `since`, a write may be the reason: the block is read
-/// again and not reported.
+/// The writer of a block notifies the store before the write is sent, and again, with the new checksum, when the
+/// write has ended. The bytes of a read were on the medium at some time between its registration and its record, so a
+/// mismatch proves damage only if no write of the block was under way in that time. The scrubber takes
+/// [`now`](Self::now) at registration. A block that is `changing`, or that does not match and has a later `since`, is
+/// read again and not reported, because a write may be the reason.
 pub trait Checksums {
     /// Returns a count that grows with each write that begins or ends.
     fn now(&self) -> u64;

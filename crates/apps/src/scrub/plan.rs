@@ -6,7 +6,7 @@ use units::{Lbn, LbnRange, Sectors};
 /// The range of a scrub. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubPlan {
-    /// The LBNs.
+    /// The LBNs to be read.
     pub range: LbnRange,
     /// Sectors in a block, at least 1: the unit of the checksum store.
     pub block: Sectors,
@@ -21,7 +21,7 @@ impl ScrubPlan {
     }
 
     pub(super) fn check(&self) -> Result<(), SessionError> {
-        /// The largest set of blocks.
+        /// The number of blocks that a set can have: bounds the end of the range even for blocks of one sector.
         const SET_SECTORS_MAX: Sectors = Sectors::new((1 << 50) - 1);
         if self.block.get() == 0 {
             return Err(SessionError::BlockSize(self.block));

@@ -48,7 +48,7 @@ pub(super) fn encode(plan: &ScrubPlan, left: &BlockSet, findings: &[Finding], un
 pub(super) struct SavedScrub {
     pub left: BlockSet,
     pub findings: Vec<Finding>,
-    /// The number of findings that are not kept.
+    /// The number of findings beyond those in the list.
     pub uncounted: u64,
 }
 

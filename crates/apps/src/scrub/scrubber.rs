@@ -9,8 +9,8 @@ use scheduler::{BlockSet, Priority, SessionError};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Sectors, SessionId};
 
-/// The most findings that are kept: a drive that fails as a whole must not fill the memory. Further ones are only
-/// counted.
+/// The most findings that are listed: a drive that fails as a whole must not fill the memory. Further findings are
+/// only counted.
 const FINDINGS_MAX: usize = 1 << 16;
 /// The most times that a block is read again because it is being overwritten; a busy block must not keep a scrub from
 /// its end.
@@ -32,8 +32,8 @@ pub struct ScrubFigures {
 
 /// Reads every block of a range once.
 ///
-/// The host saves [`progress`](Self::progress) at any time; after a restart [`Scrubber::resume`] reads the other
-/// blocks: none is skipped, and only those judged since the last save are read again.
+/// The host saves [`progress`](Self::progress) at any time; after a restart [`Scrubber::resume`] reads the blocks
+/// that were not judged before the last save, so none is skipped.
 ///
 /// ```
 /// use freeblock_apps::scrub::{ScrubPlan, Scrubber};
@@ -83,7 +83,8 @@ impl<C: Checksums> Scrubber<C> {
     /// Decodes bytes of [`progress`](Self::progress), and resumes the scrub.
     ///
     /// # Errors
-    /// The outer one: the progress is refused, and a new scrub can be started. The inner one: the session refused.
+    /// The outer error means that the progress is refused, and a new scrub can be started; the inner one that the
+    /// session refused.
     pub fn resume(
         plan: ScrubPlan,
         saved: &[u8],
@@ -155,7 +156,7 @@ impl<C: Checksums> Scrubber<C> {
         self.uncounted
     }
 
-    /// Returns its session.
+    /// Returns the session that reads the blocks.
     pub fn session(&self) -> SessionId {
         self.session
     }
@@ -165,8 +166,8 @@ impl<C: Checksums> Scrubber<C> {
         self.left.is_empty()
     }
 
-    /// Returns the error with which the session refused its reads, if it did: call [`retry`](Self::retry) when there
-    /// is room.
+    /// Returns the error with which the session refused reads, if any: call [`retry`](Self::retry) when the scheduler
+    /// has room.
     pub fn refused(&self) -> Option<SessionError> {
         self.refused
     }
@@ -178,12 +179,12 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
-    /// Returns the checksums.
+    /// Returns the checksum store.
     pub fn checksums_mut(&mut self) -> &mut C {
         &mut self.checksums
     }
 
-    /// Settles a block that was to be judged [later](Judgement::Later). Until then it counts as unread.
+    /// Settles a block that was to be judged [later](Judgement::Later). Before the call the block counts as unread.
     pub fn settle(&mut self, sessions: &mut dyn Sessions, block: u64, reported: Judgement) {
         if self.left.contains(block) {
             self.judged(block, reported);
@@ -201,7 +202,7 @@ impl<C: Checksums> Scrubber<C> {
         ScrubFigures { done: blocks - left, blocks, eta }
     }
 
-    /// Returns how many sectors are done of the blocks that begin in a part of the disk.
+    /// Returns the number of judged sectors in the blocks that begin in a part of the disk.
     pub fn done_within(&self, part: LbnRange) -> Sectors {
         let ScrubPlan { range, block, .. } = self.plan;
         let size = block.get().max(1);
@@ -228,8 +229,8 @@ impl<C: Checksums> Scrubber<C> {
         let place = |block| Some(plan.place(block));
         let sifting = self.sieve.fill(sessions, self.session, plan.sector_bytes, place);
         self.refused = match filled.and(sifting) {
-            // The tasks of other sessions end too, so room comes later; retry while a task of this session is out to
-            // trigger it.
+            // Room for tasks comes when those of any session end. The next record of this session tries again, so one
+            // of its tasks must be out.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => None,
             other => other.err(),
         };
@@ -269,7 +270,8 @@ impl<C: Checksums> Scrubber<C> {
 
     fn sifted(&mut self, sifted: &Sifted) {
         if sifted.bad.is_empty() {
-            // The first error has gone; another read has to compare the content.
+            // No sector failed this time; the block must be read whole again, to compare its content.
+            //
             if self.again(sifted.block) {
                 return;
             }

@@ -21,27 +21,27 @@ const _: () = assert!(BODY_BYTES + 4 == PAGE_BYTES, "a page is full");
 const MAGIC: &[u8; 8] = b"FBSUMS01";
 /// The first bytes of the pages with the sequence numbers.
 const SLOT: &[u8; 8] = b"FBSUMSEQ";
-/// The most damaged pages whose numbers are kept: a store that is damaged as a whole must not fill the memory.
+/// The most damaged pages whose numbers are remembered: a store that is damaged everywhere must not fill the memory.
 const DAMAGED_PAGES_MAX: usize = 1 << 12;
 
 /// A file of pages of [`PAGE_BYTES`] each.
 pub trait SumFile {
-    /// Reads a page. Returns `false` if the file ends before it.
+    /// Reads a page. Returns `false` if the file ends before the end of the page.
     ///
     /// # Errors
-    /// The file fails, in words.
+    /// The file failed; the text says why.
     fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String>;
 
     /// Writes a page; if the file is too short, it grows with zeros.
     ///
     /// # Errors
-    /// The file fails, in words.
+    /// The file failed; the text says why.
     fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String>;
 
     /// Makes the written pages durable. After a crash before that, each page may be old, new or torn.
     ///
     /// # Errors
-    /// The file fails, in words.
+    /// The file failed; the text says why.
     fn sync(&mut self) -> Result<(), String>;
 }
 
@@ -106,9 +106,9 @@ pub enum StoreError {
 pub struct DamagedPage {
     /// The number of the page; the first with sums is 1.
     pub page: u64,
-    /// Its first block.
+    /// The first block of the page.
     pub first: u64,
-    /// The block after its last one.
+    /// The block after the last one of the page.
     pub end: u64,
 }
 
@@ -145,7 +145,7 @@ impl Default for StoreLimits {
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockWrites {
     writes: u32,
-    /// Whether two of them overlapped in time, so that the last one on the medium is unknown.
+    /// Whether two of them overlapped in time, so that the resulting content is unknown.
     overlap: bool,
 }
 
@@ -158,9 +158,8 @@ struct Page {
 
 /// A checksum store in a file.
 ///
-/// Memory is bounded by [`StoreLimits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of
-/// file. A crash at any time leaves no wrong sum: a block's sum is dropped, durably, before a write of the block goes
-/// out.
+/// Memory is bounded by [`StoreLimits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes a file
+/// of 20 GB. A crash at any time leaves no wrong sum: a block's sum is dropped, durably, before the block is written.
 #[derive(Clone, Debug)]
 pub struct StoredChecksums<F> {
     file: F,
@@ -169,7 +168,7 @@ pub struct StoredChecksums<F> {
     limits: StoreLimits,
     now: u64,
     recent: BTreeMap<u64, u64>,
-    /// The same by time.
+    /// The blocks of `recent`, by the time of their last write.
     oldest: BTreeMap<u64, u64>,
     /// The time of the last write of the blocks that were dropped from `recent`.
     floor: u64,
@@ -180,7 +179,7 @@ pub struct StoredChecksums<F> {
     failure: Option<String>,
     /// Whether pages were written since the last sync.
     unsynced: bool,
-    /// The number of times that sums were forgotten; it reveals an older copy of the file.
+    /// The number of times that sums were forgotten, by which a host recognises an older copy of the file.
     sequence: u64,
 }
 
@@ -206,7 +205,8 @@ impl<F: SumFile> StoredChecksums<F> {
         seal(&mut header);
         file.write(0, &header).and_then(|()| file.sync()).map_err(StoreError::File)?;
         let mut store = Self::with(id, plan, limits, file);
-        // Forgetting must not need space: where there is none it would fail just when blocks are written.
+        // Writes both slots, so that forgetting sums never has to extend the file: on a full disk that would fail
+        // just when blocks are to be written.
         for slot in 0..2 {
             store.write_slot(slot, 0).map_err(StoreError::File)?;
         }
@@ -248,7 +248,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.sequence
     }
 
-    /// Returns the number in one of the two slots behind the last page; 0 if there is none.
+    /// Returns the number in one of the two slots behind the last page; 0 if the slot has none.
     fn slot(&mut self, slot: u64) -> Result<u64, String> {
         let mut bytes = vec![0; PAGE_BYTES];
         if !self.file.read(self.slot_page(slot), &mut bytes)? {
@@ -328,7 +328,7 @@ impl<F: SumFile> StoredChecksums<F> {
         if changed {
             page.dirty = true;
             if let Err(failure) = self.save(page_of(first)) {
-                // The file still has them, so the next try must not find them forgotten.
+                // The file still has the sums: drop the page from memory, so that the next call forgets them again.
                 self.pages.remove(&page_of(first));
                 return Err(failure);
             }
@@ -373,8 +373,8 @@ impl<F: SumFile> StoredChecksums<F> {
         }
     }
 
-    /// Records that a write of the block, whole or in part, is about to go out. When this returns, its checksum is
-    /// durably forgotten.
+    /// Records that a write of the block, whole or in part, is about to begin. When this returns, the block's
+    /// checksum is durably forgotten.
     ///
     /// # Errors
     /// The file fails: do not write the block, or its old sum stays in force.
@@ -383,8 +383,8 @@ impl<F: SumFile> StoredChecksums<F> {
             if let Some(sum) = self.sum(block).map_err(StoreError::File)? {
                 let forgotten = self.set(block, None).and_then(|()| self.save(page_of(block)));
                 if let Err(failure) = forgotten.and_then(|()| self.sync()) {
-                    // The file may still have the sum, so that the next try has to forget it again. It was in memory
-                    // just now.
+                    // The file may still have the sum: put it back, so that the next call forgets it again. Its page
+                    // is in memory, so this cannot fail.
                     let _ = self.set(block, Some(sum));
                     return Err(StoreError::File(failure));
                 }
@@ -397,8 +397,8 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// Records that the write is durable on the drive, or has failed. `content` is the block's, if it is known: with
-    /// two concurrent writes it is not.
+    /// Records that the write is durable on the drive, or has failed. `content` is the block's new content, if known;
+    /// it is ignored if two writes of the block overlapped.
     pub fn written(&mut self, block: u64, content: Option<&[u8]>) {
         let Some(writing) = self.writing.get_mut(&block) else { return };
         self.now += 1;
@@ -410,7 +410,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.writing.remove(&block);
         self.remember(block);
         if let Some(content) = content.filter(|_| !overlap) {
-            // The sum is unknown on file until the page is saved, at latest by `flush`: that does no harm.
+            // Until the page is saved, at latest by `flush`, the file says that the sum is unknown, which is safe.
             self.failure = self.set(block, Some(crc32fast::hash(content))).err().or(self.failure.take());
         }
     }
@@ -435,14 +435,14 @@ impl<F: SumFile> StoredChecksums<F> {
         })
     }
 
-    /// Returns the file's latest error, after which a block's checksum counts as unknown.
+    /// Returns the latest error of the file; the checksum that it prevented from being read or set counts as unknown.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// Returns the approximate number of bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        // A map's node has room to spare: twice its entries.
+        // The nodes of a map have room for about twice its entries.
         let entries = self.recent.len() + self.oldest.len() + self.writing.len() + self.damaged.len();
         self.pages.len() * (PAGE_BYTES + size_of::<Page>()) + entries * 2 * 16
     }
@@ -485,7 +485,7 @@ impl<F: SumFile> StoredChecksums<F> {
         Ok(())
     }
 
-    /// Returns a page, from memory or from the file; a damaged one is empty.
+    /// Returns a page, from memory or from the file; in a damaged page no sum is known.
     fn page(&mut self, number: u64) -> Result<&mut Page, String> {
         self.uses += 1;
         if !self.pages.contains_key(&number) {

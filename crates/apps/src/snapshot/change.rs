@@ -22,17 +22,17 @@ pub enum Change {
     Keep {
         /// The block.
         block: u64,
-        /// The copy's slot.
+        /// The slot of the copy.
         slot: Option<u64>,
     },
     /// The block's content now lies in `slot`; its old content belongs to the snapshots that claim it.
     Move {
         /// The block.
         block: u64,
-        /// Its new slot.
+        /// The new slot of the block.
         slot: u64,
     },
-    /// The block is empty from here on.
+    /// The block becomes empty.
     Discard {
         /// The block.
         block: u64,

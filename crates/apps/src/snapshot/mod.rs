@@ -43,10 +43,10 @@ impl fmt::Display for SnapshotId {
     }
 }
 
-/// The current place of a block's content at the snapshot.
+/// The present place of the content that a block had at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotPlace {
-    /// The place is this for now. It may change until the block is read; ask again afterwards.
+    /// The content is at these LBNs at present. It may move while the block is read, so ask again afterwards.
     At(LbnRange),
     /// The content is lost: it could not be read when it was to be copied.
     Lost,
@@ -61,7 +61,7 @@ pub struct Extent {
     pub first: u64,
     /// The number of blocks; 1 for a lost block.
     pub blocks: u64,
-    /// The contiguous LBNs of all of them; `None` for a lost block.
+    /// The contiguous LBNs of these blocks; `None` for a lost block.
     pub place: Option<LbnRange>,
 }
 
@@ -74,7 +74,7 @@ pub enum Gone {
     /// The snapshot was deleted.
     #[error("{0} was deleted; take a new one")]
     Deleted(SnapshotId),
-    /// The volume needed its space.
+    /// The snapshot was invalidated, because writes needed its space.
     #[error("{0} is invalid: its space was needed for writes; take a new one, with more room")]
     Invalidated(SnapshotId),
     /// The base of the difference is not older than the snapshot.
@@ -92,11 +92,11 @@ pub enum Gone {
 pub struct Shape {
     /// The volume's identity.
     pub volume: VolumeId,
-    /// The home of block 0.
+    /// The first LBN of block 0's home.
     pub first: Lbn,
     /// Sectors in a block.
     pub block: Sectors,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
@@ -144,8 +144,8 @@ impl<P: Provider + ?Sized> Provider for &P {
     }
 }
 
-/// The host, which writes, and the backup, which reads, share the volume in one thread. The host holds no borrow
-/// while it hands a record over.
+/// Lets a host that writes and a backup that reads share a volume in one thread. The host must hold no borrow while
+/// it passes a record to the backup.
 impl<P: Provider> Provider for Rc<RefCell<P>> {
     fn shape(&self) -> Shape {
         self.borrow().shape()
@@ -163,7 +163,7 @@ impl<P: Provider> Provider for Rc<RefCell<P>> {
     }
 }
 
-/// As above, among threads.
+/// Lets a host that writes and a backup that reads share a volume across threads.
 impl<P: Provider> Provider for Arc<Mutex<P>> {
     fn shape(&self) -> Shape {
         self.lock().unwrap_or_else(PoisonError::into_inner).shape()

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use units::{LbnRange, Sectors};
 
-/// A foreground write under way.
+/// The identity of a foreground write under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub(super) u64);
 
@@ -20,9 +20,9 @@ impl fmt::Display for WriteId {
 pub enum Bytes {
     /// The bytes that the preceding step read.
     Read,
-    /// The foreground's data, from this sector of them on.
+    /// The foreground's data, from one of their sectors on.
     Data {
-        /// Sectors of the data to skip.
+        /// The sectors of the data to skip.
         from: Sectors,
     },
     /// Zeros, for the rest of a block that was empty.
@@ -38,10 +38,11 @@ pub enum Step {
     Write {
         /// The range.
         to: LbnRange,
-        /// The bytes.
+        /// The source of the bytes.
         bytes: Bytes,
     },
-    /// Make this entry durable, after all preceding writes. It takes effect at [`Volume::done`](super::Volume::done).
+    /// Make this entry durable, after all preceding writes. The change takes effect at
+    /// [`Volume::done`](super::Volume::done).
     Record(Entry),
 }
 

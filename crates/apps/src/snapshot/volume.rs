@@ -116,15 +116,16 @@ pub struct Space {
     pub free: u64,
 }
 
-/// The current content of a block, unless it has been in its home since before the first snapshot.
+/// The place and age of a block's current content. A used block without a version has been at home since before the
+/// first snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub slot: u64,
-    /// The number of snapshots that had been taken when it was first written.
+    /// The number of snapshots taken before this content was first written.
     pub born: u64,
 }
 
-/// A content that only snapshots have: those after `born` up to `until`.
+/// An old content of a block, claimed by the snapshots numbered above `born` up to `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub slot: Option<u64>,
@@ -134,9 +135,9 @@ pub(super) struct Kept {
 
 /// A volume that keeps snapshots by copy-on-write.
 ///
-/// It does no I/O: [`write`](Self::write) plans the steps of a foreground write (FAST'04, section 4.1), and the host
-/// carries them out in order. Changes of the maps are [`Entry`]s that the host makes durable before they take effect;
-/// the last saved state and the entries since then restore the volume after a crash.
+/// A volume does no I/O: [`write`](Self::write) plans the steps of a foreground write (FAST'04, section 4.1), and the
+/// host carries them out in order. Changes of the maps are [`Entry`]s that the host makes durable before they take
+/// effect; the last saved state and the entries since then restore the volume after a crash.
 ///
 /// [`WriteError::Full`](super::WriteError::Full) means that no space is left and nothing has changed. The host then
 /// refuses the write, deletes a snapshot, or [`invalidate`](Self::invalidate)s the oldest one and writes again.
@@ -240,7 +241,7 @@ impl Volume {
         }
     }
 
-    /// Returns the LBNs of the block's current content, for a foreground read; `None` if it is empty.
+    /// Returns the LBNs of the block's current content, for a foreground read; `None` if the block is empty.
     pub fn current(&self, block: u64) -> Option<LbnRange> {
         self.version(block).map(|v| self.geometry.slot(v.slot))
     }
@@ -299,7 +300,7 @@ impl Volume {
         Ok(self.apply(change).is_ok().then(|| self.entry(change)))
     }
 
-    /// Repeats a journal entry on top of the last saved state. Entries of an older state are skipped.
+    /// Applies a journal entry to the last saved state. Entries of an older state are skipped.
     ///
     /// # Errors
     /// The entry does not fit; nothing has changed.

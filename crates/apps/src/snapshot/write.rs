@@ -10,9 +10,9 @@ use units::{Lbn, LbnRange, Sectors};
 /// The state of a write after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteProgress {
-    /// There is another step.
+    /// The write has another step.
     More,
-    /// It is complete.
+    /// The write is complete.
     Complete,
 }
 
@@ -24,7 +24,7 @@ pub enum WriteError {
     Outside {
         /// The range of the write.
         range: LbnRange,
-        /// The volume.
+        /// The LBNs of the volume.
         volume: LbnRange,
     },
     /// Another write of the block is under way.
@@ -39,7 +39,7 @@ pub enum WriteError {
         needed: u64,
         /// Slots that are free.
         free: u64,
-        /// The oldest snapshot, the first to be given up.
+        /// The oldest snapshot, which a host would invalidate first.
         oldest: Option<SnapshotId>,
     },
 }
@@ -65,7 +65,7 @@ pub enum WriteFailure {
         /// The block.
         block: u64,
     },
-    /// After an unwritable slot no other one was free.
+    /// A slot could not be written, and no other slot was free.
     #[error("block {block} needs a slot and none is left; delete or invalidate a snapshot")]
     Full {
         /// The block.
@@ -110,8 +110,8 @@ impl Volume {
         Ok(id)
     }
 
-    /// Returns the current step; the same until [`done`](Self::done) or [`failed`](Self::failed). `None` once the
-    /// write is complete or failed.
+    /// Returns the current step, which stays until [`done`](Self::done) or [`failed`](Self::failed); `None` once the
+    /// write is complete or has failed.
     pub fn step(&self, write: WriteId) -> Option<Step> {
         self.writes.get(&write)?.steps.front().map(|p| p.step)
     }
@@ -208,7 +208,7 @@ impl Volume {
         self.version(block).is_none_or(|v| self.claimed(v.born, self.epoch))
     }
 
-    /// Reserves a free slot: the nearest above `near`, or the lowest.
+    /// Reserves a free slot: the first from `near` on, or else the lowest.
     fn reserve(&mut self, near: u64) -> Option<u64> {
         let slot = self.free.next(near).or_else(|| self.free.next(0))?;
         self.free.remove(slot);
@@ -227,7 +227,7 @@ impl Volume {
         let old = self.version(block);
         if !self.needs_slot(block) {
             let mut steps = Vec::new();
-            // This precedes the data: a difference must never miss a block that was written.
+            // The change is recorded before the data are written, so that a difference never misses a written block.
             if old.is_some_and(|v| v.born < self.epoch) {
                 let step = Step::Record(self.entry(Change::Touch { block }));
                 steps.push(Planned { block, step, slot: None });
@@ -270,7 +270,7 @@ impl Volume {
         vec![record, self.data(range, block, home, None)]
     }
 
-    /// Returns the position of the block's part in the write, and its length.
+    /// Returns the part of the block that the write covers: the sectors of the block before it, and its length.
     fn part(&self, range: LbnRange, block: u64) -> (u64, Sectors) {
         let size = self.geometry.block.get();
         let home = self.geometry.first.get() + block * size;

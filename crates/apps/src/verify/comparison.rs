@@ -11,19 +11,20 @@ use units::{Duration, Instant, LbnRange, Sectors};
 
 /// The most LBNs that are named; further ones are counted.
 const NAMED_LBNS_MAX: usize = 1_000;
-/// The number of blocks that differ after which the comparison ends: the members are not of one array, or the plan is wrong.
+/// If more blocks than this differ, the comparison is given up: the members are not of one array, or the plan is
+/// wrong.
 const DIFFERING_BLOCKS_MAX: u64 = 1 << 16;
 /// The most blocks that are read again at a time.
 const READINGS_MAX: usize = 64;
-/// Blocks that wait to be read again; with more of them no further blocks are taken.
+/// If more blocks than this wait to be read again, no further blocks are read.
 const SUSPECTS_MAX: usize = 256;
-/// The least time between two readings of a block: a write that all members get is longer under way only on a failing array.
+/// The least time between two readings of a block: a write to all members takes longer only on a failing array.
 const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(2);
 /// The most readings of a block that changes each time.
 const BLOCK_READINGS_MAX: u32 = 16;
-/// The most ranges of a member that are asked for at a time.
+/// The most ranges of a member that are to be read at a time.
 const WISHES_MAX: usize = 1_000;
-/// A member gets a further range when this part of the ring is free.
+/// A member gets a further range when the ring has room for 1 / this of its length.
 const REFILLS_PER_RING: u64 = 4;
 
 /// A mark in a slot of the ring: all members' bytes have come.
@@ -53,18 +54,18 @@ pub struct ComparisonFigures {
     pub blocks: u64,
     /// LBNs that do not agree, the same on each member; at most a thousand, in order.
     pub differing: Vec<u64>,
-    /// The number of further ones.
+    /// The number of differing LBNs beyond the named ones.
     pub differing_more: u64,
-    /// The sectors that could not be read; at most a thousand. There, only the other members of a mirror are compared, and no
-    /// members of another array.
+    /// The sectors that could not be read; at most a thousand. At their LBNs the other members of a mirror are still
+    /// compared, but the members of RAID 5 and RAID 6 are not.
     pub bad: Vec<UnreadableSector>,
-    /// The number of further ones.
+    /// The number of unreadable sectors beyond the named ones.
     pub bad_more: u64,
-    /// Blocks that differed at each reading, with other contents each time: they are written too often to be compared.
+    /// Blocks that differed at each reading, with new contents each time: they are written too often to be compared.
     pub unsettled: u64,
 }
 
-/// A block whose sums differ.
+/// A block that is read again, because its sums differ or a sector could not be read.
 #[derive(Clone, Debug)]
 struct Suspect {
     readings: u32,
@@ -78,20 +79,22 @@ struct Suspect {
 /// The reads of a member that are under way.
 #[derive(Clone, Debug, Default)]
 struct Member {
-    /// The first block that was not asked for.
+    /// The first block that no range has asked for yet.
     next: u64,
-    /// Ranges that were asked for, by their first block: their end, and the blocks that have not come.
+    /// Ranges that are being read, by first block: the block after the last one, and the number of blocks that have
+    /// not come.
     asked: BTreeMap<u64, (u64, u64)>,
 }
 
 /// Compares the members of an array.
 ///
-/// It reads nothing itself: the host reads what [`wish`](Self::wish) returns, in any order, and passes every block to
-/// [`read`](Self::read). It saves [`progress`](Self::progress) at any time, and [`Comparison::resume`] reads the blocks that were
-/// not compared by then.
+/// The host does the reading: it reads the ranges that [`wish`](Self::wish) returns, in any order, and passes every
+/// block to [`read`](Self::read). The host saves [`progress`](Self::progress) at any time, and [`Comparison::resume`]
+/// reads the blocks that were not compared by then.
 ///
-/// **A block is named when two readings, at least two seconds apart, have found the same bytes, and these do not agree.** If bytes
-/// have changed between the readings it is read again, so that a write that has reached one member only is not taken for a fault.
+/// **A block is named when two readings, at least two seconds apart, have found the same bytes, and these do not
+/// agree.** If bytes have changed between the readings, the block is read again, so that a write that has reached
+/// only one member is not taken for a fault.
 ///
 /// ```
 /// use freeblock_apps::verify::{Array, Comparison, ComparisonPlan, MEMORY_MIN};
@@ -127,8 +130,8 @@ pub struct Comparison {
     parity: Parity,
     /// Blocks that are not settled.
     left: BlockSet,
-    /// The ring of blocks that not all members have read: of each block the sum for a mirror's first member or for P, the sum for
-    /// Q, and the number of members that have come. Block `n` is in the slot `n` modulo the length.
+    /// A ring with a slot for each block that only some members have read: block `n` is in slot `n` modulo the
+    /// length. This is the sum of the mirror's member that was read first, or of the data and P.
     sums: Vec<u64>,
     weighted: Vec<u64>,
     seen: Vec<u16>,
@@ -138,12 +141,12 @@ pub struct Comparison {
     suspects: BTreeMap<u64, Suspect>,
     wishes: VecDeque<Wish>,
     found: Differences,
-    /// Room for products.
+    /// A buffer for the weighted bytes of a block.
     scratch: Vec<u8>,
 }
 
 impl Comparison {
-    /// Begins a comparison. `seed` is random: no content is made for it.
+    /// Begins a comparison. `seed` must be random, so that no content can be chosen whose differences the sums miss.
     ///
     /// # Errors
     /// A field of the plan is wrong.
@@ -156,7 +159,7 @@ impl Comparison {
     /// Decodes bytes of [`progress`](Self::progress), and resumes the comparison.
     ///
     /// # Errors
-    /// The outer one: the progress is refused. The inner one: a field of the plan is wrong.
+    /// The outer error means that the progress is refused, the inner one that a field of the plan is wrong.
     pub fn resume(
         plan: ComparisonPlan,
         saved: &[u8],
@@ -201,12 +204,12 @@ impl Comparison {
         self.left.is_empty()
     }
 
-    /// Returns whether more blocks differ than if the members were those of the plan.
+    /// Returns whether more blocks differ than members of one array can have.
     pub fn is_hopeless(&self) -> bool {
         self.found.differing_blocks > DIFFERING_BLOCKS_MAX
     }
 
-    /// Returns whether it takes blocks that it has not had before. Without room for more suspects the host leaves them unread.
+    /// Returns whether further blocks may be read. If too many wait to be read again, the host reads only those.
     pub fn has_room(&self) -> bool {
         self.suspects.len() < SUSPECTS_MAX
     }
@@ -225,7 +228,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the next range to be read, if there is one now.
+    /// Returns the next range to be read, or `None` if nothing is to be read at present.
     pub fn wish(&mut self, now: Instant) -> Option<Wish> {
         if let Some(wish) = self.wishes.pop_front() {
             return Some(wish);
@@ -260,7 +263,7 @@ impl Comparison {
         if its.asked.len() >= WISHES_MAX || (limit < blocks && room < slots.div_ceil(REFILLS_PER_RING)) {
             return None;
         }
-        // No block from here on was compared since this start, so this member is read for each that is left.
+        // No block from `next` on was compared since this start, so each one that is left needs this member's bytes.
         let Some(Range { start: first, end }) = self.left.run(its.next, limit) else {
             its.next = limit.max(its.next);
             return None;
@@ -272,7 +275,8 @@ impl Comparison {
         Some(Wish { member, range, unit: self.plan.block, again: false })
     }
 
-    /// Takes a record of a member: its bytes, or the first LBN that could not be read. Bytes that no wish is for are dropped.
+    /// Takes a record of a member: its bytes, or the first LBN that could not be read. Bytes that were not wished for
+    /// are dropped.
     pub fn read(
         &mut self,
         member: usize,
@@ -381,7 +385,7 @@ impl Comparison {
             (suspect.unit, suspect.due) = (Sectors::new(1), now);
             return;
         } else if result.differing.is_empty() {
-            // A write was under way, or sectors could not be read.
+            // The members agree at this reading, or sectors could not be read.
         } else if suspect.before.as_ref() == Some(&result) {
             self.found.differing_blocks += 1;
             let first = self.plan.place(block).start().get();

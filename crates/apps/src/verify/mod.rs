@@ -1,8 +1,9 @@
 //! Compares the members of a mirror, of RAID 5 or of RAID 6, and names the LBNs that do not agree.
 //!
-//! Each member is read in whatever order suits it. The bytes of a block that have come are kept as a sum that adds up to zero when
-//! the members agree, so that a gibibyte of memory has room for a hundred million blocks, and the members may be far apart. Blocks
-//! whose sums differ are read again, byte by byte.
+//! Members are read independently of each other, in any order. Of a block that not all members have read, only a sum
+//! is kept, which shows at the last member whether they agree. So a gibibyte of memory has room for a hundred million
+//! blocks, and one member may be far ahead of another. Blocks whose sums differ are read again and compared byte by
+//! byte.
 
 mod comparison;
 mod parity;

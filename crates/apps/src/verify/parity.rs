@@ -17,7 +17,7 @@ const fn double(element: u8) -> u8 {
 pub(super) struct Products([u8; 256]);
 
 impl Products {
-    /// Returns the products of the generator to the power of `power`.
+    /// Returns the products of the generator raised to `power`.
     pub fn of_power(power: usize) -> Self {
         let factor = (0..power % 255).fold(1, |element, _| double(element));
         let mut products = [0; 256];
@@ -44,7 +44,7 @@ impl Products {
     }
 }
 
-/// Sums of 64 bits: the sum of the exclusive or of two blocks is the exclusive or of their sums.
+/// Computes sums of 64 bits: the sum of the exclusive or of two blocks is the exclusive or of their sums.
 ///
 /// A block is a polynomial of its words of 8 bytes, evaluated at a random element of GF(2^64). Two blocks of n words that differ have
 /// the same sum for n elements at most, so that a difference is missed with a probability of n / 2^64.
@@ -52,9 +52,9 @@ impl Products {
 pub(super) struct Summer(Box<[[u64; 256]; 8]>);
 
 impl Summer {
-    /// Returns the sums at the element of `seed`.
+    /// Creates the tables for sums at the element `seed`.
     pub fn new(seed: u64) -> Self {
-        // Zero would forget all words but the last.
+        // At 0 a sum would be the last word alone, at 1 the exclusive or of all words in any order.
         let at = seed.max(2);
         let mut tables = Box::new([[0; 256]; 8]);
         let mut shifted = at;
@@ -89,7 +89,7 @@ impl Summer {
 #[derive(Clone, Debug)]
 pub(super) struct Parity {
     pub summer: Summer,
-    /// The powers of RAID 6's generator, by the number of the data.
+    /// The powers of RAID 6's generator, by the number of the data in the stripe.
     pub weights: Vec<Products>,
 }
 

@@ -11,9 +11,10 @@ pub const MEMORY_MIN: Bytes = Bytes::new(64 << 10);
 /// How the members of an array depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Array {
-    /// All have the same content.
+    /// All members have the same content.
     Mirror,
-    /// The exclusive or of all members is zero at every LBN. That holds in any layout of RAID 5, so its chunks are not needed.
+    /// The exclusive or of all members is zero at every LBN. That holds in any layout of RAID 5, so the chunk size is
+    /// not needed.
     Raid5,
     /// RAID 6 in the layout that md has by default (left-symmetric), with the members in the order of the array.
     Raid6 {
@@ -60,19 +61,19 @@ pub enum ComparisonPlanError {
         /// The chunk.
         chunk: u64,
     },
-    /// A range that does not begin with a block of a chunk.
+    /// The range does not begin a whole number of blocks after the begin of the data.
     #[error(
         "first_lbn: {first}, and the data begin at {offset}; give that LBN, or a multiple of {block} sectors more"
     )]
     First {
-        /// The first LBN.
+        /// The first LBN of the range.
         first: u64,
-        /// The offset.
+        /// The LBN at which the data begin.
         offset: u64,
         /// Sectors in a block.
         block: u64,
     },
-    /// Nothing to compare, or more than the numbers hold.
+    /// The range is empty, or its end exceeds the numbers of the sets.
     #[error("sectors: {0}; give at least one sector of every member")]
     Range(u64),
     /// Too little memory.
@@ -86,6 +87,8 @@ impl ComparisonPlan {
         self.range.len().get().div_ceil(self.block.get().max(1))
     }
 
+    /// Checks the fields.
+    ///
     /// # Errors
     /// The first field that is wrong.
     pub fn check(&self) -> Result<(), ComparisonPlanError> {
@@ -125,7 +128,7 @@ impl ComparisonPlan {
         LbnRange::new(Lbn::new(self.range.start().get() + skip), Sectors::new(len))
     }
 
-    /// Returns the block that an LBN is in.
+    /// Returns the block that contains an LBN; `None` outside of the range.
     pub(super) fn block_of(&self, lbn: Lbn) -> Option<u64> {
         let block = lbn.get().checked_sub(self.range.start().get())? / self.block.get().max(1);
         (block < self.blocks()).then_some(block)
@@ -139,7 +142,7 @@ impl ComparisonPlan {
         }
     }
 
-    /// Returns the part of a member in a block.
+    /// Returns the part of a stripe that a member holds in a block.
     pub(super) fn part(&self, member: usize, block: u64) -> StripePart {
         let Array::Raid6 { chunk } = self.array else { return StripePart::Data(0) };
         let into = self.place(block).start().get().saturating_sub(self.offset.get());

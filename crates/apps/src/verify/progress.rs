@@ -37,7 +37,7 @@ pub(super) struct Differences {
     pub unsettled: u64,
 }
 
-/// The numbers by which a plan is recognised. The memory may change.
+/// Returns the numbers by which a plan is recognised. The memory for sums may differ.
 fn numbers(plan: &ComparisonPlan) -> [u64; 7] {
     let (kind, chunk) = match plan.array {
         Array::Mirror => (0, 0),

@@ -9,7 +9,7 @@ use units::{LbnRange, Sectors};
 pub struct UnreadableSector {
     /// The member, from 0.
     pub member: usize,
-    /// The LBN there.
+    /// The LBN on that member.
     pub lbn: u64,
 }
 
@@ -21,10 +21,10 @@ pub(super) struct RecordPlace {
     pub skip: u64,
 }
 
-/// The parts that count as a further reading.
+/// The number of parts whose memory counts as that of a further reading.
 const PARTS_PER_READING: usize = 32;
 
-/// A reading at work, in one record of each member for each part.
+/// A reading under way: a record from each member for each part of the block.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     /// The sectors of a part; the last may have fewer.
@@ -37,7 +37,7 @@ pub(super) struct Reading {
 /// A part of a block: all of it, or a sector.
 #[derive(Clone, Debug)]
 struct Part {
-    /// The sum of each member's bytes, when they have come.
+    /// The sum of each member's bytes; `None` until its record has come.
     sums: Vec<Option<u64>>,
     /// The first sector of each member that could not be read.
     bad: Vec<UnreadableSector>,
@@ -69,7 +69,7 @@ impl Reading {
         Self { unit, left: parts.len(), parts }
     }
 
-    /// Returns for how many readings it counts: its parts take memory for each member.
+    /// Returns the number of readings that this one counts as: each part takes memory for each member.
     pub fn cost(&self) -> usize {
         1 + self.parts.len() / PARTS_PER_READING
     }
@@ -88,12 +88,12 @@ impl Reading {
         self.left == 0
     }
 
-    /// Returns the result, when all has come.
+    /// Returns the result, when all records have come.
     pub fn result(&self, summer: &Summer) -> Read {
         let sums = self.parts.iter().flat_map(|part| &part.sums);
         let sums: Vec<u8> = sums.flat_map(|sum| sum.unwrap_or_default().to_le_bytes()).collect();
         let mut bad: Vec<UnreadableSector> = self.parts.iter().flat_map(|part| &part.bad).copied().collect();
-        // Members come in any order.
+        // Records come in any order, and the results of two readings are compared.
         bad.sort_unstable();
         let sectors = (0..).zip(self.parts.iter().flat_map(|part| &part.differing));
         Read {
@@ -110,7 +110,7 @@ impl Part {
         Self { sums: vec![None; members], bad: Vec::new(), first: None, weighted: Vec::new(), differing }
     }
 
-    /// Takes a member's bytes; returns whether they are the last.
+    /// Takes a member's bytes; returns whether all members' bytes have come.
     fn add(
         &mut self,
         plan: &ComparisonPlan,
@@ -122,7 +122,7 @@ impl Part {
         let sum = bytes.map_or(0, |bytes| parity.summer.of(bytes));
         match self.sums.get_mut(member) {
             Some(empty @ None) => *empty = Some(sum),
-            // It has come before.
+            // This member's bytes came before.
             _ => return false,
         }
         match (bytes, plan.array) {

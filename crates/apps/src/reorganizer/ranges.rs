@@ -4,8 +4,8 @@ use super::links::Links;
 use units::{Lbn, LbnRange, Sectors};
 
 /// Up to this number of runs of blocks, each run becomes a task; if there are more, tasks bridge the narrowest gaps
-/// between runs. A scheduler holds 2^20 tasks and searches fewer faster, and random blocks of a 9 GB drive may be
-/// some hundred thousand runs.
+/// between runs. A scheduler holds 2^20 tasks and searches fewer faster; a random fifth of the 8 KiB blocks of a 9 GB
+/// drive is about 180,000 runs.
 const RANGES_MAX: usize = 1024;
 
 /// A range to register, and the parts of it to withdraw afterwards because no block of the plan lies there.

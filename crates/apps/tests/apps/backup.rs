@@ -48,7 +48,7 @@ fn blank() -> Drive {
     Drive::blank(FIRST_LBN + BLOCKS * BLOCK)
 }
 
-/// Counts the bytes read.
+/// A source that counts the bytes read from it.
 struct Counted<'a>(&'a [u8], u64);
 
 impl Source for Counted<'_> {
@@ -62,7 +62,7 @@ impl Source for Counted<'_> {
     }
 }
 
-/// The contents of the volume's sectors.
+/// The contents of the volume's sectors; `None` for empty ones.
 type Content = Vec<Option<Vec<u8>>>;
 
 /// Returns whether the drive has these contents, from sector `first` on.
@@ -103,7 +103,7 @@ impl BackupWorld {
         blocks.flat_map(|block| (0..BLOCK as usize).map(move |i| sectors(i, &block))).collect()
     }
 
-    /// Lets the foreground do one thing.
+    /// Discards a random block, or overwrites a random range.
     fn foreground(&mut self) {
         if self.below(8) == 0 {
             let block = self.below(BLOCKS);
@@ -113,7 +113,7 @@ impl BackupWorld {
         }
     }
 
-    /// Carries out a foreground write, all its steps.
+    /// Carries out all steps of a foreground write to a random range.
     fn overwrite(&mut self) {
         let at = self.below(BLOCKS * BLOCK);
         let len = 1 + self.below((BLOCKS * BLOCK - at).min(9));
@@ -142,7 +142,7 @@ impl BackupWorld {
         }
     }
 
-    /// Does one thing: a foreground write, a block read, or the delivery of a record.
+    /// Does one of three things at random: a foreground write, a block read, or the delivery of a record.
     fn act(&mut self, app: &mut dyn Application) {
         match self.below(4) {
             0 => self.foreground(),
@@ -269,7 +269,7 @@ impl BackupWorld {
         }
     }
 
-    /// Asserts that no block of the output is registered right after a start.
+    /// Asserts that a start has registered no block that the output already has.
     fn none_registered(&self, snapshot: SnapshotId, present: &[u64]) {
         for block in present {
             let place = self.volume.locate(snapshot, *block);
@@ -286,9 +286,9 @@ fn cow(app: bool) -> Cow {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Guards: foreground data in an image; a block missed or read from its old place; a torn end of an image that is
-    /// accepted; a difference that misses a write; blocks read again after a restart. Bytes are compared with copies
-    /// of the volume at the snapshot instants.
+    /// Guards against foreground data in an image; a block missed or read from its old place; a torn end of an image
+    /// that is accepted; a difference that misses a write; blocks read again after a restart. Bytes are compared with
+    /// copies of the volume at the snapshot instants.
     #[test]
     fn a_chain_of_images_restores_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..4u64) {
         let mut world = BackupWorld::new(cow(app), seed);
@@ -320,8 +320,8 @@ proptest! {
         }
     }
 
-    /// Guards: a replica that counts as whole after a crash at either end, that reads everything again, or that is
-    /// applied to another base.
+    /// Guards against a replica that counts as whole after a crash at either end, that reads everything again, or
+    /// that is applied to another base.
     #[test]
     fn a_replica_goes_on_after_a_restart_and_equals_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..5u64) {
         let mut world = BackupWorld::new(cow(app), seed);
@@ -349,7 +349,7 @@ proptest! {
         }
     }
 
-    /// Guards: blocks that are on the replica only according to damaged progress.
+    /// Guards against damaged progress, which would count blocks as being on the replica that are not.
     #[test]
     fn damaged_progress_of_a_replica_is_refused_by_name(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
         let world = BackupWorld::new(Cow::Snapshot, seed);
@@ -378,8 +378,8 @@ proptest! {
         prop_assert!(refused.contains("make the replica anew"), "{refused}");
     }
 
-    /// Guards: a range that comes from the wrong image of a chain, changes its neighbours, or reads everything; a
-    /// damaged index or chunk that is accepted.
+    /// Guards against a range that comes from the wrong image of a chain, changes its neighbours, or reads
+    /// everything; and against a damaged index or chunk that is accepted.
     #[test]
     fn a_range_is_restored_from_a_chain_by_its_indices(
         app in any::<bool>(), seed in any::<u64>(), start in 0..BLOCKS * BLOCK, len in 1..40u64,
@@ -410,7 +410,7 @@ proptest! {
         for (lbn, got) in drive.bytes.chunks(SECTOR).enumerate() {
             prop_assert!(wanted.contains(Lbn::new(lbn as u64)) || got == [0xee; SECTOR], "sector {lbn} was not asked for");
         }
-        // Headers, footers and indices, and twice the chunks of the range.
+        // The most bytes to be read: headers, footers and indices, and the chunks of the range, all of them twice.
         let chunk = 28 + BLOCK * SECTOR as u64;
         let most = 3 * (2 * (92 + 36 + 16 * (BLOCKS + 9) + 4)) + 2 * (len.div_ceil(BLOCK) + 1) * (chunk + 92);
         let read: u64 = sources.iter().map(|s| s.1).sum();
@@ -432,7 +432,7 @@ proptest! {
         }
     }
 
-    /// Guards: a bad sector that costs more than itself in an image or a replica, or is not reported. With
+    /// Guards against a bad sector that costs other sectors in an image or a replica, or is not reported. With
     /// snapshot-copy-on-write a whole block may be lost, if it has to be copied and cannot be read.
     #[test]
     fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST_LBN..FIRST_LBN + SLOTS * BLOCK / 2, 1..8)) {
@@ -470,7 +470,8 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged image that is restored as a whole one, a panic on one, and good blocks lost in a salvage.
+    /// Guards against a damaged image that is restored as a whole one or causes a panic, and good blocks lost in a
+    /// salvage.
     #[test]
     fn a_damaged_image_is_refused_and_the_rest_can_be_salvaged(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
         let mut world = BackupWorld::new(Cow::Snapshot, seed);
@@ -503,7 +504,7 @@ proptest! {
     }
 }
 
-/// Guards: an unfinished image of another snapshot that a backup continues.
+/// Guards against a backup that continues an unfinished image of another snapshot.
 #[test]
 fn a_backup_refuses_the_image_of_another_snapshot_and_says_when_its_own_is_gone() {
     let mut world = BackupWorld::new(Cow::Snapshot, 3);

@@ -1,5 +1,5 @@
-//! The applications over the scheduler's core: a small drive whose every gap is planned, an endless foreground, a
-//! medium of bytes. The other tests use the naive host, which is more hostile; this one has the real scheduler.
+//! The applications on the real scheduler: a small drive with bytes, whose every gap is planned, and an endless
+//! foreground. The other tests use the naive host, which has no scheduler and orders blocks more hostilely.
 
 use crate::support::{self, Drive, Late, Naive, SECTOR, carry_out, range};
 use freeblock_apps::backup::image::Header;
@@ -79,7 +79,7 @@ impl Inside {
         self.drain(app);
     }
 
-    /// Lets time pass without a foreground.
+    /// Lets idle time pass, without foreground requests.
     fn rest(&mut self, app: &mut dyn Application) {
         self.drain(app);
         if let Some(at) = self.core.wake_at() {
@@ -145,7 +145,7 @@ impl Inside {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Guards the scrubber on the real core: bad sectors, rot, a foreground that writes, restarts.
+    /// Tests the scrubber on the real core, with bad sectors, rot, a foreground that writes, and restarts.
     #[test]
     fn a_scrub_in_the_gaps_finds_what_is_wrong(seed in any::<u64>(), idle in any::<bool>(), bad in prop::collection::btree_set(0..4_800u64, 0..6), rot in prop::collection::btree_set(0..600u64, 0..6)) {
         let mut inside = Inside::new(seed, idle);
@@ -197,11 +197,11 @@ proptest! {
         want.extend(rot.difference(&with_bad).filter(|b| **b < plan.blocks()).map(|b| Finding::Mismatch(*b)));
         want.sort_unstable();
         prop_assert_eq!(found, want);
-        // The rest was completed by foreground reads.
+        // Foreground reads completed the rest.
         prop_assert!(inside.free >= inside.capacity() / 2, "it was read in the gaps");
     }
 
-    /// Guards the reorganiser on the real core: the three kinds of plan, with little and with much staging.
+    /// Tests the reorganiser on the real core: the three kinds of plan, with a small and a large staging area.
     #[test]
     fn a_reorganisation_in_the_gaps_moves_every_block(seed in any::<u64>(), idle in any::<bool>(), kind in 0..3, staging in prop_oneof![Just(2u64), 3..40u64]) {
         let mut inside = Inside::new(seed, idle);
@@ -236,7 +236,8 @@ proptest! {
         }
     }
 
-    /// Guards the backup on the real core: both providers, while the foreground's writes move and copy blocks.
+    /// Tests the backup on the real core: both kinds of copy-on-write, while the foreground's writes move and copy
+    /// blocks.
     #[test]
     fn a_backup_in_the_gaps_is_the_volume_at_the_snapshot(seed in any::<u64>(), idle in any::<bool>(), app in any::<bool>()) {
         let mut inside = Inside::new(seed, idle);
@@ -277,7 +278,7 @@ proptest! {
     }
 }
 
-/// A foreground write to the volume: each of its steps is a request.
+/// Writes to the volume as the foreground does: each step of the write is a request.
 fn write(inside: &mut Inside, app: &mut dyn Application, volume: &RefCell<Volume>, place: LbnRange) {
     let id: WriteId = match volume.borrow_mut().write(place) {
         Ok(id) => id,

@@ -221,7 +221,7 @@ proptest! {
         while apps.iter().any(|(place, _)| volume.app(*place).unwrap().to_come() > 0) {
             round += 1;
             prop_assert!(round < 20_000, "blocks that never come");
-            // A busy drive may have no gap that is long enough for most of a track; promoting helps.
+            // A block of most of a track may fit no gap of a busy drive; promotion makes it foreground work.
             if round > 2_000 && round % 100 == 0 {
                 for (place, _) in &apps {
                     volume.call(*place, |app, sessions| {

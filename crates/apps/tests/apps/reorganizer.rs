@@ -11,8 +11,7 @@ use std::num::NonZeroU64;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
-/// Returns one of the paper's three kinds of plan on a small drive. Tracks have a sector more than a multiple of a
-/// block.
+/// Returns one of the paper's three kinds of plan on a small drive. Tracks are no multiple of a block.
 fn plan(kind: u8, count: u64, seed: u64) -> RelocationPlan {
     let (block, capacity) = (Sectors::new(3), Sectors::new(200));
     let mut chance = Stream::new(seed, "plan");
@@ -34,7 +33,8 @@ fn plan(kind: u8, count: u64, seed: u64) -> RelocationPlan {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Guards against deadlock: staging from two blocks up, chains longer than it, any order, "not now" at any time.
+    /// Guards against deadlock: with staging areas from two blocks up, longer chains, any order, and delays at any
+    /// time.
     #[test]
     fn every_plan_ends_with_two_blocks_of_staging_or_more(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..9,
@@ -48,7 +48,7 @@ proptest! {
     }
 
     /// Guards newer foreground data against older copies: in staging, in a read or a write under way, at an old
-    /// place; and foreground reads against writes to their places while they are under way.
+    /// place; and foreground reads against the reorganiser's writes to the places that are being read.
     #[test]
     fn newer_foreground_bytes_win_and_reads_are_right_meanwhile(
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12,
@@ -100,7 +100,7 @@ proptest! {
         world.check_moved();
     }
 
-    /// Guards recovery from garbage: any flipped byte is refused, or lies in the entry that the crash cut short.
+    /// Guards against recovery from garbage: a state with any flipped byte is refused.
     #[test]
     fn a_damaged_state_is_refused_by_name(seed: u64, at: prop::sample::Index, flip in 1u8..) {
         let mut world = ReorganizerWorld::new(plan(1, 40, seed), 8, 50, seed);
@@ -115,7 +115,8 @@ proptest! {
         prop_assert!(matches!(refused, Err(RecoverError::State(_))), "byte {at} was taken");
     }
 
-    /// Guards recovery from a state that contradicts itself with a right checksum: an error or a state, no panic, no loop.
+    /// Guards recovery from a state that contradicts itself under a right checksum: it gives an error or a valid
+    /// state, no panic and no endless loop.
     #[test]
     fn nonsense_with_a_right_checksum_is_refused_or_a_state(
         seed: u64, bad in prop::collection::btree_set(0u64..200, 0..12),
@@ -127,7 +128,8 @@ proptest! {
         world.some_steps(150);
         world.crash();
         let mut state = world.memory.bytes();
-        // A recovered state is a header and a checkpoint: its length, kind and checksum, its payload, its checksum.
+        // A recovered state is a header and a checkpoint: length, kind and checksum of these two, payload, checksum
+        // of the payload.
         let (payload, end) = (44 + 13, state.len() - 4);
         let before = state.clone();
         for (at, byte) in flips {
@@ -165,7 +167,7 @@ proptest! {
         );
     }
 
-    /// Guards plans that come from a file: one that would destroy data is refused, whatever its checksum says.
+    /// Guards against plans from a file that would destroy data: they are refused although their checksum is right.
     #[test]
     fn an_encoded_plan_that_would_destroy_data_is_refused(seed: u64, at: prop::sample::Index, to in any::<u8>()) {
         let mut bytes = plan(1, 30, seed).encode();
@@ -189,7 +191,7 @@ proptest! {
         }
     }
 
-    /// Guards the generators: a validated plan of the asked size, the same for the same seed, and through its encoding.
+    /// Guards the generators: a seed gives one valid plan of the requested size, which survives encoding.
     #[test]
     fn generated_plans_are_seeded_and_survive_encoding(kind in 0u8..3, count in 0u64..60, seed: u64) {
         let made = plan(kind, count, seed);
@@ -201,7 +203,7 @@ proptest! {
     }
 }
 
-/// Returns every permutation of up to `n` blocks, each also with a free place beside it.
+/// Returns every permutation of the numbers below `n`.
 fn permutations(n: u64) -> Vec<Vec<u64>> {
     let mut all = vec![Vec::new()];
     for i in 0..n {
@@ -220,8 +222,8 @@ fn permutations(n: u64) -> Vec<Vec<u64>> {
     all
 }
 
-/// Guards against deadlock at the smallest sizes: every permutation of two to five blocks, with and without a free place
-/// beside them, at every staging area from two blocks up to more than all of them.
+/// Guards against deadlock at the smallest sizes: every permutation of two to five blocks, and of two to four blocks
+/// with a free place, at every staging area from two blocks up to one more than all of them.
 #[test]
 fn every_permutation_of_two_to_five_blocks_ends() {
     let mut plans = 0;
@@ -241,8 +243,8 @@ fn every_permutation_of_two_to_five_blocks_ends() {
     assert_eq!(plans, 2 * (2 + 6) + 3 * (6 + 24) + 4 * (24 + 120) + 5 * 120);
 }
 
-/// Guards saved state at every step of a run, and with a memory that fails at each of its operations: then a crash,
-/// and the rest of the run.
+/// Guards saved state with a crash at each step of a run, and with a memory that fails at each of its operations;
+/// recovery completes the run.
 #[test]
 fn a_crash_at_every_single_step_loses_nothing() {
     for (kind, staging, seed) in [(0, 2, 3), (1, 2, 1), (1, 6, 2), (2, 3, 4)] {
@@ -272,7 +274,7 @@ fn sessions_that_are_refused_are_closed_again() {
     }
 }
 
-/// On the naive host of all applications: staging is much smaller than the cycle, and the contents are right at the
+/// Uses the naive host of all applications: staging is much smaller than the cycle, and the contents are right at the
 /// end.
 #[test]
 fn a_cycle_moves_as_with_the_naive_host() {
@@ -349,7 +351,7 @@ fn starts_that_cannot_end_are_refused() {
     assert_eq!(start(2, 101), Err(ReorganizeStartError::Threshold(101)));
 }
 
-/// Guards against state that is not this plan's, drive's or program's.
+/// Guards against the state of another plan, drive or version of the program.
 #[test]
 fn a_foreign_state_is_refused_by_name() {
     let mut world = ReorganizerWorld::new(plan(1, 40, 1), 8, 50, 1);
@@ -387,8 +389,8 @@ fn a_state_with_contradictory_links_is_refused() {
     let mut state = world.memory.bytes();
     let (stuck, blocks) = (world.machine.progress().stuck as usize, world.plan.len());
     assert!(stuck > 0);
-    // The state's fields: header and entry's head, done bits, stuck blocks, number of relinked ones, the first's
-    // number and destination.
+    // Skips the header, the checkpoint's head, the bits of done blocks, the stuck blocks, the number of relinked
+    // blocks, and the number and destination of the first of them.
     let ahead = 44 + 13 + blocks.div_ceil(8) + 4 + 4 * stuck + 4 + 4 + 8;
     let number = u32::from_le_bytes(*state[ahead..].first_chunk().unwrap());
     assert!(number == u32::MAX || (number as usize) < blocks);
@@ -403,7 +405,7 @@ fn a_state_with_contradictory_links_is_refused() {
     assert!(refused.to_string().contains("which of them waits for the other"), "{refused}");
 }
 
-/// Guards memory and time: a random fifth of a 9 GB drive's 8 KiB blocks is a few thousand tasks.
+/// Guards memory and time: a random fifth of a 9 GB drive's 8 KiB blocks is registered as a few thousand tasks.
 #[test]
 fn hundreds_of_thousands_of_blocks_are_few_tasks() {
     #[derive(Default)]

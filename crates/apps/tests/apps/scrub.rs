@@ -1,4 +1,4 @@
-//! The scrubber against the known state of a medium that is written while it reads.
+//! The scrubber against the known state of a medium that is written while the scrubber reads.
 
 use crate::support::{Late, Naive, SECTOR, range};
 use freeblock_apps::scrub::{
@@ -72,7 +72,7 @@ impl SumFile for Pages {
     }
 }
 
-/// A file that the test can access too.
+/// A file that the test and the store share.
 #[derive(Clone, Debug, Default)]
 struct SharedSums(Rc<RefCell<Pages>>);
 
@@ -127,7 +127,7 @@ fn event() -> impl Strategy<Value = ScrubEvent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
-    /// Guards: a block skipped after a restart, or read twice without need; a bad sector missed or good ones
+    /// Guards against a block skipped after a restart, or read twice without need; a bad sector missed or good ones
     /// reported; a false alarm for a block that the foreground overwrites; undetected rot.
     #[test]
     fn each_block_is_judged_and_only_what_is_wrong_is_reported(
@@ -205,7 +205,7 @@ proptest! {
         prop_assert_eq!(found, want);
     }
 
-    /// Guards: a block that is checked twice, or forgotten, where progress was saved before each restart.
+    /// Guards against a block that is checked twice, or forgotten, although progress was saved before each restart.
     #[test]
     fn over_restarts_each_block_is_read_once(seed in any::<u64>(), steps in prop::collection::vec(0..12u64, 0..12)) {
         let mut host = Naive::new(FIRST_LBN + SECTORS, seed);
@@ -227,8 +227,8 @@ proptest! {
         prop_assert_eq!(starts, want);
     }
 
-    /// Guards: a wrong sum of a block after a crash or a failing file; an overwrite that is dated too early; a sum
-    /// that is lost without a reason.
+    /// Guards against a wrong sum of a block after a crash or a failing file; an overwrite that is dated too early; a
+    /// sum that is lost without a reason.
     #[test]
     fn a_store_is_never_wrong_whatever_crashes(
         seed in any::<u64>(), steps in 0..400u64, pages in 1..4usize, recent in 0..5usize, tear in any::<bool>(),
@@ -240,7 +240,8 @@ proptest! {
         let mut below = |n: u64| chance.below(n.try_into().unwrap());
         let file = SharedSums::default();
         let mut store = StoredChecksums::create(plan, limits, file.clone()).unwrap();
-        // The model of the drive: a byte a block; the time of each block's last write; the writes under way.
+        // The model of the drive: a byte for each block, the time of each block's last write, and the writes under
+        // way.
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
         let mut written: BTreeMap<u64, u64> = BTreeMap::new();
         let mut writes: Vec<(u64, u8)> = Vec::new();
@@ -249,7 +250,7 @@ proptest! {
         for _ in 0..steps {
             match below(12) {
                 0..=4 if writes.len() < 4 => {
-                    // A few blocks of each page, so that writes meet.
+                    // Only a few blocks of each page, so that writes overlap.
                     let block = below(PAGES) * 992 + below(3);
                     if store.writing(block).is_ok() {
                         if writes.iter().any(|w| w.0 == block) {
@@ -311,8 +312,8 @@ proptest! {
         }
     }
 
-    /// Guards: the same with a host that keeps track of its writes: ranges are forgotten before they are written,
-    /// sums are recorded of the medium's content.
+    /// Guards against a wrong sum with a host that keeps track of its writes: the host forgets ranges before it
+    /// writes them, and records sums of the medium's content.
     #[test]
     fn a_range_that_was_forgotten_is_not_believed_whatever_crashes(
         seed in any::<u64>(), steps in 0..300u64, pages in 1..4usize, tear in any::<bool>(),
@@ -325,7 +326,7 @@ proptest! {
         let file = SharedSums::default();
         let mut store = StoredChecksums::create_as(7, plan, limits, file.clone()).unwrap();
         let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
-        // Around the borders of pages, and the end.
+        // Blocks beside the borders of pages and at the end.
         let seams: Vec<u64> = [0, 992, 2 * 992, BLOCKS].iter().flat_map(|s| s.saturating_sub(2)..(s + 2).min(BLOCKS)).collect();
         let sum = |content: u8| crc32fast::hash(&[content]);
         for _ in 0..steps {
@@ -371,7 +372,7 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged store that is accepted, or that loses more than a page.
+    /// Guards against a damaged store that is accepted, or that loses more than a page.
     #[test]
     fn a_damaged_store_is_refused_or_costs_a_page(at in any::<prop::sample::Index>(), bit in 0..8u8) {
         let plan = ScrubPlan { range: range(9, 992 * 4), block: Sectors::new(1), sector_bytes: 1 };
@@ -399,13 +400,14 @@ proptest! {
                 prop_assert_eq!(store.known(block).sum, sum);
             }
             let damaged: Vec<String> = store.damaged().map(|d| d.to_string()).collect();
-            // One of the slots is enough, and no sum is in them.
+            // A damaged slot is not reported: the other slot is enough, and slots hold no sums.
             prop_assert_eq!(damaged.len(), usize::from(page <= pages as u64));
             prop_assert!(damaged.iter().all(|damage| damage.contains(&format!("page {page} "))), "{damaged:?}");
         }
     }
 
-    /// Guards: progress that contradicts itself with a right checksum: an error or a scrub that ends, no panic.
+    /// Guards against progress that contradicts itself under a right checksum: it gives an error or a scrub that
+    /// ends, no panic.
     #[test]
     fn progress_with_a_valid_checksum_and_random_content_is_refused_or_continued(steps in 0..30u64, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut host = Naive::new(200, 1);
@@ -432,7 +434,7 @@ proptest! {
         }
     }
 
-    /// Guards: damaged progress that skips blocks.
+    /// Guards against damaged progress that makes a scrub skip blocks.
     #[test]
     fn damaged_progress_is_refused_by_name(at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>(), steps in 0..30u64) {
         let mut host = Naive::new(200, 1);
@@ -455,7 +457,7 @@ proptest! {
     }
 }
 
-/// Guards: memory that grows with the drive: 20 TB in blocks of 4 KiB, and writes all over it.
+/// Guards against memory that grows with the drive: 20 TB in blocks of 4 KiB, and writes all over it.
 #[test]
 fn a_store_for_20_tb_takes_megabytes_of_memory() {
     let plan =
@@ -476,7 +478,7 @@ fn a_store_for_20_tb_takes_megabytes_of_memory() {
     assert!(refused.to_string().contains("in blocks of 8"), "{refused}");
 }
 
-/// Guards: a session that stays open after its reads were refused, and a scrub that never resumes.
+/// Guards against a session that stays open after its reads were refused, and a scrub that never resumes.
 #[test]
 fn a_scrub_that_is_refused_leaves_nothing_open_or_goes_on_later() {
     let mut host = Naive::new(200, 1);
@@ -504,7 +506,7 @@ fn a_scrub_that_is_refused_leaves_nothing_open_or_goes_on_later() {
     assert_eq!(scrub.findings().len(), 2);
 }
 
-/// Guards: a false alarm with a store that still has a block's old sum while the block is written.
+/// Guards against a false alarm with a store that still has a block's old sum while the block is written.
 #[test]
 fn a_block_under_way_is_not_compared() {
     struct Old(Rc<RefCell<bool>>);
@@ -532,7 +534,8 @@ fn a_block_under_way_is_not_compared() {
     assert!(scrub.is_done() && scrub.findings().is_empty());
 }
 
-/// Guards: a bad sector that is not found because the foreground writes there at that moment.
+/// Guards against a bad sector that is missed because the foreground writes there while the scrubber waits.
+///
 #[test]
 fn a_write_of_the_same_place_is_not_taken_for_a_read() {
     let mut host = Naive::new(200, 1);

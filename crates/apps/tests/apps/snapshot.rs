@@ -33,7 +33,7 @@ struct VolumeHost {
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
     model: Vec<Option<u8>>,
-    /// Sectors whose write failed or was cut off: old or new.
+    /// Sectors whose write failed or was cut off, with the old and new contents, either of which is right.
     torn: BTreeMap<u64, Vec<Option<u8>>>,
     snapshots: BTreeMap<SnapshotId, (Vec<Option<u8>>, BTreeSet<u64>)>,
     written: Vec<(u64, u64)>,
@@ -67,7 +67,7 @@ impl VolumeHost {
         }
     }
 
-    /// Returns a byte for each sector.
+    /// Returns the repeated byte of each sector.
     fn bytes(&self, range: LbnRange) -> Vec<u8> {
         self.medium.bytes(range).chunks(SECTOR).map(|sector| sector[0]).collect()
     }
@@ -132,7 +132,7 @@ impl VolumeHost {
             };
             if well {
                 self.model[i as usize] = new;
-                // A complete write of a torn sector makes its content certain.
+                // A complete write of a torn sector leaves no doubt about its content.
                 if (start..end).contains(&i) {
                     self.torn.remove(&i);
                 }
@@ -177,7 +177,7 @@ impl VolumeHost {
         }
     }
 
-    /// The power fails: the medium, the last saved state and the journal are left.
+    /// Cuts the power, and recovers: the medium, the last saved state and the journal are left.
     fn crash(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
             self.finish(&pending, false);
@@ -190,7 +190,8 @@ impl VolumeHost {
 
     fn save(&mut self) {
         if let Ok(saved) = self.volume.save() {
-            // The journal is not truncated: after a crash between the two steps, saved changes must not be repeated.
+            // The journal is not truncated, as after a crash between saving and truncating: changes in the saved
+            // state must not be repeated.
             self.saved = saved;
         }
     }
@@ -307,8 +308,8 @@ fn event() -> impl Strategy<Value = VolumeEvent> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testing::sized(200, 600)))]
 
-    /// Guards: an overwrite that reaches a snapshot's bytes; a slot lost or used twice; a crash that leaves a map
-    /// ahead of the data, or a saved state behind its journal; a difference that misses a write.
+    /// Guards against an overwrite that reaches a snapshot's bytes; a slot lost or used twice; a crash that leaves a
+    /// map ahead of the data, or a saved state behind its journal; a difference that misses a write.
     #[test]
     fn snapshots_never_change_whatever_the_foreground_does(
         app in any::<bool>(),
@@ -337,7 +338,7 @@ proptest! {
         }
     }
 
-    /// Guards: a damaged or cut journal or state that is accepted, or panics.
+    /// Guards against a damaged or cut journal or state that is accepted, or panics.
     #[test]
     fn damaged_maps_are_refused(flip in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<prop::sample::Index>()) {
         let mut volume = Volume::new(geometry(20), Cow::Snapshot).unwrap();
@@ -362,7 +363,8 @@ proptest! {
         prop_assert_eq!(Entry::decode(&entry[..cut.index(Entry::BYTES)]), Err(ChangeError::Damaged));
     }
 
-    /// Guards: maps with a right checksum that contradict themselves must give an error, never a panic.
+    /// Guards against maps that contradict themselves under a right checksum: they give an error or a volume, no
+    /// panic.
     #[test]
     fn nonsense_with_a_right_checksum_is_refused_or_a_volume(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
         let mut volume = Volume::new(geometry(20), Cow::Application).unwrap();
@@ -390,7 +392,7 @@ proptest! {
     }
 }
 
-/// Guards: a foreground write that is lost or half done because snapshots fill the space.
+/// Guards against a foreground write that is lost or half done because snapshots fill the space.
 #[test]
 fn out_of_space_is_named_and_changes_nothing() {
     for cow in [Cow::Application, Cow::Snapshot] {

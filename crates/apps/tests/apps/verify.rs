@@ -1,4 +1,4 @@
-//! Comparisons of the members of arrays that are made by slow definitions.
+//! Comparisons of arrays whose members are made by the definitions of P and Q, which are slow.
 
 use freeblock_apps::verify::{Array, Comparison, ComparisonPlan, MEMORY_MIN, Wish};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ const BLOCK: u64 = 4;
 const OFFSET: u64 = 24;
 const STEP: Duration = Duration::from_millis(100);
 
-/// The product in GF(2^8) modulo 0x11d by the definition.
+/// Returns the product in GF(2^8) modulo 0x11d by the definition.
 fn product(a: u8, b: u8) -> u8 {
     let mut wide = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ (u16::from(a) << bit));
     for bit in (8..16).rev() {
@@ -37,7 +37,7 @@ struct Members {
 }
 
 impl Members {
-    /// Makes members with data behind an offset with noise, which is no part of the array.
+    /// Makes members whose data begin behind an offset; before it there is noise, which is no part of the array.
     fn new(array: Array, members: usize, sectors: u64, seed: u64) -> Self {
         let mut next = noise(seed);
         let mut disks = vec![vec![0u8; (OFFSET + sectors) as usize * SECTOR]; members];
@@ -112,11 +112,11 @@ fn plan(array: Array, members: usize, sectors: u64) -> ComparisonPlan {
 /// A host that reads the blocks of each member in an order of its own.
 struct ComparisonHost {
     comparison: Comparison,
-    /// Blocks to be read, and whether again.
+    /// By member, the ranges to be read, and whether they are of a block that is read again.
     queues: Vec<Vec<(LbnRange, bool)>>,
     next: Box<dyn FnMut() -> u64>,
     now: Instant,
-    /// How often each block of a member was read for the first comparison.
+    /// The number of first reads of each block of a member.
     reads: BTreeMap<(usize, u64), u32>,
 }
 
@@ -251,7 +251,7 @@ fn a_write_that_has_reached_one_member_only_is_not_named() {
         members.flip(1, OFFSET + 9, 5);
         let mut host =
             ComparisonHost::new(Comparison::start(plan(array, count, sectors), 9).unwrap(), count, 4);
-        // One reading of the block has found the difference; the write reaches the other members after it.
+        // The first rereading of the block has found the difference; the write reaches the other members after it.
         let (mut again, mut steps) = (0, 0);
         while again < count {
             again += usize::from(host.step(&members).is_some_and(|(.., again)| again));
@@ -335,7 +335,7 @@ fn a_member_that_is_ahead_waits_for_the_others_within_the_memory() {
 
 #[test]
 fn members_of_other_arrays_are_recognised() {
-    // More blocks than a comparison goes on after, each of one sector.
+    // One differing block more than a comparison accepts, each of one sector.
     let sectors = 65_537;
     let plan = ComparisonPlan {
         range: LbnRange::new(Lbn::new(OFFSET), Sectors::new(sectors)),

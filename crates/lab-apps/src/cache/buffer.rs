@@ -13,7 +13,7 @@ pub(super) struct Stamp {
     pub at: Instant,
 }
 
-/// Bytes that were handed out and may or may not be on the medium.
+/// A write-back under way: the bytes that were handed out may or may not be on the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     /// The sectors whose newest bytes were handed out.
@@ -50,7 +50,7 @@ pub(super) struct Buffer {
     pub dirty: Mask,
     /// A lower bound on the stamps of the dirty sectors.
     pub oldest: Stamp,
-    /// The first write after bytes were handed out.
+    /// The stamp of the first write after bytes were handed out.
     late: Option<Stamp>,
     pub flight: Option<Flight>,
     pub task: Option<Task>,
@@ -81,7 +81,7 @@ pub(super) struct Buffer {
 /// The state of the buffer after a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
-    /// The buffer had handed out nothing, so nothing is known.
+    /// The buffer had handed out no bytes, so the completion says nothing about its contents.
     NotOurs,
     /// Everything that was dirty is on the medium.
     Clean(Option<Cause>),

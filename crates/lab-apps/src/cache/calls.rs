@@ -46,7 +46,7 @@ pub enum CallError {
         /// The limit.
         most: usize,
     },
-    /// The block has no buffer.
+    /// The block is not in the cache, or not pinned.
     #[error("LBN {0} is not in the cache, or not pinned; read or write it first")]
     NotThere(Lbn),
 }
@@ -69,7 +69,7 @@ pub(super) struct Job {
     pub op: Op,
     pub block: u64,
     pub span: Span,
-    /// The position of its bytes among the call's, in sectors.
+    /// The position of the job's bytes among the call's, in sectors.
     pub at: usize,
 }
 

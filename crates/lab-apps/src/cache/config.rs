@@ -8,7 +8,7 @@ use units::{Bytes, Duration, LbnRange, Sectors};
 /// The most buffers: 16 GB in 4 KB blocks.
 pub const BUFFERS_MAX: usize = 1 << 22;
 
-/// The rule by which a buffer makes room, and by which the buffer daemon cleans (FAST'04, section 6.4).
+/// The rule that chooses which buffer makes room, and which one the buffer daemon cleans (FAST'04, section 6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replacement {
     /// LRU: the least recently used buffer, clean or dirty.
@@ -22,8 +22,8 @@ pub enum Replacement {
     FreeClean,
 }
 
-/// Numbers of dirty buffers. When there are `high`, the buffer daemon cleans until there are `low`. With `high` above
-/// the number of buffers it never cleans.
+/// Numbers of dirty buffers. At `high` of them, the buffer daemon cleans until `low` are left. With `high` above the
+/// number of buffers it never cleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// The number at which cleaning stops.
@@ -32,13 +32,13 @@ pub struct Watermarks {
     pub high: usize,
 }
 
-/// The promise that no buffer stays dirty for long: its write-back begins at latest `age` after the first write.
+/// A bound on the time for which buffers are dirty: a write-back begins at latest `age` after the first write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syncer {
     /// The longest time for which a buffer stays dirty.
     pub age: Duration,
-    /// The interval at which the syncer looks. With an interval of `age` it writes everything each time, in large
-    /// bursts.
+    /// The interval at which the syncer looks for old buffers. If this equals `age`, each look finds every dirty
+    /// buffer, and writes come in large bursts.
     pub every: Duration,
 }
 
@@ -62,7 +62,7 @@ pub enum Force {
 /// The configuration of a cache. [`Config::new`] has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The LBNs it caches. Blocks are aligned to the first.
+    /// The LBNs that are cached. Blocks are aligned to the first.
     pub volume: LbnRange,
     /// The size of a buffer, at most [`BLOCK_SECTORS_MAX`].
     pub block: Sectors,
@@ -76,7 +76,7 @@ pub struct Config {
     pub watermarks: Watermarks,
     /// The syncer; `None` if the cache survives a crash (NVRAM).
     pub syncer: Option<Syncer>,
-    /// The priority of the session that writes back for free; with `None` everything is written in the foreground.
+    /// The priority of the session that writes back in free bandwidth; with `None` all is written in the foreground.
     pub cleaner: Option<Priority>,
     /// The way of forcing write-backs.
     pub force: Force,
@@ -152,7 +152,7 @@ pub enum CacheConfigError {
     /// The volume is empty, or ends past the largest LBN.
     #[error("volume {0} is empty or ends past the largest LBN; give the LBNs to cache")]
     Volume(LbnRange),
-    /// A block's sectors do not fit the set of bits.
+    /// A block is empty, or has more sectors than a set of bits holds.
     #[error("a block of {0} sectors; give 1 to {BLOCK_SECTORS_MAX}")]
     Block(Sectors),
     /// The sectors are larger than those of any disk.
@@ -164,9 +164,9 @@ pub enum CacheConfigError {
     /// The low watermark is not below the high one.
     #[error("watermarks {low} and {high}; give low < high")]
     Watermarks {
-        /// Where cleaning stops.
+        /// The number at which cleaning stops.
         low: usize,
-        /// Where it begins.
+        /// The number at which cleaning begins.
         high: usize,
     },
     /// The syncer's interval is 0.
@@ -192,9 +192,9 @@ pub enum StartError {
     /// Contents that survived a crash lie outside the volume, or their length does not match their range.
     #[error("{bytes} bytes were kept for LBNs {range}, which does not fit this volume; recover with its own")]
     Foreign {
-        /// The range.
+        /// The range of the contents.
         range: LbnRange,
-        /// The bytes with it.
+        /// The number of bytes given for the range.
         bytes: usize,
     },
     /// The contents that survived a crash need more buffers.

@@ -2,8 +2,8 @@
 
 use units::{Duration, Instant, Lbn, LbnRange};
 
-/// Tells where the head is and how soon it can write. A host with a `scheduler::Predictor` answers with it; only the
-/// host knows the head's position.
+/// The host's answers about the head: where it is, and how soon it can write. A host may compute them with a
+/// `scheduler::Predictor`.
 pub trait HeadTime {
     /// Returns an LBN near the head.
     fn lbn(&self) -> Lbn;

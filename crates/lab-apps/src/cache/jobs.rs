@@ -35,8 +35,8 @@ impl Cache {
         call
     }
 
-    /// Returns whether the slot is a victim whose write-back is under way. It takes no new bytes: otherwise it might
-    /// stay dirty for ever, and the jobs that wait for its place with it.
+    /// Returns whether the slot is a victim whose write-back is under way. Such a buffer takes no new bytes:
+    /// otherwise it might stay dirty for ever, and the jobs that wait for its place would never end.
     pub(super) fn is_closing(&self, slot: BufferIndex) -> bool {
         self.victims.contains(&slot) && self.pool.get(slot).is_out()
     }
@@ -118,7 +118,7 @@ impl Cache {
         let whole = Span { first: 0, len: self.block_range(block).len().get() as u32 };
         let wanted = if buffer.suspect { reader.span } else { whole };
         let missing = wanted.mask().without(buffer.valid);
-        // A valid sector in between may be bad on the medium.
+        // After an error, valid sectors in between are not read again: they may be bad on the medium.
         let missing = if buffer.suspect { missing.first_run() } else { missing.hull() };
         let Some(missing) = missing else { return };
         let range = self.lbns(block, missing);
@@ -195,7 +195,7 @@ impl Cache {
         true
     }
 
-    /// Ends a write-back that is done, or failed.
+    /// Ends a write-back, successful or not.
     pub(super) fn landed(&mut self, slot: BufferIndex, range: LbnRange, bad: Option<Lbn>, now: Instant) {
         if let Some(bad) = bad {
             let oldest = self.pool.get(slot).oldest.sequence;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
-/// A task for the host, or news for it.
+/// An action for the host to carry out, or a report to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Submit this as a foreground request. When a write is carried out, [`Cache::bytes`] gives its bytes; when the
@@ -57,7 +57,7 @@ pub enum RequestError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flush {
     pub call: CallId,
-    /// The sequence number of the last write that it covers.
+    /// The sequence number of the last write that the flush covers.
     pub upto: u64,
     pub failure: Option<Failure>,
 }
@@ -66,9 +66,9 @@ pub(super) struct Flush {
 ///
 /// Calls into the cache: the client's ([`read`](Self::read), [`write`](Self::write), [`flush`](Self::flush),
 /// [`trim`](Self::trim), [`pin`](Self::pin), [`unpin`](Self::unpin)), the host's foreground ([`bytes`](Self::bytes),
-/// [`completed`](Self::completed)), and the scheduler's ([`Application`]). None of them acts by itself. After any of
-/// them, and at [`wake`](Self::wake), call [`poll`](Self::poll) until it returns `None`; all session calls are made
-/// there.
+/// [`completed`](Self::completed)), and the scheduler's ([`Application`]). No call acts by itself: after each of
+/// them, and at [`wake`](Self::wake), call [`poll`](Self::poll) until it returns `None`. Only `poll` makes session
+/// calls.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(super) config: Config,
@@ -129,7 +129,7 @@ impl Cache {
         })
     }
 
-    /// Begins a read. It returns all bytes that were written before it; a write under way may be seen or not.
+    /// Begins a read. The read returns all bytes written before it; it may or may not see those of a write under way.
     ///
     /// # Errors
     /// [`CallError`]; nothing has changed then.
@@ -139,8 +139,8 @@ impl Cache {
         Ok(self.begin(Op::Read, range, bytes, now))
     }
 
-    /// Begins a write. It is answered when the bytes are in the cache. They are on the medium when a later flush is
-    /// answered; a cache that survives a crash keeps them from the answer on.
+    /// Begins a write. The call is answered when the bytes are in the cache. They are on the medium when a later
+    /// flush is answered; a cache that survives a crash keeps them from the answer on.
     ///
     /// # Errors
     /// [`CallError`]; nothing has changed then.
@@ -153,8 +153,8 @@ impl Cache {
         Ok(self.begin(Op::Write, range, bytes, now))
     }
 
-    /// Writes everything that is dirty now. It is answered when all of that is on the medium, by any way of writing;
-    /// with a failure if the medium refused some of it.
+    /// Writes all sectors that are dirty now. The call is answered when all of them are on the medium, whichever way
+    /// they were written; with a failure if the medium refused some of them.
     ///
     /// # Errors
     /// Too many calls.
@@ -171,7 +171,7 @@ impl Cache {
         Ok(call)
     }
 
-    /// Declares the contents of these sectors dead: they are undefined until the next write. Dirty ones among them
+    /// Declares the contents of these sectors dead: they are undefined until the next write. Dirty sectors among them
     /// need not be written.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Cache {
     }
 
     /// Keeps the buffer of this sector's block in the cache, and its bytes off the medium, until
-    /// [`unpin`](Self::unpin). Pins are counted. A flush waits for them.
+    /// [`unpin`](Self::unpin). Pins are counted. A flush waits for the last unpin.
     ///
     /// # Errors
     /// The block is not in the cache.
@@ -214,7 +214,7 @@ impl Cache {
     /// Ends one [`pin`](Self::pin).
     ///
     /// # Errors
-    /// It is not pinned.
+    /// The block is not in the cache, or not pinned.
     pub fn unpin(&mut self, lbn: Lbn) -> Result<(), CallError> {
         let slot = self.slot_at(lbn).filter(|&s| self.pool.get(s).pins > 0);
         let slot = slot.ok_or(CallError::NotThere(lbn))?;
@@ -227,7 +227,7 @@ impl Cache {
     /// Copies the bytes of a foreground write, now that it is carried out. May be called for parts of the range.
     ///
     /// # Errors
-    /// There is no such write, or the range is not within its own.
+    /// No such write is under way, or the range exceeds the write's.
     pub fn bytes(&mut self, id: RequestId, range: LbnRange, into: &mut [u8]) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
         let own = self.pool.get(slot).write.filter(|w| w.id == id && w.range.covers(range));
@@ -248,7 +248,7 @@ impl Cache {
         now: Instant,
     ) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
-        // A read may begin while a write is under way, so there may be both.
+        // A read may begin while a write is under way, so the buffer may have both.
         if let Some(fill) = self.pool.get(slot).fill.filter(|fill| fill.id == id) {
             if let Ok(bytes) = result {
                 self.check_length(id, fill.range, bytes.len())?;
@@ -306,7 +306,7 @@ impl Cache {
         })
     }
 
-    /// Creates a cache that goes on with the [`contents`](Self::contents) of one that crashed. All of them are dirty.
+    /// Creates a cache from the [`contents`](Self::contents) of one that crashed. All of them are dirty.
     ///
     /// # Errors
     /// As for [`new`](Self::new); or the contents are of another volume, or need more buffers.
@@ -359,7 +359,7 @@ impl Application for Cache {
     }
 }
 
-/// Helpers of all doors.
+/// Helpers of the entry points.
 impl Cache {
     pub(super) fn bytes_of(&self, sectors: Sectors) -> usize {
         usize::try_from(sectors.get().saturating_mul(self.config.sector.get())).unwrap_or(usize::MAX)
@@ -377,7 +377,8 @@ impl Cache {
         LbnRange::new(start, Sectors::new(u64::from(span.len)))
     }
 
-    /// Cuts a valid range into blocks: the span in each, and where it begins in the range.
+    /// Cuts a valid range into blocks: for each, its number, the span in it, and the offset of the span in the range,
+    /// in sectors.
     pub(super) fn cut(&self, range: LbnRange) -> Vec<(u64, Span, usize)> {
         let (base, size) = (self.config.volume.start(), self.config.block.get());
         let (start, end) = (range.start().since(base).get(), range.end().since(base).get());
@@ -430,7 +431,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the buffer that the parameter names, if `current` still holds for it.
+    /// Returns the buffer that the parameter names, if its registration is the latest and `current` holds for the
+    /// buffer.
     fn slot_of(&self, parameter: Parameter, current: impl Fn(&Buffer) -> bool) -> Option<BufferIndex> {
         let slot = usize::try_from(parameter.0 & u64::from(u32::MAX)).ok()?;
         let buffer = (slot < self.pool.len()).then(|| self.pool.get(slot))?;

@@ -3,11 +3,11 @@
 /// The most sectors a block may have: a bit for each.
 pub const BLOCK_SECTORS_MAX: u64 = u128::BITS as u64;
 
-/// Sectors of one block.
+/// A set of sectors of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mask(u128);
 
-/// Neighbouring sectors of a block.
+/// A run of neighbouring sectors of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: u32,

@@ -1,4 +1,5 @@
-//! The cache cleaner (FAST'04, section 4.2): a write-back buffer cache whose dirty buffers are written for free.
+//! The cache cleaner (FAST'04, section 4.2): a write-back buffer cache whose dirty buffers are written in free
+//! bandwidth.
 //!
 //! Every dirty buffer is registered as a background write; its bytes are handed out when the head gets there, unless
 //! the buffer is locked. A buffer that cannot wait (dirty for too long, too many dirty, needed for another block, a

@@ -12,7 +12,7 @@ pub(super) type BufferIndex = usize;
 struct Keys {
     block: Option<u64>,
     used: u64,
-    /// The age of a buffer that is dirty and not failed.
+    /// The number of the oldest write in a buffer that is dirty and whose write-back has not failed.
     dirty: Option<u64>,
     /// Whether a dirty buffer is not forced.
     idle: bool,
@@ -75,7 +75,7 @@ impl Pool {
         self.by_block.get(&block).copied()
     }
 
-    /// Changes a buffer; there is no other way to do so.
+    /// Changes a buffer, and keeps the orders up to date: every change goes through this function.
     pub fn change<T>(&mut self, slot: BufferIndex, change: impl FnOnce(&mut Buffer) -> T) -> T {
         let buffer = &mut self.slots[slot];
         let before = Keys::of(buffer);

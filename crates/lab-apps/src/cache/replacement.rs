@@ -28,7 +28,7 @@ impl Cache {
             Replacement::SptfEvict => {
                 let least = least()?;
                 let is_clean = self.pool.get(least).is_evictable();
-                // A buffer that is being written already cannot be replaced by a nearer one with any gain.
+                // If the oldest buffer is being written already, a nearer one gains nothing.
                 let is_idle = self.pool.get(least).forced.is_none() && !self.pool.get(least).is_out();
                 let nearest = if is_clean || !is_idle { None } else { self.nearest(head, now) };
                 Some(nearest.unwrap_or(least))

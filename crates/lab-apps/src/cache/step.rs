@@ -16,7 +16,7 @@ use units::{Duration, Instant, LbnRange, Op};
 const REGISTRATION_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Cache {
-    /// Returns when [`poll`](Self::poll) has work to do even if nothing comes in.
+    /// Returns the time at which [`poll`](Self::poll) has work to do even if no call comes in before.
     pub fn wake(&self) -> Option<Instant> {
         let retry = self.pool.failed.first().map(|&(at, _)| at);
         let look = self.config.syncer.and_then(|syncer| {
@@ -30,7 +30,7 @@ impl Cache {
         retry.into_iter().chain(look).chain(again).min()
     }
 
-    /// Acts on everything that came in.
+    /// Acts on all calls and completions since the last step.
     pub(super) fn step(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) {
         while let Some(&(at, slot)) = self.pool.failed.first()
             && at <= now
@@ -82,7 +82,7 @@ impl Cache {
         }
     }
 
-    /// Runs the buffer daemon.
+    /// Runs the buffer daemon, which forces write-backs while too many buffers are dirty.
     fn clean(&mut self, head: &dyn HeadTime, now: Instant) {
         let marks = self.config.watermarks;
         self.draining |= self.pool.dirty.len() >= marks.high;
@@ -211,7 +211,8 @@ impl Cache {
         self.refused.remove(&slot);
         let buffer = self.pool.get(slot);
         let Some(block) = buffer.block else { return };
-        // While old bytes may still land, nothing else is begun, so that they cannot land on newer ones.
+        // While old bytes may still reach the medium, no other write begins: the old bytes could overwrite newer
+        // ones.
         if buffer.is_out() {
             self.promote(sessions, slot);
             return;
@@ -279,7 +280,7 @@ impl Cache {
         }
         match sessions.promote(session, task.range) {
             Err(_) => return false,
-            // Either all of it is under way, or the scheduler has no room for more foreground work.
+            // Either the whole task is under way, or the scheduler has no room for more foreground work.
             Ok(0) => {
                 self.hurry.insert(slot);
             }

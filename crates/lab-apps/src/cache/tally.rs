@@ -9,7 +9,7 @@ pub enum Cause {
     Watermark,
     /// The buffer was needed for another block.
     Eviction,
-    /// A flush waited for it.
+    /// A flush waited for the buffer.
     Flush,
 }
 
@@ -18,7 +18,7 @@ pub enum Cause {
 pub struct CacheTally {
     /// Blocks read that were in the cache.
     pub read_hits: u64,
-    /// Blocks read that were not, or only in part.
+    /// Blocks read that were not in the cache, or only in part.
     pub read_misses: u64,
     /// Blocks written that were in the cache.
     pub write_hits: u64,
@@ -30,12 +30,12 @@ pub struct CacheTally {
     pub syncer: u64,
     /// Write-backs forced by the buffer daemon.
     pub watermark: u64,
-    /// Write-backs forced because the buffer was needed.
+    /// Write-backs forced because the buffer was needed for another block.
     pub eviction: u64,
     /// Write-backs forced by a flush.
     pub flush: u64,
-    /// Write-backs of all these kinds after which the buffer was still dirty: it was written to meanwhile, or its
-    /// dirty sectors were not contiguous.
+    /// Write-backs, of all these kinds, after which the buffer was still dirty: it was written to meanwhile, or the
+    /// write-back covered only a part of its dirty sectors.
     pub still_dirty: u64,
     /// Write-backs that the medium refused.
     pub failed: u64,
@@ -55,7 +55,7 @@ pub struct CacheTally {
     pub aborted: u64,
     /// Registrations that the scheduler refused.
     pub refused: u64,
-    /// Times that a background write came to a locked buffer.
+    /// Background writes that found their buffer locked.
     pub not_now: u64,
     /// Buffers that had to be written before they could make room: a call waited for the write-back.
     pub waits: u64,

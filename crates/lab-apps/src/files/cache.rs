@@ -1,4 +1,4 @@
-//! The buffer cache: the most recently used blocks, in memory. Dirty ones are written late, and never if they are
+//! The buffer cache: the most recently used blocks, in memory. Dirty blocks are written late, and never if they are
 //! freed first.
 
 use super::damage::BlockDamage;
@@ -201,7 +201,7 @@ impl<S: Store> BlockCache<S> {
     /// Writes all dirty blocks, in the order of block numbers.
     pub fn write_all_back(&mut self) -> Result<(), S> {
         let mut dirty = Vec::with_capacity(self.dirty);
-        // A change is a use, so after each operation the dirty blocks come first.
+        // A change is a use, so dirty blocks are near the newest end of the list.
         let mut slot = self.newest;
         while dirty.len() < self.dirty
             && let Some(held) = self.slots.get(slot as usize)

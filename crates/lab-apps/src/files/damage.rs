@@ -6,7 +6,7 @@ use super::store::LogicalBlock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockDamage {
-    /// The bytes have another checksum.
+    /// The bytes do not match the recorded checksum.
     #[error("the block's checksum is {found:#010x}, not {expected:#010x}")]
     Checksum {
         /// The checksum on record.
@@ -14,10 +14,11 @@ pub enum BlockDamage {
         /// The checksum of the bytes.
         found: u32,
     },
-    /// It is a sound block, but of another place.
+    /// The block is sound, but belongs in another place.
     #[error("another block's bytes stand in its place")]
     Misplaced,
-    /// It points outside the file system or at a block with another owner, or its size is impossible.
+    /// The block points outside the file system or at a block with another owner, or has an impossible size.
+    ///
     #[error("the block points at {0}, which it cannot own")]
     Pointer(LogicalBlock),
     /// The superblock's numbers contradict one another.

@@ -171,7 +171,7 @@ proptest! {
         let reported = restore(&mut image.as_slice(), None, &mut restored).unwrap();
         prop_assert!(reported.missing.is_empty());
         prop_assert!(restored.bytes == at_the_snapshot, "the image is not of the snapshot's instant");
-        // The client reads its own writes.
+        // Each block of the volume has the client's last write.
         for number in 0..blocks {
             let slot = snapshots.borrow().current(number).unwrap();
             let mut there = vec![0; block as usize * sector];

@@ -1,4 +1,4 @@
-//! The reorganiser with a staging area that survives: after power cuts at any instant, repeatedly, every block
+//! The reorganiser with a staging area that survives power cuts: after cuts at any instant, repeatedly, every block
 //! reaches the plan's destination.
 
 use super::world::{range, worlds};

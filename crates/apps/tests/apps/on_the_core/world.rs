@@ -1,4 +1,4 @@
-//! Drives, loads and faults that all these tests share.
+//! Random drives, loads and faults for the tests of applications on the core.
 
 use drive::Behaviour;
 use model::profile::WriteBack;
@@ -29,7 +29,7 @@ pub struct World {
     pub think_us: u64,
     pub lost_ppm: u32,
     pub late_ppm: u32,
-    /// Whether the core is outside the drive, which is noisy.
+    /// Whether the core is outside the drive; then times differ from the predictions.
     pub outside: bool,
 }
 
@@ -76,7 +76,7 @@ impl World {
 
     pub fn config(&self) -> Config {
         let idle = match self.outside {
-            // Blocks that fit no gap of outside commands are read in idle time all the same.
+            // Outside the drive, blocks that fit no gap must be read in idle time.
             true => Some(IdleTime::default().with_harm_ppm(1_000_000)),
             false => self.idle.then(IdleTime::default),
         };
@@ -88,7 +88,7 @@ impl World {
             .with_seed(self.seed)
     }
 
-    /// Switches a drive on for its life number `life`.
+    /// Switches the drive on. `life` differs after each power cut, and with it the faults.
     pub fn start(&self, platters: Platters, now: Instant, life: u64) -> Volume {
         let (drive, config) = (self.drive(), self.config());
         let mut volume = if self.outside {
@@ -110,8 +110,8 @@ impl World {
         volume
     }
 
-    /// Starts a foreground over the whole drive that reads, and with `writes` rewrites the same content. It must not
-    /// write where applications write: the blocks that it overtakes would never be written.
+    /// Starts a foreground over the whole drive that reads, and with `writes` rewrites the same content. Writes must
+    /// not go where applications write: a block that a foreground write overtakes would never be written.
     pub fn load(&self, volume: &mut Volume, writes: bool) {
         let capacity = volume.drive().layout().capacity();
         let config = RandomConfig {
@@ -140,7 +140,7 @@ pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), Te
     Ok(())
 }
 
-/// The number of requests of a load that must leave idle time at its end.
+/// The requests of a load outside the drive, after which idle time begins.
 const REQUESTS_OUTSIDE: u64 = 500;
 
 /// A load that comes to an end.

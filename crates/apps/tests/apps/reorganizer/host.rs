@@ -60,7 +60,7 @@ struct Foreground {
     logical: LbnRange,
     bytes: Vec<u8>,
     op: Op,
-    /// Whether a read's place overlapped a concurrent write's: either answer is right.
+    /// Whether a write overlapped the read while it was under way: the old and the new bytes are both right.
     racy: bool,
 }
 
@@ -120,7 +120,7 @@ impl ReorganizerWorld {
         self.chance.below(NonZeroU64::new(n).unwrap())
     }
 
-    /// Runs to the end. Panics if it stops making progress before, or breaks a promise.
+    /// Runs to the end. Panics if the machine stops making progress before, or breaks an invariant.
     pub fn run(&mut self, load: Load) {
         let mut idle = 0;
         self.memory.0.borrow_mut().fuel = load.fuel;
@@ -160,7 +160,7 @@ impl ReorganizerWorld {
         self.check_contents();
     }
 
-    /// Runs to the end while other clients repeatedly take all tasks.
+    /// Runs to the end while other clients repeatedly take all room for tasks.
     pub fn run_among_others(&mut self) {
         while !self.machine.progress().is_finished() {
             self.steps += 1;
@@ -173,7 +173,7 @@ impl ReorganizerWorld {
         self.check_contents();
     }
 
-    /// Runs this number of steps, or fewer if there are no more.
+    /// Takes this number of steps, which do nothing once there is nothing to do.
     pub fn some_steps(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step(false);
@@ -194,8 +194,8 @@ impl ReorganizerWorld {
         (refuse && self.below(3) == 0) || self.host.begin(&mut self.machine).is_some()
     }
 
-    /// The power fails: writes under way are torn, everything else in flight is lost; only medium and memory are
-    /// left.
+    /// Cuts the power, and recovers: writes under way are torn, everything else in flight is lost; only medium and
+    /// memory are left.
     pub fn crash(&mut self) {
         self.crashes += 1;
         self.host.power_cut();
@@ -203,7 +203,8 @@ impl ReorganizerWorld {
         self.memory.0.borrow_mut().fuel = None;
         let state = self.memory.bytes();
         let sector = Bytes::new(SECTOR as u64);
-        // It begins at once, or a few calls at a time: then nothing can be read or written before all is registered.
+        // Every other recovery registers three blocks at a time: nothing can be read or written before all are
+        // registered.
         let (memory, sessions) = (self.memory.clone(), &mut self.host.registry);
         if self.crashes.is_multiple_of(2) {
             let prepared = Prepared::recovered(&self.plan, &state, self.options, sector).unwrap();
@@ -268,7 +269,7 @@ impl ReorganizerWorld {
         self.foreground.push(Foreground { access, logical, bytes, op, racy });
     }
 
-    /// The medium's part of a foreground access happens at the latest possible time.
+    /// Ends a foreground access. Its part on the medium happens only now, at the latest possible time.
     fn end_foreground(&mut self, i: usize) {
         let mut f = self.foreground.swap_remove(i);
         for piece in f.access.pieces() {

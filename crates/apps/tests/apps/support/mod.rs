@@ -86,8 +86,8 @@ impl Naive {
         first_bad(&self.bad, range).into_iter().chain(first_bad(own, range)).min()
     }
 
-    /// Simulates a foreground write: it completes the pending blocks that it covers whole, except reads of sessions
-    /// that want the medium's bytes.
+    /// Simulates a foreground write, which completes the pending blocks that it covers whole, except reads of
+    /// sessions that want the medium's bytes.
     pub fn foreground_write(&mut self, app: &mut dyn Application, range: LbnRange, bytes: &[u8]) {
         self.bytes_mut(range).copy_from_slice(bytes);
         while let Some(i) = self.registry.served_by_write(range) {
@@ -97,7 +97,7 @@ impl Naive {
         }
     }
 
-    /// Does one block from begin to end; returns false if none can be done now.
+    /// Carries out the access to one block; returns false if none can begin now.
     pub fn step(&mut self, app: &mut dyn Application) -> bool {
         let Some(at) = self.begin(app) else { return false };
         self.complete(app, at);
@@ -144,7 +144,7 @@ impl Naive {
         }
     }
 
-    /// The power fails: writes under way are torn, all registrations are lost.
+    /// Cuts the power: writes under way are torn, all registrations are lost.
     pub fn power_cut(&mut self) {
         for block in self.registry.power_cut() {
             if let (Op::Write, Some(bytes), None) = (block.op, block.under_way, block.bad) {
@@ -153,7 +153,7 @@ impl Naive {
         }
     }
 
-    /// Writes some sectors of a write to the medium.
+    /// Writes a random part of a write's sectors to the medium.
     fn tear(&mut self, range: LbnRange, bytes: &[u8]) {
         for (lbn, sector) in (range.start().get()..).zip(bytes.chunks(SECTOR)) {
             if self.below(2) == 0 {
@@ -204,7 +204,7 @@ impl Late {
 pub struct Drive {
     pub bytes: Vec<u8>,
     durable: Vec<u8>,
-    /// The number of writes that it takes before it refuses.
+    /// The number of writes that the drive takes before it refuses one.
     pub room: u64,
 }
 

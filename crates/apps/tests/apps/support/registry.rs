@@ -22,7 +22,7 @@ pub struct RegisteredBlock {
     pub op: Op,
     pub parameter: Parameter,
     pub promoted: bool,
-    /// The bytes that its access, under way, has read or is writing.
+    /// The bytes that the access under way has read or is writing; `None` if none is under way.
     pub under_way: Option<Vec<u8>>,
     /// The bad sector that the access met.
     pub bad: Option<Lbn>,
@@ -90,7 +90,7 @@ impl Registry {
         if promoted.is_empty() { any(&|b| !self.sessions[&b.session].suspended) } else { promoted }
     }
 
-    /// Returns a pending block that a write of `range` completes, if there is one.
+    /// Returns a pending block that a write of `range` completes, if any.
     pub fn served_by_write(&self, range: LbnRange) -> Option<usize> {
         self.blocks.iter().position(|b| {
             (b.op == Op::Write || self.sessions[&b.session].by_writes)

@@ -3,8 +3,8 @@
 use super::{Naive, SECTOR, at, first_bad};
 use freeblock_apps::snapshot::{Bytes, Step};
 
-/// Does one step; returns whether the medium could. `read` has the bytes of the preceding read, `data` the
-/// foreground's.
+/// Carries out one step; returns whether the medium could be read or written. `read` has the bytes of the preceding
+/// read, `data` those of the foreground.
 pub fn carry_out(host: &mut Naive, step: Step, read: &mut Vec<u8>, data: &[u8]) -> bool {
     match step {
         Step::Read(from) => {

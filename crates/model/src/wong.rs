@@ -38,7 +38,6 @@ enum Tracks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
     None,
-    None,
     /// Skews of 93 to 100 degrees, different by zone.
     SkewByZone,
     /// The LBNs of a zone's last track and of the next zone's first track are as many as on one full track of the zone.

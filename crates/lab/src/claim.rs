@@ -6,7 +6,7 @@ use std::fmt;
 /// A claim: one row of the table "paper / ours / band / holds".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its name, such as `osdi00-fig6a`.
+    /// The name of the claim, such as `osdi00-fig6a`.
     pub id: String,
     /// The paper's statement.
     pub paper: String,
@@ -22,8 +22,8 @@ impl Claim {
         Self { id: id.into(), paper: paper.into(), measures: Vec::new(), note: String::new() }
     }
 
-    /// Adds a measure: its description, our value, its unit as printed after the number (`%`, ` MB/s`), and the band in
-    /// which it counts as reproduced.
+    /// Adds a measure: a description, our value, the unit as printed after the number (`%`, ` MB/s`), and the band in
+    /// which the value counts as reproduced.
     #[must_use]
     pub fn measure(mut self, what: &str, ours: impl Into<Spread>, unit: &str, band: Band) -> Self {
         self.measures.push(Measure { what: what.into(), ours: ours.into(), unit: unit.into(), band });
@@ -71,9 +71,9 @@ pub struct Measure {
     pub what: String,
     /// Our value.
     pub ours: Spread,
-    /// Its unit, as printed after the number.
+    /// The unit, as printed after the number.
     pub unit: String,
-    /// The band in which it must lie.
+    /// The band in which the mean of the value must lie.
     pub band: Band,
 }
 
@@ -102,16 +102,16 @@ impl Measure {
 pub struct Spread {
     /// The mean.
     pub mean: f64,
-    /// The least.
+    /// The least value.
     pub min: f64,
-    /// The most.
+    /// The greatest value.
     pub max: f64,
     /// The number of values.
     pub runs: usize,
 }
 
 impl Spread {
-    /// Returns the spread of some runs; for no runs it is not a number, which is in no band.
+    /// Returns the spread of the values of some runs; without runs the mean is NaN, which lies in no band.
     pub fn of(values: &[f64]) -> Self {
         Self {
             mean: values.iter().sum::<f64>() / values.len() as f64,
@@ -153,7 +153,7 @@ pub enum Band {
 }
 
 impl Band {
-    /// Returns whether the value lies in it; NaN never does.
+    /// Returns whether the value lies in the band; NaN lies in no band.
     pub fn contains(self, value: f64) -> bool {
         match self {
             Self::Within(low, high) => (low..=high).contains(&value),

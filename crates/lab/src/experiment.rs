@@ -35,19 +35,20 @@ impl fmt::Display for Paper {
 /// An experiment: a constant in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Its name on the command line: paper and figure, such as `osdi00-fig2`.
+    /// The name on the command line: paper and figure, such as `osdi00-fig2`.
     pub id: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// The part of the paper that it reproduces, such as `figure 2`.
+    /// The reproduced part of the paper, such as `figure 2`.
     pub reproduces: &'static str,
     /// The title, in a line.
     pub title: &'static str,
     /// A description of the set-up, in a sentence or two.
     pub set_up: &'static str,
-    /// The ids of its claims, known without running it; a test compares them with the run.
+    /// The ids of the claims, known without a run; [`conduct`](Self::conduct) compares them with those of the run.
     pub claims: &'static [&'static str],
-    /// Whether its numbers are times of this machine; all others are the same everywhere.
+    /// Whether the numbers are times measured on this machine; the numbers of all other experiments are the same on
+    /// every machine.
     pub timed: bool,
     /// Runs the experiment.
     pub run: fn(&Lab) -> Result<Outcome, LabError>,
@@ -57,7 +58,7 @@ impl Experiment {
     /// Runs the experiment, and compares its claims with those declared.
     ///
     /// # Errors
-    /// It has failed, or its claims differ from those declared.
+    /// The experiment failed, or its claims differ from those declared.
     pub fn conduct(&self, lab: &Lab) -> Result<Outcome, LabError> {
         let failed = |e: LabError| LabError::new(format!("{}: {}", self.id, e.doing), e.source);
         let outcome = (self.run)(lab).map_err(failed)?;

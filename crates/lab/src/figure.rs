@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A figure. One with the same id as the paper's shows the same quantities.
+/// A figure. If its id is that of a figure in a paper, it shows the same quantities as the paper's figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// A name for files, such as `osdi00-fig8b`.
@@ -22,7 +22,7 @@ pub struct Figure {
 pub struct Axis {
     /// The quantity, with its unit.
     pub label: String,
-    /// Its range; by default that of the data.
+    /// The range of the axis; by default the range of the data.
     pub range: Option<(f64, f64)>,
     /// The names of categories at 0, 1, 2 and so on, in place of numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +59,8 @@ pub enum Kind {
     },
     /// Curves.
     Lines(Vec<Line>),
-    /// Distributions over one horizontal axis, each in a row with a logarithmic scale of the vertical axis's range.
+    /// Distributions over one horizontal axis, each in a row of its own. The heights in a row have a logarithmic
+    /// scale over the range of the vertical axis.
     Distributions(Vec<Line>),
     /// Numbers in columns; the axes are not used.
     Table {
@@ -73,18 +74,18 @@ pub enum Kind {
 /// A bar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// The text under it.
+    /// The text under the bar.
     pub label: String,
-    /// Its parts, from the bottom.
+    /// The sizes of the parts, from the bottom.
     pub values: Vec<f64>,
 }
 
 /// A curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Its name.
+    /// The name of the curve in the legend.
     pub label: String,
-    /// Its points, from the left.
+    /// The points, from the left.
     pub points: Vec<Point>,
 }
 

@@ -16,8 +16,8 @@ pub struct Followed<S> {
 }
 
 impl<S: Source> Followed<S> {
-    /// Makes this share of the requests reads behind the one before, on a drive of this capacity. With a share of zero
-    /// the source is unchanged.
+    /// Replaces this share of the requests with reads that begin where the preceding request ends, on a drive of this
+    /// capacity. With a share of zero the source is unchanged.
     pub fn new(source: S, share: Share, capacity: Sectors, seed: u64) -> Self {
         Self { source, share, capacity, stream: Stream::new(seed, "lab.followed"), last: None }
     }

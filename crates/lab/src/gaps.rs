@@ -8,10 +8,10 @@ use units::{Duration, Op};
 /// tracks has more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gaps {
-    /// Requests that the core chose and that were executed in the drive, or sent outside; there a request counts once
-    /// for each command of its own.
+    /// Foreground requests that the core in the drive executed, or foreground commands that the core outside sent:
+    /// outside, a request counts once for each of its commands.
     pub requests: u64,
-    /// Requests with background work before them, or in their command.
+    /// Requests with background work directly before them, or in their command.
     pub used: u64,
     /// Requests without background work while the core used no gaps ([`OutsideDrive::caution`]); outside only.
     pub closed: u64,
@@ -24,8 +24,8 @@ pub(crate) struct Gaps {
     pub read_beside: u64,
     /// The widening of a detour's move over a third of the cylinders: the sum over all requests.
     margins: Duration,
-    /// Since the last request of the foreground: wanted sectors read, whether there was a write, and whether there was
-    /// any work.
+    /// The background work since the last foreground request: wanted sectors read, whether anything was written, and
+    /// whether anything was done.
     coming: (u64, bool, bool),
 }
 
@@ -100,7 +100,7 @@ impl Gaps {
         self.percent(self.used)
     }
 
-    /// Returns the percentage of gaps that the core did not use.
+    /// Returns the percentage of gaps that were not used because the core used no gaps at that time.
     pub fn closed_percent(&self) -> f64 {
         self.percent(self.closed)
     }
@@ -115,7 +115,7 @@ impl Gaps {
         self.percent(self.requests.saturating_sub(self.used + self.closed))
     }
 
-    /// Returns the mean margin of a move over a third of the cylinders.
+    /// Returns the mean widening of a detour's move over a third of the cylinders, in ms.
     pub fn margin_ms(&self) -> f64 {
         self.margins.as_secs_f64() * 1e3 / (self.requests as f64).max(1.0)
     }

@@ -73,11 +73,11 @@ impl Passed {
 pub(crate) struct Rest {
     pub position: Position,
     pub lbn: Lbn,
-    /// When it is there.
+    /// The instant at which the head is there.
     pub from: Instant,
 }
 
-/// A drive with the core in front of it, and its terms.
+/// The profile of a drive with the core outside, and the terms of the core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outer<'a> {
     pub profile: &'a Profile,
@@ -89,9 +89,9 @@ pub(crate) struct Outer<'a> {
 pub(crate) enum Terms {
     /// FAST'02's noise, harm bounded to 1%: the terms of the claims.
     Claim,
-    /// The noise without a bound on harm: its losses are not due to the bound.
+    /// FAST'02's noise without a bound on harm, to see the losses that are not due to the bound.
     Unbounded,
-    /// A drive without noise: its losses are due to the interface.
+    /// A drive without noise, to see the losses that are due to its interface alone.
     Quiet,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Head {
 }
 
 enum Mover {
-    /// The core in the drive; the end of its accesses.
+    /// Mechanics that the core in the drive moves; `busy` is the end of its accesses.
     Core { mechanics: Box<Mechanics>, busy: Option<Instant> },
     /// A drive that gets commands.
     Drive { device: Box<Drive>, sent: BTreeMap<u64, Command> },
@@ -170,11 +170,12 @@ impl Head {
         }
     }
 
-    /// Reports one completion by `now` to the core; returns whether there was one. `passed` gets the sectors that
-    /// passed with it.
+    /// Reports one completion by `now` to the core; returns whether there was one. `passed` gets the sectors of the
+    /// completed accesses.
     ///
     /// # Errors
-    /// A completion of a command that was not sent, or a core that is not where the head's is.
+    /// The drive completes a command that was not sent, or one of core and head is in the drive and the other
+    /// outside.
     pub fn tell(
         &mut self,
         core: &mut PlacedCore,
@@ -203,7 +204,7 @@ impl Head {
         }
     }
 
-    /// Carries out the core's work.
+    /// Carries out the work that the core asks for.
     pub fn work(&mut self, core: &PlacedCore, work: PlacedWork, now: Instant) -> Result<(), HeadError> {
         match (core, work) {
             (PlacedCore::In(core), PlacedWork::Head(HeadWork::Execute)) => self.execute(core, now),
@@ -232,7 +233,7 @@ impl Head {
         }
         self.rest.0 = mechanics.position();
         *busy = Some(at);
-        // In the drive the core knows the end to the nanosecond.
+        // The core in the drive predicts the end to the nanosecond.
         match core.busy_until() {
             Some(predicted) if predicted != at => Err(HeadError::Mispredicted { predicted, actual: at }),
             _ => Ok(()),
@@ -257,8 +258,8 @@ impl Head {
         self.gaps
     }
 
-    /// Returns where the head will be, and when. Outside the drive: where the last command ends; the time is unknown,
-    /// so now.
+    /// Returns where the head will be, and when. If the core is outside the drive, the place is the end of the last
+    /// command, and the time is `now` because it is unknown.
     pub fn rest(&self, now: Instant) -> Rest {
         let from = match &self.mover {
             Mover::Core { busy, .. } => busy.unwrap_or(now),

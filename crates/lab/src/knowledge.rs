@@ -1,4 +1,4 @@
-//! The knowledge of a scheduler outside: the drives, and the kinds of knowledge about each.
+//! The drives of experiments with a scheduler outside the drive, and the kinds of knowledge that it has about each.
 
 use crate::set_up::{self, ATLAS_10K, CHEETAH_18LP};
 use crate::{Lab, LabError};
@@ -24,13 +24,15 @@ pub const ATLAS: Named = DRIVES[0];
 /// The source of the knowledge about a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its profile.
+    /// The drive's true profile.
     True,
-    /// The result of a probe that only reads, believed as it is.
+    /// The profile that a probe by reads alone found, taken for the truth.
     AsItIs,
-    /// The same, with moves corrected by completions, and some gaps left unused as a control.
+    /// The profile that a probe by reads alone found, with moves corrected by completions, and some gaps left unused
+    /// as a control.
     Probed,
-    /// The result of a probe that may write anywhere, corrected as well.
+    /// The profile that a probe by reads and by writes anywhere found, with the corrections and the control of
+    /// `Probed`.
     Written,
 }
 
@@ -38,10 +40,10 @@ impl Knowledge {
     /// The kinds that each figure shows of each drive.
     pub const FIGURES: [Self; 2] = [Self::True, Self::Probed];
 
-    /// All of it.
+    /// All kinds of knowledge.
     pub const ALL: [Self; 4] = [Self::True, Self::AsItIs, Self::Probed, Self::Written];
 
-    /// Returns its name in a line's label.
+    /// Returns the name of the knowledge in the label of a curve.
     pub const fn name(self) -> &'static str {
         match self {
             Self::True => "true profile",
@@ -77,8 +79,9 @@ pub struct KnownDrive {
     overheads: Option<Overheads>,
 }
 
-/// Returns each of the drives with each of these kinds, by drive; each is probed once. The quick size probes the
-/// default black box [without its noise](exact_but_for_the_bus), the full size as it is.
+/// Returns each of the drives with each of these kinds of knowledge, by drive; each drive is probed once with writes
+/// and once without. The quick size probes the default black box [without its noise](exact_but_for_the_bus), the full
+/// size probes it with noise.
 ///
 /// # Errors
 /// A drive cannot be made or probed.
@@ -153,17 +156,19 @@ impl KnownDrive {
         }
     }
 
-    /// Returns whether the paper's claims are about this: its first drive, by the true profile.
+    /// Returns whether the paper's claims are about this drive and knowledge: the Atlas 10K by its true profile.
     pub fn is_the_papers(&self) -> bool {
         self.drive == ATLAS.0 && self.knowledge == Knowledge::True
     }
 
-    /// Returns the number of seeds: the first if it is the paper's, otherwise the second.
+    /// Returns the number of seeds: the first number for the drive and knowledge of the paper's claims, otherwise the
+    /// second.
     pub fn seeds(&self, (papers, others): (u64, u64)) -> u64 {
         if self.is_the_papers() { papers } else { others }
     }
 
-    /// Returns the id of its figure: the paper's, with a suffix for other drives or knowledge.
+    /// Returns the id of the drive's figure: the id of the paper's figure, with a suffix for other drives or
+    /// knowledge.
     pub fn figure(&self, papers: &str) -> String {
         if self.is_the_papers() {
             return papers.to_owned();
@@ -180,7 +185,7 @@ impl KnownDrive {
     pub fn black_box(&self, behaviour: Behaviour, seed: u64) -> Result<(Drive, Overheads), LabError> {
         let (drive, overheads) =
             black_box(&self.profile, behaviour, seed).map_err(|e| LabError::new("a black box", e))?;
-        // The host knows its own settings.
+        // Overlap and write-back are settings of the host, which knows them.
         let Overheads { overlap, write_back, .. } = overheads;
         Ok((drive, self.overheads.map_or(overheads, |o| o.with_overlap(overlap).with_write_back(write_back))))
     }
@@ -207,7 +212,7 @@ pub fn differences<'t>(known_drives: impl Iterator<Item = &'t KnownDrive>) -> St
             longer(Op::Write)
         )
     };
-    // A profile is not described twice.
+    // The profile of `AsItIs` is that of `Probed`, and is described once.
     let probed = known_drives
         .filter(|known_drive| matches!(known_drive.knowledge, Knowledge::Probed | Knowledge::Written));
     format!(
@@ -228,14 +233,14 @@ fn move_ms(drive: &DriveModel, op: Op) -> f64 {
     drive.move_time(Position::default(), to, op).as_nanos() as f64 / 1e6
 }
 
-/// Returns the default black box without random variation.
+/// Returns the behaviour of the default black box without its random variation.
 fn exact_but_for_the_bus() -> Behaviour {
     let noisy = Behaviour::fast02();
     let Behaviour { queue, bus_sector, write_back, .. } = noisy;
     Behaviour { queue, bus_sector, write_back, ..Behaviour::default() }
 }
 
-/// A drive as a probe sees it: one command at a time.
+/// A drive as a probe sees it: one command at a time, or two if the drive queues commands.
 struct Handle {
     host: Waiting,
 }

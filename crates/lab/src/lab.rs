@@ -1,17 +1,17 @@
-//! The bench of an experiment: its size, its seeds, and the cores.
+//! The conditions of a run of experiments: size, seeds, and number of threads.
 
 use crate::{LabError, Spread};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The size of an experiment.
+/// The size of a run: how much the experiments simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
-    /// All experiments together in some five minutes on two cores.
+    /// All experiments together take about five minutes on two cores.
     Quick,
-    /// Some minutes for each experiment.
+    /// Each experiment takes some minutes.
     Full,
 }
 
@@ -27,7 +27,8 @@ impl Progress for Silent {
     fn part(&self, _: usize, _: usize) {}
 }
 
-/// The bench that an experiment runs on. The same size and seed give the same outcome with any number of cores.
+/// The conditions of a run, and the threads that share its work. The same size and seed give the same outcome with
+/// any number of threads.
 pub struct Lab<'p> {
     size: Size,
     seed: u64,
@@ -37,7 +38,7 @@ pub struct Lab<'p> {
 }
 
 impl Lab<'static> {
-    /// Makes a lab without progress reports, on all cores.
+    /// Makes a lab without progress reports, with a thread for each core of the processor.
     pub fn new(size: Size, seed: u64) -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         Self { size, seed, jobs, claims_only: false, progress: &Silent }
@@ -85,13 +86,13 @@ impl<'p> Lab<'p> {
         self.seed
     }
 
-    /// Returns this number of seeds, from the first on.
+    /// Returns `count` consecutive seeds, beginning with the first.
     pub fn seeds(&self, count: u64) -> impl Iterator<Item = u64> + Clone + use<> {
         let first = self.seed;
         (0..count).map(move |i| first.wrapping_add(i))
     }
 
-    /// Does `work` for every item, several at a time, and returns the results in the items' order.
+    /// Calls `work` with every item, several items at a time, and returns the results in the items' order.
     ///
     /// # Errors
     /// The error of the first item that failed.
@@ -116,8 +117,8 @@ impl<'p> Lab<'p> {
         results.into_iter().filter_map(result).collect()
     }
 
-    /// Calls `work` with each number below `all`, several at a time. It is not generic, so that threads are compiled once and
-    /// not for each of the experiments' dozens of types.
+    /// Calls `work` with each number below `all`, several at a time. This function is not generic, so that the code
+    /// of the threads is compiled once and not for each of dozens of result types.
     fn in_parallel(&self, all: usize, work: &(dyn Fn(usize) + Sync)) {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
@@ -136,10 +137,11 @@ impl<'p> Lab<'p> {
         });
     }
 
-    /// Does [`map`](Self::map) over items and seeds; returns for each item the results by seed.
+    /// Calls `work` with every pair of an item and a seed, as [`map`](Self::map) does; returns for each item the
+    /// results by seed.
     ///
     /// # Errors
-    /// The error of the first that failed.
+    /// The error of the first pair that failed.
     pub fn map_seeds<T, R>(
         &self,
         items: impl IntoIterator<Item = T>,
@@ -158,13 +160,13 @@ impl<'p> Lab<'p> {
     }
 }
 
-/// Returns a number of each result, as a spread.
+/// Returns the mean, the least and the greatest value of `of` over the results.
 pub fn spread<R>(results: &[R], of: impl Fn(&R) -> f64) -> Spread {
     Spread::of(&results.iter().map(of).collect::<Vec<_>>())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // The scope passes on the panic of a worker.
+    // A poisoned mutex needs no handling here: the thread scope passes the panic of a worker on.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

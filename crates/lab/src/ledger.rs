@@ -40,11 +40,11 @@ pub struct LedgerRun {
     pub commit: String,
     /// The day of the run, as 2026-01-31.
     pub date: String,
-    /// The results.
+    /// The claims, with the values of this run.
     pub claims: Vec<Claim>,
 }
 
-/// A file that is no ledger.
+/// A ledger that cannot be read or written.
 #[derive(Debug, Error)]
 pub enum LedgerError {
     /// The text is not one of [`Ledger::to_json`].
@@ -56,7 +56,7 @@ pub enum LedgerError {
 }
 
 impl Ledger {
-    /// Reads the text of a file.
+    /// Reads a ledger from the text of its file.
     ///
     /// # Errors
     /// [`LedgerError::Read`] with line and column.
@@ -64,7 +64,7 @@ impl Ledger {
         serde_json::from_str(text).map_err(LedgerError::Read)
     }
 
-    /// Returns the text of a file.
+    /// Returns the text of the ledger's file.
     ///
     /// # Errors
     /// [`LedgerError::Write`].

@@ -1,10 +1,11 @@
 //! The papers' experiments, from the real core and the simulated drive: data, figures, claims, a report.
 //!
 //! An experiment is one file in `src/experiments`: a constant `EXPERIMENT` with its description and the function that
-//! runs it. `build.rs` collects them. It runs over [`Lab`], which has the size of the run ([`Size`]) and the seeds, and
-//! spreads work over the cores. It returns an [`Outcome`]: [`Figure`]s, [`Claim`]s and notes. Their use is the same for
-//! every experiment: [`plot`] draws the figures, [`numbers`] puts them into columns, [`store`] keeps them in files,
-//! [`report`] makes a page of all, [`select`] finds experiments by a user's name for them.
+//! runs it. `build.rs` collects the files. The function gets a [`Lab`], which has the size of the run ([`Size`]) and
+//! the seeds, and spreads work over the processor's cores. The function returns an [`Outcome`]: [`Figure`]s,
+//! [`Claim`]s and notes. The other modules work on any outcome: [`plot`] draws figures, [`numbers`] puts figures into
+//! columns, [`store`] keeps outcomes in files, [`report`] makes a page of all outcomes, [`select`] finds experiments
+//! by name.
 //!
 //! ```
 //! use freeblock_lab::{Lab, Size, find};
@@ -51,7 +52,7 @@ mod experiments {
     include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 }
 
-/// Returns every experiment, by paper and figure.
+/// Returns every experiment, in the order of paper and figure.
 pub fn experiments() -> &'static [Experiment] {
     experiments::ALL
 }

@@ -11,8 +11,8 @@ pub struct Numbers {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Returns the numbers of a figure: a row for each bar, a row for each position on the horizontal axis, or the table as
-/// it is.
+/// Returns the numbers of a figure: a row for each bar, a row for each position on the horizontal axis, or the table
+/// unchanged.
 pub fn numbers(figure: &Figure) -> Numbers {
     match &figure.kind {
         Kind::Stacked { parts, bars } => Numbers {
@@ -36,7 +36,7 @@ fn curves(figure: &Figure, lines: &[Line]) -> Numbers {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let label = |line: &Line| if line.label.is_empty() { figure.y.label.clone() } else { line.label.clone() };
-    // A curve may have several points at a place, such as a step.
+    // A curve may have several points at one position, such as at a step.
     let at = |line: &Line, x: f64| {
         let found: Vec<String> = line.points.iter().filter(|p| p.x == x).map(value).collect();
         found.join("; ")

@@ -32,19 +32,20 @@ pub struct Trial {
     pub policy: PolicyName,
     /// The differences between the drive and its profile.
     pub behaviour: Behaviour,
-    /// The scheduler outside, which gets the costs of commands; `None` for the one in the drive.
+    /// Makes the configuration of a scheduler outside the drive from the costs of commands and the conservatism;
+    /// `None` for the scheduler in the drive.
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
-    /// Its conservatism.
+    /// The time by which the scheduler outside takes moves to a detour and back to be longer than predicted.
     pub conservatism: Duration,
     /// How far the planner searches.
     pub budget: SearchBudget,
-    /// Tasks: the multiprogramming level.
+    /// The number of the foreground's tasks, which is the multiprogramming level.
     pub tasks: u32,
-    /// Whether there is no think time: the number of outstanding requests is constant then.
+    /// Whether tasks have no think time, so that the number of outstanding requests is constant.
     pub restless: bool,
-    /// The share of requests that continue where the one before ended.
+    /// The share of requests that begin where the preceding request ended.
     pub followed: Share,
-    /// Whether there is a scan.
+    /// Whether a scan of the drive runs in the gaps.
     pub scan: bool,
     /// The number of requests at which the run ends, unless a scan ends before.
     pub requests: u64,
@@ -59,9 +60,9 @@ pub struct Measured {
     pub predicted: f64,
     /// The percentage of commands that took whole revolutions longer than predicted.
     pub late: f64,
-    /// The most that detours that ended too late cost the foreground, in percent of its time.
+    /// The net delay of foreground requests by detours, in percent of the foreground's time at the head.
     pub harm: f64,
-    /// The figures of the search for detours.
+    /// The counts of the search for detours.
     pub planner: PlannerStats,
 }
 
@@ -77,7 +78,8 @@ impl Measured {
     }
 }
 
-/// Returns an ideal drive for commands: exact, two at a time, without read-ahead, with no times except the medium's.
+/// Returns the behaviour of a drive exactly as in its profile, with the bus and the queue of FAST'02's drive, but
+/// without read-ahead and with writes acknowledged from the medium.
 pub fn exact() -> Behaviour {
     Behaviour {
         queue: Behaviour::fast02().queue,
@@ -108,7 +110,7 @@ impl Trial {
         }
     }
 
-    /// Runs the set-up on an Atlas 10K with a known profile.
+    /// Runs the trial on an Atlas 10K whose true profile the scheduler knows.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -116,7 +118,7 @@ impl Trial {
         self.run_on(&KnownDrive::truth(ATLAS)?, seed)
     }
 
-    /// Runs the set-up on a drive with this kind of knowledge.
+    /// Runs the trial on a drive of which the scheduler has this knowledge.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -181,7 +183,7 @@ pub fn predicted(known_drive: &KnownDrive, requests: u64, seed: u64) -> Result<E
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
     let (drive, overheads) = known_drive.black_box(Behaviour::fast02(), seed)?;
-    // Without detours no caution is needed.
+    // The conservatism is zero, because it widens only the moves of detours, and no detours are made here.
     let outside = known_drive.believed(OutsideConfig::paper(overheads, Duration::ZERO));
     let config = Config::outside(outside);
     let known = Arc::clone(&known_drive.known);
@@ -190,8 +192,8 @@ pub fn predicted(known_drive: &KnownDrive, requests: u64, seed: u64) -> Result<E
     Ok(run.prediction_errors().clone())
 }
 
-/// Runs the OLTP load with this number outstanding, all in the drive, whose own firmware chooses (figure 8); the
-/// default noise.
+/// Runs the OLTP load with this number of requests outstanding, all of them at the drive, whose firmware chooses
+/// their order (figure 8). The drive has its default noise.
 ///
 /// # Errors
 /// The drive cannot have this load.
@@ -237,7 +239,7 @@ pub fn percent_of(part: &[Measured], whole: &[Measured], of: fn(&Measured) -> f6
     spread(&pairs, |(part, whole)| 100.0 * part / whole)
 }
 
-/// Returns hundredths of a millisecond.
+/// Returns the duration of this number of hundredths of a millisecond.
 pub const fn hundredths(ms: u64) -> Duration {
     Duration::from_micros(ms * 10)
 }

@@ -9,13 +9,13 @@ use std::fmt::Write;
 /// The parts of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
-    /// The release that made it.
+    /// The release of the program that made the page.
     pub version: &'a str,
     /// The command that made the page.
     pub command: &'a str,
     /// The experiments, in the order of the page.
     pub entries: Vec<Entry<'a>>,
-    /// Tables that belong to no experiment, behind the claims.
+    /// Tables that belong to no experiment, placed after the claims.
     pub tables: Vec<Figure>,
 }
 
@@ -26,7 +26,7 @@ pub struct Entry<'a> {
     pub experiment: &'a Experiment,
     /// The command that runs it.
     pub command: &'a str,
-    /// Its outcome.
+    /// The outcome of the experiment.
     pub outcome: &'a Outcome,
 }
 
@@ -196,7 +196,7 @@ fn prose(text: &str) -> String {
     while let Some(code) = parts.next() {
         match parts.next() {
             Some(after) => prose.extend(["<code>", &code, "</code>", &after]),
-            // A backtick without its pair is a character like another.
+            // A backtick without a partner is kept as a plain character.
             None => prose.extend(["`", &code]),
         }
     }

@@ -1,7 +1,7 @@
-//! OSDI'00, section 6: transactions on a busy drive, and one scan of all of it after the other in their gaps.
+//! OSDI'00, section 6: transactions on a busy drive, and in their gaps one scan of the whole drive after the other.
 //!
-//! The scan is an application over the session API: it registers the whole drive in blocks of 4 KB, takes blocks in any
-//! order, aborts when it has enough, and registers the whole drive again.
+//! The scan is an application over the session API. It registers the whole drive in blocks of 4 KB, takes blocks in
+//! any order, aborts when it has enough blocks, and registers the whole drive again.
 
 use crate::LabError;
 use model::DriveModel;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
-/// The scan's block.
+/// The size of the scan's blocks.
 pub const BLOCK: Bytes = Bytes::new(4096);
 
 /// The set-up of a run: the paper's OLTP load with this number of tasks and 30 ms of think time, and the core's
@@ -49,7 +49,7 @@ impl ScanSetUp {
             .map_err(|e| failed(e.into()))
     }
 
-    /// Runs `count` scans, each ended when `percent` of the drive's blocks have come.
+    /// Runs `count` scans, each ended when `percent` of the drive's blocks are delivered.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -61,7 +61,7 @@ impl ScanSetUp {
         Ok(scanning.scans)
     }
 
-    /// Runs one whole scan; returns also its state after every `every` foreground requests, from its start to its end.
+    /// Runs one whole scan; also returns the scan's state after every `every` foreground requests, from start to end.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -84,7 +84,7 @@ impl ScanSetUp {
         }
     }
 
-    /// Runs `count` whole scans, and in step with them the same foreground without; compares every completion.
+    /// Runs `count` whole scans, and in step with them the same foreground without scans; compares every completion.
     ///
     /// # Errors
     /// The drive cannot have this load or scan.
@@ -118,24 +118,25 @@ impl ScanSetUp {
 pub struct Compared {
     /// The scans.
     pub scans: Vec<Scan>,
-    /// The run with them.
+    /// The run with scans.
     pub with: Report,
-    /// The run without.
+    /// The run without scans.
     pub without: Report,
-    /// Foreground requests compared.
+    /// The number of foreground requests compared.
     pub requests: u64,
-    /// The requests that differ: another request, or another nanosecond of arrival or completion.
+    /// The number of compared pairs that differ: in the request, or in the nanosecond of arrival or completion.
     pub different: u64,
 }
 
-/// The cost and the result of one scan. The head's time is exact to the one request in progress at its end.
+/// The cost and the result of one scan. The head's time is exact except for the one request in progress at the scan's
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scan {
     /// Bytes delivered.
     pub bytes: u64,
-    /// The time from its registration to its last block.
+    /// The time from the scan's registration to its last block.
     pub took: Duration,
-    /// The share of that time for the last twentieth of the blocks.
+    /// The share of `took` that the last twentieth of the blocks needed.
     pub last5_time_share: f64,
     /// The head's time during the scan.
     pub head: HeadNanos,
@@ -171,16 +172,16 @@ impl Scan {
 /// The use of the foreground's rotational latency, in percent of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Potential {
-    /// Wanted sectors read in gaps.
+    /// The reading of wanted sectors in gaps.
     pub used: f64,
-    /// Moves to a third track and back.
+    /// Moves to a third track, neither that before nor that of the foreground request, and back.
     pub extra_seek: f64,
-    /// Still latency.
+    /// Latency in which the head did nothing.
     pub unused: f64,
 }
 
 impl Potential {
-    /// Computes the use from the head's time.
+    /// Computes the use of the latency from the head's time.
     pub fn of(head: &HeadNanos) -> Self {
         let all = head.potential().as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 * 100.0 / all;
@@ -207,7 +208,7 @@ fn efficiency(bytes: u64, head: &HeadNanos, media: &MediaRate) -> f64 {
 /// The rate at which sectors pass under a drive's head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaRate {
-    /// The average over the time in which all its LBNs pass once.
+    /// The average over the time in which all LBNs of the drive pass once.
     pub bytes_per_s: f64,
 }
 
@@ -227,7 +228,7 @@ impl MediaRate {
 /// The state of a scan in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
-    /// The time since its start.
+    /// The time since the scan's start.
     pub at: Duration,
     /// Bytes delivered.
     pub bytes: u64,
@@ -238,9 +239,9 @@ pub struct State {
 /// The part of a scan between two states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// Its begin.
+    /// The beginning, as time since the scan's start.
     pub from: Duration,
-    /// Its end.
+    /// The end, as time since the scan's start.
     pub to: Duration,
     /// Bytes delivered.
     pub bytes: u64,
@@ -312,13 +313,13 @@ fn refused(error: SessionError) -> LabError {
     LabError::new("a scan", error)
 }
 
-/// The application.
+/// The application that scans.
 struct ScanApp {
     session: SessionId,
     task: TaskId,
     block: Sectors,
     sector: Bytes,
-    /// The blocks that are enough, and the number left when the last twentieth begins.
+    /// The number of delivered blocks at which a scan ends, and the number at which its last twentieth begins.
     enough: u64,
     nearly: u64,
     started: Instant,

@@ -9,33 +9,33 @@ use std::sync::Arc;
 use units::Instant;
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// The drive of OSDI'00's measurements, unless it names another.
+/// The drive of OSDI'00's measurements, unless the paper names another.
 pub const ATLAS_10K: &str = "quantum-atlas-10k";
 
-/// The other drive of FAST'02's measurements; ours is synthetic.
+/// The second drive of FAST'02's measurements. The built-in profile of this name is synthetic.
 pub const CHEETAH_18LP: &str = "seagate-cheetah-18lp";
 
 /// Returns a built-in drive.
 ///
 /// # Errors
-/// There is none of this name.
+/// No built-in drive has this name.
 pub fn drive(name: &str) -> Result<Arc<DriveModel>, LabError> {
     let profile = builtin::find(name).map_err(|e| LabError::new(format!("drive {name}"), e))?;
     DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(format!("drive {name}"), e))
 }
 
-/// Returns a built-in drive as an outside scheduler of 2001 met it (FAST'02, section 5.1): with the default noise of
+/// Returns a built-in drive as a scheduler outside the drive saw it in 2001 (FAST'02, section 5.1): with the noise of
 /// [`Behaviour::fast02`], drawn from `seed`.
 ///
 /// # Errors
-/// There is none of this name, or it has no electronics.
+/// No built-in drive has this name, or its profile does not describe the electronics.
 pub fn black_box(name: &str, seed: u64) -> Result<Drive, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("drive {name}"), e);
     let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
     Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::fast02(), seed).map_err(|e| failed(e.into()))
 }
 
-/// Runs a random load without background: OSDI'00, section 3, by default 10,000 requests one at a time.
+/// Runs 10,000 requests of a random load without background work, `outstanding` at a time (OSDI'00, section 3).
 ///
 /// # Errors
 /// The configuration is invalid.
@@ -49,7 +49,7 @@ pub fn random_run(
     observed_random_run(drive, scheduler, load, outstanding, seed, &mut Nothing)
 }
 
-/// Does [`random_run`] with an observer of every completion.
+/// Runs the load of [`random_run`] with an observer of every completion.
 ///
 /// # Errors
 /// The configuration is invalid.
@@ -97,7 +97,7 @@ pub fn latency(runs: &[Report]) -> Spread {
     spread(runs, |r| r.head_time.rotation * 100.0)
 }
 
-/// Returns a figure of such bars.
+/// Returns a figure of bars that [`head_bar`] or [`mean_head_bar`] made.
 pub fn head_figure(id: &str, title: &str, x: &str, bars: Vec<Bar>) -> Figure {
     Figure {
         id: id.into(),

@@ -1,4 +1,4 @@
-//! Results in files: JSON with the program and command that made it.
+//! Outcomes in files: JSON with the program and the command that made it.
 
 use crate::{Experiment, Outcome, Size};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The parameters, beside the experiment, on which an outcome depends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// The release.
+    /// The release of the program.
     pub version: String,
     /// The identity of the program's file, so that a rebuilt program does not reuse old numbers.
     pub program: String,
@@ -17,22 +17,22 @@ pub struct Stamp {
     pub seed: u64,
 }
 
-/// An experiment's outcome, as it is kept.
+/// An experiment's outcome, as saved in a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// The experiment's id.
     pub experiment: String,
-    /// The other parameters of its numbers.
+    /// The other parameters that the numbers depend on.
     #[serde(flatten)]
     pub stamp: Stamp,
-    /// The command that makes it.
+    /// The command that makes the outcome.
     pub command: String,
     /// Figures, claims, notes.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// A file without an outcome.
+/// An outcome that cannot be written or read.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The outcome cannot be written as JSON.
@@ -49,7 +49,7 @@ pub enum StoreError {
 }
 
 impl Saved {
-    /// Returns the text of a file.
+    /// Returns the text of the outcome's file.
     ///
     /// # Errors
     /// [`StoreError::Write`].
@@ -59,7 +59,7 @@ impl Saved {
             .map_err(|source| StoreError::Write { experiment: self.experiment.clone(), source })
     }
 
-    /// Reads the text of a file.
+    /// Reads an outcome from the text of its file.
     ///
     /// # Errors
     /// [`StoreError::Read`] with line and column.
@@ -67,12 +67,13 @@ impl Saved {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Returns the name of its file.
+    /// Returns the name of the file for the outcome of this experiment.
     pub fn file_name(experiment: &str) -> String {
         format!("{experiment}.json")
     }
 
-    /// Returns whether running this experiment again would give the same.
+    /// Returns whether this is the outcome of `experiment` with the parameters `stamp`, so that another run would
+    /// give the same numbers.
     pub fn is_of(&self, experiment: &Experiment, stamp: &Stamp) -> bool {
         let claims = self.outcome.claims.iter().map(|claim| claim.id.as_str());
         self.experiment == experiment.id

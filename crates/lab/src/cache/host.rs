@@ -49,7 +49,7 @@ pub(crate) struct Counts {
     pub at: Instant,
     /// Reads of the client that had to wait.
     pub waited: u64,
-    /// The sum of their response times.
+    /// The sum of the response times of the reads counted in `waited`.
     pub response: Duration,
     pub cache: CacheTally,
     /// Sectors written in gaps.
@@ -61,7 +61,7 @@ pub(crate) struct Counts {
     pub gaps: Gaps,
 }
 
-/// A client with a constant number of calls.
+/// A client with a constant number of calls in progress.
 struct Client {
     load: Random,
     outstanding: usize,
@@ -102,7 +102,7 @@ impl Buffers for Held<'_> {
     }
 }
 
-/// The core's predictor, for SPTF-Evict.
+/// The positioning times that the cache's replacement policy SPTF-Evict asks for, from the core's predictor.
 struct FromHere<'a> {
     drive: &'a DriveModel,
     rest: Rest,
@@ -126,8 +126,8 @@ impl HeadTime for FromHere<'_> {
 }
 
 impl CacheHost {
-    /// Makes an empty cache at instant zero, before the client's first call. The core is outside if a drive is given,
-    /// otherwise in the drive.
+    /// Makes a host with an empty cache at instant zero, before the client's first call. The core is outside the
+    /// drive if `outside` is given, otherwise in the drive.
     pub fn new(
         drive: &Arc<DriveModel>,
         outside: Option<Outer<'_>>,
@@ -166,8 +166,8 @@ impl CacheHost {
         })
     }
 
-    /// Reads every block of the drive once from now on. Blocks that are written meanwhile are read all the same: a
-    /// scrubber checks the medium.
+    /// Starts a scrubber that reads every block of the drive once. A write by the foreground does not count as a
+    /// read, because a scrubber checks the medium.
     pub fn scrub(&mut self, block: Sectors, priority: Priority) -> Result<(), HostError> {
         let session = self.core.open(priority)?;
         self.core.serve_reads_by_writes(session, false)?;
@@ -266,13 +266,13 @@ impl CacheHost {
                     }
                     _ => self.cache.done(&mut *self.core, &record, &[], self.now),
                 },
-                // There is no bad sector.
+                // The medium has no bad sectors.
                 Some(scheduler::Output::Failed { .. }) => {}
             }
         }
     }
 
-    /// Makes calls until the client has its number in flight.
+    /// Makes calls until the client has its constant number of calls in progress.
     fn call(&mut self) -> Result<(), HostError> {
         let Client { load, outstanding, calls, .. } = &mut self.client;
         while calls.len() < *outstanding

@@ -20,15 +20,15 @@ pub(crate) const BLOCK: Bytes = Bytes::new(4096);
 /// The ratio of the paper's drive (18 GB) to ours (9.2 GB): caches shrink with it, to the same share of the drive.
 const DRIVE_SIZE_RATIO: u64 = 2;
 
-/// In MB: the paper's largest cache, and the only one with its size in the text.
+/// The paper's largest cache, in MB, the only cache whose size the text gives.
 pub(crate) const CACHE_MB_MAX: u64 = 512;
 
-/// Returns the size that corresponds to a cache of this size with the paper's drive.
+/// Returns the size of a cache above our drive that corresponds to a cache of `megabytes` above the paper's drive.
 pub(crate) fn scaled(megabytes: u64) -> Bytes {
     Bytes::new((megabytes << 20) / DRIVE_SIZE_RATIO)
 }
 
-/// The scrubber's block, as of figure 5's scan.
+/// The size of the scrubber's blocks, that of figure 5's scan.
 const SCRUBBED: Bytes = Bytes::new(16 << 10);
 
 /// The client's mix of reads and writes.
@@ -38,7 +38,7 @@ pub(crate) struct ReadWriteMix {
     pub writes: u64,
 }
 
-/// Whether dirty buffers are written for free.
+/// Whether dirty buffers are written back for free, in the gaps of the foreground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cleaning {
     Free,
@@ -48,9 +48,9 @@ pub(crate) enum Cleaning {
 /// The number of write-backs that the buffer daemon forces at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Daemon {
-    /// All below the low watermark.
+    /// All that are needed to reach the low watermark.
     Burst,
-    /// At most this number.
+    /// At most this number are outstanding.
     AtATime(usize),
 }
 
@@ -58,9 +58,9 @@ pub(crate) enum Daemon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scrub {
     None,
-    /// It runs for the whole window.
+    /// A scrubber runs for the whole window.
     Window,
-    /// The window ends when it has read everything.
+    /// A scrubber runs, and the window ends when it has read the whole drive.
     Whole,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct CacheSetUp {
     pub drive: Arc<DriveModel>,
     /// The profile of the drive behind its interface, if the core is outside.
     pub outside: Option<Arc<Profile>>,
-    /// The terms of the core outside.
+    /// The noise of the drive and the bound on harm, for a core outside.
     pub terms: Terms,
     pub load: ReadWriteMix,
     pub cache: Bytes,
@@ -134,7 +134,7 @@ impl CacheSetUp {
         let sector = self.drive.sector_bytes();
         let block = block_sectors(sector);
         let capacity = self.drive.layout().capacity().get();
-        // Whole buffers only; the client requests no others.
+        // The volume consists of whole buffers, because the client requests whole buffers only.
         let volume = LbnRange::new(Lbn::ZERO, Sectors::new(capacity - capacity % block.get()));
         let scheduler = Config::default()
             .with_policy(PolicyName::Sptf)
@@ -197,15 +197,15 @@ pub(crate) struct WindowResult {
     pub response_ms: f64,
     /// Free write-backs, in millions of bytes a second.
     pub cleaned_mb_per_s: f64,
-    /// The scrubber's blocks, likewise.
+    /// Blocks that the scrubber read, in millions of bytes a second.
     pub scrubbed_mb_per_s: f64,
     /// The most buffers dirty at a time, up to the window's end.
     pub dirty_max: usize,
-    /// Forced write-backs a second: by the syncer, the buffer daemon, and for room.
+    /// Forced write-backs a second: by the syncer, by the buffer daemon, and to evict a buffer.
     pub forced_per_s: [f64; 3],
-    /// Foreground reads a second.
+    /// Reads a second that had to wait for the drive.
     pub reads_per_s: f64,
-    /// How long the window was.
+    /// The length of the window.
     pub seconds: f64,
     pub gaps: Gaps,
 }
@@ -300,7 +300,7 @@ pub(crate) fn lower(runs: &[PairedRuns]) -> Spread {
     crate::spread(runs, |pair| (1.0 - pair.free.response_ms / pair.without.response_ms) * 100.0)
 }
 
-/// Returns the share cleaned for free, in percent.
+/// Returns the share of write-backs that were free, in percent.
 pub(crate) fn percent_free(runs: &[PairedRuns]) -> Spread {
     crate::spread(runs, |pair| pair.free.free)
 }

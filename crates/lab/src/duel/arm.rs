@@ -3,7 +3,7 @@
 use drive::{BlackBox, Breakdown, Command, CommandError, Drive, Reply, Served};
 use units::{Bytes, CacheOps, Duration, Instant, Sectors};
 
-/// A drive with a queue, and a record of its arm's work.
+/// A drive with a queue, and a record of the work of its arm.
 pub struct WatchedDrive {
     drive: Drive,
     /// The arm's work, in order.
@@ -23,9 +23,10 @@ struct ArmWork {
 
 /// Millions of bytes a second that would pass the head in parts of the arm's time.
 ///
-/// If the arm serves the foreground in the drive's own order and at its own times, no scheduler reads more in such a part,
-/// whatever it predicts: its commands are taken to cost nothing, and all sectors to be wanted. A command that a drive serves
-/// from its buffer takes no time of the arm, so that command overheads hardly lower the bound.
+/// If the arm serves the foreground in the drive's own order and at its own times, no scheduler can read more in such
+/// a part, however well it predicts: the bound assumes that background commands cost nothing and that all sectors are
+/// wanted. A command that a drive serves from its buffer takes no time of the arm, so that command overheads hardly
+/// lower the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassingMb {
     /// Idle time from the end of a read to the next work: no cached write is left then, and the head's place is known.
@@ -36,7 +37,7 @@ pub struct PassingMb {
     pub latency_behind_reads: f64,
     /// Rotational latency of reads for which the arm comes from a cached write.
     pub latency_behind_writes: f64,
-    /// All of the time.
+    /// The whole time of the arm, busy or idle.
     pub always: f64,
 }
 
@@ -46,7 +47,7 @@ impl PassingMb {
         self.idle_behind_reads + self.idle_behind_writes
     }
 
-    /// Returns the same parts in the mean of several runs.
+    /// Returns the mean of several runs, part by part.
     pub fn mean(runs: &[Self]) -> Self {
         let over = |of: fn(&Self) -> f64| runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64;
         Self {
@@ -83,7 +84,7 @@ impl WatchedDrive {
         bytes as f64 / model.rpm().revolution().as_secs_f64()
     }
 
-    /// Records that work was for a read.
+    /// Records that the work begun at `began` was for a read, with its rotational latency.
     fn explain(&mut self, Breakdown { served, began, latency, .. }: Breakdown) {
         let read = matches!(served, Served::Miss | Served::PartialHit);
         let at = self.work.binary_search_by_key(&began, |work| work.began);
@@ -92,7 +93,7 @@ impl WatchedDrive {
         }
     }
 
-    /// Returns the bytes that would pass in the arm's time until `end`, by its parts.
+    /// Returns the bytes that would pass the head until `end`, by parts of the arm's time.
     pub fn passing(&self, end: Instant) -> PassingMb {
         let all = end.saturating_since(Instant::ZERO).as_secs_f64();
         let mut parts = PassingMb::default();

@@ -1,4 +1,5 @@
-//! The duel: the same requests to the same drive, served by the drive alone, by ours, in the drive, and beside a rival.
+//! The duel: the same requests to the same drive, scheduled by the drive's own queue, by our core outside the drive,
+//! or by our core in it, with and without background work, and beside a rival background reader.
 
 mod arm;
 pub mod paired;
@@ -35,13 +36,14 @@ pub struct Contest {
 /// The scheduler of the requests, and the work beside them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contestant {
-    /// The drive's own queue, and nothing of ours.
+    /// The drive's own queue, without our core and without background work.
     Alone,
-    /// Ours without background work.
+    /// Our core outside the drive, without background work.
     Assisted,
-    /// Ours with a scan of the whole disk and idle time, and this bound on harm in millionths.
+    /// Our core outside the drive, with a scan of the whole disk in gaps and idle time, and this bound on harm in
+    /// millionths.
     Scan(u32),
-    /// The core in the drive with a scan and idle time.
+    /// Our core in the drive, with a scan of the whole disk in gaps and idle time.
     InDrive,
     /// The drive's own queue, and a background reader beside the requests.
     Rival(Rival),
@@ -54,7 +56,8 @@ pub struct Result {
     pub responses: Responses,
     /// Millions of bytes a second of background work.
     pub mb_per_s: f64,
-    /// The MB/s that pass the head of the drive without background work, by the state of its arm.
+    /// For [`Contestant::Alone`], the MB/s that pass the head of the drive, by the state of its arm; zero for the
+    /// others.
     pub passing: PassingMb,
 }
 
@@ -80,7 +83,8 @@ impl ByArrival {
         self.0.push((arrived, done.since(arrived).as_millis_f64()));
     }
 
-    /// Returns the responses in order of arrival; requests that arrive at one instant count as equal.
+    /// Returns the responses in order of arrival; requests that arrive at one instant stay in the order of
+    /// completion.
     fn responses(mut self) -> Responses {
         self.0.sort_by_key(|(arrived, _)| *arrived);
         Responses(self.0.into_iter().map(|(_, ms)| ms).collect())

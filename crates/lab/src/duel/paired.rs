@@ -7,8 +7,8 @@ use workload::random::Stream;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Responses(pub Vec<f64>);
 
-/// The number of blocks of consecutive requests of one run. Waiting times of neighbouring requests depend on each
-/// other; blocks of some hundred requests do not.
+/// The number of blocks of consecutive requests into which a run is cut. The waiting times of neighbouring requests
+/// depend on each other; those of whole blocks of some hundred requests do not.
 const BLOCKS: usize = 24;
 
 /// The number of resamples of the bootstrap.
@@ -20,7 +20,7 @@ const CONFIDENCE: f64 = 0.95;
 /// By how many percent one contestant's responses are longer than another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slower {
-    /// The estimate.
+    /// The estimate from all requests.
     pub percent: f64,
     /// The upper end of its one-sided confidence interval of 95%.
     pub at_most: f64,
@@ -57,8 +57,8 @@ impl<'r> Blocks<'r> {
         Self(blocks)
     }
 
-    /// Returns by how many percent the statistic `of` is larger with than without, over the blocks chosen, some of them
-    /// several times.
+    /// Returns by how many percent the statistic `of` is larger for the first contestant than for the second, over
+    /// the chosen blocks; a block may be chosen several times.
     fn slower(&self, chosen: &[usize], of: fn(&mut [f64]) -> f64) -> f64 {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for &at in chosen {
@@ -68,8 +68,8 @@ impl<'r> Blocks<'r> {
         (of(&mut with) / of(&mut without) - 1.0) * 100.0
     }
 
-    /// Returns by how many percent the statistic `of` is larger with than without, over all blocks, with the upper end of a paired
-    /// block bootstrap.
+    /// Returns by how many percent the statistic `of` is larger for the first contestant than for the second, over
+    /// all blocks, with the upper end from a paired block bootstrap.
     fn compare(&self, of: fn(&mut [f64]) -> f64) -> Slower {
         let count = self.0.len();
         let Some(bound) = NonZeroU64::new(count as u64) else {
@@ -89,12 +89,14 @@ impl<'r> Blocks<'r> {
     }
 }
 
-/// Returns by how much the mean response is longer than without, over runs of the same arrivals seed by seed.
+/// Returns by how much the mean response is longer in `with` than in `without`. The runs are paired by seed and have
+/// the same arrivals.
 pub fn mean_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Returns by how much the 99th percentile of responses is longer than without, over runs of the same arrivals seed by seed.
+/// Returns by how much the 99th percentile of responses is longer in `with` than in `without`. The runs are paired by
+/// seed and have the same arrivals.
 pub fn p99_slower(with: &[Responses], without: &[Responses]) -> Slower {
     Blocks::new(with, without).compare(p99)
 }
@@ -117,7 +119,8 @@ mod tests {
 
     #[test]
     fn the_upper_end_lies_above_the_truth_in_nineteen_of_twenty() {
-        // Both sides have unpaired noise, and one has 0.2 ms more of 11.
+        // Both runs have noise of their own, and the responses of one are 0.2 ms longer than the other's mean of 11
+        // ms.
         let truth = 100.0 * 0.2 / 11.0;
         let covered = (0..200)
             .filter(|&at| {

@@ -1,4 +1,4 @@
-//! A log on a drive: the host that does its I/O and accounts for its time by purpose.
+//! A log-structured disk on a simulated drive: does the I/O of the log, and sums the time by purpose.
 
 use drive::{Mechanics, Medium, MediumError};
 use lab_apps::files::{LogicalBlock as FileBlock, Store};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange, Op, RequestId};
 
-/// The cleaner.
+/// The way in which segments of the log are cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strategy {
     /// The foreground cleaner alone.
     Original,
-    /// The free cleaner, and the foreground cleaner when it does not keep up.
+    /// The free cleaner, and the foreground cleaner when the free cleaner does not keep up.
     Freeblock(FreeConfig),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Spent {
     pub reading: Duration,
     pub segments: u64,
     pub writing: Duration,
-    /// The part of `writing` for copies, in proportion to blocks.
+    /// The part of `writing` for blocks that a cleaner copied, in proportion to their number.
     pub writing_copies: Duration,
     pub fresh: u64,
     pub copies: u64,
@@ -92,7 +92,7 @@ pub(crate) struct LogDisk {
     merge: bool,
     /// Whether the foreground cleaner begins a segment with its summary.
     summaries: bool,
-    /// The segment that it has begun so.
+    /// The last segment of which the foreground cleaner has read the summary.
     cleaning: Option<SegmentIndex>,
     requests: u64,
     log: Log,
@@ -221,7 +221,8 @@ impl LogDisk {
         Ok(())
     }
 
-    /// Does all that must precede the client's next call. LLD cleans a segment to its end once it has begun.
+    /// Writes complete segments and cleans, as is necessary before the client's next call. A segment whose cleaning
+    /// has begun is cleaned to its end, as in the paper's LLD.
     fn settle(&mut self) -> Result<(), DiskError> {
         self.write_out()?;
         while self.log.needs_cleaning() || self.foreground.at_work() {
@@ -242,7 +243,8 @@ impl LogDisk {
         self.write_out()
     }
 
-    /// Reads the summary of the segment that the cleaner wants this from, if it is the first access to it.
+    /// Reads the summary of the segment that contains `wanted`, if the cleaner has not read anything from that
+    /// segment yet.
     fn read_summary(&mut self, wanted: LbnRange) -> Result<(), DiskError> {
         let segment = self.log.geometry().slot_at(wanted.start()).map(|(segment, _)| segment);
         if let Some(segment) = segment.filter(|_| self.summaries && segment != self.cleaning) {
@@ -254,7 +256,7 @@ impl LogDisk {
         Ok(())
     }
 
-    /// Repeats a call of the log until there is room for it.
+    /// Repeats a call of the log until the log has room for it.
     fn insist<T>(
         &mut self,
         mut call: impl FnMut(&mut Log, Instant) -> Result<T, WriteError>,
@@ -323,7 +325,7 @@ impl Store for LogDisk {
         self.insist(|log, _| log.trim(block)).map(|_| ())
     }
 
-    /// Reads adjacent blocks of a file at once, if that is configured.
+    /// Reads adjacent blocks of a file at once, if `merge` is set.
     fn will_read(&mut self, blocks: &[FileBlock]) {
         self.ahead.clear();
         if !self.merge {
@@ -341,7 +343,7 @@ impl Store for LogDisk {
             self.spent.reading += time;
             self.spent.reads += 1;
             for &(range, block, checksum) in run {
-                // A damaged block is not kept: the read itself will find it and report it.
+                // A damaged block is not kept, so that the later read of that block finds the damage and reports it.
                 if let Ok(bytes) = self.bytes(range)
                     && checksum_of(&bytes) == checksum
                 {

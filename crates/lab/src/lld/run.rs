@@ -1,4 +1,4 @@
-//! Postmark on files on the log.
+//! Postmark on a file system on the log-structured disk.
 
 use super::disk::{LogDisk, Spent, Strategy};
 use crate::LabError;
@@ -15,7 +15,7 @@ use workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostmarkSetUp {
     pub strategy: Strategy,
-    /// Files of the pool.
+    /// The number of files in Postmark's pool.
     pub files: u32,
     /// Transactions of each phase.
     pub transactions: u32,
@@ -48,7 +48,7 @@ pub(crate) struct PostmarkRun {
     pub transactions: u64,
     pub elapsed: Duration,
     pub spent: Spent,
-    /// Files whose every byte was read back correctly after the phase.
+    /// The number of files that were read back after the phase, every byte correctly.
     pub verified: u64,
 }
 
@@ -63,14 +63,14 @@ impl PostmarkRun {
         self.transactions as f64 / self.elapsed.saturating_sub(cleaning).as_secs_f64()
     }
 
-    /// Returns the blocks written for each that the file layer wrote.
+    /// Returns the number of blocks written to the drive for each block that the file layer wrote.
     pub fn write_cost(&self) -> f64 {
         (self.spent.fresh + self.spent.copies) as f64 / self.spent.fresh.max(1) as f64
     }
 }
 
-/// Returns the Atlas 10K with one data surface (OSDI'00, section 5.2). The profile has its defects by their places on
-/// all six surfaces, so this one has none.
+/// Returns the Atlas 10K with one data surface (OSDI'00, section 5.2). The result has no defects, because the profile
+/// gives the places of defects on all six surfaces.
 pub(crate) fn one_surface_atlas() -> Result<Arc<DriveModel>, LabError> {
     let profile = one_surface_profile()?;
     DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(ONE_SURFACE, e))
@@ -138,7 +138,7 @@ pub(crate) fn files_for(utilisation: f64, transactions: u32, seed: u64) -> Resul
                 Step::TransactionDone | Step::OutOfFiles => {}
             }
         }
-        // Each file has an inode, of which a block has 63, and its place in a directory.
+        // Each file also needs an inode, of which a block holds 63, and an entry in a directory.
         let mean = measured.0 as f64 / measured.1.max(1) as f64 + files * (1.0 / 63.0 + 1.0 / 250.0);
         files *= utilisation * slots() / mean.max(1.0);
     }
@@ -271,7 +271,7 @@ fn verify(
     Ok(sizes.len() as u64)
 }
 
-/// Errors of the file layer hold the log's error, which cannot leave its thread.
+/// Formats an error with its causes: an error of the file layer holds the log's error, which is not `Send`.
 fn text(error: impl std::error::Error) -> AnyError {
     let mut text = error.to_string();
     let mut source = error.source();

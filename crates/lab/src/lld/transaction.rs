@@ -6,7 +6,7 @@ use units::Duration;
 /// The mean transaction of some runs: counts, and milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Transaction {
-    /// Reads of files' blocks that miss the cache.
+    /// Reads of blocks of files that were not in the cache.
     pub reads: f64,
     /// Blocks that the file layer writes.
     pub fresh: f64,
@@ -46,22 +46,22 @@ impl Transaction {
         }
     }
 
-    /// Returns the transaction without cleaning costs: OSDI'00's IDEAL, of a run of ORIGINAL.
+    /// Returns the transaction without cleaning costs: OSDI'00's IDEAL, computed from a run of ORIGINAL.
     pub fn ideal(self) -> Self {
         Self { copies: 0.0, cleaning_reads: 0.0, writing_copies: 0.0, cleaning: 0.0, ..self }
     }
 
-    /// Returns milliseconds by [`PARTS`].
+    /// Returns the milliseconds of each of the [`PARTS`].
     pub fn parts(&self) -> [f64; PARTS.len()] {
         [self.computing, self.reading, self.writing_fresh, self.writing_copies, self.cleaning]
     }
 
-    /// Returns milliseconds.
+    /// Returns the milliseconds of the whole transaction.
     pub fn whole(&self) -> f64 {
         self.parts().iter().sum()
     }
 
-    /// Returns the milliseconds of cleaning.
+    /// Returns the milliseconds of cleaning: of its reads, and of writing moved blocks.
     pub fn cleaned(&self) -> f64 {
         self.cleaning + self.writing_copies
     }

@@ -19,11 +19,12 @@ pub(crate) enum Way {
     Reorganized(HostedAppId),
     /// Through a cache.
     Cached(HostedAppId),
-    /// Each request at its place when that was [noted](super::MaintenanceHost::note_places).
+    /// Each request goes to the places that were [noted](super::MaintenanceHost::note_places) for it in an earlier
+    /// run.
     Noted(Noted),
 }
 
-/// The places of requests, in order of arrival.
+/// The places of each request, in order of the requests' arrival.
 pub(crate) type Noted = Rc<RefCell<VecDeque<Vec<LbnRange>>>>;
 
 /// A part of the drive.
@@ -38,17 +39,17 @@ pub(super) struct Job {
     pub task: ClosedTask,
     pub range: LbnRange,
     pub arrived: Instant,
-    /// The number of requests at the core that it waits for.
+    /// The number of requests at the core that the job waits for.
     pub left: u32,
     pub kind: AccessKind,
 }
 
 pub(super) enum AccessKind {
-    /// It is done when its requests are.
+    /// A request that is done when its requests to the core are done.
     Plain,
-    /// A write that is done step by step.
+    /// A write to a volume with snapshots, which is done step by step.
     Steps(Rc<RefCell<Volume>>, WriteId),
-    /// A write to a block that is being written; it begins when that has ended.
+    /// A write that waits for the end of another write to its block.
     Waiting(Rc<RefCell<Volume>>),
     /// An access that is returned to the reorganiser when its requests are done.
     Access(HostedAppId, Access),

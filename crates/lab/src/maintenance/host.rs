@@ -19,7 +19,7 @@ use std::sync::Arc;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{Issued, Issuer, Source};
 
-/// A run that takes longer is stuck.
+/// The longest virtual time of a run. A run that takes longer is reported as stuck.
 const RUN_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The response times of the load's requests.
@@ -29,7 +29,8 @@ pub(crate) struct ResponseTotals {
     pub total: Duration,
     /// Writes that the volume had no room for.
     pub refused: u64,
-    /// Requests to places that a reorganiser uses, which were moved to the next place that it does not.
+    /// Requests to places that were free at the start. Such places belong to the reorganiser, so these requests were
+    /// moved to the next other place.
     pub shifted: u64,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Accessed {
     pub gaps: u64,
     /// Sectors passed over for the background in idle time, those between wanted ones included.
     pub idle: u64,
-    /// Accesses, or commands, for that in idle time.
+    /// Accesses for the background in idle time, or commands if the core is outside.
     pub idle_accesses: u64,
 }
 
@@ -75,8 +76,8 @@ pub(crate) struct MaintenanceHost {
     next_request: u64,
     /// Jobs that wait because another one is writing their block.
     waiting: Vec<u64>,
-    /// The foreground requests that were completed last, at `now`: applications that wanted their sectors got them,
-    /// too.
+    /// The instant of the last completion of a foreground request, and the ranges of all requests completed then. A
+    /// record that overlaps one of them at that instant came with the foreground.
     completed: (Instant, Vec<LbnRange>),
     zeros: Vec<u8>,
     scratch: Vec<u8>,
@@ -190,10 +191,10 @@ impl MaintenanceHost {
         self.core.harm()
     }
 
-    /// Runs until `done`.
+    /// Runs until `done` returns true.
     ///
     /// # Errors
-    /// The run is stuck before that.
+    /// No event is left before that, or the run takes more than a week of virtual time.
     pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), LabError> {
         while !done(self) {
             let goes_on = self.step()?;
@@ -213,7 +214,8 @@ impl MaintenanceHost {
         let next = self.head.next_at().into_iter().chain(self.issuer.due()).chain(wake).min();
         let Some(at) = next else { return Ok(false) };
         self.now = self.now.max(at);
-        // At one instant completions are handled first: a successor may be due at the same time.
+        // Completions are handled before arrivals of the same instant, because a completion may make the task's next
+        // request due.
         let mut reported = false;
         while self.tell()? {
             reported = true;
@@ -302,7 +304,8 @@ impl MaintenanceHost {
         let region = self.regions.iter().find(|region| region.range.contains(request.range.start()));
         let (op, mut range) = (request.op, request.range);
         if let Some(region) = region {
-            // Parts are separate: a request past the end of one is cut off there.
+            // A request that crosses the end of its part of the drive is cut there, because parts are served
+            // separately.
             let end = range.end().min(region.range.end());
             range = LbnRange::new(range.start(), end.since(range.start()));
         }
@@ -349,8 +352,8 @@ impl MaintenanceHost {
         if nothing_to_do { self.end(id) } else { Ok(()) }
     }
 
-    /// Begins an access to a part that is reorganised. Places that were free at the start belong to the reorganiser: no
-    /// file system would access them, so the request is moved to the next place that is not one of them.
+    /// Begins an access to a part that is reorganised. Places that were free at the start belong to the reorganiser,
+    /// and no file system would access them, so a request to such a place is moved to the next other place.
     fn begin_access(
         &mut self,
         hosted_app: HostedAppId,
@@ -394,7 +397,8 @@ impl MaintenanceHost {
         }
     }
 
-    /// Begins a write that is done step by step, or lets it wait.
+    /// Begins a write to a volume with snapshots, which is done step by step; the write waits if another one is
+    /// writing its block.
     fn begin_steps(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let AccessKind::Waiting(volume) = &job.kind else { return Ok(()) };
@@ -417,7 +421,8 @@ impl MaintenanceHost {
         }
     }
 
-    /// Submits the next step of a write, or ends it. Records go to memory that survives a crash, or to another drive.
+    /// Submits the next step of a write, or ends the write. A step that only records takes no time here: the records
+    /// are assumed to go to memory that survives a crash, or to another drive.
     fn next_step(&mut self, id: u64) -> Result<(), LabError> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let AccessKind::Steps(volume, write) = &job.kind else { return Ok(()) };
@@ -464,7 +469,7 @@ impl MaintenanceHost {
                     return Ok(());
                 }
                 if let AccessKind::Steps(volume, write) = &job.kind {
-                    // The next step shows whether it is complete.
+                    // The next step shows whether the write is complete.
                     let _ = volume.borrow_mut().done(*write);
                     return self.next_step(id);
                 }
@@ -475,7 +480,8 @@ impl MaintenanceHost {
                 let done =
                     self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, _| match hosted_app {
                         HostedApp::Cache(cache) => {
-                            // The bytes written are those in the cache at execution: none, since it has no contents.
+                            // A write gets its bytes from the cache when it is executed: none, because the cache has
+                            // no contents here.
                             let asked = match request.op {
                                 Op::Write => cache.bytes(request.id, request.range, &mut []),
                                 Op::Read => Ok(()),
@@ -502,7 +508,7 @@ impl MaintenanceHost {
         self.responses.requests += 1;
         self.responses.total += self.now.since(job.arrived);
         self.issuer.complete(job.task, self.now);
-        // Without think time a task's next request is in the pool before the core chooses again.
+        // A task without think time must have its next request in the pool before the core chooses again.
         self.issue()
     }
 

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Instant, Lbn};
 
-/// An image that is counted and not kept.
+/// A sink for a backup image that counts the bytes and does not keep them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub bytes: u64,
@@ -57,9 +57,9 @@ pub(crate) struct HostedAppId(pub(super) usize);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ApplicationTally {
     pub bytes: u64,
-    /// The part of them from accesses that the foreground had requested.
+    /// The part of `bytes` that came with accesses for the foreground.
     pub with_foreground: u64,
-    /// Runs of blocks in the order of the drive, each right behind the last.
+    /// The number of runs of blocks in which each block begins where the preceding block ends.
     pub passes: u64,
     /// The end of the last block.
     end: Option<Lbn>,
@@ -72,7 +72,7 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    /// Starts an application by calls that will be its own.
+    /// Starts an application. The sessions that `start` opens belong to that application.
     pub fn start<E>(
         &mut self,
         core: &mut dyn AnyCore,
@@ -92,7 +92,7 @@ impl Guests {
         self.list.get(id.0).map_or_else(ApplicationTally::default, |(_, tally)| *tally)
     }
 
-    /// Lets an application make calls.
+    /// Lets an application make calls to the core.
     pub fn call<R>(
         &mut self,
         core: &mut dyn AnyCore,

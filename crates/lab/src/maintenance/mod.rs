@@ -1,8 +1,8 @@
-//! Maintenance applications on the core, beside a foreground that depends on them: it goes through the snapshots' maps,
-//! the reorganiser's, or the cache.
+//! Maintenance applications on the core, beside a foreground whose requests go through these applications: the maps
+//! of the snapshots, the map of the reorganiser, or the cache.
 //!
-//! The drive is the simulated mechanics with the core inside, or one behind its interface with the core outside. Bytes
-//! are zeros: the contents are checked by the applications' own tests, and a backup of a whole drive does not fit into
+//! The drive is the simulated mechanics with the core inside, or a drive behind its interface with the core outside.
+//! All bytes are zeros: the applications' own tests check contents, and a backup of a whole drive does not fit into
 //! memory.
 
 mod foreground;

@@ -29,7 +29,8 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Returns a host with three clients that read with the share `reads` and write otherwise, over the first sectors.
+/// Returns a host with three clients that access the first `area` sectors; the share `reads` of their requests are
+/// reads.
 fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> MaintenanceHost {
     let config = RandomConfig {
         size: Sectors::new(3),
@@ -159,7 +160,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
 fn a_cache_answers_its_part_and_cleans_it_for_free() {
     let drive = drive();
     let mut host = host(&drive, 800, half());
-    // Requests that the cache does not answer have gaps.
+    // The cache has half of the load's area; requests to the other half go to the drive and have gaps.
     let config = CacheConfig::new(range(0, 400), BLOCK, units::Bytes::ZERO, 60);
     let hosted_app = host
         .start(|sessions, now| {

@@ -1,4 +1,4 @@
-//! The places of the head for the foreground.
+//! The cylinders that the foreground's requests access.
 
 use model::DriveModel;
 use units::Lbn;

@@ -4,7 +4,8 @@ use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
 
-/// The scale of the drawing: the library places everything on whole numbers, which is invisible at this scale.
+/// The units of the drawing in a pixel: the library rounds all places to whole units, which is invisible at this
+/// scale.
 pub(super) const DRAWING_SCALE: u32 = 4;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

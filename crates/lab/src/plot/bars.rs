@@ -1,4 +1,4 @@
-//! Bars of parts on top of each other, or lying, if their names have no room under them.
+//! Bars of parts on top of each other. Bars are horizontal if their names have no room under upright bars.
 
 use super::area::{Area, DRAWING_SCALE, Drawn, unit};
 use super::marks;
@@ -11,22 +11,22 @@ const BAR_WIDTH_SHARE: f64 = 0.62;
 /// The largest width of a bar, in pixels.
 const BAR_WIDTH_PIXELS_MAX: f64 = 70.0;
 
-/// The height of a lying bar with the space to the next, in pixels, if its name has one line.
+/// The height of a horizontal bar with the space to the next, in pixels, if its name has one line.
 const ROW_PIXELS: f64 = 20.0;
 
-/// The most width for the names of lying bars, in pixels.
+/// The most width for the names of horizontal bars, in pixels.
 const NAMES_PIXELS_MAX: f64 = 340.0;
 
-/// Returns the names of lying bars, and the height of each bar with the space to the next in pixels.
+/// Returns the names of horizontal bars, and the height of each bar with the space to the next in pixels.
 fn lying_names(bars: &[Bar]) -> (Vec<Name>, f64) {
     let names: Vec<Name> = bars.iter().map(|bar| Name::fit(&bar.label, NAMES_PIXELS_MAX)).collect();
     let lines = names.iter().map(Name::lines).max().unwrap_or(1).max(1);
     (names, ROW_PIXELS + sheet::LINE_PIXELS * (lines - 1) as f64)
 }
 
-/// Returns whether the bars lie: their names do not fit under standing ones.
+/// Returns whether the bars are horizontal, because their names do not fit under upright bars.
 fn lie(bars: &[Bar]) -> bool {
-    // The legend's width depends on its names; a quarter of the sheet is what most have.
+    // The width of the legend depends on its names and is not known yet; most legends take a quarter of the sheet.
     let width = f64::from(SIZE_PIXELS.0) * 0.75 / bars.len().max(1) as f64 - 5.0;
     bars.iter().any(|bar| !Name::fits(&bar.label, width))
 }
@@ -71,7 +71,7 @@ fn draw_lying(area: &Area, figure: &Figure, bars: &[Bar], y: std::ops::Range<f64
 }
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]) -> Drawn {
-    // In the order of the bars from the top; parts that no bar has are left out.
+    // The legend has the parts in their order in a bar, from the top, without those that no bar has.
     let there = |part: &usize| bars.iter().any(|bar| bar.values.get(*part).is_some_and(drawable));
     let legend: Vec<(Swatch, &str)> = (0..parts.len())
         .rev()

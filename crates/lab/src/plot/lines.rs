@@ -9,7 +9,7 @@ use plotters::element::PathElement;
 /// The most markers on a dense curve.
 const MARKERS: usize = 12;
 
-/// The number of points above which a curve is a line with some markers.
+/// The most points of a curve that has a marker at each point.
 const MARKED_POINTS_MAX: usize = 30;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
@@ -65,7 +65,7 @@ pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
             }
         }
         let every = if points.len() > MARKED_POINTS_MAX { points.len().div_ceil(MARKERS) } else { 1 };
-        // Markers of dense curves are beside each other, not on top of each other.
+        // The markers of dense curves begin at different points, so that they do not cover each other.
         let first = if every == 1 { 0 } else { every * (index % 4) / 4 };
         for point in points.iter().skip(first).step_by(every) {
             marks::marker(&area, here(point.x, point.y), index)?;

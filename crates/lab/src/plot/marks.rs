@@ -11,7 +11,7 @@ pub(super) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 /// Lines of the grid.
 pub(super) const RULE: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 
-/// Strokes on a filled bar, dark on light or light on dark.
+/// Colours of strokes on a filled bar: dark strokes on a light bar, light strokes on a dark one.
 const DARK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const LIGHT: RGBColor = RGBColor(0xFA, 0xFA, 0xFA);
 
@@ -44,7 +44,7 @@ const FILLS: [Fill; 7] = [
     Fill { colour: RGBColor(0xCC, 0x79, 0xA7), hatch: Hatch::Level, stroke: DARK },
 ];
 
-/// Light colours of the palette make invisible thin curves; yellow is left out.
+/// The colours of curves. Thin curves in a light colour are invisible, so the palette's yellow is left out.
 const CURVES: [RGBColor; 7] = [
     RGBColor(0x00, 0x5A, 0x94),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -121,7 +121,7 @@ fn strokes([left, top, right, bottom]: Frame, rising: bool) -> Vec<((i32, i32), 
     found
 }
 
-/// Draws a path as the curve `index`. Those that share their colour with an earlier one are dashed.
+/// Draws a path as the curve `index`. Curves that share their colour with an earlier curve are dashed.
 pub(super) fn path(area: &Area, path: Vec<(i32, i32)>, index: usize) -> Drawn {
     if index < CURVES.len() {
         return area.draw(&PathElement::new(path, curve(index)));
@@ -134,7 +134,7 @@ pub(super) fn curve(index: usize) -> ShapeStyle {
     ShapeStyle::from(CURVES[index % CURVES.len()]).stroke_width(unit(1.8))
 }
 
-/// Returns the marker of the curve `index`.
+/// Draws a marker of the curve `index`.
 pub(super) fn marker(area: &Area, (x, y): (i32, i32), index: usize) -> Drawn {
     let colour = CURVES[index % CURVES.len()];
     let r = unit(4.0) as i32;
@@ -150,7 +150,8 @@ pub(super) fn marker(area: &Area, (x, y): (i32, i32), index: usize) -> Drawn {
     let square = vec![(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)];
     let triangle = vec![(x, y - r - r / 4), (x + r + r / 4, y + r), (x - r - r / 4, y + r)];
     let diamond = vec![(x, y - r - r / 3), (x + r + r / 3, y), (x, y + r + r / 3), (x - r - r / 3, y)];
-    // Markers go on in another order, so that a dashed curve has another one than its namesake in colour.
+    // The order of markers is shifted each time that the colours repeat, so that two curves of one colour have
+    // different markers.
     match (index + index / CURVES.len()) % 7 {
         0 => area.draw(&Circle::new((x, y), r, solid)),
         1 => closed(square, hollow),

@@ -22,7 +22,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("figure {figure} cannot be drawn: {reason}")]
 pub struct PlotError {
-    /// Its id.
+    /// The id of the figure.
     pub figure: String,
     /// The drawing library's error.
     pub reason: String,
@@ -31,7 +31,7 @@ pub struct PlotError {
 /// Returns the figure as an SVG document for a file; `None` for a table, which has no picture.
 ///
 /// # Errors
-/// The drawing library refuses it.
+/// The drawing library refuses the figure.
 pub fn svg(figure: &Figure) -> Result<Option<String>, PlotError> {
     Ok(drawing(figure)?.map(|body| element(&body, figure, "xmlns=\"http://www.w3.org/2000/svg\" ")))
 }
@@ -75,7 +75,7 @@ fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
         Kind::Table { .. } => return Ok(None),
     };
     drawn.map_err(|error| PlotError { figure: figure.id.clone(), reason: error.to_string() })?;
-    // The library's opening tag has no room for our attributes.
+    // The library's opening tag is cut off, because [`element`] writes one with other attributes.
     Ok(text.split_once(">\n").map(|(_, body)| body.to_owned()))
 }
 

@@ -1,4 +1,5 @@
-//! Distributions, a row each: their curves lie on each other almost everywhere, and share one axis.
+//! Distributions over one axis, each in a row of its own, because their curves would cover each other almost
+//! everywhere.
 
 use super::area::{Drawn, unit};
 use super::marks;

@@ -17,14 +17,14 @@ use std::ops::Range;
 /// The width and height of a figure, in pixels at its usual size.
 pub(super) const SIZE_PIXELS: (u32, u32) = (720, 400);
 
-/// The size of plain text, in pixels, and the smallest of a name under an axis.
+/// The sizes of text in pixels: of plain text, of the smallest name under an axis, and of the title.
 const TEXT_PIXELS: f64 = 13.0;
 const AXIS_TEXT_PIXELS_MIN: f64 = 11.0;
 const TITLE_PIXELS: f64 = 15.0;
 
 /// The distance between the lines of a name, in pixels.
 pub(super) const LINE_PIXELS: f64 = 14.0;
-/// The most lines of a name, so that names below a figure leave room for it.
+/// The most lines of a name, so that names below a plot leave room for the plot.
 const NAME_LINES_MAX: usize = 4;
 
 pub(super) type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
@@ -96,11 +96,11 @@ impl<'a> Sheet<'a> {
 
 /// The names of categories on one of the axes.
 pub(super) enum Names {
-    /// None: both axes have numbers.
+    /// Both axes have numbers, and no names.
     No,
-    /// This number of lines below the horizontal axis.
+    /// Names of this number of lines below the horizontal axis.
     Below(usize),
-    /// This number of pixels to the left of the vertical axis.
+    /// Names of this width in pixels to the left of the vertical axis.
     Left(f64),
 }
 
@@ -115,7 +115,7 @@ pub(super) fn plot_width(area: &Area) -> f64 {
     f64::from(area.dim_in_pixel().0.saturating_sub(unit(80.0)))
 }
 
-/// Draws axes on the area, with the labels under and beside them. One of them may have room for names in place of numbers.
+/// Draws axes on the area, with the labels under and beside them. One axis may have names in place of numbers.
 pub(super) fn axes<'a, 'b>(
     area: &'b Area<'a>,
     [under, beside]: [&str; 2],
@@ -151,7 +151,7 @@ pub(super) fn axes<'a, 'b>(
         .x_labels(match names {
             Names::No => 11,
             Names::Below(_) => 0,
-            // A number has room for six digits.
+            // A number of six digits has room in 60 pixels.
             Names::Left(_) => (plot / 60.0).clamp(2.0, 10.0) as usize,
         })
         .y_labels(if lying { 0 } else { 8 })
@@ -170,8 +170,8 @@ pub(super) fn axes<'a, 'b>(
     Ok(chart)
 }
 
-/// The width of a character of plain text, as a part of its size, and how much wider a bold one is. These are those of wide
-/// fonts, so that a text has room in whatever font a browser takes.
+/// The width of a character of plain text as a part of the text's size, and the ratio of a bold character's width to
+/// that. The numbers are those of wide fonts, so that a text has room in any font that a browser takes.
 const CHAR_WIDTH_RATIO: f64 = 0.64;
 const BOLD_WIDTH_RATIO: f64 = 1.13;
 
@@ -195,13 +195,14 @@ fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// Returns the size at which lines fit into a width in pixels, at most `size`; characters are `wider` than plain ones.
+/// Returns the size at which lines fit into a width in pixels, at most `size`; characters are wider than plain ones
+/// by the factor `wider`.
 fn fitting(lines: &[String], room: f64, size: f64, wider: f64) -> f64 {
     let longest = lines.iter().map(|line| width(line, 1.0) * wider).fold(0.0, f64::max);
     if longest * size > room { room / longest } else { size }
 }
 
-/// A name beside or under an axis in a slot of this width in pixels, over several lines if that is too narrow.
+/// A name beside or under an axis, broken into lines that fit into its slot.
 pub(super) struct Name {
     lines: Vec<String>,
     size: f64,
@@ -215,7 +216,7 @@ impl Name {
         Self { lines, size }
     }
 
-    /// Returns whether a name has room in a slot without smaller letters than are legible, and without loss.
+    /// Returns whether all of a name fits into a slot of `room` pixels in legible letters.
     pub(super) fn fits(name: &str, room: f64) -> bool {
         let lines = wrapped(name, room, AXIS_TEXT_PIXELS_MIN);
         lines.len() <= NAME_LINES_MAX
@@ -226,12 +227,12 @@ impl Name {
         self.lines.len()
     }
 
-    /// Returns its width in pixels.
+    /// Returns the width of the longest line, in pixels.
     pub(super) fn width(&self) -> f64 {
         self.lines.iter().map(|line| width(line, self.size)).fold(0.0, f64::max)
     }
 
-    /// Draws it at the left of (x, y).
+    /// Draws the name at the left of (x, y).
     pub(super) fn draw_left(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
         let first = -LINE_PIXELS * (self.lines.len().max(1) - 1) as f64 / 2.0;
         for (row, line) in self.lines.iter().enumerate() {
@@ -242,7 +243,7 @@ impl Name {
         Ok(())
     }
 
-    /// Draws it below the axis at (x, y).
+    /// Draws the name below the axis at (x, y).
     pub(super) fn draw(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
         for (row, line) in self.lines.iter().enumerate() {
             let y = y + unit(12.0 + LINE_PIXELS * row as f64) as i32;
@@ -271,7 +272,7 @@ fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
         .pos(Pos::new(h, v))
 }
 
-/// Returns the range of an axis: the given one, or one that holds the data, and zero if `zero`.
+/// Returns the range of an axis: the given range, or a range that contains the data, and also zero if `zero` is set.
 pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, zero: bool) -> Range<f64> {
     if let Some((from, to)) = axis
         && from.is_finite()
@@ -294,7 +295,7 @@ pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, 
     if !zero {
         return low..high;
     }
-    // Round up to a number that a tick may show.
+    // Both ends are moved outward to numbers that a tick may show.
     let step = step((high - low) / 8.0);
     (low / step).floor() * step..(high / step).ceil() * step
 }

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use units::{Duration, Instant, LbnRange, Sectors};
 
-/// The inputs of a chooser. One that knows no disk ignores the arm.
+/// The inputs of a chooser. A chooser that knows only addresses ignores the arm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     /// The waiting requests; never empty.
@@ -31,7 +31,7 @@ impl<'a> Seen<'a> {
         mimic: Option<&'a dyn Mimic>,
     ) -> usize {
         let Self { queue: pool, at, last, arm: from, .. } = *self;
-        // Only VSCAN reads the drive's size, and no experiment uses it.
+        // Only VSCAN reads the drive's size, and no experiment uses VSCAN.
         let (age, capacity) = (AgeWeight::default(), Sectors::ZERO);
         policy.choose(&View { pool, at, from, predictor, last, mimic, age, capacity })
     }
@@ -42,12 +42,12 @@ pub(crate) trait Chooser {
     /// Returns the index in the queue of the next request.
     fn choose(&mut self, seen: Seen<'_>) -> usize;
 
-    /// Called when the last choice is done, or its own read in idle time.
+    /// Reports that the chosen request is done, or a read that the chooser wanted in idle time.
     fn served(&mut self, done: &Observed) {
         let _ = done;
     }
 
-    /// Returns a range to read after `last` in idle time, if it wants one.
+    /// Returns a range to read after `last` in idle time, if the chooser wants one.
     fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         let _ = last;
         None
@@ -96,12 +96,12 @@ pub(crate) struct FromOutside {
 }
 
 impl FromOutside {
-    /// Returns SSTF or C-LOOK, by addresses as in section 2.
+    /// Returns SSTF or C-LOOK by addresses, as in ATC'03, section 2.
     pub(crate) fn base(base: Base) -> Self {
         Self { policy: Smtf::new(SmtfRule::new(Unknown::default(), base)), mimic: None }
     }
 
-    /// Returns SMTF with a probed table; for unknown distances it uses its base, as for users.
+    /// Returns SMTF with a probed table, and with the default rule for distances that are not in the table.
     pub(crate) fn smtf(mimic: impl Mimic) -> Self {
         Self::online(mimic, SmtfRule::default())
     }
@@ -111,13 +111,13 @@ impl FromOutside {
         Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
     }
 
-    /// Returns the learner, if its mimic learns from the disk's own times.
+    /// Returns the mimic if it is a learner, which learns from the times of the running load.
     pub(crate) fn learner(&self) -> Option<&Learner> {
         let mimic: &dyn Any = self.mimic()?;
         mimic.downcast_ref()
     }
 
-    /// Returns its mimic.
+    /// Returns the mimic, if the policy has one.
     pub(crate) fn mimic(&self) -> Option<&dyn Mimic> {
         self.mimic.as_deref()
     }

@@ -6,7 +6,7 @@ use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Instant, LbnRange, Op};
 
-/// A disk that does one request after another.
+/// A disk that executes one request after another.
 pub(crate) trait Disk {
     /// Returns the true model, for greedy-optimal and for recorders of the head's position.
     fn model(&self) -> &DriveModel;
@@ -14,10 +14,10 @@ pub(crate) trait Disk {
     /// Returns the position of the arm.
     fn position(&self) -> Position;
 
-    /// Sends a request to the disk, idle since before `at`; returns when it is done.
+    /// Sends a request at `at` to the disk, which must be idle; returns the time of completion.
     ///
     /// # Errors
-    /// The disk refuses it, or never answers.
+    /// The disk refuses the request, or never answers.
     fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Instant, LabError>;
 }
 

@@ -16,31 +16,32 @@ pub(crate) struct SmtfHost<D, S, C> {
     load: Issuer<S>,
     pub(crate) chooser: C,
     queue: Vec<Pending>,
-    /// Their tasks, in the same order.
+    /// The tasks that issued the requests of `queue`, in the same order.
     tasks: Vec<ClosedTask>,
     next: u64,
     now: Instant,
     last: Option<Last>,
-    /// Since when the disk is idle.
+    /// The instant since which the disk is idle.
     idle: Instant,
-    /// When idle time begins to be used.
+    /// The instant from which the chooser may use idle time.
     idle_from: Instant,
 }
 
 /// The counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SmtfTally {
-    /// Requests.
+    /// Completed requests.
     pub(crate) requests: u64,
-    /// The time that they spent at the disk, each alone: the paper's measure (section 4). Idle time is excluded.
+    /// The time that requests spent at the disk, one at a time: the paper's measure (section 4). Idle time is
+    /// excluded.
     pub(crate) busy: Duration,
     /// The sum of the times from arrival to completion.
     pub(crate) response: Duration,
-    /// The sum over the choices of the requests to choose from.
+    /// The number of requests to choose from, summed over all choices.
     pub(crate) queued: u64,
-    /// The largest of these numbers.
+    /// The largest number of requests to choose from.
     pub(crate) queued_max: usize,
-    /// Choices between two or more.
+    /// Choices between two or more requests.
     pub(crate) choices: u64,
 }
 
@@ -124,7 +125,7 @@ impl<D: Disk, S: Source, C: Chooser> SmtfHost<D, S, C> {
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
         let done = self.disk.serve(at, op, range)?;
-        // Requests that arrive until then find this one still at the disk.
+        // Requests that arrive before the completion join the queue first: the completion may issue another one.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;
         }

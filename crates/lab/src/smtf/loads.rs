@@ -14,7 +14,7 @@ const HP_FILE: &str = "ajw.1week.srt";
 /// The directory of the trace, beside the checkout.
 const HP_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/traces");
 
-/// The parameters of the stand-in; [`Week::stand_in`] gives the reasons.
+/// The parameters of the synthetic trace; [`Week::stand_in`] gives the reasons.
 const BURST_REQUESTS: u64 = 15;
 const REQUEST_GAP: Duration = Duration::from_millis(23);
 const BLOCK_SECTORS: u64 = 16;
@@ -33,18 +33,18 @@ pub(crate) struct Week {
     pub(crate) records: Vec<TraceRecord>,
     /// A description, for a note.
     pub(crate) what: String,
-    /// Requests a day.
+    /// The mean number of requests a day.
     per_day: f64,
 }
 
 /// Requests a day of the paper's trace (section 6.2).
 pub(crate) const REQUESTS_PER_DAY: u64 = 150_000;
 
-/// The paper's compression: "a compression factor of 20" (section 5.1), for any trace.
+/// The paper's speed-up of its trace: "a compression factor of 20" (section 5.1).
 pub(crate) const COMPRESSION_FACTOR: f64 = 20.0;
 
 impl Week {
-    /// Returns the busiest disk of the HP week, or the stand-in if that is not found.
+    /// Returns the requests to the busiest disk of the HP trace, or the synthetic trace if the file is not found.
     ///
     /// # Errors
     /// The trace exists, but cannot be read.
@@ -59,7 +59,7 @@ impl Week {
         }
     }
 
-    /// Returns the busiest disk of the HP week; `None` if that is not found.
+    /// Returns the requests to the busiest disk of the HP trace; `None` if the file is not found.
     ///
     /// # Errors
     /// The trace exists, but cannot be read.
@@ -80,12 +80,13 @@ impl Week {
     /// available.
     ///
     /// Modelled on the HP trace as far as possible: bursts of 15 requests on average (the trace: 14.5), 23 ms apart
-    /// (its median), with silences that fill the day; 23% reads; each block is requested at one size and in one way (in
-    /// the trace in 99% and in 94% of the requests): 68% of 8 KB, 3% of 4, 16% of 2 and 13% of 1; blocks are popular by
-    /// Zipf's law with exponent 1 (in the trace 8.2% of all requests go to the first block, 1.3% to the tenth, 0.11% to
-    /// the hundredth, 0.012% to the thousandth). There are 18,000 blocks: the trace's 4,447 in 40,293 requests,
-    /// extrapolated to 750,000 requests at the rate of its second half. Their places are an assumption: anywhere in the
-    /// first 1.3 GB, for which figure 8 has C-LOOK behind SMTF by the difference of section 5.4 on the paper's trace.
+    /// (its median), with silences that fill the day; 23% reads; each block always has requests of one size, and only
+    /// reads or only writes (which holds for 99% and 94% of the trace's requests): 68% of 8 KB, 3% of 4 KB, 16% of 2
+    /// KB and 13% of 1 KB; blocks are popular by Zipf's law with exponent 1 (in the trace 8.2% of all requests go to
+    /// the first block, 1.3% to the tenth, 0.11% to the hundredth, 0.012% to the thousandth). There are 18,000
+    /// blocks: the trace's 4,447 in 40,293 requests, extrapolated to 750,000 requests at the rate of its second half.
+    /// Their places are an assumption: anywhere in the first 1.3 GB, because C-LOOK is then behind SMTF in figure 8
+    /// by the difference that section 5.4 reports for the paper's trace.
     pub(crate) fn stand_in(capacity: Sectors, days: u32, per_day: u64, seed: u64) -> Self {
         let mut stream = Stream::new(seed, "lab.week");
         let mut below = |n| stream.below(at_least_one(n));
@@ -138,7 +139,7 @@ impl Week {
         self
     }
 
-    /// Returns the longest distance between two of its requests.
+    /// Returns the longest distance between two requests of the trace.
     pub(crate) fn reach(&self) -> Sectors {
         let starts = self.records.iter().map(|r| r.range.start());
         let ends = self.records.iter().map(|r| r.range.end());
@@ -148,14 +149,15 @@ impl Week {
         }
     }
 
-    /// Returns the end of the part of the disk that it uses.
+    /// Returns the end of the part of the disk that the trace uses.
     pub(crate) fn end(&self) -> Sectors {
         let ends = self.records.iter().map(|r| r.range.end());
         ends.max().map_or(Sectors::ZERO, |end| end.since(Lbn::ZERO))
     }
 
-    /// Returns the speed-up that gives the paper's number of requests a day at `compression`. The claims use the
-    /// paper's number literally, [`COMPRESSION_FACTOR`]; results of this one are beside them.
+    /// Returns the speed-up at which this trace has the request rate of the paper's trace at the speed-up
+    /// `compression`. The claims use the paper's own factor, [`COMPRESSION_FACTOR`]; notes add the results at this
+    /// speed-up.
     pub(crate) fn factor(&self, compression: f64) -> f64 {
         compression * REQUESTS_PER_DAY as f64 / self.per_day
     }
@@ -193,7 +195,8 @@ mod tests {
         let mut counts: Vec<u64> = blocks.into_values().collect();
         counts.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
         let share = |rank: usize| counts[rank - 1] as f64 / 40_000.0;
-        // Zipf over 18,000: 1 / 10.37 to the first, a tenth of that to the tenth; six standard errors.
+        // By Zipf's law over 18,000 blocks, 1 / 10.37 of the requests go to the first block and a tenth of that to
+        // the tenth. The tolerance is six standard errors.
         assert!((share(1) - 0.096_4).abs() < 0.009, "{}", share(1));
         assert!((share(10) - 0.009_6).abs() < 0.003, "{}", share(10));
         let days = week.records.last().unwrap().arrival.unwrap().as_secs_f64() / DAY.as_secs_f64();

@@ -1,7 +1,8 @@
-//! A host with a queue of requests at a disk, as in ATC'03: it sends one request at a time, and chooses which.
+//! A host with a queue of requests at a disk, as in ATC'03. The host sends one request at a time and chooses which,
+//! for instance the one with the shortest time in the Disk Mimic's table (SMTF, "shortest mimicked time first").
 //!
-//! A [`Disk`](disk::Disk) executes them, a [`Chooser`] chooses, [`SmtfHost`] is the loop. [`Survey`] is the Disk Mimic's
-//! table with every distance of the disk in it; [`Week`] is the trace.
+//! A [`Disk`](disk::Disk) executes requests, a [`Chooser`] chooses them, [`SmtfHost`] is the loop. [`Survey`] is the
+//! Disk Mimic's table with every distance of the disk; [`Week`] is the trace.
 
 mod chooser;
 mod disk;
@@ -18,11 +19,12 @@ use mimic::CheckPoints;
 use model::DriveModel;
 use units::Sectors;
 
-/// The paper's interpolation: a range must pass its Table 2 once, and is "only relatively short". The paper does not
-/// give a length; ten tracks are assumed.
+/// The paper's condition for interpolating times between two distances: check points by its Table 2, passed once. The
+/// range of distances must also be "only relatively short"; the paper gives no length, and [`longest_line`] assumes
+/// ten tracks.
 pub(crate) const LETTER: CheckPoints = CheckPoints::TABLE_2;
 
-/// Returns the longest range that is interpolated by [`LETTER`].
+/// Returns the longest range of distances that is interpolated by [`LETTER`].
 pub(crate) fn longest_line(disk: &DriveModel) -> Sectors {
     Sectors::new(u64::from(disk.layout().densest_track()) * 10)
 }

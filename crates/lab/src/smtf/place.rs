@@ -9,16 +9,16 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// The number of requests that wait.
+/// The number of outstanding requests.
 const WAITING_REQUESTS: u32 = 20;
 /// The commands after which the prober of a profile gives up: ten times the usual number.
 const PROBING_COMMANDS_MAX: u64 = 300_000;
-/// The samples of each distance, if all are probed.
+/// The number of samples of each distance in a table of all distances.
 const SAMPLES: u32 = 20;
-/// The part of a drive that a local load uses.
+/// The bytes at the start of a drive that a local load uses.
 const LOCAL_BYTES: u64 = 100_000_000;
 
-/// A drive with noise, and the part of it that is used.
+/// A drive with noise, and the part of the drive that requests use.
 pub(crate) struct Place {
     pub(crate) profile: Profile,
     pub(crate) area: Sectors,
@@ -60,7 +60,7 @@ impl Place {
     }
 
     /// Returns how much slower SMTF is than greedy-optimal without noise and electronics, with every distance probed,
-    /// in percent: the loss because times depend on more than the distance.
+    /// in percent. This loss remains because times depend on more than the distance.
     pub(crate) fn every_distance(&self, requests: u64, seed: u64) -> Result<f64, LabError> {
         let failed = |e| LabError::new(format!("drive {}", self.profile.name), e);
         let disk = Arc::new(DriveModel::from_profile(&self.profile).map_err(failed)?);
@@ -77,7 +77,8 @@ impl Place {
         FromProfile::true_to(&self.profile, self.behaviour, self.block, seed)
     }
 
-    /// Returns SPTF by a probed profile, and whether the probe succeeded with noise.
+    /// Returns SPTF by a probed profile, and whether the probe succeeded with noise; if not, the drive is probed
+    /// without noise.
     pub(crate) fn probed_sptf(&self, seed: u64) -> Result<(FromProfile, bool), LabError> {
         let noisy = self.drive(seed)?.probed_profile(PROBING_COMMANDS_MAX)?;
         let through_noise = noisy.is_some();
@@ -106,8 +107,8 @@ impl Place {
         probed(&mut self.drive(seed)?, self.plan(accesses, seed))
     }
 
-    /// Returns a table with writes probed as well: each pair of kinds gets the number of requests that
-    /// [`table`](Self::table) has for one.
+    /// Returns a table of all pairs of reads and writes. Each pair is probed with the number of requests that
+    /// [`table`](Self::table) spends on reads after reads.
     pub(crate) fn table_of_all_kinds(&self, accesses: u64, seed: u64) -> Result<Table, LabError> {
         let pairs = Pair::ALL.to_vec();
         let accesses = accesses.saturating_mul(pairs.len() as u64);

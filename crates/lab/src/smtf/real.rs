@@ -35,7 +35,7 @@ impl Real {
         Ok(Self { drive, model: Arc::new(model), arm: Position::default(), next: 0 })
     }
 
-    /// Probes its profile by reading; `None` if this number of commands is not enough.
+    /// Probes the drive for its profile, by reads only; `None` if this number of commands is not enough.
     ///
     /// # Errors
     /// The drive does not answer like a disk.
@@ -129,9 +129,9 @@ fn served(
 /// The times of a drive's electronics, by the kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Electronics {
-    /// The time from a command to the begin of its seek.
+    /// The time from a command to the beginning of its seek: for reads, and for writes.
     before: [Duration; 2],
-    /// The time from the end of its last sector to its completion.
+    /// The time from the end of a command's last sector to its completion: for reads, and for writes.
     after: [Duration; 2],
 }
 
@@ -183,8 +183,8 @@ impl Electronics {
     }
 }
 
-/// SPTF from outside by a profile: it knows the platter's angle from the last completion (FAST'02, section 3.2), and
-/// the arm's position from the last request.
+/// SPTF by a host that knows the drive's profile. The last completion gives the platter's angle (FAST'02, section
+/// 3.2), and the last request gives the arm's position.
 #[derive(Clone, Debug)]
 pub(crate) struct FromProfile {
     model: Arc<DriveModel>,
@@ -225,7 +225,8 @@ impl FromProfile {
         let none = || LabError::new(format!("drive {}", profile.name), "the profile has no firmware section");
         let firmware = profile.firmware.as_ref().ok_or_else(none)?;
         Self::with(profile, true, |model| {
-            // A probe that only reads cannot find out whether a drive writes back; the host has switched it off here.
+            // A probe that only reads cannot find out whether a drive's cache writes back; here the host has switched
+            // write-back off.
             let overheads = Overheads::of(firmware, model, false).writing_back(firmware, false);
             Ok(Electronics { before: overheads.command, after: overheads.completion })
         })
@@ -256,7 +257,8 @@ impl FromProfile {
         Pending { piece, track: layout.track(piece.track), ..*pending }
     }
 
-    /// Returns an instant with the model's platter at the angle of the drive's after `last`.
+    /// Returns an instant at which the model's platter is at the angle that the drive's platter has at the end of
+    /// `last`.
     fn passed(&self, last: Last) -> Option<Instant> {
         let layout = self.model.layout();
         let piece = layout.pieces(LbnRange::new(last.lbn, Sectors::new(1))).next()?;

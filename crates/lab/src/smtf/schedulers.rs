@@ -29,7 +29,7 @@ impl Scheduler {
     pub(crate) const TRADITIONAL: [Self; 3] = [Self::Fcfs, Self::Sstf, Self::CLook];
 }
 
-/// A disk without electronics, and the table of it.
+/// A disk without electronics, and its table.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) disk: Arc<DriveModel>,

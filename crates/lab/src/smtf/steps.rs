@@ -1,15 +1,15 @@
-//! The steps from a drive that behaves as its profile says to one with the noise of an outside scheduler's world.
+//! Behaviours between that of a drive exactly as in its profile and that of a measured drive.
 
 use super::FromOutside;
 use super::place::{Place, slower, unconfirmed};
 use crate::{Lab, LabError};
 use drive::Behaviour;
 
-/// The part of a noisy drive's behaviour that is kept.
+/// Returns the part of a noisy drive's behaviour that a step includes.
 type Change = fn(Behaviour) -> Behaviour;
 
-/// The steps from a drive that behaves as its profile says to the measured one without its noise: not every difference
-/// of an outside scheduler's drive is noise. Each step includes those before it.
+/// The steps from a drive exactly as in its profile to the measured drive without its random variation. Some
+/// differences between drive and profile are constant, and each step includes one more of them.
 pub(crate) const STEPS: [(&str, Change); 4] = [
     ("as its profile says", |_| Behaviour::default()),
     ("a faster bus", |noisy| Behaviour { bus_sector: noisy.bus_sector, ..Behaviour::default() }),
@@ -21,7 +21,7 @@ pub(crate) const STEPS: [(&str, Change); 4] = [
     ("read-ahead that no command stops", quiet),
 ];
 
-/// Returns the behaviour without all that varies.
+/// Returns the behaviour without its random variation.
 fn quiet(noisy: Behaviour) -> Behaviour {
     Behaviour {
         bus_sector: noisy.bus_sector,
@@ -34,9 +34,10 @@ fn quiet(noisy: Behaviour) -> Behaviour {
 /// The result of the off-line table on a drive of this behaviour.
 pub(crate) struct Step {
     pub(crate) what: &'static str,
-    /// How much slower it is than SPTF, in percent.
+    /// How much slower SMTF with the table is than SPTF, in percent.
     pub(crate) lag: f64,
-    /// The share of distances on lines that were not confirmed before the probing budget was spent, in percent.
+    /// The share of distances that are interpolated without confirmation because the requests for probing ran out, in
+    /// percent.
     pub(crate) unconfirmed: f64,
 }
 

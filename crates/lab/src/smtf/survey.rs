@@ -1,8 +1,8 @@
 //! The Disk Mimic's table of a disk with every distance in it, none interpolated.
 //!
-//! 18 million sectors make 36 million distances, and 100 samples of each 7 billion requests, too many to simulate. But
-//! a distance's samples depend only on the distance, the kinds of the two requests and the seed, so each is probed on
-//! its first use, and the answers are those of the whole table.
+//! 18 million sectors make 36 million distances. With 100 samples of each distance, 7 billion requests would have to
+//! be simulated, which is too many. But a distance's samples depend only on the distance, the kinds of the two
+//! requests and the seed, so each distance is probed on its first use, and the answers are those of the whole table.
 
 use super::disk::Bare;
 use mimic::{Distance, Metric};
@@ -48,7 +48,7 @@ impl Surveyed {
         self
     }
 
-    /// Returns the table by this metric; tables of one `Surveyed` share their samples.
+    /// Returns the table by this metric; all tables of one `Surveyed` share the samples.
     pub(crate) fn by(&self, metric: Metric) -> Survey {
         Survey { surveyed: self.clone(), metric }
     }
@@ -101,7 +101,7 @@ impl Mimic for Survey {
 }
 
 impl Summary {
-    /// Summarises at least one sample; sorts them.
+    /// Summarises at least one sample, and sorts the samples.
     fn of(samples: &mut [u32]) -> Self {
         samples.sort_unstable();
         let at = |index: usize| samples.get(index).copied().unwrap_or(0);
@@ -115,7 +115,7 @@ impl Summary {
     }
 }
 
-/// A probe of a disk: a request at a random place, then one at a distance from it, whose time counts.
+/// A probe of a disk: a request at a random place, then a second one at a given distance, whose time is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     disk: Bare,
@@ -139,12 +139,12 @@ impl Probe {
         (0..count).map(|index| self.sample(key, index).2).collect()
     }
 
-    /// Returns one sample of a distance, independent of earlier probes: the last LBN of the first request, the first of
-    /// the second, and its time, ns.
+    /// Returns one sample of a distance, independent of earlier probes: the last LBN of the first request, the first
+    /// LBN of the second request, and the time of the second request in ns.
     pub(crate) fn sample(&mut self, (distance, last, next): Key, index: u32) -> (Lbn, Lbn, u32) {
         let capacity = self.area.get() as i64;
         let size = self.sectors as i64;
-        // The probes must lie on the disk, so a distance beyond their longest counts as the longest.
+        // Both requests must lie on the disk, so a distance that is too long is cut to the longest possible one.
         let step = (distance + size - 1).clamp(2 * size - capacity, capacity - 2 * size);
         let low = (-step).max(0);
         let room = (capacity - size - step.max(0) - low + 1).max(1) as u64;

@@ -7,8 +7,9 @@ use freeblock_lab::{Axis, Bar, Figure, Kind, Line, Outcome, experiments};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Adds what is wrong to the page as text: an element past the window or its figure, a table that must be scrolled unless it has the
-/// numbers of a figure, two texts of a figure on top of each other, and letters smaller than 10 pixels.
+/// A script that replaces the page with the list of its faults: an element that extends past the window or its
+/// figure, a table that must be scrolled (except the numbers of a figure), two texts of a figure that overlap, and
+/// letters smaller than 10 pixels.
 const LOOK: &str = r#"<script>
 const found = [];
 const width = document.documentElement.clientWidth;
@@ -58,7 +59,7 @@ fn curves(labels: &[&str], points: usize) -> Kind {
     Kind::Lines(labels.iter().enumerate().map(line).collect())
 }
 
-/// Returns curves of many points at small values and a single one at the edge.
+/// Returns curves with most points at small values and a single point at the right edge.
 fn rivals() -> Kind {
     let curve = |label: &str, last: f64| Line::new(label, [(0.0, 1.0), (last / 40.0, 80.0), (last, 120.0)]);
     let single = |label: &str, x: f64| Line::new(label, [(x, 110.0)]);
@@ -130,7 +131,7 @@ fn outcomes() -> Vec<Figure> {
     ]
 }
 
-/// Returns a table as that of the drives held against traces, with long names.
+/// Returns a table like that of the drives compared with traces, with long names.
 fn validation() -> Figure {
     let columns =
         "drive|requests|demerit, ms|% of the mean|mean, drive / model, ms|50%, drive / model|90%|99%";
@@ -219,7 +220,7 @@ fn distributions_that_are_equal_have_rows_of_their_own() {
     let lines = || vec![line("a"), line("b")];
     let curves = |kind| {
         let text = svg(&of(kind)).unwrap().unwrap();
-        // The points of each curve; markers and axes are no lines.
+        // A curve is a polyline that does not have the colour of the axes.
         let drawn = text.lines().filter(|line| line.contains("<polyline") && !line.contains("#222222"));
         let points =
             drawn.filter_map(|line| line.split_once("points=\"")).map(|(_, points)| points.to_owned());

@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Samples of each distance.
+/// The number of samples of each distance.
 const SAMPLES: u32 = 100;
 
 fn schedulers() -> Vec<Scheduler> {
@@ -75,7 +75,7 @@ struct Comparison {
     mean: f64,
     next: f64,
     ahead: f64,
-    /// The best traditional scheduler relative to the minimum.
+    /// How much slower the best traditional scheduler is than SMTF by the minimum.
     minimum: f64,
 }
 

@@ -110,7 +110,7 @@ fn others(values: &[f64], but: usize) -> impl Iterator<Item = f64> + '_ {
     values.iter().enumerate().filter(move |(i, _)| *i != but).map(|(_, v)| *v)
 }
 
-/// Returns the share of times up to each, at a hundred places.
+/// Returns the cumulative distribution of times, a point for each percent.
 fn distribution(label: &str, times: &[f64]) -> Line {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
@@ -119,22 +119,22 @@ fn distribution(label: &str, times: &[f64]) -> Line {
     Line::new(label, places)
 }
 
-/// SMTF with its predictions and the true times, in ms.
+/// SMTF, with a record of the predictions for its choices and of the true times, in ms.
 struct Judge {
     smtf: FromOutside,
     disk: Arc<DriveModel>,
     tables: Vec<Survey>,
-    /// The predictions by which it chose.
+    /// The predictions of the summary by which SMTF chose.
     chosen: Vec<f64>,
-    /// The predictions of each summary for its choices.
+    /// The predictions of each summary for these choices.
     others: Vec<Vec<f64>>,
-    /// The true times of 1 KB there.
+    /// The true times of requests of 1 KB at the chosen places.
     taken: Vec<f64>,
 }
 
 impl Judge {
     fn new(disk: &Arc<DriveModel>, table: &Surveyed, metric: Metric) -> Self {
-        // The other summaries judge only the choices by the mean.
+        // Only the choices by the mean are compared with the predictions of all summaries.
         let all = if metric == Metric::Mean { Metric::ALL.as_slice() } else { &[] };
         Self {
             smtf: FromOutside::smtf(table.by(metric)),

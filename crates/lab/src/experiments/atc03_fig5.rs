@@ -22,8 +22,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const NAME: &str = "mimic-base";
 const PROBES: u32 = 100;
 
-/// The samples for measuring how straight the edges are: with 100 the random error of a mean is as large as the
-/// quantity measured.
+/// The number of samples of a mean for measuring how straight the edges are: with 100 samples the random error is as
+/// large as the quantity measured.
 const EDGE_SAMPLES: u32 = 1_000;
 
 /// The tracks of a window, and the number of distances probed in it.
@@ -37,7 +37,7 @@ const CLOSE_STEP_SECTORS: i64 = 2;
 /// A group of distances that lie close together.
 struct Window {
     distance: i64,
-    /// The shortest and the longest of their means, ms.
+    /// The shortest and the longest mean time in the group, ms.
     low: f64,
     high: f64,
 }
@@ -68,8 +68,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (narrowest, widest) =
         widths.iter().fold((f64::INFINITY, 0.0f64), |(low, high), w| (low.min(*w), high.max(*w)));
     let mean_width = widths.iter().sum::<f64>() / widths.len() as f64;
-    // The lower edge: the minimum of each window, over the root of the distance in the part where the seek follows it,
-    // and over the distance beyond.
+    // The lower edge is the minimum of each window. A line is fitted to it over the root of the distance up to the
+    // bend of the seek curve, and over the distance beyond the bend.
     let edge = |short: bool, of: fn(f64) -> f64| {
         let these = windows.iter().filter(|w| (w.distance.abs() < sectors.bend) == short);
         fit(&these.map(|w| (of(w.distance.abs() as f64), w.low)).collect::<Vec<_>>())
@@ -130,7 +130,7 @@ struct Shape {
     track: i64,
     /// The sectors that pass the head in one revolution, skews included.
     revolution: f64,
-    /// Where the seek curve bends.
+    /// The distance at which the seek curve bends.
     bend: i64,
     capacity: i64,
 }

@@ -36,7 +36,7 @@ const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 /// The number of interpolated values that are compared with the mean of their samples.
 const COMPARED_VALUES: u64 = 2_000;
 
-/// The result of a rule.
+/// The result of interpolation by one rule.
 struct Tried {
     tally: SmtfTally,
     report: ProbeReport,
@@ -65,7 +65,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             check_points,
             longest_line,
             reach,
-            // Enough for all distances: the question is the saving by interpolation.
+            // Memory enough for all distances, because the saving by interpolation is measured and not that by little
+            // memory.
             memory: Bytes::new(1 << 30),
             seed: lab.seed(),
             ..ProbePlan::new(capacity, Sectors::new(2))
@@ -100,7 +101,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let [whole, near, whole_twice, near_twice, whole_long, whole_crowded] = tables.as_slice() else {
         return Err(LabError::new("Table 2", "not as many as expected"));
     };
-    // The paper's statements on its own interpolated values.
+    // The two settings for which the paper gives the errors of interpolated values.
     let loose = try_out(CheckPoints::fixed(1, 500), None, reach, COMPRESSION_FACTOR)?;
     let strict = try_out(CheckPoints::fixed(10, 500), None, reach, COMPRESSION_FACTOR)?;
     let cost = |tally: &SmtfTally| (seconds(tally) / seconds(all) - 1.0) * 100.0;

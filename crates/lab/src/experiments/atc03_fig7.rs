@@ -1,4 +1,4 @@
-//! ATC'03, figure 7: the same on disks of other speeds and sizes.
+//! ATC'03, figure 7: SMTF against greedy-optimal on disks of other speeds and sizes.
 
 use crate::set_up::drive;
 use crate::smtf::{
@@ -44,7 +44,7 @@ const SAMPLES_FACTOR: u32 = 4;
 /// Our own rule: Table 2, which each range must pass twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
-/// Slower than greedy-optimal, in percent.
+/// How much slower than greedy-optimal each scheduler is on one disk, in percent.
 struct Slowdown {
     name: &'static str,
     fcfs: f64,
@@ -71,7 +71,7 @@ struct Slowdown {
 enum TraceSpeed {
     /// At the paper's compression.
     Letter,
-    /// At the speed that gives the paper's number of requests a day.
+    /// At the speed that gives the request rate of the paper's trace at the paper's compression.
     Crowded,
 }
 
@@ -125,7 +125,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         };
         loads.iter().map(row).collect::<Result<Vec<_>, LabError>>()
     };
-    // Each at both loads; and those with two sizes of skews with the base disk's skew times.
+    // Each disk runs at both speeds of the trace. The two disks of other capacities run once more with the base
+    // disk's skew times.
     let both =
         lab.map(DISKS, |name| rows_of(name, drive(name)?, &[TraceSpeed::Letter, TraceSpeed::Crowded]))?;
     let (mut rows, mut crowded) = (Vec::new(), Vec::new());
@@ -232,7 +233,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
 struct Behind {
     /// The share of choices that lose more than half a revolution, in percent.
     late: f64,
-    /// Their loss, in percent of the loss of all choices.
+    /// The loss of these choices, in percent of the loss of all choices.
     of_all: f64,
     /// The loss of all choices, in percent of the time at the disk.
     lost: f64,
@@ -286,8 +287,8 @@ fn short(name: &str) -> &str {
     name.strip_prefix("mimic-").unwrap_or(name)
 }
 
-/// Returns by how many percent the first is slower than the second, where both are given in percent slower than the
-/// same third.
+/// Returns by how many percent `a` is slower than `b`, if both are given as slowdowns, in percent, relative to the
+/// same scheduler.
 fn ratio(a: f64, b: f64) -> f64 {
     ((100.0 + a) / (100.0 + b) - 1.0) * 100.0
 }

@@ -157,7 +157,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let set = find(Contender::Online(SET))?;
     let interpolating = find(Contender::Online(SET_INTERPOLATING))?;
     let last = |days: &[f64]| days.last().copied().unwrap_or(f64::NAN);
-    // Slower than its base on a day: both are measured against the same run.
+    // The worst day relative to SSTF. The slowdowns of both are relative to the same off-line run.
     let worse = |days: &[f64]| {
         let ratios = days.iter().zip(sstf).map(|(a, b)| ((100.0 + a) / (100.0 + b) - 1.0) * 100.0);
         ratios.fold(f64::NEG_INFINITY, f64::max)
@@ -217,8 +217,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Returns for the HP trace, if present, how much slower than off-line SSTF and Online-Set are, and the latter in the
-/// last fifth, in percent.
+/// Returns, if the HP trace is present, how much slower than off-line SMTF are SSTF, Online-Set, and Online-Set in
+/// the last fifth of the trace, in percent.
 fn hp(lab: &Lab) -> Result<Option<(f64, f64, f64)>, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();

@@ -1,4 +1,5 @@
-//! Beyond ATC'03: SMTF outside of real drives with noise, and when the drive is swapped under it.
+//! Beyond ATC'03: SMTF outside of real drives with noise, and when another drive takes the place of the first during
+//! a run.
 
 use crate::smtf::{Chooser, FromOutside, Place, STEPS, Seen, SmtfHost, Step, mean_ms, slower, unconfirmed};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
@@ -166,19 +167,21 @@ struct Row {
     through_noise: bool,
     offline: f64,
     online: f64,
-    /// The course of learning in the run with on-line SMTF.
+    /// The progress of learning in the run with on-line SMTF.
     learning: Learning,
     sstf: f64,
     c_look: f64,
     interpolated: f64,
-    /// Off-line, with writes probed as well.
+    /// SMTF off-line, with writes probed as well.
     all_kinds: f64,
-    /// The share of distances on lines that were not confirmed before the probing budget was spent, in percent.
+    /// The share of distances that are interpolated without confirmation because the requests for probing ran out, in
+    /// percent.
     unconfirmed: f64,
     probing_s: f64,
-    /// The steps on the way to this drive.
+    /// The results at each of [`STEPS`].
     steps: Vec<Step>,
-    /// How much slower SMTF is than greedy-optimal with every distance probed, where the drive has no electronics.
+    /// How much slower SMTF with every distance probed is than greedy-optimal, in percent, on this drive without
+    /// electronics.
     every: f64,
 }
 
@@ -230,12 +233,13 @@ impl Row {
         first.into_iter().chain(others).chain([last]).collect()
     }
 
-    /// Returns how much slower off-line is than SPTF, in percent.
+    /// Returns how much slower off-line SMTF is than SPTF, in percent.
     fn lag(&self) -> f64 {
         slower(self.offline, self.sptf)
     }
 
-    /// Returns by how many points each step except the first takes off-line further behind SPTF, noise last.
+    /// Returns by how many points each step except the first slows off-line SMTF further relative to SPTF, noise
+    /// last.
     fn added(&self) -> Vec<(&'static str, f64)> {
         let lags: Vec<f64> = self.steps.iter().map(|step| step.lag).chain([self.lag()]).collect();
         let names = self.steps.iter().skip(1).map(|step| step.what).chain(["noise"]);
@@ -272,7 +276,7 @@ fn describe(rows: &[Row]) -> String {
     )
 }
 
-/// Describes the causes of off-line's lag.
+/// Describes why off-line SMTF is slower than SPTF.
 fn describe_lag(rows: &[Row], local: bool) -> String {
     let these = || rows.iter().filter(|r| r.local == local);
     let span = |of: &dyn Fn(&Row) -> f64| {
@@ -302,12 +306,12 @@ fn describe_lag(rows: &[Row], local: bool) -> String {
     )
 }
 
-/// The approach of on-line to off-line. Mean times over the last tenth of the requests so far, ms.
+/// The progress of on-line SMTF toward off-line SMTF: mean times over the last tenth of the requests so far, ms.
 struct Learning {
     /// After a quarter of the requests and after all: their number, the time, and the share of the distances to waiting
     /// requests with a known time, in percent.
     after: [(u64, f64, f64); 2],
-    /// The time after a quarter, if it starts from the probed table.
+    /// The time after a quarter of the requests, if learning starts from the probed table.
     from_table: f64,
 }
 
@@ -364,7 +368,7 @@ impl Chooser for Asks {
     }
 }
 
-/// A run with two drives, one after the other.
+/// A run in which a second drive takes the place of the first half-way.
 struct Swap {
     /// The mean time of each part of the run, ms.
     parts: Vec<f64>,
@@ -375,16 +379,16 @@ struct Swap {
     too_soon: u32,
     /// The requests from the swap to the part in which it was noticed.
     noticed_after: Option<usize>,
-    /// The last parts of a learner that begins with the second drive, after the same number of requests as after the
-    /// swap.
+    /// The mean time of the last parts, ms, of a learner that begins with the second drive, after the same number of
+    /// requests as after the swap.
     fresh: f64,
     sptf: [f64; 2],
     sstf: [f64; 2],
 }
 
 const PARTS: usize = 40;
-/// The number of parts compared with a learner that began with the second drive: in one part alone the random error is
-/// as large as the permitted difference.
+/// The number of last parts whose mean is compared with a learner that began with the second drive: in one part alone
+/// the random error is as large as the permitted difference.
 const COMPARED_PARTS: usize = 5;
 
 impl Swap {
@@ -441,7 +445,8 @@ impl Swap {
         last.iter().sum::<f64>() / last.len() as f64
     }
 
-    /// Returns the last part before the swap, the first after it, and the last ones of all.
+    /// Returns the mean times of the last part before the swap, of the first part after it, and of the last parts,
+    /// ms.
     fn ends(&self) -> [f64; 3] {
         let part = |i: usize| self.parts.get(i).copied().unwrap_or(f64::NAN);
         [part(PARTS / 2 - 1), part(PARTS / 2), self.end()]

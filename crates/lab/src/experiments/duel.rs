@@ -1,4 +1,4 @@
-//! The duel: ours outside a modern drive, against the drive's own queue, against the scheduler in the drive, and
+//! The duel: our core outside a modern drive, against the drive's own queue, against our core in the drive, and
 //! against common alternatives.
 
 use crate::duel::paired::{Responses, Slower, mean_slower, p99_slower};
@@ -27,38 +27,38 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const DRIVES: [&str; 2] = ["nearline-20tb", "nearline-4tb"];
 
-/// The loads.
+/// The rates of the loads.
 const REQUESTS_PER_SECOND: [f64; 4] = [5.0, 20.0, 50.0, 80.0];
 
 /// The bound on harm that the claims are about, in millionths.
 const BOUND_PPM: u32 = 10_000;
 
-/// The bounds of our Pareto curve, in millionths, ascending; the first is the claims'.
+/// The bounds on harm of our Pareto curve, in millionths, ascending; the claims are about the first.
 const BOUNDS_PPM: [u32; 5] = [BOUND_PPM, 30_000, 100_000, 300_000, 1_000_000];
 
-/// Millionths of each second in which the paced rival reads, ascending.
+/// The shares of each second in which the paced rival reads, in millionths, ascending.
 const SHARES_PPM: [u32; 5] = [30_000, 100_000, 200_000, 400_000, 700_000];
 
 /// Sectors of 512 bytes in the rivals' reads.
 const SMALL_READ_SECTORS: Sectors = Sectors::new(128);
 const LARGE_READ_SECTORS: Sectors = Sectors::new(2_048);
 
-/// The ratio shown for all larger ones.
+/// The largest ratio that is shown; a larger ratio, such as that to a bandwidth of zero, is shown as this one.
 const RATIO_MAX: f64 = 1_000.0;
 
-/// The harm in percent at which a figure ends. A contestant beyond it stands at the edge with its harm in its name, since
-/// with one rival at 2,000% all others would lie on each other.
+/// The harm in percent at which a figure ends. A contestant with more harm stands at the edge with its harm in its
+/// name, because on an axis up to a rival's 2,000% all others would lie on each other.
 const HARM_DRAWN_PERCENT_MAX: f64 = 150.0;
 
-/// The least bandwidth, in percent of the core in the drive.
+/// The least bandwidth that the claim requires, in percent of the core in the drive.
 const YIELD_PERCENT_MIN: f64 = 60.0;
 
-/// Returns the most harm, in percent, at a rate.
+/// Returns the most harm that the claim permits at a rate, in percent.
 fn harm_percent_max(rate: f64) -> f64 {
     if rate < 80.0 { 1.0 } else { 2.0 }
 }
 
-/// Returns the least bandwidth, in multiples of the paced rival's at equal harm, at a rate.
+/// Returns the least bandwidth that the claim requires at a rate, in multiples of the paced rival's at equal harm.
 fn times_paced_min(rate: f64) -> f64 {
     match rate {
         r if r < 20.0 => 2.0,
@@ -86,7 +86,7 @@ const RIVALS: [(&str, Rival); 7] = [
     ("idle, 1 MiB after 20 ms", idle(LARGE_READ_SECTORS, 20)),
 ];
 
-/// Returns all runs, in the order in which [`Panel::of`] splits them.
+/// Returns all contestants, in the order in which [`Panel::of`] splits their runs.
 fn contestants() -> Vec<Contestant> {
     let mut all = vec![Contestant::Alone, Contestant::InDrive, Contestant::Assisted];
     all.extend(BOUNDS_PPM.map(Contestant::Scan));
@@ -126,7 +126,8 @@ impl ContestantRuns {
         }
     }
 
-    /// Returns the upper end of an interval, with the estimates of single seeds as its spread.
+    /// Returns the upper end of the confidence interval of the harm, with the estimates of single seeds as its
+    /// spread.
     fn held(&self) -> Spread {
         Spread { mean: self.mean.at_most, ..Spread::of(&self.seeds) }
     }
@@ -141,7 +142,7 @@ struct Panel {
     drive: &'static str,
     rate: f64,
     alone: ContestantRuns,
-    /// The bytes that pass under the head while the arm need not move, without background work.
+    /// The bytes that pass under the head of the drive alone, by the state of its arm.
     passing: PassingMb,
     in_drive: ContestantRuns,
     assisted: ContestantRuns,
@@ -191,7 +192,7 @@ impl Panel {
         self.scans.first()
     }
 
-    /// Returns the bandwidth in percent of that of the core in the drive.
+    /// Returns the bandwidth of [`ours`](Self::ours) in percent of that of the core in the drive.
     fn of_in_drive(&self) -> f64 {
         self.ours().map_or(f64::NAN, |ours| self.percent_of_in_drive(ours.mb_per_s))
     }
@@ -201,8 +202,8 @@ impl Panel {
         100.0 * mb_per_s / self.in_drive.mb_per_s
     }
 
-    /// Returns the bytes that pass, in millions a second, in the time by which the bound permits all responses together to be
-    /// longer: each nanosecond that the arm takes from a request delays that one at least.
+    /// Returns the bytes that pass, in millions a second, in the time by which the bound permits all responses
+    /// together to be longer: each nanosecond of the arm that a request loses delays at least that request.
     fn permitted(&self) -> f64 {
         let permitted_ms = self.alone.mean_ms * f64::from(BOUND_PPM) / 1e6;
         permitted_ms / 1e3 * self.rate * self.passing.always
@@ -232,7 +233,7 @@ impl Panel {
         (ours.mb_per_s / reached(&self.paced, ours.mean.at_most)).min(RATIO_MAX)
     }
 
-    /// Returns the largest bandwidth of a rival, in multiples of ours at its harm, with the rival's name.
+    /// Returns the largest ratio of a rival's bandwidth to ours at the rival's harm, with the rival's name.
     fn above(&self) -> (f64, &str) {
         let ratios =
             self.paced.iter().chain(&self.rivals).filter(|rival| rival.mb_per_s > 0.0).map(|rival| {
@@ -277,7 +278,7 @@ impl Panel {
 fn reached(curve: &[ContestantRuns], harm: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = curve.iter().map(|e| (e.mean.percent.max(0.0), e.mb_per_s)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // A bound may permit more harm than is done.
+    // A point with more harm may have less bandwidth; a larger bound permits the smaller harm as well.
     let mut best = 0.0;
     for point in &mut points {
         best = f64::max(best, point.1);
@@ -362,7 +363,8 @@ fn bounds(panels: &[Panel]) -> Figure {
     table("duel-bound", title, columns, panels.iter().map(Panel::bounds).collect())
 }
 
-/// Returns the limits of the yield where it is not reached, in percent of the core in the drive.
+/// Returns the upper limits of the bandwidth for each panel that misses the goal, in percent of the core in the
+/// drive.
 fn limits(panels: &[Panel]) -> String {
     let missed = panels.iter().filter(|panel| panel.of_in_drive() < YIELD_PERCENT_MIN);
     let limits: Vec<String> = missed

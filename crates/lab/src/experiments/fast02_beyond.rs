@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 
-/// The conservatism of ideas tried with a constant one: little more than the spread of seek times.
+/// The two conservatisms of ideas that are tried with a constant one: little more than the spread of seek times.
 const CONSERVATISM_100US: Duration = Duration::from_micros(100);
 const CONSERVATISM_50US: Duration = Duration::from_micros(50);
 
@@ -50,18 +50,18 @@ const IDEAS: [Idea; 14] = [
 /// counts only half of the gain from choosing requests later.
 const HARM_PPM: u32 = 20_000;
 
-/// The bound on harm in the core's estimate, in millionths, if the rest of the bound is spent: on average over a scan half of it
-/// is, most of it at the end.
+/// The bound on harm in the core's estimate, in millionths, for the configuration that spends what the others leave
+/// of the bound. On average over a scan half of the bound is spent, most of that at the end.
 const HARM_SPENT_PPM: u32 = 25_000;
 
-/// The configurations of a whole scan: the default, and the one of the claim, which spends the rest of the bound.
+/// The configurations of a whole scan: the default, and that of the claim, [`spent`].
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
-/// More requests than arrive during a scan, and the number of requests in runs without one.
+/// More requests than arrive during a scan, and the number of requests in runs without a scan.
 const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 const REQUESTS_WITHOUT_SCAN: u64 = 400_000;
 
-/// All ideas with that bound, except one; named by the one that is off.
+/// All ideas with harm below 2% except one, which gives the name.
 const BUT_ONE: [Idea; 10] = [
     ("neighbours", |o, _| bounded(o, HARM_PPM).with_neighbours(Neighbours::Never)),
     ("commands that touch", |o, _| bounded(o, HARM_PPM).with_touching(false)),
@@ -80,13 +80,14 @@ const BUT_ONE: [Idea; 10] = [
     ("control gaps", |o, _| bounded(o, HARM_PPM).with_control_gaps(false)),
 ];
 
-/// All ideas with harm below 2% and the foreground chosen late: with a scan, and the run to compare with.
+/// The foreground chosen late: by the paper's scheduler for the run without a scan, and by all ideas with harm below
+/// 2% for the run with a scan.
 const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
     |o, c| OutsideConfig::paper(o, c).with_late_choice(true),
     |o, _| bounded(o, HARM_PPM).with_late_choice(true),
 ];
 
-/// Over a drive without noise: all ideas without a margin or a bound, and the default.
+/// For a drive without noise: all ideas without conservatism and without a bound on harm, and the default.
 const EXACT: [fn(Overheads, Duration) -> OutsideConfig; 2] = [in_order, |o, _| OutsideConfig::beyond(o)];
 
 fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
@@ -117,7 +118,8 @@ fn close(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
     late_bus(overheads, conservatism).with_merge_after(true)
 }
 
-/// A step from the drive's own scheduler to one outside with the default noise, with all ideas and a constant margin.
+/// A step from the scheduler in the drive to one outside with the default noise, with all ideas and a constant
+/// conservatism.
 struct NoiseStep {
     name: &'static str,
     behaviour: Behaviour,
@@ -159,7 +161,7 @@ fn steps() -> Vec<NoiseStep> {
         one("all noise but missed landings", Behaviour { missed_landings_ppm: 0, ..noisy }),
         one("all noise but overlap of the bus", Behaviour { overlap_percent: 0, ..noisy }),
         one("all noise but eager read-ahead", Behaviour { eager_read_ahead: false, ..noisy }),
-        // These are not part of the default noise.
+        // The following behaviours are not part of the default noise.
         one("grown defects", Behaviour { grown_defects: 1_000, ..exact() }),
         one("read-ahead into the buffer", Behaviour { read_ahead: None, ..exact() }),
         one(
@@ -169,7 +171,7 @@ fn steps() -> Vec<NoiseStep> {
     ]
 }
 
-/// Accounts for the rest of the bandwidth, with SPTF.
+/// Describes what each restriction and each noise costs of the in-drive bandwidth, with SPTF.
 fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let steps = steps();
     let paper = Trial::paper(POLICIES[0].0, CONSERVATISM_50US, requests);
@@ -199,7 +201,7 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
         )
     };
     let rows = steps.iter().zip(outside.chunks(2)).map(|(step, pair)| row(step, pair));
-    // Compared by seed, since a noise costs less than the difference between seeds.
+    // Runs are compared by seed, because a noise costs less than the difference between seeds.
     let at = |name: &str| steps.iter().position(|step| step.name == name).unwrap_or(0);
     let with = |step: usize| outside.get(2 * step + 1).map_or(&[][..], Vec::as_slice);
     let cost = |of: usize| {
@@ -221,8 +223,8 @@ fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     ))
 }
 
-/// Returns the claim about a whole scan, from its first block to its last: its bandwidth and its harm; and the same by
-/// default.
+/// Returns the claim about the bandwidth and the harm of a whole scan, from its first block to its last, and notes
+/// that add the results of the default.
 fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
     let mut trials = Vec::new();
     for (policy, _) in POLICIES {
@@ -253,8 +255,8 @@ fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
             said(by_default),
             said(spent)
         ));
-        // The estimate of harm is more than twice the goal, because it includes revolutions lost without detours, and
-        // only half of the gain from choosing later. The rest of the bound is spent. The goal is compared with the true
+        // The bound on the core's estimate is more than twice the goal, because the estimate includes revolutions
+        // lost without detours, and only half of the gain from choosing later. The goal is compared with the true
         // harm.
         claim = claim
             .measure(

@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// A scheduler outside the drive that knows the costs of commands.
 type SchedulerConfig = fn(Overheads, Duration) -> OutsideConfig;
 
-/// The paper's, and ours beyond it, with the words that follow the policy's name.
+/// The paper's scheduler, and ours beyond the paper, each with the words that follow the policy's name.
 const SCHEDULERS: [(SchedulerConfig, &str); 2] =
     [(OutsideConfig::paper, ""), (|overheads, _| OutsideConfig::beyond(overheads), ", all ideas")];
 
@@ -78,7 +78,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             for (at, (policy, name)) in POLICIES.into_iter().enumerate() {
                 let paper = Trial::paper(policy, hundredths(30), requests);
                 let with = Trial { outside: Some(scheduler), ..paper };
-                // One at a time: two would share the core's memory and its clock.
+                // Runs are timed one at a time, because parallel runs would slow each other down.
                 let costs = lab
                     .seeds(known_drive.seeds(lab.pick((3, 1), (3, 3))))
                     .map(|seed| Cost::measure(&with, &known_drive, seed))
@@ -115,7 +115,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![figure], claims: vec![claim.note(note)], notes: Vec::new() })
 }
 
-/// Runs a trial; returns its seconds on this machine, too.
+/// Runs a trial; also returns the seconds that the run took on this machine.
 fn timed(trial: &Trial, known_drive: &KnownDrive, seed: u64) -> Result<(Measured, f64), LabError> {
     let began = Clock::now();
     let measured = trial.run_on(known_drive, seed)?;

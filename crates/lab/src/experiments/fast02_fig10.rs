@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
+/// The two conservatisms for which the paper gives numbers, in hundredths of a millisecond.
 const CONSERVATISM_LOW_10US: u64 = 30;
 const CONSERVATISM_HIGH_10US: u64 = 40;
 
@@ -37,7 +37,7 @@ const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 /// The paper's "about half".
 const HALF: Band = Band::Within(35.0, 65.0);
 
-/// Runs by margin and seed.
+/// Runs by conservatism and seed.
 type ByMargin = Vec<Vec<Measured>>;
 
 /// The curves of one drive.
@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let mut claims = Vec::new();
     let of_the_papers = drives.iter().find(|curves| curves.drive == DRIVES[0].0);
-    // The claim is about a whole scan in both sizes; its beginning is for the note.
+    // The claim is about a whole scan in both sizes; the scan's beginning is for the note.
     let other_size = |requests, margins, seeds| match known_drives.get(..1) {
         Some(truth) => Curves::measure(lab, truth, margins, requests, seeds),
         None => Ok(None),
@@ -181,7 +181,7 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
         of_beginning(beginning.by_truth()),
         of_beginning(&beginning.restricted),
     );
-    // The share of the loss at 0.3 ms that lies between these two.
+    // Returns the share of the loss at 0.3 ms that lies between two bandwidths, in percent.
     let of_the_loss = |from: f64, to: f64| 100.0 * (from - to) / (level - mb_per_s(near)).max(f64::EPSILON);
     [
         Claim::new("fast02-fig10", "65% of the in-drive free bandwidth, 3.1 MB/s, 37 scans a day")

@@ -33,13 +33,13 @@ pub const EXPERIMENT: Experiment = Experiment {
 const SIZES_KB: [u64; 2] = [4, 40];
 /// The error at which a prediction counts as accurate, for each size.
 const ACCURATE_ERRORS_MAX: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
-/// The distance from a request's sectors within which a head predicted among them may arrive outside, or the other way
-/// round.
+/// The time around either end of a request's sectors in which a head predicted among the sectors may arrive outside
+/// them, or the reverse.
 const BOUNDARY_ERROR_MAX: Duration = Duration::from_micros(100);
 /// The most percent that the paper's three shares, each rounded to a tenth, leave for other errors: 97.45 + 1.75 +
 /// 0.65.
 const OTHER_ERRORS_PERCENT_MAX: f64 = 0.15;
-/// The width of the figures' bins, and their reach, ns.
+/// The width of the figures' bins, and the largest error that has a bin, ns.
 const BIN_NS: i64 = 50_000;
 const BINS_END_NS: i64 = 8_000_000;
 
@@ -92,9 +92,9 @@ impl Forecast {
         self.heard.since(before)
     }
 
-    /// Corrects the model: the completion was `error` ns later than predicted. A head that arrives among the sectors of
-    /// a zero-latency drive ends where it began, not at the last sector, so in that case an error beyond the bus's
-    /// noise is believed.
+    /// Corrects the model: the completion was `error` ns later than predicted. A head that arrives among the sectors
+    /// of a zero-latency drive ends where it began, not at the last sector, so in that case an error beyond the bus's
+    /// noise is taken for the head's.
     fn resync(&mut self, error: i64, noise: Duration) {
         let revolution = self.model.rpm().revolution().as_nanos() as i64;
         let error = (error + revolution / 2).rem_euclid(revolution) - revolution / 2;
@@ -106,7 +106,7 @@ impl Forecast {
     }
 }
 
-/// Returns observed less predicted head time of each request, ns.
+/// Returns the observed less the predicted head time of each request, ns.
 fn errors(known_drive: &KnownDrive, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let model = &known_drive.truth;
@@ -182,7 +182,8 @@ impl Shares {
     }
 }
 
-/// A drive with its kind of knowledge, and all measurements: from the profile alone, for each size, and the core's own.
+/// The errors of predictions for a drive with one kind of knowledge: from the profile alone, for each size of
+/// requests, and of the core's own forecasts.
 struct DriveErrors<'t> {
     known_drive: &'t KnownDrive,
     alone: Vec<&'t [Vec<i64>]>,

@@ -31,7 +31,7 @@ const SCHEDULERS: [(&str, Option<PolicyName>); 4] = [
     ("SPTF external", Some(POLICIES[0].0)),
     ("disk firmware", None),
 ];
-/// The indices of SPTF outside and of the firmware among them.
+/// The indices of SPTF outside and of the firmware in [`SCHEDULERS`].
 const EXTERNAL_INDEX: usize = 2;
 const FIRMWARE_INDEX: usize = 3;
 

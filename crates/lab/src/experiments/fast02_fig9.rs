@@ -21,14 +21,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The conservatism for which the paper gives numbers, in hundredths of a millisecond.
+/// The two conservatisms for which the paper gives numbers, in hundredths of a millisecond.
 const CONSERVATISM_LOW_10US: u64 = 30;
 const CONSERVATISM_HIGH_10US: u64 = 40;
 
 /// The requests in the beginning of a scan, the only part that the quick size measures.
 const BEGINNING_REQUESTS: u64 = 25_000;
 
-/// The runs of one policy: without a scan, and with one at each conservatism.
+/// The runs of one policy: without a scan, and with a scan at each conservatism.
 struct Policy {
     name: &'static str,
     without: Vec<Measured>,
@@ -71,8 +71,8 @@ impl<'t> DriveCurves<'t> {
         &policy.with[self.margins.iter().position(|m| *m == margin).unwrap_or_default()]
     }
 
-    /// Returns the share of free bandwidth lost relative to the best conservatism: with less, revolutions missed by the
-    /// foreground take the scan's time.
+    /// Returns the share of free bandwidth lost relative to the best conservatism, in percent. A smaller conservatism
+    /// loses bandwidth, too: the foreground then misses revolutions, in which the scan gets nothing.
     fn lost(&self, policy: &Policy, margin: u64) -> Spread {
         lost(&policy.with, self.at(policy, margin))
     }
@@ -175,9 +175,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures, claims, notes })
 }
 
-/// Measurements beside the curves, to explain why claims do not hold. By policy, then in this order.
+/// Measurements beside the curves, to explain why claims do not hold: by policy, then in the order that each field
+/// gives.
 struct Beside {
-    /// Without think time: without a scan, and with one at 0.4 ms.
+    /// Without think time: without a scan, and with a scan at 0.4 ms.
     restless: Vec<Vec<Measured>>,
     /// Commands to an exact drive: no conservatism, 0.3 ms, 0.4 ms.
     exact: Vec<Vec<Measured>>,
@@ -304,8 +305,8 @@ fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     runs.chunks(margins.len()).zip(POLICIES).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes claim c without any loss: how much longer SSTF's gaps are than SPTF's, and how much of it the planner in
-/// the drive uses.
+/// Describes claim c without the losses outside the drive: how much longer SSTF's gaps are than SPTF's, and how much
+/// of that the planner in the drive uses.
 fn in_the_drive(inside: &[Vec<Measured>], sptf: &Policy, sstf: &Policy) -> String {
     let [its, _, more] = inside else { return String::new() };
     let latency = |of: &Policy| spread(&of.without, |m| m.report.head_time.rotation).mean;

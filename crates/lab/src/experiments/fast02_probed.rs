@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The depth that is shown of figure 8.
+/// The number of outstanding requests at which figure 8 is measured here.
 const DEPTH: u32 = 10;
 
 /// All measurements of one drive with one kind of knowledge, seed by seed.

@@ -26,12 +26,12 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// A drift faster than the default noise's. The default spindle begins at its nominal speed and drifts by at most one
 /// revolution a minute every five seconds, hardly a tenth of its limit of half a percent in runs of this length; this
-/// one covers most of it in half a minute.
+/// drift covers most of that limit in half a minute.
 const FAST_DRIFT: &str = "drift=5000:20ms";
 
 /// Sectors that a drive tries for eight revolutions. The number that detours meet is random: in the quick size the
-/// foreground is between half a percent and one and a half slower depending on the seed, so that it takes a dozen seeds
-/// to compare either with the bound.
+/// foreground is between half a percent and one and a half slower depending on the seed, so that only the mean of a
+/// dozen seeds can be compared with the bound.
 const BAD_SECTORS: &str = "bad_sectors=1000:8";
 
 /// The differences between the drive and [`exact`], by the names of its switches (docs/MODEL.md, section 8).
@@ -61,7 +61,7 @@ const RANDOM: [&str; 23] = [
     "fast02",
 ];
 
-/// The same where half of the foreground is sequential.
+/// The differences for the load of which half is sequential.
 const FOLLOWED: [&str; 6] =
     ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "fast02"];
 
@@ -81,7 +81,7 @@ fn unbounded(overheads: Overheads, margin: Duration) -> OutsideConfig {
     OutsideConfig::beyond(overheads).with_harm_ppm(None).with_conservatism(Conservatism::Constant(margin))
 }
 
-/// Returns a row's runs: without a scan, with one without a bound, and with one by default.
+/// Returns a row's runs: without a scan, with a scan and no bound on harm, and with a scan and the default bound.
 fn trials(paper: Trial) -> [Trial; 3] {
     [
         Trial { scan: false, outside: Some(unbounded), ..paper },
@@ -136,7 +136,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ));
     }
     worst.sort_by(|(a, ..), (b, ..)| b.mean.total_cmp(&a.mean));
-    // The row nearest to the bound has a measure of its own, so that it cannot hide another.
+    // The row of bad sectors is nearest to the bound and has a measure of its own, so that it cannot hide another
+    // row.
     let at_worst = |bad: bool| {
         let row = worst.iter().find(|(_, row, _)| row.ends_with(BAD_SECTORS) == bad);
         row.map_or(Spread::of(&[]), |(harm, ..)| *harm)

@@ -94,7 +94,7 @@ enum Order {
 struct Rates {
     /// The bandwidth of each application, in the order of [`APPS`].
     got: [f64; APPS.len()],
-    /// The part of it that came with the foreground's accesses.
+    /// The part of the bandwidth of all applications that came with the foreground's accesses.
     with_foreground: f64,
     /// The sectors that the head passed over for the background.
     accessed: f64,
@@ -102,7 +102,7 @@ struct Rates {
     iops: f64,
     /// The core's estimate of the harm of idle time, in percent.
     harm: f64,
-    /// Percent of the cache's write-backs that were free.
+    /// The percentage of the cache's write-backs that were free.
     cleaned_free: f64,
     gaps: Gaps,
 }
@@ -112,13 +112,13 @@ impl Rates {
         self.got.iter().sum()
     }
 
-    /// Bytes delivered for each that the head passed over for the background.
+    /// Returns the bytes delivered for each byte that the head passed over for the background.
     fn shared(&self) -> f64 {
         (self.all() - self.with_foreground) / self.accessed.max(1e-9)
     }
 }
 
-/// The runs of one place, in the drive or outside.
+/// The runs with the core at one place, in the drive or outside.
 struct RunSet {
     all: Rates,
     turned: Rates,
@@ -145,7 +145,7 @@ impl RunSet {
         (run.response_ms / self.none.response_ms - 1.0) * 100.0
     }
 
-    /// Returns the bandwidth of each as a table.
+    /// Returns the bandwidth of each application as a table.
     fn table(&self, id: &str, title: &str) -> Figure {
         let Self { all, turned, .. } = self;
         let mut rows = Vec::new();
@@ -190,7 +190,7 @@ impl RunSet {
         }
     }
 
-    /// Describes the saving by sharing.
+    /// Describes how much is saved because one read serves several applications.
     fn saved(&self, place: &str) -> String {
         let Self { all, single, .. } = self;
         let best = (0..APPS.len()).map(|at| self.alone(at)).fold(0.0, f64::max);
@@ -239,8 +239,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             (app, if app.priority(Order::Turned) > app.priority(Order::Given) { gain } else { -gain })
         })
         .collect();
-    // Only if one priority is more than twice the other: a smaller difference has less effect than the changes of the
-    // others.
+    // Only applications of which one priority is more than twice the other: a smaller difference has less effect than
+    // the changed priorities of the other applications.
     let much = |app: App| {
         let [a, b] = [Order::Given, Order::Turned].map(|order| app.priority(order));
         a.max(b) > 2 * a.min(b)
@@ -305,7 +305,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 /// The parts of the drive, in sectors.
 struct Parts {
     block: Sectors,
-    /// The volume with a snapshot: blocks, and slots.
+    /// The blocks of the volume, and its slots, which include the room for what the snapshot keeps.
     blocks: u64,
     slots: u64,
     reorganized: LbnRange,
@@ -445,7 +445,7 @@ fn start_backup(
     })
 }
 
-/// The synthetic load over the three parts: requests to the snapshots' room go to the volume.
+/// The synthetic load over the three parts; requests to the room for the snapshot are moved to the volume.
 struct SpreadLoad {
     load: Synthetic,
     volume: LbnRange,
@@ -469,7 +469,7 @@ impl Source for SpreadLoad {
     fn next_request(&mut self) -> Option<workload::Request> {
         let mut request = self.load.next_request()?;
         if self.room.contains(request.range.start()) {
-            // The room is a quarter of the volume: every fourth unit, so that all of it is reached.
+            // The room is a quarter of the volume, so offsets are multiplied by four to reach all of the volume.
             let into = request.range.start().since(self.room.start()).get() * 4 % self.volume.len().get();
             request.range = LbnRange::new(Lbn::new(self.volume.start().get() + into), request.range.len());
         }

@@ -32,11 +32,11 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 const BLOCK: Bytes = Bytes::new(8 << 10);
-/// The paper's drive (Cheetah 36ES).
+/// The capacity of the paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
 /// The paper's "a few hours".
 const FEW_HOURS: f64 = 5.0;
-/// A reorganisation that takes longer counts as stuck.
+/// The longest virtual time of a reorganisation. One that takes longer counts as not finished.
 const REORGANISATION_TIME_MAX: Duration = Duration::from_secs(48 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Action {
 struct Cell {
     action: Action,
     percent: u64,
-    /// Blocks.
+    /// The size of the staging area, in blocks.
     staging: u64,
     /// Whether the foreground goes through the reorganiser's map.
     mapped: bool,
@@ -72,12 +72,12 @@ struct ReorganizerResult {
     hours: f64,
     finished: bool,
     blocks: u64,
-    /// The share of time in which no block without a free place could be staged, in percent.
+    /// The share of time in which no more blocks whose new places are occupied could be staged, in percent.
     held_up: f64,
     /// The foreground's requests, and their mean response.
     requests: u64,
     response_ms: f64,
-    /// The mean number of blocks read or written right behind each other.
+    /// The mean number of adjacent blocks that are read or written directly after each other.
     in_one_pass: f64,
 }
 
@@ -95,7 +95,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         }
     }
     let seed = lab.seed();
-    // The longest first, so that no core waits for them at the end.
+    // The longest runs start first, so that all cores of the processor are busy to the end.
     let mut order: Vec<usize> = (0..cells.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(cells[*at].percent));
     let done = {
@@ -135,7 +135,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .flat_map(|percent| stagings.iter().map(move |staging| ratio(percent, staging)))
             .fold(f64::INFINITY, f64::min)
     };
-    // The speed-up by a larger area, over all parts of the drive.
+    // The speed-up by the largest staging area over the smallest, summed over all parts of the drive.
     let helped = |action: Action| {
         let sum = |staging| percents.iter().map(|&percent| hours(action, percent, staging)).sum::<f64>();
         sum(least) / sum(most)
@@ -290,7 +290,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![times, table], claims: vec![claim], notes })
 }
 
-/// Rounds to the three digits that are printed.
+/// Rounds to three decimals, so that the printed band is the band of the claim.
 fn round(hours: f64) -> f64 {
     (hours * 1000.0).round() / 1000.0
 }
@@ -344,7 +344,7 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
     tracks
 }
 
-/// A drive, and its outer profile if the core is outside.
+/// A drive, and its profile with the terms of the core if the core is outside.
 type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
 /// Returns a host with the foreground alone, on an unchanged drive.
@@ -371,8 +371,9 @@ fn slower(placed: Placed<'_>, runs: &[ReorganizerResult], seed: u64) -> Result<V
     Ok(slower)
 }
 
-/// Returns by how many percent the mean response of each run exceeds that of requests at the places where the reorganiser had put
-/// them, without its accesses; and the share of these requests that lay in several places, in percent.
+/// Returns by how many percent the mean response of a run exceeds that of the same requests at the places where the
+/// reorganiser had put their blocks, without the reorganiser's accesses; and the share of these requests that lay in
+/// several places, in percent.
 fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64), LabError> {
     let (run, noted) = reorganise_noting(placed, cell, seed)?;
     let split = {

@@ -43,10 +43,11 @@ const SELDOM: [(u64, u64, u64); 4] = [(12, 300, 2_000), (30, 300, 1_000), (300, 
 /// The times between two requests of sparse foregrounds, in words.
 const SELDOM_NAMES: [&str; 4] = ["12 s", "30 s", "5 min", "an hour"];
 
-/// The scan's block.
+/// The size of the scan's blocks.
 const BLOCK: Bytes = Bytes::new(16 * 1024);
 
-/// The scan's block beside a sparse foreground: most of the drive is read many times.
+/// The size of the scan's blocks beside a sparse foreground. It is larger because most of the drive is read many
+/// times.
 const LARGE_BLOCK: Bytes = Bytes::new(128 * 1024);
 
 /// The time until a block that was read is wanted again.
@@ -55,7 +56,7 @@ const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 /// The place of the core, and its use of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CorePlace {
-    /// In the drive.
+    /// In the drive; idle time is used from its beginning.
     Inside,
     /// In the drive; idle time is used only after 20 ms.
     LongOnly,
@@ -65,7 +66,7 @@ enum CorePlace {
     OutsideInOrder,
 }
 
-/// The margin of the core outside: FAST'02's for this drive.
+/// The conservatism of the core outside: FAST'02's for this drive.
 const CONSERVATISM: Duration = Duration::from_micros(300);
 
 /// The foreground load.
@@ -82,11 +83,11 @@ struct ScanPair {
     /// The foreground's share of the head's time without the scan, in percent.
     utilisation: f64,
     mb_per_s: f64,
-    /// The part of it in gaps.
+    /// The part of `mb_per_s` in gaps.
     in_gaps: f64,
     /// The growth of the mean response time, in percent.
     slower: f64,
-    /// The same by the core's estimate.
+    /// The growth of the mean response time by the core's estimate, in percent.
     accounted: f64,
 }
 
@@ -146,7 +147,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         })
         .collect();
     let slower_of = |pairs: &Vec<ScanPair>| Spread::of(&pairs.iter().map(|p| p.slower).collect::<Vec<_>>());
-    // With few requests a single late one is more than a hundredth, so those cases are shown separately.
+    // With fewer than a hundred requests a single late one is more than 1% of them, so those cases have measures of
+    // their own.
     let (many, few): (Vec<_>, Vec<_>) =
         counted.iter().zip(&seldom).partition(|((_, requests, _), _)| *requests >= 100);
     let seldom_slower: Vec<Spread> = many.iter().map(|(_, pairs)| slower_of(pairs)).collect();
@@ -288,7 +290,7 @@ enum Running {
     Outside(Box<Outside<Random>>),
 }
 
-/// Evaluates an expression for either.
+/// Evaluates an expression with the run in the drive or outside.
 macro_rules! either {
     ($self:ident, $run:ident => $what:expr) => {
         match $self {

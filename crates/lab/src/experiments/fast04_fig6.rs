@@ -39,7 +39,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The paper's drive (Cheetah 36ES).
+/// The capacity of the paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
 /// The rate at which the paper's idle drive is read.
 const PAPER_MB_PER_S: f64 = 35.0;
@@ -49,10 +49,10 @@ const OUR_MB_PER_S: f64 = 22.5;
 const LITTLE_OVER_FACTOR: f64 = 1.25;
 const BLOCK: Bytes = Bytes::new(8 << 10);
 
-/// Three quarters of 384 MB were for the buffering of I/O (section 6.4).
+/// The file cache of the paper's system: three quarters of its 384 MB of memory (section 6.4).
 const FILE_CACHE: Bytes = Bytes::new(288 << 20);
 
-/// Thousandths of the blocks.
+/// Thousandths of the blocks; the time at which each is reached is recorded.
 const PARTS_PER_THOUSAND: [u64; 3] = [500, 950, 990];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,29 +80,30 @@ impl BackupLoad {
 /// The results of one backup.
 struct BackupResult {
     minutes: f64,
-    /// The times at which [`PARTS_PER_THOUSAND`] of the blocks were there, and all, in minutes.
+    /// The times at which each of [`PARTS_PER_THOUSAND`] of the blocks had been read, and all blocks, in minutes.
     reached: [f64; PARTS_PER_THOUSAND.len() + 1],
     /// The growth of the mean response, in percent.
     slower: f64,
     /// The foreground's mean response without the backup.
     response_ms: f64,
     iops: f64,
-    /// The share of blocks read in vain, in percent.
+    /// The number of reads in vain, because the block had moved meanwhile, in percent of the blocks.
     in_vain: f64,
     /// The share of bytes that came with the foreground's own accesses, in percent.
     with_foreground: f64,
-    /// The share of sectors passed over for the backup in idle time, in percent.
+    /// The share of idle time in the sectors passed over for the backup, in percent.
     in_idle: f64,
     refused: u64,
-    /// The time of the first refused write, in minutes, and the share of blocks there by then, in percent.
+    /// The time of the first refused write, in minutes, and the share of blocks read by then, in percent.
     first_refused: Option<(f64, f64)>,
     /// The share of cylinders with nine tenths of the foreground's accesses, in percent.
     visited: f64,
-    /// The foreground's gaps during the backup; until half of the blocks were there; for the last twentieth.
+    /// The use of the foreground's gaps during the whole backup, until half of the blocks were read, and for the last
+    /// twentieth.
     gaps: Gaps,
     early: Gaps,
     late: Gaps,
-    /// Accesses that were made in idle time, and their mean size in KB.
+    /// The number of accesses in idle time, and their mean size in KB.
     idle_accesses: u64,
     idle_kb: f64,
 }
@@ -368,14 +369,14 @@ fn why_outside(
     )
 }
 
-/// Returns how long all of a range takes to pass under the head.
+/// Returns how long all of a range takes to pass under the head, in ms.
 fn transfer_ms(drive: &DriveModel, range: LbnRange) -> f64 {
     let (layout, revolution_ms) = (drive.layout(), drive.rpm().revolution().as_secs_f64() * 1e3);
     let pieces = layout.pieces(range);
     pieces.map(|p| revolution_ms * f64::from(p.len) / f64::from(layout.track(p.track).sectors)).sum()
 }
 
-/// Rounds to the three digits that are printed.
+/// Rounds to hundredths, so that the printed band is the band of the claim.
 fn round(minutes: f64) -> f64 {
     (minutes * 100.0).round() / 100.0
 }
@@ -392,8 +393,8 @@ fn issuer(
     seed: u64,
 ) -> Result<Issuer<Box<dyn Source>>, LabError> {
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
-    // The paper's memory and speed are for drives of at least the Atlas' size; a part of a drive gets its share of
-    // them.
+    // The paper's memory and speed are kept for drives of at least the Atlas's size; a smaller drive gets a
+    // proportional part.
     let share = |whole: u64| {
         let atlas = 17_938_986;
         whole * capacity.get().min(atlas) / atlas

@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Ratios of reads to writes, from the paper's left. The figure's other marks are not in its text.
+/// Ratios of reads to writes, from the left of the paper's figure, as far as the paper's text names them.
 const RATIOS: [ReadWriteMix; 5] = [
     ReadWriteMix { reads: 1, writes: 3 },
     ONE_TO_TWO,
@@ -37,18 +37,17 @@ const ONE_TO_TWO: ReadWriteMix = ReadWriteMix { reads: 1, writes: 2 };
 const EVEN: ReadWriteMix = ReadWriteMix { reads: 1, writes: 1 };
 const ALL_WRITES: ReadWriteMix = ReadWriteMix { reads: 0, writes: 1 };
 
-/// Sizes of caches in MB, for the paper's drive; its text names only the last.
+/// Sizes of caches in MB, for the paper's drive; the paper's text names only the last.
 const CACHE_SIZES_MB: [u64; 3] = [16, 128, 512];
 
-/// A sign, or an order.
+/// The band of a difference that must not be negative.
 const ORDER: Band = Band::AtLeast(0.0);
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let ratios = RATIOS.to_vec();
     let caches = lab.pick(vec![512], CACHE_SIZES_MB.to_vec());
-    // Buffers dirtied in one half minute without forced writes are written in the next, and so on: whole minutes are
-    // needed.
+    // Buffers that become dirty in one half minute are written in the next, so times are whole minutes.
     let time = Duration::from_secs(lab.pick(120, 180));
     let set_up = |megabytes: u64, load: ReadWriteMix, seed: u64| CacheSetUp {
         load,

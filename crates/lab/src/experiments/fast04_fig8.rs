@@ -33,7 +33,7 @@ const POLICIES: [(Replacement, &str); 3] = [
     (Replacement::FreeClean, "FREE-CLEAN"),
 ];
 
-/// With or without a syncer, and the writing of the buffer daemon.
+/// Whether a syncer runs, and how the buffer daemon writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Persistence {
     Syncer,
@@ -41,7 +41,7 @@ enum Persistence {
     NvramTwoAtATime,
 }
 
-/// The place of the claim's daemon among these.
+/// The index of the claim's daemon in [`PERSISTENCE`].
 const TWO_AT_A_TIME_INDEX: usize = 2;
 const PERSISTENCE: [(Persistence, &str); 3] = [
     (Persistence::Syncer, "syncer"),
@@ -49,7 +49,7 @@ const PERSISTENCE: [(Persistence, &str); 3] = [
     (Persistence::NvramTwoAtATime, "no syncer, daemon two at a time"),
 ];
 
-/// The paper keeps this size fixed, so it does not shrink with the drive as the sizes of figure 7 do.
+/// The size of the cache. The paper keeps it fixed, so it does not shrink with the drive as the sizes of figure 7 do.
 const CACHE: Bytes = Bytes::new(CACHE_MB_MAX << 20);
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -66,7 +66,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ..CacheSetUp::new(&drive, seed)
     };
     let cells = || PERSISTENCE.iter().flat_map(|p| POLICIES.iter().map(move |r| (p.0, r.0)));
-    // Without free write-backs FREE-CLEAN has nothing to prefer: it is LRU.
+    // Without free write-backs FREE-CLEAN has nothing to prefer and is the same as LRU.
     let fellows =
         cells().map(|(p, r)| if r == Replacement::FreeClean { (p, Replacement::Lru) } else { (p, r) });
     let mut wanted: Vec<(Persistence, Replacement, bool)> = cells().map(|(p, r)| (p, r, true)).collect();
@@ -123,7 +123,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .collect();
         Spread::of(&differences)
     };
-    // A tie is no order.
+    // The band excludes zero, because the paper claims an order and no tie.
     let order = Band::Above(0.0);
     let claim = Claim::new(
         "fast04-fig8",

@@ -29,7 +29,7 @@ const BLOCK_SECTORS: u64 = 8;
 /// The percentages of the disk that are wanted when the timing begins.
 const WANTED_PERCENTS: [u64; 5] = [100, 50, 20, 5, 1];
 
-/// The number of them, from the first, that are in the paper's range of 20-100%.
+/// The number of [`WANTED_PERCENTS`], from the first, that are in the paper's range of 20-100%.
 const CLAIMED_PERCENTS: usize = 3;
 
 /// The paper's ten tasks without think time: there is always a request to choose.
@@ -39,9 +39,9 @@ fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LabError {
     LabError::new("timing decisions", e)
 }
 
-/// A core whose predictions count as true, so that only the core runs. The scheduler's benchmark `decision` has the
-/// same loop for more drives and more kinds of wanted sets; it cannot use this one, since this crate depends on that
-/// one, and has its own with checksums of the decisions.
+/// A core whose predictions count as true, so that only the core runs. The scheduler's benchmark `decision` has a
+/// loop of its own, with more drives, more kinds of wanted sets and checksums of the decisions, because the scheduler
+/// cannot depend on this crate.
 struct DecisionBench {
     core: InDrive,
     load: Oltp,
@@ -104,11 +104,11 @@ impl DecisionBench {
     }
 }
 
-/// The cost of choosing a request and searching its gaps.
+/// The cost of choosing a request and searching its gap.
 #[derive(Clone, Copy, Default)]
 struct Decision {
     nanos: u64,
-    /// Tracks examined.
+    /// The number of tracks examined.
     tracks: u64,
 }
 
@@ -160,7 +160,8 @@ impl Times {
     }
 }
 
-/// The tracks in a group, and the number of decisions below which a group is not significant.
+/// The width of a group in tracks, and the number of decisions below which a group is left out because its median is
+/// not significant.
 const GROUP_TRACKS: u64 = 10;
 const DECISIONS_MIN: usize = 20;
 
@@ -210,13 +211,13 @@ fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, 
     Ok(Times::new("1% at random places".into(), bench.decisions(samples)?))
 }
 
-/// Smaller limits on the tracks of a search.
+/// Limits on the tracks of a search, smaller than the default.
 const SEARCH_TRACKS_MAX: [u32; 3] = [10, 25, 50];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let samples = lab.pick(2_000, 10_000);
-    // One after the other: the timed code should have a core for itself.
+    // Runs are timed one after the other, so that the timed code has a core of the processor for itself.
     let nothing = DecisionBench::new(&drive, SearchBudget::default(), lab.seed())?.decisions(samples)?;
     let nothing = Times::new("nothing".into(), nothing);
     let mut times = by_scan(&drive, SearchBudget::default(), &WANTED_PERCENTS, lab.seed(), samples)?;
@@ -391,7 +392,7 @@ mod tests {
 
     #[test]
     fn the_shortest_and_the_longest_searches_have_the_times_of_their_median_decisions() {
-        // Decisions of 10 and 20 tracks at 100 ns, some of which were interrupted.
+        // Decisions that examine 10 or 20 tracks, at 100 ns a track; six of them were interrupted for 4 ms.
         let decisions = (0..60u64).map(|i| {
             let tracks = if i % 2 == 0 { 10 } else { 20 };
             Decision { nanos: 200 + tracks * 100 + if i < 6 { 4_000_000 } else { 0 }, tracks }

@@ -20,7 +20,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MPL: u32 = 10;
 
-/// The percentages of the blocks that are enough.
+/// The percentages of the blocks after which a scan ends.
 const ENOUGH_PERCENTS: [u64; 11] = [100, 98, 95, 90, 80, 70, 60, 50, 40, 30, 20];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {

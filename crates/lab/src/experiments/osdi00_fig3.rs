@@ -86,12 +86,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Explains why the latency is the wait for the first sector, and the evidence against that.
+/// Explains why only the wait for the first sector counts as latency, and the evidence against that.
 fn note(revolution: Duration, off: &[HeadTimes], on: &[HeadTimes]) -> String {
     let ms = |of: fn(&HeadTimes) -> f64| spread(off, |r| of(r) * r.report.foreground.mean_access_ms).mean;
     let (half, ends, transfer) =
         (revolution.as_millis_f64() / 2.0, ms(track_ends), ms(|r| r.report.head_time.transfer));
-    // The access time of which this latency is the paper's 15%.
+    // Returns the access time of which this latency is 15%, the paper's share.
     let access = |latency_ms: f64| latency_ms / 0.15;
     format!(
         "It depends on what is called latency. A request of 256 KB crosses the ends of tracks as well, and waits there for \
@@ -118,7 +118,7 @@ fn note(revolution: Duration, off: &[HeadTimes], on: &[HeadTimes]) -> String {
 
 struct HeadTimes {
     report: Report,
-    /// Share of the run spent waiting for requests' first sectors.
+    /// The share of the run spent waiting for requests' first sectors.
     first: f64,
 }
 

@@ -37,7 +37,7 @@ const WEIGHTS: [Option<u16>; 12] = [
     None,
 ];
 
-/// The index of n = 40 in the list of parameters.
+/// The index of n = 40 in [`WEIGHTS`].
 const SW40_INDEX: usize = 4;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {

@@ -47,7 +47,7 @@ fn default(strategy: Strategy, files: u32, seed: u64) -> PostmarkSetUp {
     }
 }
 
-/// One assumption changed.
+/// Changes one assumption of a set-up.
 type Vary = fn(PostmarkSetUp) -> PostmarkSetUp;
 
 const AS_IN_THE_FIGURE: Vary = |s| s;
@@ -91,7 +91,7 @@ fn with(set_up: PostmarkSetUp, victims: u32, start_below: u32) -> PostmarkSetUp 
     }
 }
 
-/// Both strategies, with the same files and the same seed.
+/// The runs of both strategies with the same files and the same seed.
 struct Pair {
     original: PostmarkRun,
     freeblock: PostmarkRun,
@@ -115,7 +115,7 @@ impl Pair {
     }
 }
 
-/// A target utilisation under an assumption, seed by seed.
+/// The runs at one target utilisation under one assumption, seed by seed.
 struct At {
     pairs: Vec<Pair>,
 }
@@ -173,14 +173,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// A point of some curve.
+/// A point of a curve: a target utilisation under one assumption.
 struct Wanted {
     aim: f64,
     vary: Vary,
     seeds: u64,
 }
 
-/// Runs both strategies of all points. Equal runs are run once.
+/// Runs both strategies at all points. Equal set-ups are run once.
 fn compared(lab: &Lab, drive: &Arc<DriveModel>, wanted: &[Wanted]) -> Result<Vec<At>, LabError> {
     let mut keys: Vec<(f64, u64)> = Vec::new();
     for w in wanted {
@@ -193,7 +193,7 @@ fn compared(lab: &Lab, drive: &Arc<DriveModel>, wanted: &[Wanted]) -> Result<Vec
     let files = lab.map(&keys, |&(aim, seed)| files_for(aim, TRANSACTIONS, seed))?;
     let strategies = [Strategy::Original, Strategy::Freeblock(FreeConfig::default())];
     let mut set_ups: Vec<PostmarkSetUp> = Vec::new();
-    // By point, seed and strategy.
+    // The indices of set-ups, by point, seed and strategy.
     let mut places: Vec<Vec<[usize; 2]>> = Vec::new();
     for w in wanted {
         let of_seed = |seed: u64| {
@@ -277,8 +277,8 @@ fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     )
 }
 
-/// Returns the parts of a transaction's time, for each strategy, under the figure's assumptions and with a write-back
-/// cache.
+/// Returns the parts of a transaction's time, for each strategy, under the figure's assumptions and with a cache that
+/// writes changes back every 5 s.
 fn times(claimed: &[At], written_back: &[At]) -> [Figure; 2] {
     let cases = claimed.iter().map(|at| ("", at)).chain(written_back.iter().map(|at| (", 5 s", at)));
     let strategies = cases.flat_map(|(case, at)| {
@@ -456,7 +456,8 @@ fn claims(points: &[At], why: &str) -> Vec<Claim> {
     ]
 }
 
-/// The utilisation at which ORIGINAL's own rate is a base: the paper does not say of which rate half and a quarter are left.
+/// The utilisation, in percent, at which ORIGINAL's own rate counts as its full rate: the paper does not say which
+/// rate is halved and quartered.
 const OWN_BASE_PERCENT: f64 = 20.0;
 const HALVED: Band = Band::Within(0.4, 0.65);
 const QUARTERED: Band = Band::Within(0.15, 0.40);

@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The MPL of the claims, at which the disk is busy all the time.
+/// The multiprogramming level (MPL) of the claims, at which the disk is busy all the time.
 const HIGH_MPL: u32 = 10;
 
 /// A name, and a value of the runs at one MPL.
@@ -130,10 +130,10 @@ fn potentials(mpls: &[u32], runs: &[Compared], x: &str) -> Figure {
     }
 }
 
-/// A unit of work.
+/// A job that runs on one thread.
 #[derive(Clone, Copy)]
 enum ScanJob {
-    /// Scans beside the same foreground without, at an MPL, from a seed.
+    /// Scans, and in step with them the same foreground without scans, at this MPL and from this seed.
     Compared(u32, u64),
     /// Scans with this limit on the tracks of a search.
     Searched(Option<u32>),
@@ -170,7 +170,7 @@ fn both(
     let mut seed = 0;
     for done in done {
         match done {
-            // The head's usage is drawn for the first seed only; values are measured for all.
+            // The head's usage is drawn for the first seed only; values are measured over all seeds.
             JobResult::Compared(runs) => match compared.last_mut().filter(|_| seed % seeds > 0) {
                 None => compared.push(*runs),
                 Some(before) => {

@@ -19,10 +19,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const MPL: u32 = 7;
 
-/// The foreground requests between two states that are kept, of about 200,000.
+/// The number of foreground requests between two recorded states; a scan takes about 200,000 requests.
 const REQUESTS_PER_STATE: u64 = 100;
 
-/// Points of a curve.
+/// The number of points of a curve.
 const POINTS: u32 = 100;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -80,7 +80,7 @@ fn percent(part: Duration, scan: &Scan) -> f64 {
     part.as_secs_f64() * 100.0 / scan.took.as_secs_f64()
 }
 
-/// Returns the curve of the values of `of` for each part, at its middle.
+/// Returns the curve of the values of `of`, each at the middle of its part of the scan.
 fn curve(label: &str, scan: &Scan, parts: &[Stretch], of: impl Fn(&Stretch) -> f64) -> Line {
     Line::new(label, parts.iter().map(|p| (percent(p.from + p.to, scan) / 2.0, of(p))))
 }

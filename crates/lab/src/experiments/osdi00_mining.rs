@@ -85,7 +85,7 @@ impl Blank for Content {
 
 /// The result of mining a drive.
 struct Scanned {
-    /// At each of [`MARK_PERCENTS`], by [`MEANS`].
+    /// The estimates at each of [`MARK_PERCENTS`], in the order of [`MEANS`].
     estimates: Vec<(u64, [Option<Estimate>; 2])>,
     answers: Answers,
     seconds: f64,

@@ -2,10 +2,10 @@
 
 use sim::HeadTime;
 
-/// The characters of a bar for the whole time.
+/// The length of a full bar in characters.
 const BAR_CHARACTERS: f64 = 40.0;
 
-/// Returns the parts of the head's time, in the order of an access, with the words that the output uses.
+/// Returns the parts of the head's time with their names in the output, in the order in which an access goes through them.
 pub(crate) fn parts(head: &HeadTime) -> [(&'static str, f64); 6] {
     [
         ("seek", head.seek),

@@ -2,7 +2,7 @@
 
 use scheduler::policy::PolicyName;
 
-/// Returns the reason of this name, as a daemon and a simulation report it.
+/// Returns the words for a reason that a daemon or a simulation reports by this name.
 pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
     match caution {
         "unsynchronised" => Some("the platter's angle is not known yet"),

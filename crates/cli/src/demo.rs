@@ -41,7 +41,7 @@ pub(crate) struct DemoArgs {
     pub(crate) web: Option<std::net::SocketAddr>,
 }
 
-/// Tasks of the foreground.
+/// The number of tasks of the foreground.
 const MPL: u32 = 10;
 
 /// A foreground request with its arrival and completion.
@@ -52,7 +52,7 @@ struct Completion {
     completed: Instant,
 }
 
-/// The completions that were not compared yet.
+/// The completions that have not been compared yet.
 #[derive(Default)]
 struct Keep(VecDeque<Completion>);
 
@@ -71,7 +71,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Runs both until the scan is done. Keeping them in step bounds the completions in memory.
+    /// Runs both foregrounds in step until the scan is done, which bounds the completions in memory.
     fn run(&mut self, console: &Console) -> Result<(), Problem> {
         let mut progress = self.with.progress(Goal::ScanDone, "scanning", console);
         loop {
@@ -92,7 +92,7 @@ impl Pair {
         self.same += with.drain(..pairs).zip(without.drain(..pairs)).filter(|(a, b)| a == b).count() as u64;
     }
 
-    /// Returns whether the foreground is identical in both.
+    /// Returns whether the completions of both runs are identical.
     fn identical(&self) -> bool {
         let (Keep(with), Keep(without)) = &self.kept;
         self.same == self.with.requests() && with.is_empty() && without.is_empty()
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use units::Sectors;
 
-    /// Returns the first cylinders of a small drive.
+    /// Returns a drive with only the first cylinders of a built-in one.
     fn drive() -> Arc<DriveModel> {
         let mut profile = model::builtin::find("mimic-less-capacity").unwrap();
         profile.layout.zones.truncate(1);

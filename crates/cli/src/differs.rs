@@ -38,8 +38,8 @@ pub(crate) fn parted(text: &str) -> (&str, Vec<&str>) {
     (drive, words)
 }
 
-/// Returns the error about the words after a drive's name. If the drive is not built in, the error adds that all of it
-/// would be a file's name if there were such a file.
+/// Returns the error about the words after a drive's name. If the drive is not built in, the error adds that the whole text is
+/// not the name of a file.
 pub(crate) fn wrong(text: &str, drive: &str, problem: String) -> String {
     if builtin::find(drive).is_ok() {
         return problem;
@@ -51,7 +51,7 @@ pub(crate) fn wrong(text: &str, drive: &str, problem: String) -> String {
 }
 
 impl Differs {
-    /// Reads the words after a name.
+    /// Reads the words after a drive's name.
     pub(crate) fn read(words: &[&str]) -> Result<Self, String> {
         let (seeds, words): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("seed="));
         let seed = seeds.last().and_then(|word| word.strip_prefix("seed="));
@@ -59,13 +59,13 @@ impl Differs {
         Ok(Self { behaviour: values::behaviour(&words.join(","))?, seed: seed.unwrap_or(1) })
     }
 
-    /// Returns whether the drive is as its profile says.
+    /// Returns whether the drive behaves as its profile says.
     pub(crate) fn in_nothing(&self) -> bool {
         self.behaviour == Behaviour::default()
     }
 }
 
-/// Written as after the drive's name.
+/// The words that messages add to the drive's name; none if the drive behaves as its profile says.
 impl fmt::Display for Differs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.in_nothing() {

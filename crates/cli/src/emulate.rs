@@ -120,7 +120,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     said(&tally, disk.lateness(), args.json)
 }
 
-/// Returns the encryption, if there are files for it.
+/// Returns the encryption that the flags ask for; `None` without a certificate.
 pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
     let Some((certificate, key)) = args.tls_certificate.as_ref().zip(args.tls_key.as_ref()) else {
         return Ok(None);
@@ -132,7 +132,8 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
 /// Writes log lines to standard error.
 pub(crate) fn log(level: tracing::Level) -> Lines {
     let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    // A disk's lines bear its name, which is that of its thread. There is one subscriber for each process.
+    // Each disk has a thread with the disk's name, so the lines name the disk. A process has only one subscriber: a later call
+    // changes nothing.
     let lines = tracing_subscriber::fmt::layer().with_thread_names(true);
     let lines = lines.with_writer(std::io::stderr).with_ansi(false);
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
@@ -143,7 +144,7 @@ pub(crate) fn log(level: tracing::Level) -> Lines {
 pub(crate) struct Lines(reload::Handle<LevelFilter, Registry>);
 
 impl Lines {
-    /// Writes lines from this level on.
+    /// Sets the least severe level that is written.
     pub(crate) fn set(&self, level: tracing::Level) {
         // The call fails if another subscriber was installed before; that one has a level of its own.
         let _ = self.0.reload(LevelFilter::from_level(level));

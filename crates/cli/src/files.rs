@@ -42,7 +42,7 @@ pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem
     replace_with(path, |file| file.write_all(text.as_ref()))
 }
 
-/// Replaces a file by the output of `write`, for content that must not be in memory as a whole.
+/// Replaces a file by the output of `write`, for content that is too large for memory.
 ///
 /// # Errors
 /// As [`replace`].
@@ -57,7 +57,7 @@ pub(crate) fn replace_with(
         .map_err(|error| cannot_write(path, &beside, &error))
 }
 
-/// Checks whether [`replace`] could put a small file there now, before work that would be lost otherwise.
+/// Checks that [`replace`] could write a small file at `path` now, before work whose results would be lost otherwise.
 ///
 /// # Errors
 /// As [`replace`]; nothing has changed then.

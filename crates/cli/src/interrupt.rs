@@ -12,12 +12,12 @@ pub(crate) fn leave_to_caller() {
     CALLED.store(true, Ordering::SeqCst);
 }
 
-/// Returns whether signals are the calling program's.
+/// Returns whether the calling program handles signals.
 pub(crate) fn is_left_to_caller() -> bool {
     CALLED.load(Ordering::SeqCst)
 }
 
-/// Sets whether commands that look for Ctrl-C find it, for a calling program that has received it.
+/// Sets whether [`came`] returns true; for a calling program that has received the signal itself.
 pub(crate) fn set(came: bool) {
     CAME.store(came, Ordering::SeqCst);
 }
@@ -42,7 +42,7 @@ pub(crate) fn watch_and(first: impl Fn() + Send + 'static, last_words: impl Fn()
     });
 }
 
-/// Returns whether the signal came.
+/// Returns whether Ctrl-C (or SIGTERM) came.
 pub(crate) fn came() -> bool {
     CAME.load(Ordering::SeqCst)
 }

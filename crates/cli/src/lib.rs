@@ -1,8 +1,8 @@
 //! The `freeblock` command: parsing and wiring. Drives, loads and scheduling are in the other crates.
 //!
-//! A command makes its whole output before any of it is printed, so one that fails prints only its error. The exit code
-//! is 0 when it worked, 1 when it failed, 2 when it was called wrongly; 3 when `freeblock probe` found only a part of
-//! the drive.
+//! A command makes its whole output before any of it is printed, so a command that fails prints only its error. The exit code
+//! is 0 for success, 1 for a failure, 2 for wrong usage, and 3 for an incomplete result: `freeblock probe` found only a part of
+//! the drive, or Ctrl-C ended `freeblock simulate` early.
 
 mod args;
 mod bars;
@@ -54,7 +54,8 @@ use std::ffi::OsString;
 struct Outcome {
     /// The text for standard output.
     text: String,
-    /// 0; 1 for a command that worked and found a violation; or 3 for a probe that found only a part of the drive.
+    /// The exit code: 0; 1 for a command that worked and found a violation; or 3 for an incomplete result (see the crate's
+    /// text).
     code: u8,
 }
 
@@ -64,7 +65,8 @@ impl From<String> for Outcome {
     }
 }
 
-/// Checks whether a text is a configuration of `freeblock serve`; errors call it `name`. For tests with hostile texts.
+/// Checks whether a text is a configuration of `freeblock serve`; `name` stands for the file in errors. For tests with hostile
+/// texts.
 ///
 /// # Errors
 /// The error of `serve`, with the place underlined.
@@ -96,8 +98,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and the version go to standard output, mistakes to standard error; for both it does not matter if
-            // the reader is gone.
+            // Help and the version go to standard output, mistakes to standard error. A reader that is gone does not matter in
+            // either case.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }

@@ -30,9 +30,9 @@ pub struct Answer {
 pub struct Failure {
     /// Whether the arguments are wrong, so that the command did not begin.
     pub usage: bool,
-    /// The event and its place.
+    /// The failure and its place.
     pub message: String,
-    /// The mend.
+    /// The advice how to mend the failure.
     pub help: Option<String>,
 }
 
@@ -56,17 +56,17 @@ impl From<clap::Error> for Failure {
 /// An option of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOption {
-    /// The name without the dashes before it.
+    /// The option's name without its dashes.
     pub name: String,
-    /// The description.
+    /// The option's help text.
     pub help: String,
-    /// Whether it has a value.
+    /// Whether the option takes a value.
     pub takes_value: bool,
-    /// The only values that it may have; empty if there are others.
+    /// The values that the option may have; empty if they cannot be listed.
     pub values: Vec<String>,
 }
 
-/// Runs a command. It ends early, if it can, once `stop` returns true: `simulate` with the results so far.
+/// Runs a command. Once `stop` returns true, a command that can end early does so: `simulate` with the results so far.
 ///
 /// # Errors
 /// Wrong arguments, or a command that failed.
@@ -104,7 +104,7 @@ pub fn profile(name: &str) -> Result<model::Profile, Failure> {
     Ok(crate::drive::resolve::resolve(name)?.profile)
 }
 
-/// Sets whether running commands that can be continued later end at the next opportunity.
+/// Sets whether running commands that can end early do so at their next opportunity.
 pub fn interrupt(on: bool) {
     interrupt::set(on);
 }
@@ -134,7 +134,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     interrupt::leave_to_caller();
     let name = std::iter::once(OsString::from("freeblock"));
     Cli::try_parse_from(name.chain(args)).map_err(|error| match error.kind() {
-        // Texts for a terminal; a program reads `options`.
+        // Help and version are texts for a terminal; a program calls `options` instead.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             Problem::usage("--help and --version print nothing here").help("leave them out").into()
         }

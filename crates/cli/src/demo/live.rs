@@ -15,14 +15,14 @@ use units::{Duration, Instant};
 
 /// The interval at which the virtual clock follows the machine's.
 const BEAT: Wait = Wait::from_millis(20);
-/// A simulation that is behind the machine's clock by more than this goes on from where it is.
+/// If the simulation is behind the machine's clock by more than this, the virtual clock counts on from its present time.
 const BEHIND: Wait = Wait::from_millis(250);
 
 /// The state that the page and the simulation share.
 struct Stage {
     latest: Mutex<Value>,
     asked: Mutex<Asked>,
-    /// The name of the drive that was given.
+    /// The name of the drive that `--drive` gives.
     own: String,
 }
 

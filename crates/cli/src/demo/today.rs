@@ -15,12 +15,12 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 
 const DRIVE: &str = "nearline-20tb";
 
-/// Requests a second; the drive is busy for some 60% of the time.
+/// The arrival rate of the requests, at which the drive is busy for some 60% of the time.
 const REQUESTS_PER_SECOND: f64 = 50.0;
 
 const REQUESTS: u64 = 20_000;
 
-/// The server of the requests.
+/// The scheduler of the requests: the drive's own queue, or the core in front of the drive.
 #[derive(Clone, Copy)]
 enum Server {
     Alone,

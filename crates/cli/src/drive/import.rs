@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes read of one file, 128 MiB: a device or pipe may have no end, and the importer refuses a file this large.
+/// Bounds the bytes read from one file: a device or pipe may have no end, and the importer refuses a file this large.
 const FILE_BYTES_MAX: u64 = 128 << 20;
 
 pub(crate) fn execute(

@@ -11,7 +11,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 pub(crate) use args::DriveCommand;
 
-/// The drive that the papers measured, and the default everywhere.
+/// The drive that the papers measured; the default of every command.
 pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
 
 pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String, Problem> {
@@ -25,7 +25,7 @@ pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String
     }
 }
 
-/// Returns JSON in the format of every command.
+/// Returns a value as JSON, indented and with a newline at the end, as all commands print it.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Problem> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Problem::failed(format!("cannot write the result as JSON: {error}")))?;

@@ -1,4 +1,4 @@
-//! A drive by its user's name for it: a built-in name, a profile file, a DiskSim file.
+//! Finds a drive by the name that a user gives: a built-in name, a profile file or a DiskSim file.
 
 use crate::files;
 use crate::problem::Problem;
@@ -12,17 +12,17 @@ use toml::de::DeTable;
 /// A drive that was found and checked.
 #[derive(Debug)]
 pub(crate) struct Resolved {
-    /// The text of the profile, as written or as it would be.
+    /// The profile as TOML: the text of its file, or the text that would be written for an imported one.
     pub(crate) text: String,
     /// The parsed profile.
     pub(crate) profile: Profile,
-    /// The drive model made from it.
+    /// The drive model made from the profile.
     pub(crate) model: DriveModel,
 }
 
 impl Resolved {
-    /// Returns the costs of commands at a drive about which only this profile is known: it may take several commands,
-    /// and overlaps them. `who` names the profile in an error.
+    /// Returns the costs of commands at a drive of which only this profile is known. They assume that the drive takes several
+    /// commands and overlaps them. `who` names the profile in an error.
     ///
     /// # Errors
     /// The profile has no costs.
@@ -39,7 +39,7 @@ impl Resolved {
 /// a file.
 ///
 /// # Errors
-/// A name that is neither (exit code 2); a file that cannot be read or describes no drive (exit code 1).
+/// The name is neither (exit code 2), or the file cannot be read or describes no drive (exit code 1).
 pub(crate) fn resolve(name: &str) -> Result<Resolved, Problem> {
     let path = Path::new(name);
     match builtin::find(name) {
@@ -104,7 +104,7 @@ fn written(path: &Path) -> Result<Resolved, Problem> {
 /// Returns the drive of a profile.
 ///
 /// # Errors
-/// It describes no drive.
+/// The profile describes no drive.
 pub(crate) fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
     match DriveModel::from_profile(&profile) {
         Ok(model) => Ok(Resolved { text, profile, model }),

@@ -17,7 +17,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Returns the sectors on the tracks of some cylinders; `None` if no track there holds an LBN.
+    /// Returns the span of sectors per track in the cylinders `first` to `last`; `None` if no track there holds an LBN.
     pub(crate) fn of_tracks(drive: &DriveModel, first: u32, last: u32) -> Option<Self> {
         let sectors = drive.layout().sectors_per_track(Cylinder::new(first), Cylinder::new(last))?;
         Some(Self { least: *sectors.start(), most: *sectors.end() })
@@ -53,7 +53,7 @@ struct Page {
     zero_latency_read: bool,
     zero_latency_write: bool,
     firmware: bool,
-    /// Whether writes were measured: a probe without permission to write says so in the provenance of its values.
+    /// Whether writes were measured. If a probe was not permitted to write, the provenance of the profile's values says that.
     writes_measured: bool,
     zones: Vec<ZoneRow>,
     seek: Vec<SeekPoint>,
@@ -118,7 +118,7 @@ fn page(drive: &Resolved) -> Page {
     }
 }
 
-/// Returns megabytes a second while the head stays on a track.
+/// Returns the transfer rate of a track with this many sectors in MB/s.
 fn mb_per_s(model: &DriveModel, sectors: u32) -> f64 {
     let revolutions = f64::from(model.rpm().get()) / 60.0;
     f64::from(sectors) * model.sector_bytes().get() as f64 * revolutions / 1e6
@@ -137,7 +137,7 @@ fn zone_row(model: &DriveModel, zone: &Zone) -> ZoneRow {
     }
 }
 
-/// Returns 1, 3, 10, 30, ... cylinders, a third of the drive, and all of it.
+/// Returns the seek distances to show: 1, 3, 10, 30, ... cylinders, a third of the drive, and the whole drive.
 fn distances(cylinders: u32) -> impl Iterator<Item = u32> {
     let last = cylinders.saturating_sub(1);
     let mut distances: Vec<u32> = (0..7).flat_map(|e| [10u32.pow(e), 3 * 10u32.pow(e)]).collect();

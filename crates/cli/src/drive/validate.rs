@@ -24,7 +24,7 @@ struct ValidateJson {
     classes: Vec<Class>,
 }
 
-/// The time that this share of the requests did not exceed.
+/// The response times that this share of the requests did not exceed.
 #[derive(Serialize)]
 struct Point {
     share: f64,
@@ -32,7 +32,7 @@ struct Point {
     model_ms: f64,
 }
 
-/// The requests of one kind, the largest part of the demerit first.
+/// The requests of one kind. Kinds are sorted by their part of the demerit, the largest first.
 #[derive(Serialize)]
 struct Class {
     op: String,
@@ -170,7 +170,7 @@ fn remark(notes: &Notes) -> Option<String> {
     (!said.is_empty()).then(|| format!("note: {}", said.join("; ")))
 }
 
-/// The largest trace that is compared with a drive, unpacked: 1 GiB, some twenty million requests.
+/// Bounds the unpacked size of a trace: 1 GiB, some twenty million requests.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads a trace file of any format.
@@ -179,7 +179,7 @@ fn read(path: &Path) -> Result<Trace, Problem> {
     trace::read_with(&Options::default(), source).map_err(|error| unreadable(path, &error))
 }
 
-/// A source that fails instead of giving more bytes than this.
+/// A source that fails instead of giving more than `left` bytes.
 struct AtMost<R> {
     source: R,
     left: u64,
@@ -230,7 +230,7 @@ fn shown(title: &str, report: &AccuracyReport) -> String {
     text
 }
 
-/// The points of the distributions that a page shows.
+/// The percentiles of the distributions that the text shows.
 const SHOWN_PERCENT: [u64; 11] = [1, 5, 10, 25, 50, 75, 90, 95, 98, 99, 100];
 
 fn cdf_row(point: &CdfPoint) -> Vec<String> {

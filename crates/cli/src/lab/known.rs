@@ -48,7 +48,7 @@ impl Known {
             ));
         }
         if known.0.values().all(Vec::is_empty) {
-            // An empty list is probably the wrong file, so nothing begins that takes many minutes.
+            // An empty list is probably the wrong file: refuse it before experiments run for many minutes.
             return Err(Problem::failed(format!("{name} names no measure"))
                 .help("where every claim is to hold leave --known out; else a line a claim: its name = [\"the measure that does not hold\", ...]"));
         }

@@ -44,7 +44,7 @@ pub(crate) fn execute(
     Ok(format!("wrote {}: {}\n{recorded}", output.display(), tally(holding, claims().count())))
 }
 
-/// Returns the table of drives held against traces; none without a trace.
+/// Returns a table of how far each drive's model is from its trace; nothing without a trace.
 fn drives(measured: &[DriveTrace], console: &Console) -> Result<Vec<Figure>, Problem> {
     let mut rows = Vec::new();
     for DriveTrace { drive, trace } in measured {
@@ -87,7 +87,7 @@ fn drives(measured: &[DriveTrace], console: &Console) -> Result<Vec<Figure>, Pro
     }])
 }
 
-/// Records the findings in the ledger, and writes the document; returns what was written.
+/// Records the findings in the ledger, and writes the document. Returns a line for each file written.
 fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
     let Some(path) = &args.ledger else { return Ok(String::new()) };
     let there = std::fs::exists(path).unwrap_or(true);
@@ -124,7 +124,7 @@ fn keep(args: &LedgerArgs, findings: &[Finding]) -> Result<String, Problem> {
     Ok(written)
 }
 
-/// Returns the command that makes the page, without its place.
+/// Returns the command that makes the page, without `-o` and the ledger's flags.
 fn command(args: &LabArgs, measured: &[DriveTrace]) -> String {
     let mut command = "freeblock lab report".to_owned();
     for id in &args.ids {

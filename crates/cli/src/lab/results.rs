@@ -1,4 +1,4 @@
-//! Results of experiments, kept or new.
+//! Results of experiments: new ones, and kept ones, which an earlier run has written to files.
 
 use super::args::LabArgs;
 use crate::files;
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Finding {
     pub(crate) experiment: &'static Experiment,
     pub(crate) saved: Saved,
-    /// Whether it was kept.
+    /// Whether the result is a kept one.
     pub(crate) kept: bool,
 }
 
@@ -46,8 +46,8 @@ pub(crate) enum Wanted {
     Claims,
 }
 
-/// Returns the findings of the experiments, in their order. Those that `kept` holds are taken from there; each is
-/// passed to `found` as soon as it exists.
+/// Returns the findings of the experiments, in their order. Experiments with a result in the directory `kept` do not run. Each
+/// finding is passed to `found` as soon as it exists.
 ///
 /// # Errors
 /// An experiment fails, or `found` does.
@@ -107,7 +107,7 @@ fn stamp(args: &LabArgs) -> Result<Stamp, Problem> {
     })
 }
 
-/// Returns a kept result that is equal to what running the experiment would give.
+/// Returns the kept result of an experiment, if its stamp shows that running the experiment would give an equal one.
 fn read(directory: &Path, experiment: &Experiment, stamp: &Stamp, console: &Console) -> Option<Saved> {
     let path = directory.join(Saved::file_name(experiment.id));
     if !fs::exists(&path).unwrap_or(false) {

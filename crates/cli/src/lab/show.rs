@@ -5,10 +5,10 @@ use lab::numbers::Numbers;
 use lab::{Claim, Measure};
 use std::fmt::Write;
 
-/// The characters in a column of sentences.
+/// The width of a column of sentences, in characters.
 const COLUMN_CHARACTERS: usize = 42;
 
-/// The most rows of numbers that are shown; the file has all.
+/// The largest number of rows that are shown of a figure; the file has all.
 const ROWS_MAX: usize = 24;
 
 /// Returns the claims as a table: the paper's statement, our value, its band, whether it holds.
@@ -41,7 +41,7 @@ fn values(measures: &[Measure]) -> (String, String) {
     (ours.join("\n"), bands.join("\n"))
 }
 
-/// Returns why claims do not hold, a paragraph each.
+/// Returns why claims do not hold, in a paragraph for each claim.
 pub(crate) fn reasons<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
     let mut text = String::new();
     for claim in claims.into_iter().filter(|claim| !claim.holds()) {

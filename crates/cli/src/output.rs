@@ -11,7 +11,7 @@ pub(crate) struct Console {
     terminal: bool,
     /// Whether that terminal may be sent colours.
     colour: bool,
-    /// The calling program.
+    /// The program that calls the command as a library; `None` for a command line.
     caller: Option<LibraryCaller>,
 }
 
@@ -22,7 +22,7 @@ struct LibraryCaller {
 }
 
 impl Console {
-    /// Determines the kind of standard error, and reads NO_COLOR.
+    /// Finds out whether standard error is a terminal, and reads NO_COLOR.
     pub(crate) fn new() -> Self {
         let terminal = io::stderr().is_terminal();
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -41,7 +41,7 @@ impl Console {
             .map_or_else(Vec::new, |caller| caller.notes.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether the calling program ends the run.
+    /// Returns whether the calling program wants the run to end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.caller.as_ref().is_some_and(|caller| (caller.stop)())
     }
@@ -81,7 +81,7 @@ impl Console {
         let theme = if self.colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
         let mut text = String::new();
         let shown = GraphicalReportHandler::new_themed(theme)
-            // A message is not wrapped, so that it can be searched and copied; a terminal wraps by itself.
+            // The message is not wrapped, so that it can be searched and copied; a terminal wraps lines by itself.
             .with_wrap_lines(false)
             .with_links(false)
             .render_report(&mut text, problem);

@@ -26,7 +26,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> String {
 /// A page cannot be written.
 pub(crate) fn man(args: &ManArgs) -> Result<String, Problem> {
     let mut command = Cli::command().disable_help_subcommand(true);
-    // This gives each subcommand its name with those of its parents before it.
+    // This call gives each subcommand a name that includes those of its parents.
     command.build();
     let mut pages = 0_usize;
     each(&command, &mut |command| {
@@ -95,7 +95,7 @@ fn examples(help: &str) -> Roff {
     roff
 }
 
-/// Names the page above this one, and the document behind all pages.
+/// Names the page of the parent command, and the document behind all pages.
 fn see_also(command: &Command) -> Roff {
     let mut roff = Roff::default();
     roff.control("SH", ["SEE ALSO"]);

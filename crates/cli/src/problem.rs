@@ -38,7 +38,7 @@ impl Problem {
         self
     }
 
-    /// Adds the flag that it is about, at the beginning.
+    /// Adds the flag that the error is about, at the beginning.
     pub(crate) fn of(mut self, flag: &str) -> Self {
         self.message = format!("{flag}: {}", self.message);
         self
@@ -54,7 +54,7 @@ impl Problem {
             if c.is_control() && !matches!(c, '\n' | '\t') { " ".repeat(c.len_utf8()) } else { c.into() }
         };
         let text: String = text.chars().map(blank).collect();
-        // An empty place, or one at the end of a file, is moved to a character that can be underlined.
+        // An empty span, or one at the end of the file, is moved to a character that can be underlined.
         let end = span.end.min(text.len());
         let mut start = span.start.min(end.saturating_sub(1));
         while !text.is_char_boundary(start) {
@@ -65,9 +65,10 @@ impl Problem {
         self
     }
 
-    /// Underlines the mistake if it is in the file `name`, unless another place is underlined already.
+    /// Moves the error of a value to its place in the file `name`, and underlines it there, unless a place is underlined
+    /// already.
     pub(crate) fn within(mut self, name: &str, text: &str, span: Range<usize>) -> Self {
-        // The command line was correct.
+        // The mistake is in a file, so the usage of the command was right.
         self.code = 1;
         if self.source.is_some() {
             return self;
@@ -76,7 +77,7 @@ impl Problem {
         self.at(name, text, span, "here")
     }
 
-    /// Returns 1 or 2.
+    /// Returns the exit code: 1 or 2.
     pub(crate) fn exit_code(&self) -> u8 {
         self.code
     }

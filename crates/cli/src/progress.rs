@@ -32,8 +32,8 @@ impl Progress {
         Self { bar, terminal: console.is_terminal(), started: Instant::now(), shown: false }
     }
 
-    /// Makes a bar for a wait of minutes in steps, each with its own whole; shown from the start, and alive between
-    /// parts.
+    /// Makes a bar for a wait of minutes in several steps, each with its own number of parts. The bar is shown from the start,
+    /// and redrawn while a part takes long.
     #[cfg(feature = "lab")]
     pub(crate) fn of_steps(console: &Console) -> Self {
         let mut progress = Self::new(console, "", 0);
@@ -56,13 +56,13 @@ impl Progress {
         self.bar.set_message(label.to_owned());
     }
 
-    /// Sets the progress of the step.
+    /// Sets how many of the step's parts are done.
     pub(crate) fn parts(&mut self, done: u64, all: u64) {
         self.bar.set_length(all);
         self.bar.set_position(done);
     }
 
-    /// Sets the progress.
+    /// Sets the progress of the bar.
     pub(crate) fn at(&mut self, done: u64) {
         if self.terminal && !self.shown && self.started.elapsed() > BAR_DELAY {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! The parts of a disk's core, enough to make the same core again, because a recording is replayed on a fresh one.
+//! The description of a disk's core, from which an identical core can be made, because a recording is replayed on a fresh core.
 
 use crate::caution::without_positions;
 use crate::mimic::Learning;
@@ -10,32 +10,33 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
 
-/// The step of a mimic's distances while it learns: of those measured, the one that is least behind the best on any
-/// drive and load (docs/MIMIC.md, steps).
+/// The step of the distances that a mimic learns: among the steps measured, the one with the smallest deficit to the best step
+/// over all drives and loads (docs/MIMIC.md, steps).
 const GRAIN: Bytes = Bytes::new(32 << 10);
 
-/// An upper bound on the cost of a command: a minute. A profile's own times are a second at most each, and a cost is
-/// the sum of a few; a core adds it to the clock, which must not overflow.
+/// Bounds the cost of a command to a minute. A profile's own times are a second at most each, and a cost is the sum of a few. A
+/// core adds the cost to the clock, which must not overflow.
 const COST_NS_MAX: u64 = 60_000_000_000;
 
-/// The parts of a core, and the setup of a recording; times in nanoseconds.
+/// The description of a core, and the setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
-    /// The version of the program: another one may decide differently.
+    /// The version of the program: another version may decide differently.
     pub(crate) version: String,
     /// The name of the disk.
     pub(crate) disk: String,
     pub(crate) drive: Knowledge,
     pub(crate) policy: String,
     pub(crate) harm_ppm: u32,
-    /// The margin of FAST 2002's scheduler, if that replaces ours.
+    /// The time that FAST 2002's scheduler adds to each move of a detour; `None` for our own scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conservatism_ns: Option<u64>,
-    /// Whether unspent harm is spent on revolutions, and the rest of a gap behind a detour is planned for.
+    /// Whether a request may wait one more revolution within the bound on harm, and the rest of a gap after a detour is planned
+    /// for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) extra_revolutions: bool,
-    /// Whether the cost of background work is measured, by windows without it.
+    /// Whether the cost of background work is measured, by comparison with windows of time without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) audit: bool,
     /// `None`: idle time is not used.
@@ -44,7 +45,7 @@ pub(crate) struct Recipe {
     /// The parameters of a mimic; a recording without them was made with the defaults.
     #[serde(default)]
     pub(crate) learning: Learning,
-    /// The knowledge of a mimic before the recording, in the format of its file, in hexadecimal digits.
+    /// The state of a mimic before the recording: the bytes of its file in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) learnt: Option<String>,
 }
@@ -53,13 +54,13 @@ pub(crate) struct Recipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Knowledge {
-    /// A profile's text, and the costs of commands.
+    /// The text of the drive's profile, and the costs of commands.
     Profile { toml: String, costs: Costs },
-    /// Only its size.
+    /// Only the drive's size.
     Size { sectors: u64, sector_bytes: u64 },
 }
 
-/// [`Overheads`] as they are written.
+/// [`Overheads`] as a recording contains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Costs {
@@ -69,14 +70,14 @@ pub(crate) struct Costs {
     shortest_access_ns: u64,
     overlap: bool,
     write_back: bool,
-    /// Only if it is unknown whether the drive does.
+    /// The costs of a write that is reported from the medium; given only if it is unknown whether the drive caches writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     if_through_ns: Option<[u64; 2]>,
 }
 
 impl Costs {
     /// # Errors
-    /// The mistake, and its field.
+    /// The first wrong cost, with the name of its field.
     fn check(&self) -> Result<(), String> {
         let times = [
             ("command_ns", self.command_ns[0].max(self.command_ns[1])),
@@ -121,7 +122,7 @@ impl From<Costs> for Overheads {
     }
 }
 
-/// The parts, ready for use.
+/// The parts that a recipe makes: a core and its mimic.
 pub(crate) struct Made {
     pub(crate) model: Arc<DriveModel>,
     pub(crate) config: Config,
@@ -130,7 +131,7 @@ pub(crate) struct Made {
 }
 
 impl Knowledge {
-    /// Returns the default policy of a disk: SMTF learns if the drive has no profile.
+    /// Returns the default policy of a disk: SPTF with a profile; without one SMTF, which learns.
     pub(crate) fn policy(&self) -> PolicyName {
         match self {
             Self::Profile { .. } => PolicyName::Sptf,
@@ -143,17 +144,17 @@ impl Recipe {
     /// Reads a recording's setup.
     ///
     /// # Errors
-    /// It is no setup.
+    /// The JSON is no setup.
     pub(crate) fn from_setup(setup: &serde_json::Value) -> Result<Self, String> {
         Self::deserialize(setup).map_err(|error| error.to_string())
     }
 
-    /// Returns the seed of the audit's windows: another one for each disk, so that not all pause at once.
+    /// Returns the seed of the windows without background work. Each disk has another, so that not all disks pause at once.
     fn audit_seed(&self) -> u64 {
         self.disk.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)))
     }
 
-    /// Makes the parts.
+    /// Makes the parts of the core.
     ///
     /// # Errors
     /// The mistake, and its field.
@@ -207,13 +208,13 @@ impl Recipe {
         Ok(Made { model: Arc::new(model), config, mimic })
     }
 
-    /// Returns a remark for the user, if the policy cannot work as its name says.
+    /// Returns a remark for the user if the policy cannot do what its name says, because the drive has no profile.
     pub(crate) fn remark(&self) -> Option<String> {
         let known = matches!(self.drive, Knowledge::Profile { .. });
         self.policy.parse().ok().filter(|_| !known).and_then(without_positions)
     }
 
-    /// Makes a core like that of the disk.
+    /// Makes a core identical to that of the disk.
     ///
     /// # Errors
     /// The mistake, and its field.

@@ -1,4 +1,4 @@
-//! `freeblock repair`: the readable content of a damaged state directory, and its repair.
+//! `freeblock repair`: shows what can be read of a damaged state directory, and repairs it.
 
 use crate::Outcome;
 use crate::problem::Problem;
@@ -69,7 +69,7 @@ pub(crate) fn execute(args: &RepairArgs) -> Result<Outcome, Problem> {
     Ok(Outcome { text, code: u8::from(damaged) })
 }
 
-/// Returns a report for people.
+/// Returns the text of a report.
 fn shown(report: &Report, state: &std::path::Path) -> String {
     let mut text = format!("{}\n", report.place.display());
     let files = report.files.iter().map(|file| {
@@ -124,7 +124,7 @@ fn shown(report: &Report, state: &std::path::Path) -> String {
     let again = format!("freeblock repair --state {} --disk {name}", state.display());
     if let Some(why) = &report.damage {
         let _ = writeln!(text, "damage: {why}");
-        // The tasks of a sound journal are stopped for another reason.
+        // If the journal is sound, other damage has stopped its tasks.
         let is_whole =
             report.files.iter().any(|file| file.name == "tasks.journal" && file.sound == Some(true));
         let mut back = "";

@@ -15,7 +15,8 @@ use units::{Duration, Instant};
 
 /// The interval at which the virtual clock follows the machine's.
 const BEAT: Wait = Wait::from_millis(20);
-/// If the simulation is behind the machine's clock by more than this, the virtual clock counts on from its present time.
+/// The longest time for which a beat may simulate to catch up with the machine's clock; after that the virtual clock counts on
+/// from its present time.
 const BEHIND: Wait = Wait::from_millis(250);
 
 /// The state that the page and the simulation share.

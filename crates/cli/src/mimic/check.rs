@@ -15,13 +15,13 @@ use std::num::NonZeroU64;
 use units::{Lbn, LbnRange, Op};
 use workload::random::Stream;
 
-/// The most reads that may fail because of bad sectors: a worse drive should be rescued, not measured.
+/// The number of reads that may fail because of bad sectors: a worse drive should be rescued, not measured.
 const UNREADABLE_READS_MAX: u64 = 256;
 
-/// Times and predictions of one kind of distances, in milliseconds.
+/// The times and predictions of one set of distances (far or near), in milliseconds.
 #[derive(Default)]
 struct Compared {
-    /// The number of distances that the table does not know.
+    /// The number of reads whose distance the table does not know.
     unknown: usize,
     times: Vec<f64>,
     predictions: Vec<f64>,
@@ -33,7 +33,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
     check_capacity(&saved, &args.table, device.capacity())?;
     let mut random = Stream::new(args.seed, "mimic-check");
     let mut progress = Progress::new(console, "checking", args.requests);
-    // Two sets of distances: between random places, and near ones, with each doubling equally likely.
+    // Two sets of distances: far ones, between random places, and near ones, where every power of two is equally likely.
     let (mut far, mut near) = (Compared::default(), Compared::default());
     let unit = saved.unit.get();
     let blocks = saved.capacity.get() / unit;
@@ -95,7 +95,8 @@ fn below(random: &mut Stream, bound: u64) -> u64 {
     random.below(NonZeroU64::new(bound).unwrap_or(NonZeroU64::MIN))
 }
 
-/// Returns a block at a random distance, each doubling equally likely, on either side of `from`.
+/// Returns a block at a random distance from `from`, on either side. Each interval from one power of two to the next is equally
+/// likely.
 fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
     let doublings = u64::from(blocks.ilog2()).max(1);
     let most = 1u64 << below(random, doublings);
@@ -110,7 +111,7 @@ fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
 #[derive(Serialize)]
 struct MimicCheckJson {
     drive: String,
-    /// Whether it was an emulated one that differs from its profile, and the seed of that.
+    /// Whether the drive is an emulated one that differs from its profile; `drive_seed` is then the seed of its behaviour.
     noise: bool,
     drive_seed: Option<u64>,
     random: Errors,
@@ -123,8 +124,8 @@ struct MimicCheckJson {
 /// The differences between predictions and times.
 #[derive(Serialize)]
 struct Errors {
-    /// The numbers of reads with a distance that the table knows, and of the others. All other fields are about the
-    /// former.
+    /// The numbers of reads with a distance that the table knows (`requests`) and does not know (`unknown`). All other fields
+    /// are about the reads with known distances.
     requests: usize,
     unknown: usize,
     time_mean_ms: f64,

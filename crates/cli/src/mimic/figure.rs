@@ -4,10 +4,10 @@ use super::plot::bands;
 use lab::{Axis, Figure, Kind, Line};
 use mimic::{Pair, Saved};
 
-/// Columns of a plot in a file.
+/// The number of columns of a plot in a file.
 const FILE_PLOT_COLUMNS: usize = 600;
 
-/// Plots as a figure: the times themselves if there are few, otherwise their band.
+/// Returns a figure of the times over distances: single times if there are few, otherwise their minima and maxima.
 pub(super) fn figure(saved: &Saved, pair: Pair, (from, to): (i64, i64)) -> Figure {
     let inside = |knot: &mimic::Knot| (from..=to).contains(&knot.distance.sectors());
     let points: Vec<(f64, f64)> = saved

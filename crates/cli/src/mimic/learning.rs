@@ -32,7 +32,7 @@ impl LearningArgs {
     }
 }
 
-/// The parameters of a mimic, defaults included, as a recording has them.
+/// The parameters of a mimic as a recording contains them, defaults included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Learning {
@@ -76,7 +76,7 @@ impl Learning {
     }
 }
 
-/// Reads a number of samples; at most the number from which a mean is made.
+/// Reads a number of samples, which is at most the number of samples that a mean is made of.
 pub(crate) fn minimum_samples(text: &str) -> Result<u8, String> {
     let most = LearnerConfig::new(Sectors::new(1), Sectors::new(1)).window;
     let samples = text.parse().ok().filter(|n| (1..=most).contains(n));

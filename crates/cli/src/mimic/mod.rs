@@ -47,9 +47,9 @@ fn open(
 /// The result of a request.
 #[derive(Clone, Copy, Debug)]
 enum Went {
-    /// It was done, in this time.
+    /// The request was done in this time.
     Done(Duration),
-    /// This sector cannot be read, which the drive reported after this time.
+    /// This sector cannot be read; the drive reported that after this time.
     Unreadable(Lbn, Duration),
 }
 

@@ -2,13 +2,13 @@
 
 use mimic::{Distance, Pair, Saved};
 
-/// Columns of a plot in text.
+/// The number of columns of a plot in text.
 const COLUMNS: usize = 64;
 
-/// Rows of a plot in text.
+/// The number of rows of a plot in text.
 const ROWS: usize = 16;
 
-/// A seed under which times drawn at random are shown by their median.
+/// A seed with which a table of distributions answers with medians instead of random times.
 pub(super) const MEDIAN_SEED: u64 = 1 << 63;
 
 /// The minimum and maximum time of the distances in one column, in milliseconds.
@@ -29,7 +29,7 @@ pub(super) fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: 
             add(&mut bands[column as usize], knot.time.as_millis_f64());
         }
     }
-    // A column without times of its own is interpolated between two knots.
+    // A column without measured times is interpolated between two knots of the table.
     for (k, band) in bands.iter_mut().enumerate() {
         for distance in [edge(k), edge(k + 1) - 1] {
             if let Some(time) = saved.table.time(pair, Distance::new(distance), MEDIAN_SEED) {
@@ -40,7 +40,7 @@ pub(super) fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: 
     bands
 }
 
-/// Plots as text: a column for each part of the distances, filled from its minimum to its maximum time.
+/// Returns the times over distances as text: a column for each part of the distances, filled from its minimum to its maximum.
 pub(super) fn text(saved: &Saved, pair: Pair, range: (i64, i64)) -> String {
     let bands = bands(saved, pair, range, COLUMNS);
     let most = bands.iter().flatten().fold(0.0f64, |most, (_, high)| most.max(*high)).max(0.001);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
-/// Requests between two updates of the progress.
+/// The number of requests between two updates of the progress.
 const STRIDE_REQUESTS: u64 = 1_024;
 
 pub(crate) fn execute(args: &MimicProbeArgs, console: &Console) -> Result<String, Problem> {

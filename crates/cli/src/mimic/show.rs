@@ -46,7 +46,7 @@ pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
     Ok(page(&saved, pair, range))
 }
 
-/// Returns the pairs that have times of their own.
+/// Returns the pairs of request types that were probed; other pairs are answered by the times of one of these.
 fn probed(saved: &Saved) -> impl Iterator<Item = Pair> + '_ {
     Pair::ALL.into_iter().filter(|pair| saved.table.answered_by(*pair) == Some(*pair))
 }
@@ -69,7 +69,7 @@ struct MimicShowJson {
 #[derive(Serialize)]
 struct PairJson {
     pair: String,
-    /// The pair whose times it uses, if any.
+    /// The pair whose times answer for this pair, if any.
     answered_by: Option<String>,
     distances: usize,
     sequential_ms: Option<f64>,

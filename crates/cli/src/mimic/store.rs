@@ -1,4 +1,4 @@
-//! Tables in files.
+//! Tables of the Disk Mimic in files.
 
 use crate::files;
 use crate::problem::Problem;
@@ -22,7 +22,7 @@ pub(crate) fn load(path: &Path) -> Result<Saved, Problem> {
 /// Checks whether a table can be of a drive of this capacity.
 ///
 /// # Errors
-/// It is another drive's table.
+/// The table is that of another drive.
 pub(crate) fn check_capacity(saved: &Saved, path: &Path, capacity: Sectors) -> Result<(), Problem> {
     if saved.capacity == capacity {
         return Ok(());

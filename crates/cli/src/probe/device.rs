@@ -16,12 +16,12 @@ pub(crate) enum DeviceName {
     Emulated {
         /// A built-in drive's name, or a file.
         drive: String,
-        /// Its differences from the profile.
+        /// The drive's differences from the profile.
         differs: Differs,
     },
     /// A disk of this machine, or a file on one.
     Raw {
-        /// Its path.
+        /// The path of the disk or file.
         path: String,
     },
 }
@@ -59,13 +59,13 @@ impl fmt::Display for DeviceName {
 }
 
 impl DeviceName {
-    /// Returns the name of the drive, without its differences.
+    /// Returns the name of the drive or the path, without the differences.
     pub(crate) fn drive(&self) -> &str {
         let (Self::Emulated { drive: name, .. } | Self::Raw { path: name }) = self;
         name
     }
 
-    /// Returns the preset of an emulated drive, with its queue, buffer and bus, as a line; `None` for a real disk.
+    /// Returns a line about an emulated drive: its title, behaviour, queue, buffer and bus. `None` for a real disk.
     ///
     /// # Errors
     /// There is no such drive.

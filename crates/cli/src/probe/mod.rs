@@ -22,10 +22,10 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// The interval between savings of the state.
+/// The interval at which the measurements are saved.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// The parts of the progress bar.
+/// The length of the progress bar, in parts.
 const PROGRESS_PARTS: f64 = 1_000.0;
 
 /// The JSON output for scripts.
@@ -61,13 +61,14 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PROGRESS_PARTS as u64);
     if args.resume.is_some() || matches!(name, DeviceName::Raw { .. }) {
-        // Ctrl-C saves the measurements so far, and puts back a disk's switches; a second one waits only for those.
+        // Ctrl-C saves the measurements so far and restores a disk's switches (read cache, look-ahead); a second Ctrl-C waits
+        // only for the switches.
         interrupt::watch(|| {
             #[cfg(target_os = "linux")]
             let _ = crate::switches::back();
         });
     }
-    // When the state was saved, and with how many commands: those answered from the file are already in it.
+    // The instant of the last saving, and the number of commands saved then. Commands that the file answers are saved already.
     let mut saved: Option<(Instant, u64)> = None;
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {
@@ -147,7 +148,7 @@ fn refuse(path: &str) -> Result<(), Problem> {
     }
 }
 
-/// Begins anew, or from the state file if there is one.
+/// Returns a new probe, or one that continues from the state file if that exists.
 fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
     let options = Options { seed: args.seed, writes: args.allow_writes, name: args.name.clone() };
     let Some(path) = args.resume.as_ref().filter(|path| path.exists()) else {
@@ -246,7 +247,7 @@ mod tests {
         let part = |end: u64, of_drive: f64| Check { end: Lbn::new(end), of_drive, ..Check::default() };
         assert_eq!(checked(&part(4_000, 1.0)), "the whole drive");
         assert_eq!(checked(&part(1_000, 0.25)), "LBN 0 to 999, which is 25.0% of the drive");
-        // With the smallest omission it is not all of the drive.
+        // A part that omits a single sector is not called the whole drive.
         assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("LBN 0 to 3,999,998, which is "));
     }
 }

@@ -1,4 +1,4 @@
-//! A disk or file with a clock: one command at a time, or two, with the times of their begin and end.
+//! A disk or file with a clock: carries out one command at a time, or two, and returns when they began and ended.
 
 use crate::problem::Problem;
 use ::device::{Answer, Ask, Clock, Device as _, Failure, Options, Raw, Ring, User};
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// The time by which sleeps end early, to spin for the rest: waking a process takes some 30 us, at times a millisecond.
+/// The time by which a sleep ends early, to spin for the rest: a process wakes some 30 us late, at times a millisecond.
 const SPIN_TIME: Duration = Duration::from_micros(200);
 
-/// The most bytes of a region for test writes: its contents are kept in memory and put back.
+/// Bounds the region for test writes, because its content is kept in memory to be put back.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// An opened disk.
@@ -22,9 +22,9 @@ pub(super) struct TimedRaw {
     ring: Ring,
     clock: Clock,
     commands: u64,
-    /// The content of the sectors that may be written.
+    /// The content of the sectors that may be written, with their LBNs.
     held: Option<(LbnRange, Vec<u8>)>,
-    /// The disk's names for its operations in the ring.
+    /// The disk's numbers for its operations, by the ring's token of each.
     under_way: BTreeMap<::device::Token, u64>,
     /// A change to each result, to simulate failures of the kernel.
     #[cfg(test)]
@@ -32,10 +32,10 @@ pub(super) struct TimedRaw {
 }
 
 impl TimedRaw {
-    /// Opens a disk for reads, and for writes to some of its sectors; returns also its other user.
+    /// Opens a disk for reads, and for writes to some of its sectors. Also returns the disk's other user, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is to be written while in use.
+    /// The disk cannot be read, or is to be written while in use.
     pub(super) fn open(path: &Path, writes: Option<LbnRange>) -> Result<(Self, Option<User>), Problem> {
         let options = Options { read_only: writes.is_none(), buffered: false };
         let opened = match writes {
@@ -100,7 +100,7 @@ impl TimedRaw {
         }
     }
 
-    /// Submits these commands, one right after the other, and waits for all; returns when they were submitted, and the
+    /// Submits these commands, one right after the other, and waits for all. Returns the instant of submission, and the
     /// answers.
     fn perform(&mut self, these: Vec<(LbnRange, Ask)>) -> Result<(Instant, Vec<Answer>), String> {
         let as_text = |error: &dyn Display| error.to_string();
@@ -135,7 +135,7 @@ impl TimedRaw {
         }
     }
 
-    /// Returns the ask for the disk; `None` for a write that is not permitted.
+    /// Returns the operation to ask of the disk; `None` for a write that is not permitted.
     fn ask(&self, op: Op, range: LbnRange) -> Option<Ask> {
         match op {
             Op::Read => Some(Ask::Read),
@@ -208,8 +208,8 @@ impl ProbedDevice for TimedRaw {
         crate::switches::off(self.path.as_ref())
     }
 
-    /// Returns true: the kernel passes both to a disk with a queue; to a disk without one it passes the second when the
-    /// first is done, and the probe sees that from their times.
+    /// Returns true. The kernel passes both commands to a disk with a queue. To a disk without a queue it passes the second
+    /// when the first is done, which the probe sees from their times.
     fn takes_two(&self) -> bool {
         true
     }
@@ -239,7 +239,7 @@ mod tests {
         LbnRange::new(Lbn::new(first), Sectors::new(count))
     }
 
-    /// Opens a file with known bytes; returns nothing without O_DIRECT or io_uring.
+    /// Opens a file with known bytes; `None` without O_DIRECT or io_uring.
     fn opened(name: &str, writes: Option<LbnRange>) -> Option<(std::path::PathBuf, TimedRaw)> {
         let path = std::env::temp_dir().join(format!("freeblock-timed-{name}-{}", std::process::id()));
         let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();

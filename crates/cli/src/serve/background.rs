@@ -8,10 +8,11 @@ use std::num::NonZeroU64;
 use toml::Spanned;
 use units::{Bytes, Duration};
 
-/// The most seconds of a floor: a day.
+/// Bounds a floor in seconds to a day.
 const FLOOR_SECONDS_MAX: f64 = 86_400.0;
 
-/// Reads a floor: a rate in bytes a second, or the most seconds for which a request waits.
+/// Reads a floor, the least service of the background export: a rate in bytes a second, or the most seconds for which a request
+/// waits.
 pub(super) fn floor(text: &str) -> Result<Floor, String> {
     let mend = || format!("{text:?} is no floor; give a rate, as 2MB/s, or seconds, as 30s");
     if let Some(rate) = text.strip_suffix("/s") {
@@ -40,7 +41,7 @@ pub(super) fn memory(text: &str) -> Result<Bytes, String> {
     Ok(bytes)
 }
 
-/// Reads the name of an export, of the disk's own or the background export.
+/// Reads the name of an export: the disk's own or the background export.
 pub(super) fn export_name(text: &str) -> Result<String, String> {
     match text.contains('@') {
         true => {
@@ -74,7 +75,7 @@ pub(super) fn name(
 /// Returns whether clients may write to the background export.
 ///
 /// # Errors
-/// There is no such export, or the disk is read-only.
+/// No background export is configured, or the disk is read-only.
 pub(super) fn write(
     given: Option<&Spanned<bool>>,
     has_export: bool,
@@ -96,7 +97,7 @@ pub(super) fn write(
 /// Returns the floor of the background export.
 ///
 /// # Errors
-/// It is no floor, or there is no such export.
+/// The text is no floor, or no background export is configured.
 pub(super) fn checked(
     text: Option<&Spanned<String>>,
     has_export: bool,

@@ -64,40 +64,42 @@ pub(crate) struct Config {
     pub(crate) control_roles: Roles,
     /// The page, if it is shown.
     pub(crate) web: Option<WebOptions>,
-    /// Where tasks may access files that users name; `None`: only root and the daemon's own user name files.
+    /// The directories in which tasks may access files that users name; `None`: only root and the daemon's own user may name
+    /// files.
     pub(crate) targets: Option<Vec<PathBuf>>,
     /// The configuration file, and the files that it names: no task accesses them.
     pub(crate) own: Vec<PathBuf>,
-    /// The lowest level of log lines that are written.
+    /// The least severe level of log lines that are written.
     pub(crate) log: tracing::Level,
-    /// Whether the daemon keeps its memory, because this machine mounts a disk of it.
+    /// Whether the daemon locks its memory, because this machine mounts one of the served disks.
     pub(crate) lock_memory: bool,
-    /// The most bytes that a backup keeps in the state directory.
+    /// The largest number of bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
-    /// The maximum of scrubs and comparisons that run at a time on all disks together; `None` for no maximum.
+    /// The largest number of scrubs and comparisons that run at the same time, on all disks together; `None` for no maximum.
     pub(crate) tasks_at_once: Option<usize>,
-    /// The most memory of all comparisons together.
+    /// The largest memory of all comparisons together.
     pub(crate) comparison_memory: Bytes,
-    /// The most memory for blocks that are read ahead of the readers of all background exports and snapshots.
+    /// The largest memory for blocks that are read ahead of readers, of all background exports and snapshots together.
     pub(crate) background_memory: Bytes,
     pub(crate) limits: server::Limits,
-    /// The most background blocks that may be half read at once.
+    /// The largest number of background blocks of which a part has been read and the rest is still to come.
     pub(crate) partial_blocks: usize,
     pub(crate) disks: Vec<DiskConfig>,
-    /// The places of the options that are not of a disk.
+    /// The places in the file of options outside the disks' tables.
     pub(crate) places: Places,
 }
 
-/// With blocks of a megabyte, half-read blocks take at most a gigabyte.
+/// The default of `partial_blocks`: with blocks of a megabyte they take at most a gigabyte.
 const PARTIAL_BLOCKS: usize = 1 << 10;
 
-/// A gigabyte: enough for the blocks overwritten while a backup's target is away for some minutes.
+/// The default of `keep`, a gigabyte: enough for the blocks that clients overwrite while a backup's target is away for some
+/// minutes.
 const KEEP_BYTES_MAX: u64 = 1 << 30;
 
-/// A gigabyte: what four disks use at most without a setting of their own.
+/// The default of `background_memory` for all disks, a gigabyte: the largest use of four disks without a setting of their own.
 const BACKGROUND_MEMORY: Bytes = Bytes::new(1 << 30);
 
-/// The default level: messages for operators.
+/// The default of `log`: messages for operators.
 const LOG: tracing::Level = tracing::Level::INFO;
 
 impl Config {
@@ -235,7 +237,7 @@ impl Config {
                 ));
             }
             for (at, (address, text)) in disk.listen.iter().zip(&listen).enumerate() {
-                // The system chooses a different port for each.
+                // Port 0 may be given twice: the system chooses a different port for each.
                 let any = matches!(address, Address::Tcp(at) if at.port() == 0);
                 let mut before =
                     disks.iter().flat_map(|other| &other.listen).chain(disk.listen.iter().take(at));
@@ -297,7 +299,7 @@ fn comparison_memory(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// Returns where tasks may access files.
+/// Returns the directories in which tasks may access files.
 fn targets(
     all: Spanned<Vec<Spanned<PathBuf>>>,
     state: Option<&Spanned<PathBuf>>,
@@ -330,7 +332,7 @@ impl LimitsText {
             None => Ok(default),
             Some(text) => place.parsed(text, |text| {
                 let bytes = usize::try_from(values::bytes(text)?.get()).unwrap_or(usize::MAX);
-                // There must be room for one request of the largest size.
+                // One request of the largest size must fit.
                 (bytes >= 32 << 20).then_some(bytes).ok_or("give at least 32MiB, a whole request".to_owned())
             }),
         };
@@ -367,7 +369,7 @@ mod tests {
     fn uncommented() -> String {
         let option = |line: &str| {
             let key = line.split(" = ").next().unwrap_or_default();
-            // These name files that do not exist.
+            // The options of `tls` name files that do not exist.
             line.contains(" = ") && key != "tls" && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
         };
         let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
@@ -436,7 +438,7 @@ mod tests {
         assert_eq!(keys(disk), expected);
     }
 
-    /// The test covers all options that the program accepts, not a hand-written list.
+    /// The test covers all options that the program accepts, instead of a list written by hand.
     #[test]
     fn every_option_that_is_understood_stands_in_the_example() {
         let disk = "[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\n";

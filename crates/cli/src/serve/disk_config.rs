@@ -24,61 +24,61 @@ pub(crate) struct DiskConfig {
     pub(crate) policy: Option<PolicyName>,
     /// The parameters of smtf.
     pub(crate) learning: Learning,
-    /// The table that smtf starts from.
+    /// The file of the table that smtf starts from.
     pub(crate) mimic_table: Option<PathBuf>,
     pub(crate) harm_ppm: u32,
-    /// The margin of FAST 2002's scheduler, if that replaces ours.
+    /// The time that FAST 2002's scheduler adds to each move of a detour; `None` for our own scheduler.
     pub(crate) conservatism: Option<Duration>,
-    /// Whether unspent harm is spent on revolutions.
+    /// Whether a request may wait one more revolution for a detour within the bound on harm.
     pub(crate) extra_revolutions: bool,
-    /// Whether the cost of background work is measured, by windows without it.
+    /// Whether the cost of background work is measured, by comparison with windows of time without it.
     pub(crate) audit: bool,
-    /// Whether the disk is probed while it serves, if it has no profile; `None`: if it rotates.
+    /// Whether the disk is probed while it serves, if it has no profile; `None`: if it reports its speed or is emulated.
     pub(crate) probe: Option<bool>,
     /// `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
-    /// The time that the device has for a command.
+    /// The time after which a command of the device counts as lost.
     pub(crate) timeout: Duration,
-    /// The file in which the inputs of its core are recorded.
+    /// The file in which the inputs of the disk's core are recorded.
     pub(crate) record: Option<PathBuf>,
-    /// The bytes at which the recording ends.
+    /// The size in bytes at which the recording ends.
     pub(crate) record_limit: u64,
-    /// The N of a /dev/ublkbN.
+    /// The N of the disk's /dev/ublkbN.
     pub(crate) ublk: Option<u32>,
     /// The name of the background export.
     pub(crate) background: Option<String>,
-    /// Whether clients may write there.
+    /// Whether clients may write to the background export.
     pub(crate) background_write: bool,
-    /// The least service there.
+    /// The least service of the background export.
     pub(crate) background_floor: Option<server::Floor>,
-    /// The most memory for what is read ahead there.
+    /// The largest memory for blocks that are read ahead of readers of the background export.
     pub(crate) background_memory: Bytes,
     /// The N of a /dev/ublkbN that is the background export.
     pub(crate) background_ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
-    /// The places of its options in the file.
+    /// The places of the disk's options in the file.
     pub(crate) places: Places,
 }
 
-/// The size of a recording by default: a gigabyte, some million requests.
+/// The default size of a recording: a gigabyte, some million requests.
 pub(super) const RECORD_BYTES_MAX: u64 = 1 << 30;
 
 /// The highest number of a ublk device that the driver accepts.
 pub(crate) const UBLK_NUMBER_MAX: u32 = (1 << 20) - 1;
 
-/// 1%, the usual default.
+/// The default bound on harm: 1% of the foreground's mean response time.
 pub(super) const HARM_PPM: u32 = 10_000;
 
-/// A second: many revolutions of any disk.
+/// Bounds the time added to a detour's moves to a second: many revolutions of any disk.
 pub(super) const MARGIN_MS_MAX: f64 = 1e3;
 
-/// FAST'04, section 5.2.
+/// The idle time after which background work begins, by default (FAST'04, section 5.2).
 pub(super) const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 impl DiskConfig {
-    /// Returns the options that are read only at the start, as text.
+    /// Returns the options that are read only at the start, with their values as text.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
-        // The fields are listed by name, so that a new one is not forgotten.
+        // The fields are listed by name, so that a new field must be handled here.
         let Self {
             name: _,
             tls: _,
@@ -142,12 +142,12 @@ impl DiskConfig {
         all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
     }
 
-    /// Returns the numbers of its block devices of this machine.
+    /// Returns the numbers of the disk's /dev/ublkbN.
     pub(super) fn ublks(&self) -> impl Iterator<Item = u32> {
         self.ublk.into_iter().chain(self.background_ublk)
     }
 
-    /// Returns the files that it reads from and writes to: no task accesses them.
+    /// Returns the files that the disk reads from and writes to: no task may access them.
     pub(super) fn own(&self) -> Vec<PathBuf> {
         let record = self.record.iter().flat_map(|path| {
             let mut last = path.as_os_str().to_owned();

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use units::Duration;
 
-/// A disk's table as the file has it.
+/// A disk's table in the file, parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DiskText {
@@ -76,7 +76,7 @@ impl DiskText {
         places
     }
 
-    /// Returns the numbers of its block devices of this machine.
+    /// Returns the numbers of the disk's /dev/ublkbN.
     pub(super) fn ublks(&self) -> Vec<Spanned<u64>> {
         self.ublk.iter().chain(&self.background_ublk).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! The end of the daemon in a bounded time, whatever does not answer.
+//! The end of the daemon in a bounded time, even if a disk, a client or a file does not answer.
 
 use crate::interrupt;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::thread::Builder;
 use std::time::Duration;
 use tracing::{error, warn};
 
-/// The time after `drain_s` in which the daemon ends in order. With the usual `drain_s` it ends before the service
+/// The time after `drain_s` in which the daemon tries to end in order. With the default of `drain_s` it ends before the service
 /// manager kills it (`TimeoutStopSec` of the unit).
 const END_WAIT: Duration = Duration::from_secs(40);
 
@@ -17,7 +17,7 @@ pub(super) struct Ending(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By disk, the file or socket that its end waits for.
+    /// The words for what each disk's end waits for, by disk.
     waits: BTreeMap<String, &'static str>,
     drain: Duration,
     begun: bool,
@@ -28,12 +28,12 @@ impl Ending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the time that clients have at the end.
+    /// Sets the time for the last answers to clients when the daemon ends (`drain_s`).
     pub(super) fn set_drain(&self, drain: units::Duration) {
         self.state().drain = Duration::from_nanos(drain.as_nanos());
     }
 
-    /// Records what a disk waits for from here on.
+    /// Records in words what the end of a disk waits for from here on.
     pub(super) fn waits_for(&self, disk: &str, what: &'static str) {
         self.state().waits.insert(disk.to_owned(), what);
     }
@@ -43,9 +43,9 @@ impl Ending {
         self.state().waits.remove(disk);
     }
 
-    /// Begins the end, from which on the time counts; later calls change nothing. If the daemon has not ended then, the
-    /// log says what does not answer, and the process ends as if it was killed: all that was acknowledged is durable.
-    /// A program that calls the command as a library is not ended.
+    /// Begins the end, and starts its time limit; later calls change nothing. If the daemon has not ended by the limit, the log
+    /// says what does not answer, and the process ends as if it was killed: all that was acknowledged is durable. A program
+    /// that calls the command as a library is not ended.
     pub(super) fn begin(&self) {
         if interrupt::is_left_to_caller() {
             return;

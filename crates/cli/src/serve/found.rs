@@ -9,29 +9,29 @@ use std::io::Read;
 use std::path::Path;
 use tracing::{info, warn};
 
-/// The files, in a disk's part of the state directory.
+/// The names of the measurements and of the found profile in a disk's part of the state directory.
 pub(super) const MEASURED: &str = "probe";
 pub(super) const FOUND: &str = "profile.toml";
 
-/// The most bytes of one of them that are read: a probe writes some megabytes.
+/// Bounds the bytes read from one of these files: a probe writes some megabytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// The beginning of a found profile's first line, which a checksum of the other lines and the drive's name follow.
+/// The beginning of the first line of a found profile's file. A checksum of the other lines and the drive's name follow.
 const HEAD: &str = "# found by the daemon, ";
 
-/// Returns a found profile as its file has it.
+/// Returns the content of a found profile's file.
 pub(super) fn sealed(drive: &str, toml: &str) -> String {
     format!("{HEAD}{:08x} {drive}\n{toml}", crc32fast::hash(toml.as_bytes()))
 }
 
-/// Returns the profile in a file that was found for this drive.
+/// Returns the profile in a file, if the file is undamaged and of this drive.
 fn unsealed<'a>(drive: &str, text: &'a str) -> Option<&'a str> {
     let (head, toml) = text.split_once('\n')?;
     let (sum, of) = head.strip_prefix(HEAD)?.split_once(' ')?;
     (of == drive && sum == format!("{:08x}", crc32fast::hash(toml.as_bytes()))).then_some(toml)
 }
 
-/// Reads a file of the state directory; another kind of file of that name is an error, and nothing waits for it.
+/// Reads a file of the state directory. A pipe or device of that name is an error, and is not waited for.
 pub(super) fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = server::files::open_regular(std::fs::File::options().read(true), path)?;
     let mut bytes = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn profile(config: &DiskConfig, state: Option<&Path>, size: (u64, u64
     used
 }
 
-/// Returns the knowledge of a drive with a profile.
+/// Returns what the core is told of a drive with a profile: the profile's text and the costs of commands.
 pub(super) fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
     let overheads = found.overheads(&format!("{name}: its profile"))?;
     Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
@@ -94,7 +94,7 @@ mod tests {
         assert!(!of("/dev/sdb", (size.0 - 1, size.1)), "another size");
         assert!(!of("/dev/sdc", size), "another disk");
         assert!(super::profile(disk, None, size).is_none());
-        // The start does not wait for a pipe's other end.
+        // A pipe of the file's name does not hold up the start.
         let path = state.join("d0").join(FOUND);
         std::fs::remove_file(&path).unwrap();
         let made =

@@ -3,11 +3,11 @@
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
 
-/// The blocked signal: it waits until [`each`](Self::each) takes it.
+/// The blocked signal, which waits until [`each`](Self::each) takes it.
 pub(super) struct Hangups(SigSet);
 
 impl Hangups {
-    /// Blocks the signal, and the one of files that grow beyond a limit. Threads inherit that, so call it before the first of them is started.
+    /// Blocks SIGHUP and SIGXFSZ. Threads inherit the mask, so call this before the first thread is started.
     ///
     /// # Errors
     /// The system's error.
@@ -15,15 +15,14 @@ impl Hangups {
         let mut set = SigSet::empty();
         set.add(Signal::SIGHUP);
         set.thread_block()?;
-        // A file at the limit of its size is an error of its write, not the end of the daemon.
+        // A file at the limit of its size is an error of the write, and must not end the daemon.
         let mut limits = SigSet::empty();
         limits.add(Signal::SIGXFSZ);
         limits.thread_block()?;
         Ok(Self(set))
     }
 
-    /// Calls `hung_up` for each signal from here on, including earlier ones, on a thread of its own that ends with the
-    /// process.
+    /// Calls `hung_up` for each SIGHUP from here on, including earlier ones, on a thread of its own that ends with the process.
     ///
     /// # Errors
     /// The system gives no thread.

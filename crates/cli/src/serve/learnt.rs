@@ -7,12 +7,12 @@ use crate::problem::Problem;
 use mimic::Learner;
 use server::{Learnt, LearntSaver, Running, SAVE_EVERY};
 
-/// Lets a disk that learns continue from the file in its part of the state directory. `None` if it does not learn,
-/// there is no state directory, or the disk is recorded: a recording is replayed on a fresh core, so it must begin with
-/// one, and that core's knowledge must not replace the kept one.
+/// Loads the times that a disk's mimic has learnt, from its part of the state directory, and returns the file for later
+/// savings. `None` if the disk does not learn, there is no state directory, or the disk is recorded: a recording is replayed on
+/// a fresh core, so it must begin with one, and that core's times must not replace the saved ones.
 ///
 /// # Errors
-/// Its part of the state directory cannot be made.
+/// The disk's part of the state directory cannot be made.
 pub(super) fn go_on(
     disk: &DiskConfig,
     config: &Config,
@@ -31,7 +31,7 @@ pub(super) fn go_on(
     Ok(Some(learnt))
 }
 
-/// Saves it at intervals from here on.
+/// Saves the learnt times at intervals from here on.
 ///
 /// # Errors
 /// The system gives no thread.

@@ -60,7 +60,7 @@ struct Served {
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
     let hangups = Hangups::hold().map_err(|e| Problem::failed(format!("SIGHUP: {e}")))?;
     let config = Config::new(args)?;
-    // Before there are threads, which inherit it.
+    // Before any thread starts, because threads inherit the setting.
     let unheld = if config.lock_memory { device::hold_memory() } else { Vec::new() };
     let lines = crate::emulate::log(config.log);
     for error in unheld {
@@ -102,8 +102,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             Ok(served) => running.push(served),
             Err(Unserved::LeftOut(problem)) => left_out.push((&disk.name, problem)),
             Err(Unserved::Fails(problem)) => {
-                // Servers that run already end in order: they may have begun work, but have acknowledged nothing that
-                // would be lost.
+                // Servers that run already end in order: they may have begun work, but have acknowledged nothing that would be
+                // lost.
                 stop(&running, &ending);
                 end(running, &ending);
                 return Err(problem);
@@ -178,7 +178,8 @@ pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
     Config::from_toml(text, name).map(|_| ())
 }
 
-/// Checks that every socket of the service manager is used: clients that connect to another would wait for ever.
+/// Checks that the configuration uses every socket that the service manager has opened: clients that connect to another would
+/// wait for ever.
 fn check_handed_over(config: &Config) -> Result<(), Problem> {
     let control = config.control.iter().cloned().map(Address::Unix).collect::<Vec<_>>();
     let listed = config.disks.iter().flat_map(|disk| &disk.listen).chain(&control);
@@ -256,9 +257,10 @@ fn runtime(
 
 /// The reason why a disk is not served.
 enum Unserved {
-    /// The daemon ends.
+    /// The daemon ends with this problem.
     Fails(Problem),
-    /// Its tasks are of another disk, or of another version. Other disks are served, and its state stays as it is.
+    /// The tasks in the disk's state directory are of another disk or version. Other disks are served, and this state stays
+    /// unchanged.
     LeftOut(Problem),
 }
 
@@ -316,7 +318,7 @@ fn start(
         opened.take_background_requests(terms.clone());
     }
     let learnt = learnt::go_on(disk, config, &mut opened)?;
-    // Record from the first input of the core; its earlier knowledge is in the recording's setup.
+    // Record from the first input of the core. The mimic's state before it is in the recording's setup.
     if let Some(path) = &disk.record {
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
@@ -365,8 +367,8 @@ fn start(
     }
 }
 
-/// Opens the disks to clients, when nothing of the start can fail any more: a start that fails leaves what disks have
-/// under other names.
+/// Opens the disks to clients. This is the last step of the start, because a start that fails must not touch the state that
+/// disks have under other names.
 fn open(running: &[Served], config: &Config) {
     if let Some(state) = &config.state {
         for handle in running.iter().filter_map(|served| served.runtime.as_ref()).map(Runtime::handle) {
@@ -381,7 +383,7 @@ fn open(running: &[Served], config: &Config) {
     }
 }
 
-/// Begins the end of servers.
+/// Begins the end of the servers.
 fn stop(running: &[Served], ending: &Ending) {
     ending.begin();
     for served in running {
@@ -390,7 +392,7 @@ fn stop(running: &[Served], ending: &Ending) {
     }
 }
 
-/// The results of a disk, or its failure.
+/// The name of a disk, and its results or its failure.
 type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 
 /// Waits for the end of all servers; the first one to end ends the others.
@@ -398,7 +400,7 @@ fn end(running: Vec<Served>, ending: &Ending) -> Vec<Ended> {
     for one in &running {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
-    // At the same time: each may wait for a target that does not answer.
+    // All at the same time, because each may wait for a target that does not answer.
     std::thread::scope(|scope| {
         let all: Vec<_> = running.into_iter().map(|one| scope.spawn(move || end_one(one, ending))).collect();
         let ended = all.into_iter().map(std::thread::ScopedJoinHandle::join);
@@ -406,12 +408,12 @@ fn end(running: Vec<Served>, ending: &Ending) -> Vec<Ended> {
     })
 }
 
-/// Waits for the end of a server, and saves what its disk has.
+/// Waits for the end of a server, and saves the state of its disk's tasks, mimic and probe.
 fn end_one(Served { running, runtime, learnt, probing }: Served, ending: &Ending) -> Ended {
     let name = running.name().to_owned();
     ending.waits_for(&name, "the disk, its clients, or the kernel's data of its block device");
     let joined = running.join();
-    // One that has ended by itself, or failed, ends the others.
+    // A server that has ended by itself, or failed, ends the others.
     ending.begin();
     let result = joined
         .map(|(tally, mut disk)| {

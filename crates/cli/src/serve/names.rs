@@ -14,20 +14,20 @@ pub(crate) enum DeviceSpec {
     Emulated {
         /// A built-in drive's name or a profile.
         drive: String,
-        /// The file with its bytes.
+        /// The file with the drive's bytes.
         file: PathBuf,
-        /// Its differences from the profile.
+        /// The drive's differences from the profile.
         differs: Box<Differs>,
     },
 }
 
 impl DeviceSpec {
-    /// Returns whether both use one device or file, judging by their names.
+    /// Returns whether both drives use the same device or file, judging by the path.
     pub(crate) fn is_over(&self, other: &Self) -> bool {
         self.path() == other.path()
     }
 
-    /// Returns its name in files of the state directory, which are of one drive.
+    /// Returns the drive's name, which files of the state directory contain, so that they are not used for another drive.
     pub(crate) fn drive(&self) -> String {
         match self {
             Self::Raw(path) => path.display().to_string(),
@@ -35,7 +35,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Returns the place of its bytes.
+    /// Returns the path of the drive's bytes.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Raw(path) => path,

@@ -1,4 +1,4 @@
-//! A disk as configured: its device, the knowledge about it, and the core.
+//! Opens a disk as configured: its device, its profile or size, and the core.
 
 use super::disk_config::DiskConfig;
 use super::found::{self, characterised};
@@ -16,7 +16,7 @@ use server::{Disk, FrameError, FrameLines, Recorder, ThreadedFile};
 use std::fs::File;
 use std::path::Path;
 
-/// Any device, chosen at run time.
+/// A device whose kind is chosen at run time.
 pub(crate) type AnyDevice = Box<dyn Device + Send>;
 
 /// A disk as the daemon serves it.
@@ -69,7 +69,7 @@ pub(crate) fn open(
     Ok((disk, recipe))
 }
 
-/// Records the disk's core, made of `recipe`, from here on.
+/// Records the inputs of the disk's core, which was made from `recipe`, from here on.
 ///
 /// # Errors
 /// The recording cannot be created.
@@ -77,7 +77,7 @@ pub(crate) fn record(path: &Path, limit: u64, recipe: Recipe, disk: &mut ServedD
     let learnt = disk.core().mimic().map(|learner: &Learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };
     let recorder = recording(path, &recipe)?;
-    // The disk continues with the very state from which a replay will begin.
+    // The disk continues with a mimic made from the recording, so that a replay begins with exactly this state.
     let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
     if let Some(mimic) = made.mimic {
         disk.set_mimic(mimic);
@@ -111,8 +111,8 @@ fn from_table(
         .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
-/// Refuses a disk that no schedule fits: a shingled one, and one with several actuators. Flash is served, and its lack
-/// of gaps is reported. A file has no description.
+/// Refuses a disk that cannot be scheduled: a shingled one, and one with several actuators. Flash is served, with a warning
+/// that it has no gaps. A file is not inspected, and is never refused.
 fn refuse(path: &Path) -> Result<(), Problem> {
     match device::inspect(path) {
         Ok(disk) => refuse_inspected(path, &disk),
@@ -133,7 +133,7 @@ fn refuse_inspected(path: &Path, disk: &Inspection) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Opens the device; returns it with the knowledge about it.
+/// Opens the device. Returns it with its profile or size.
 fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let profile = match config.profile.as_deref() {
         None | Some("none") => None,
@@ -171,12 +171,12 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     }
 }
 
-/// Returns the behaviour of an emulated disk; unless it says otherwise, writes are acknowledged from the medium.
+/// Returns the behaviour of an emulated disk. Unless `behaviour` sets the write cache, writes are acknowledged from the medium.
 fn served_as(behaviour: &Behaviour) -> Behaviour {
     Behaviour { write_back: Some(behaviour.write_back.unwrap_or(false)), ..*behaviour }
 }
 
-/// Returns the preset of an emulated disk, with its queue, buffer and bus.
+/// Returns a line about an emulated disk: its behaviour, queue, buffer and bus. `None` for a real disk.
 ///
 /// # Errors
 /// There is no such drive.
@@ -214,7 +214,7 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Recorder, Problem> {
     Recorder::new(ThreadedFile::create(path).map_err(failed)?, &setup).map_err(failed)
 }
 
-/// Opens a file that no other daemon uses.
+/// Opens a file that no other daemon uses, and locks it.
 fn alone(path: &Path) -> Result<File, Problem> {
     let opened = server::files::private().read(true).write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
@@ -226,7 +226,7 @@ fn alone(path: &Path) -> Result<File, Problem> {
     Ok(file)
 }
 
-/// Returns the knowledge of an emulated drive, of which all is known.
+/// Returns the profile of an emulated drive, with the costs of commands that the emulation has.
 fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Knowledge, Problem> {
     let (_, overheads) = sim::black_box(&own.profile, behaviour, seed).map_err(Problem::failed)?;
     Ok(Knowledge::Profile { toml: own.text, costs: overheads.into() })

@@ -6,8 +6,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bytes of the file that hold each option's value, by the option's name and its index in a list. Options from the
-/// command line have none.
+/// The bytes of the file that hold each option's value, by the option's name and its index in a list. Options from the command
+/// line have no place.
 #[derive(Clone, Default)]
 pub(crate) struct Places {
     file: Option<Arc<File>>,
@@ -44,12 +44,13 @@ impl Places {
         }
     }
 
-    /// Underlines the option that caused a problem, if it is in a file; a problem that has a place already keeps it.
+    /// Underlines the value of the option that caused a problem, if the option is in a file. A problem that has a place already
+    /// keeps it.
     pub(super) fn underline(&self, option: &'static str, problem: Problem) -> Problem {
         self.underline_one(option, 0, problem)
     }
 
-    /// Underlines a value of a list in the same way.
+    /// Underlines one value of an option that is a list, as [`underline`](Self::underline) does.
     pub(super) fn underline_one(&self, option: &'static str, index: usize, problem: Problem) -> Problem {
         match (&self.file, self.spans.get(&(option, index))) {
             (Some(file), Some(span)) => problem.within(&file.name, &file.text, span.clone()),

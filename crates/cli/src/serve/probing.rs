@@ -1,8 +1,8 @@
 //! The probe of a disk without a profile, while the disk serves.
 //!
-//! A thread runs the probe, and asks the disk's thread for each reading; that sends it when the bound on harm permits. The
-//! measurements are saved in the disk's part of the state directory, and continue after a restart. When the probe is sure, the
-//! profile is saved beside them, and the core adopts it; the next start begins with it.
+//! A thread runs the probe, and asks the disk's thread for each reading; the disk's thread sends it when the bound on harm
+//! permits. The measurements are saved in the disk's part of the state directory, and continue after a restart. When the probe
+//! is sure, the profile is saved beside them, and the core adopts it; the next start begins with that profile.
 
 use super::disk_config::DiskConfig;
 use super::found::{FOUND, MEASURED, characterised, read, sealed};
@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use units::{Bytes, LbnRange, Op, Sectors};
 
-/// The interval between savings of the measurements, and between reports to the status.
+/// The interval at which the measurements are saved and the status is updated.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// The attempts between two starts of the daemon; each has more time than the one before.
+/// The number of attempts to find a sure profile; each has more time than the one before.
 const ATTEMPTS_MAX: u32 = 3;
 
 type ServedMailbox = Mailbox<ServedDisk>;
@@ -44,9 +44,9 @@ pub(super) struct ToProbe {
     drive: String,
     disk: String,
     recipe: Recipe,
-    /// Whether the policy was chosen by the user.
+    /// Whether the user has chosen the policy, so that a found profile does not change it.
     policy: bool,
-    /// Whether it begins by itself.
+    /// Whether the probe begins by itself, without a request at the control socket.
     at_once: bool,
 }
 
@@ -58,8 +58,9 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// Returns the probe of a disk that may be probed while it serves: it has no profile, and is not known to be flash. It begins
-    /// by itself where `probe` is set, and without that setting if the disk reports its speed or is emulated.
+    /// Returns the probe of a disk that may be probed while it serves: idle time is used, there is a state directory, and the
+    /// disk has no profile and is not known to be flash. With the option `probe` it begins by itself; without the option, if
+    /// the disk reports its speed or is emulated.
     pub(super) fn of(disk: &DiskConfig, state: Option<&Path>, recipe: &Recipe) -> Option<ToProbe> {
         let unknown = matches!(recipe.drive, Knowledge::Size { .. });
         let directory = state.filter(|_| unknown)?.join(&disk.name);
@@ -74,7 +75,7 @@ impl Probing {
             DeviceSpec::Raw(path) => match device::inspect(path) {
                 Ok(found) if found.rotational == Some(false) => return None,
                 Ok(found) => found.rate.is_some(),
-                // A file.
+                // A file, which is not inspected, does not rotate.
                 Err(_) => false,
             },
         };
@@ -91,10 +92,10 @@ impl Probing {
     /// Ends the probe after the disk has ended; the measurements are saved.
     pub(super) fn close(self, disk: &mut ServedDisk) {
         self.ends.store(true, Ordering::Relaxed);
-        // A reading that waits has no answer then.
+        // A reading that still waits is dropped, so that the thread does not wait for it.
         disk.want_readings(false);
         disk.on_probe_asked(None);
-        // A thread that has failed has logged its own panic.
+        // A thread that has panicked has logged that.
         if join_until(self.thread, Instant::now() + FILES_END_WAIT).is_none() {
             error!(disk = self.disk, waited = ?FILES_END_WAIT, "the probe did not end in time; the daemon ends without it");
         }
@@ -112,10 +113,10 @@ impl ToProbe {
         let name = self.disk.clone();
         let (ring, asked) = channel();
         let bell: Box<dyn Fn() + Send> = Box::new(move || {
-            // A thread that has ended has nothing left to find.
+            // After the thread has ended a request has no effect.
             let _ = ring.send(());
         });
-        // Without the disk's server there is nothing to probe.
+        // If the disk's server has ended, there is nothing to probe.
         let _ = served.send(move |disk, _| disk.on_probe_asked(Some(bell)));
         let thread = Builder::new().name("probe".into()).spawn(move || {
             let mut begins = self.at_once;
@@ -124,7 +125,7 @@ impl ToProbe {
                 if over.load(Ordering::Relaxed) || self.run(&served, &over) != Ok(false) {
                     return;
                 }
-                // The requests that came meanwhile were for this probe.
+                // Requests to probe that came meanwhile are answered by this probe.
                 asked.try_iter().for_each(drop);
             }
         });
@@ -137,7 +138,7 @@ impl ToProbe {
         self.directory.join(MEASURED)
     }
 
-    /// Returns the probe with the measurements so far. A file that cannot be used is put aside.
+    /// Returns a probe with the saved measurements. A file that cannot be used is renamed.
     fn resumed(&self) -> Probe {
         let path = self.measured();
         if !path.exists() {
@@ -189,7 +190,7 @@ impl ToProbe {
                     saved = Instant::now();
                     self.save(at.journal);
                     status = probing(at);
-                    // Without the server the next reading fails.
+                    // If the server has ended, the next reading fails.
                     let _ = tell(served, &status);
                 }
                 if ends.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -197,7 +198,7 @@ impl ToProbe {
             let (commands, drive_time_s) =
                 (probe.journal().commands(), probe.journal().drive_time().as_secs_f64());
             status = ProbeStatus { commands, drive_time_s, ..status };
-            // The angle of a disk that was replaced, and states of another program, are refused before anything is measured.
+            // A saved state of another disk (its angle differs) or of another program is refused before anything is measured.
             if let Err(ProbeError::State(error)) = &ended
                 && std::mem::take(&mut fresh)
             {
@@ -312,12 +313,12 @@ fn probing(at: &Progress<'_>) -> ProbeStatus {
     }
 }
 
-/// A disk that serves others, as the probe sees it.
+/// A disk that serves clients at the same time, as the probe's device.
 struct Live<'a> {
     served: &'a ServedMailbox,
     capacity: Sectors,
     sector_bytes: Bytes,
-    /// The disk's clock when it was last asked.
+    /// The time of the disk's clock when it was last read.
     last: Cell<units::Instant>,
 }
 

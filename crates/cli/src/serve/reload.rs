@@ -1,5 +1,4 @@
-//! The configuration, read again while its disks are served: applies the options that can change, and logs those that
-//! cannot.
+//! Reads the configuration again while its disks are served: applies the options that can change, and logs those that cannot.
 
 use super::args::ServeArgs;
 use super::config::Config;
@@ -14,7 +13,7 @@ use server::{ExportUpdate, Mailbox, Moment};
 use std::sync::Weak;
 use tracing::{error, info, warn};
 
-/// The state that a configuration is applied to.
+/// The parts of the running daemon to which a configuration is applied.
 pub(super) struct Reload {
     pub(super) args: ServeArgs,
     /// The configuration in force.
@@ -40,7 +39,7 @@ impl Reload {
 
     fn read(&self) -> Result<Config, Problem> {
         let file = self.args.config.as_deref();
-        // A pipe may have no end, and the daemon would take no signal any more.
+        // A pipe may have no end, and while the daemon reads, it would take no signal.
         if let Some(path) = file.filter(|path| std::fs::metadata(path).is_ok_and(|found| !found.is_file())) {
             return Err(Problem::failed(format!("{} is not a regular file", path.display()))
                 .help("put the configuration into a file"));
@@ -64,7 +63,7 @@ impl Reload {
         self.places.keep(new.own.iter().cloned());
         for (_, mailbox) in &self.disks {
             let places = self.places.clone();
-            // A disk that does not answer has no tasks that go on.
+            // A disk that does not answer has no tasks that could continue.
             let _ = mailbox.offer(move |disk, now| {
                 disk.call(now, |manager, _| manager.warn_of_tasks_outside(&places));
             });
@@ -88,14 +87,15 @@ impl Reload {
     }
 }
 
-/// Returns why the daemon would not start with a configuration: options that are read at the start only.
+/// Returns why a restart with this configuration would fail, as far as options that are read only at the start are concerned.
 fn unusable(new: &Config) -> Vec<Problem> {
     let page = new.web.as_ref().and_then(|web| web.read().err());
     let page = page.map(|problem| new.places.underline("web", problem));
     page.into_iter().chain(super::check_handed_over(new).err()).collect()
 }
 
-/// Returns whether a disk's addresses are those at which it is served: its encryption is right for these alone.
+/// Returns whether a disk keeps the addresses at which it is served: a new encryption setting was checked for the new addresses
+/// only.
 fn is_reached_as_before(served: &Config, disk: &DiskConfig) -> bool {
     served.disks.iter().any(|old| old.name == disk.name && old.listen == disk.listen)
 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(fixed(&both, &old), ["disk b: the disk is gone"]);
     }
 
-    /// A token that others know is exchanged under its name.
+    /// A password that became known is replaced in the same file, so that the file's name does not change.
     #[test]
     fn a_changed_file_of_the_page_is_named() {
         let directory = std::env::temp_dir().join(format!("freeblock-reload-{}", std::process::id()));
@@ -190,7 +190,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// Otherwise the log asks for a restart after which the daemon is down.
+    /// Otherwise the log would ask for a restart, which would fail.
     #[test]
     fn a_page_with_which_the_daemon_would_not_start_is_named() {
         let directory = std::env::temp_dir().join(format!("freeblock-unusable-{}", std::process::id()));
@@ -206,7 +206,7 @@ mod tests {
         assert!(why(&with_token).contains("16"), "{}", why(&with_token));
         std::fs::write(&path, "a-token-of-enough-characters").unwrap();
         assert_eq!(why(&with_token), "");
-        // It is reached from other machines.
+        // This address is reached from other machines.
         let open = why("\"0.0.0.0:8080\"");
         assert!(open.contains("token"), "{open}");
         std::fs::remove_dir_all(directory).unwrap();

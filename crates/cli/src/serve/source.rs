@@ -14,7 +14,7 @@ impl Source<'_> {
         Problem::failed(format!("{}: {message}", self.name)).at(self.name, self.text, span, "here")
     }
 
-    /// Returns an option's value, or its default; fails if the value is out of range.
+    /// Returns an option's value, or its default. Fails if the value is out of range.
     pub(super) fn within<T: Copy + PartialOrd + std::fmt::Display>(
         &self,
         value: Option<&Spanned<T>>,

@@ -7,7 +7,7 @@ use server::{Tls, TlsError};
 use std::path::PathBuf;
 use toml::Spanned;
 
-/// `[disk.tls]`.
+/// The table `[disk.tls]`, parsed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TlsText {
@@ -18,7 +18,7 @@ pub(super) struct TlsText {
 }
 
 impl TlsText {
-    /// Returns the files that it names.
+    /// Returns the files that the table names.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         let all = [Some(&self.certificate), Some(&self.key), self.clients.as_ref()];
         all.into_iter().flatten().map(|path| path.get_ref().clone())

@@ -31,7 +31,7 @@ pub(crate) struct WebArgs {
     pub(crate) web_key: Option<PathBuf>,
 }
 
-/// The address of a page for which none is given.
+/// The default address of the page.
 pub(crate) const DEFAULT: &str = "127.0.0.1:8080";
 
 /// Reads an address.
@@ -40,7 +40,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("{text:?} is no address with a port; give one as {DEFAULT} or [::1]:8080"))
 }
 
-/// `[web]`.
+/// The table `[web]`, parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WebText {
@@ -59,7 +59,7 @@ pub(crate) struct WebOptions {
     token: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
-    /// A hash of the files' content, by which a change of it is noticed.
+    /// A hash of the files' content, which shows a reload that a file has changed.
     content: u64,
 }
 
@@ -94,7 +94,7 @@ impl WebOptions {
         self
     }
 
-    /// Returns the files that they name.
+    /// Returns the files that the options name.
     pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
         [&self.token, &self.certificate, &self.key].into_iter().flatten().cloned()
     }
@@ -102,7 +102,7 @@ impl WebOptions {
     /// Reads the files.
     ///
     /// # Errors
-    /// One cannot be used, or the address needs more of them.
+    /// A file cannot be used, or the address requires a file that is not given.
     pub(super) fn read(&self) -> Result<WebConfig, Problem> {
         let tls = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => {

@@ -43,14 +43,14 @@ use watch::DriveWatch;
 pub use wrapper::AnyCore;
 use wrapper::wraps_engine;
 
-/// The maximum of sectors of a request that joins promoted reads: half a megabyte of 512-byte sectors.
+/// The maximum length, in sectors, of one request made of adjacent promoted reads: half a megabyte of 512-byte sectors.
 const PROMOTED_SECTORS_MAX: u64 = 1 << 10;
 
 /// The planner's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlannerStats {
-    /// Gaps looked at.
+    /// Gaps for which a detour was searched.
     pub gaps: u64,
     /// Gaps with a detour.
     pub detours: u64,
@@ -63,8 +63,8 @@ pub struct PlannerStats {
 }
 
 /// The engine of both cores, [`InDrive`] and [`OutsideDrive`]: the waiting requests, the sessions and their blocks, the planner
-/// and the estimates. Each core has its own methods for requests, completions and polls. It dereferences to the engine for the
-/// queries below, which both have; the engine is changed by the calls of its core alone.
+/// and the estimates. Each core has its own methods for requests, completions and polls, and dereferences to its engine for the
+/// queries below. Only the calls of a core change its engine.
 #[derive(Clone, Debug)]
 pub struct Core {
     /// Whether the core is in the drive: work in idle time can then end at any instant.
@@ -74,12 +74,12 @@ pub struct Core {
     policy: AnyPolicy,
     watch: DriveWatch,
     pool: Vec<Pending>,
-    /// The number of them that were promoted.
+    /// The number of requests in `pool` that were promoted.
     promoted: usize,
     /// Promoted requests of suspended sessions.
     held_back: Vec<Pending>,
     next_sequence: u64,
-    /// The arrival of the last request.
+    /// The arrival time of the last request.
     came: Option<Instant>,
     background: Background,
     planner: Planner,
@@ -126,7 +126,7 @@ impl Core {
         })
     }
 
-    /// Returns the mimic that SMTF queries, if there is one and it has this type.
+    /// Returns the mimic that SMTF queries; `None` without a mimic, or if the mimic has another type.
     pub fn mimic<M: Mimic>(&self) -> Option<&M> {
         let mimic: &dyn Any = self.watch.mimic.as_deref()?;
         mimic.downcast_ref()
@@ -179,7 +179,8 @@ impl Core {
         event
     }
 
-    /// Returns when idle time begins, or is tried again, if nothing is under way.
+    /// Returns the next instant at which the core may find work in idle time, if nothing is under way; `None` if requests wait or
+    /// nothing is wanted.
     fn idle_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
         let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();
@@ -255,8 +256,8 @@ impl Core {
         withdrawn
     }
 
-    /// Ends the task: nothing of it is delivered any more, neither work under way nor records that wait to be polled. A
-    /// write that is under way may still reach the medium.
+    /// Ends a task: neither its work under way nor its records that wait to be polled are delivered. A write that is under
+    /// way may still reach the medium.
     fn abort_task(&mut self, task: TaskId) -> Result<u64, SessionError> {
         let aborted = self.background.abort(task);
         match (aborted, self.withdraw(|record| record.task == task)) {
@@ -267,10 +268,10 @@ impl Core {
         }
     }
 
-    /// Makes wanted blocks foreground work. Adjacent reads become one request. Besides [`Config::most_pending`] requests of
-    /// the foreground as many promoted ones may wait; the rest stays in the background, and so does a write whose buffer is
-    /// not available when it is chosen. The requests of a suspended session wait until it is resumed. A block that is under
-    /// way is not counted; if the drive does not transfer it, it is promoted afterwards.
+    /// Makes wanted blocks of a session foreground work, and returns their number. Adjacent reads become one request. At most
+    /// [`Config::most_pending`] promoted requests wait; further blocks stay in the background, and so does a write whose buffer
+    /// is not available when the write is chosen. The requests of a suspended session wait until it is resumed. A block that is
+    /// under way is not counted; if the drive does not transfer it, it is promoted afterwards.
     fn promote_blocks(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
         let layout = self.drive.layout();

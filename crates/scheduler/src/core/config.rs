@@ -12,7 +12,8 @@ use crate::policy::{AgeWeight, PolicyName};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// The blocks of a drawn session are searched for first, and win (FAST'04, section 5.2). A single session has all gaps.
+    /// For each gap a lottery draws a session, whose blocks are searched for first, and win (FAST'04, section 5.2). A single
+    /// session has all gaps.
     #[default]
     Lottery,
     /// The detour with the most blocks wins, whichever sessions want them.
@@ -29,14 +30,14 @@ pub struct Config {
     pub age: AgeWeight,
     /// How far the gap planner searches.
     pub budget: SearchBudget,
-    /// The maximum of foreground requests that wait; as many promoted ones may wait in addition.
+    /// The maximum of foreground requests that wait; the same number of promoted requests may wait in addition.
     pub most_pending: usize,
-    /// The maximum of half-read blocks; their data wait in memory.
+    /// The maximum of half-read blocks. The data of a half-read block wait in memory.
     pub most_partials: usize,
-    /// Whether a write serves reads of the range that it overwrites, by default for a session
-    /// ([`Sessions::serve_reads_by_writes`](crate::Sessions::serve_reads_by_writes)): its data are the content.
+    /// Whether a write completes pending background reads of the range that it overwrites, because its data are then the
+    /// content; the default of a session ([`Sessions::serve_reads_by_writes`](crate::Sessions::serve_reads_by_writes)).
     pub writes_serve_reads: bool,
-    /// Whether a background write completes pending background writes of the range that it covers, by default for a session
+    /// Whether a background write completes pending background writes of the range that it covers; the default of a session
     /// ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)).
     pub writes_serve_writes: bool,
     /// How sessions share the gaps.

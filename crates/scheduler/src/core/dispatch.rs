@@ -80,8 +80,8 @@ impl Core {
         None
     }
 
-    /// Returns whether a chosen request is carried out. A promoted one is not while its session is suspended, nor if its block is
-    /// no longer wanted or has no buffer.
+    /// Returns whether a chosen request is carried out. A promoted request is not carried out while its session is suspended, or
+    /// if its block is no longer wanted or has no buffer.
     fn promoted_goes(&mut self, job: &mut Job, buffers: &mut dyn Buffers) -> bool {
         let pending = job.pending;
         let Some(session) = pending.promoted else { return true };
@@ -102,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Returns the position over which the arm goes to the policy's last choice, if it does not go straight.
+    /// Returns the position that the policy makes the arm pass on its way to the last choice; `None` if the arm goes directly.
     fn end_passed(&self) -> Option<Position> {
         let lbn = self.policy.passes(self.drive.layout().capacity())?;
         let piece = self.drive.layout().pieces(LbnRange::new(lbn, Sectors::new(1))).next()?;
@@ -138,7 +138,8 @@ impl Core {
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
         if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
-            // No client waited for it before now. Its own time is not foreground time, of which a part could be lost.
+            // No client waited for a promoted request before now, so its delay counts from now. Its time at the head is not
+            // added to the foreground time that the bound on harm refers to.
             let plain = job.plain_end(&self.drive, from, now);
             self.idle.account(plain, until);
         }
@@ -189,7 +190,7 @@ impl Core {
                 at = approach.rear_end(&drive);
                 self.arrived(piece.track, approach.track.into());
             }
-            // The arm is on its way over the end of the drive; a detour would lead it elsewhere.
+            // An arm that has to pass the end of the drive makes no detour, which would lead elsewhere.
             if let Some(buffers) = buffers.as_deref_mut().filter(|_| end.is_none()) {
                 self.fill(at, piece.track, op, approach.start(&drive), buffers);
             }
@@ -238,7 +239,7 @@ impl Core {
                 }
                 return;
             }
-            // A session that refused is not asked again: the others get the gap.
+            // A session that refused a buffer is not asked again: the other sessions get the gap.
             let refused = self.background.take_refused();
             holders.retain(|holder| !refused.contains(holder));
             if refused.is_empty() || holders.is_empty() {
@@ -248,10 +249,9 @@ impl Core {
         }
     }
 
-    /// Fills the part of a gap that is left beside the winner's detour (whose accesses start at index `begun`) with the
-    /// nearest wanted blocks. As in FAST'04, section 5.2, the blocks of all sessions on the destination cylinder and near
-    /// the source are candidates. The part is the time behind the detour, and the time before it in which its first sector
-    /// comes round.
+    /// Fills the rest of a gap beside the lottery winner's detour (whose accesses start at index `begun`) with the nearest
+    /// wanted blocks. As in FAST'04, section 5.2, the blocks of all sessions on the destination cylinder and near the source
+    /// are candidates. The rest is the time after the detour, and the time before the detour's first sector passes.
     fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {
         let Some(&first) = self.accesses.get(begun) else { return };
         let (mut from, mut at, mut source) = (gap.from, gap.at, gap.source);
@@ -296,8 +296,8 @@ impl Core {
         }
     }
 
-    /// Returns the detour for a gap: the lottery winner's, or if it has none, one of any session. Each of the two searches
-    /// has the budget; blocks near source and destination are examined in any case (FAST'04, section 5.2).
+    /// Returns the detour for a gap: to blocks of the lottery's winner, or if there is none, to blocks of any session. Each of
+    /// the two searches has the full budget; blocks near source and destination are always examined (FAST'04, section 5.2).
     pub(super) fn plan(
         &mut self,
         gap: &Gap,
@@ -426,7 +426,7 @@ impl Core {
         Window { first: (window.first + begin) % sectors, count: sectors }
     }
 
-    /// Takes one revolution's work on a track, of the first kind that it has.
+    /// Takes the work of one revolution on a track, for the first of `ops` that has wanted blocks there.
     pub(super) fn visit_track(
         &mut self,
         now: Instant,
@@ -459,8 +459,8 @@ impl Core {
                 times.push(time);
                 at = time.end;
             }
-            // A write that has begun is finished even if the foreground waits, and outside the drive a read is as well. Both
-            // are charged.
+            // A write that has begun is finished even if a foreground request waits, and outside the drive so is a read. The
+            // request's delay is charged to idle time.
             if self.track != Some(track) || op.is_write() || !self.in_drive {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());

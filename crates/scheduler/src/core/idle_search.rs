@@ -1,8 +1,8 @@
-//! The search for work in idle time: the hardest blocks, or those nearest to the middle of the foreground (FAST'04, section
-//! 5.2).
+//! The search for work in idle time: for the hardest blocks, which are those near the drive's edges, or for those nearest to
+//! the middle of the foreground (FAST'04, section 5.2).
 //!
-//! A search has the budget of a gap's. The next search continues where it ended (`background/walk.rs`), so that a pass over
-//! the drive costs one look at each cylinder, however few blocks it finds.
+//! A search has the same budget as the search for a gap. The next search continues where the last one ended
+//! (`background/walk.rs`), so that a pass over the drive costs one look at each cylinder, however few blocks the pass finds.
 
 use super::under_way::Visit;
 use super::{Core, Sharing};
@@ -14,7 +14,8 @@ use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 /// The maximum of sessions whose blocks are searched for in idle time before the search pauses.
 const SESSION_DRAWS_MAX: usize = 8;
 
-/// The distance, in cylinders, by which the head may be further from its edge before it changes to the other edge.
+/// The excess distance, in cylinders, at which the head changes to the other edge of the drive: the next wanted block on its
+/// own side is then farther from that side's edge, by more than this, than the next one on the other side.
 const EDGE_EXCESS_CYLINDERS_MAX: u32 = 64;
 
 /// The pause after a search that spent its budget without asking clients: a hundred times the duration of such a search.
@@ -24,7 +25,7 @@ const SEARCH_PAUSE: Duration = Duration::from_millis(1);
 /// The remaining effort of a search, and its events so far.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
-    /// Look-ups.
+    /// The look-ups that are left.
     left: u32,
     /// Whether a wanted block was refused.
     refused: bool,
@@ -33,8 +34,8 @@ struct Effort {
 }
 
 impl Core {
-    /// Visits another track: for the lottery's winner, or if none of its blocks is available now, for the winner among the
-    /// others. Returns the time until the next attempt if no block is available.
+    /// Visits another track for the lottery's winner, or if none of its blocks is available now, for the winner among the other
+    /// sessions. Returns the time until the next attempt if no block is available.
     pub(super) fn draw_and_visit(
         &mut self,
         now: Instant,
@@ -71,7 +72,7 @@ impl Core {
         Err(pause)
     }
 
-    /// Continues the walk to the next cylinder with an available block.
+    /// Continues the walk, a search over all cylinders from the given start, to the next cylinder with an available block.
     fn walk(
         &mut self,
         now: Instant,
@@ -100,7 +101,7 @@ impl Core {
                 (_, Sought::Found(high)) => (Front::High, Some(high)),
             };
             *self.background.walk(way) = walk;
-            // The first cylinder is tried whatever it costs.
+            // The first cylinder is tried even if the effort is spent.
             let Some(cylinder) = cylinder.filter(|_| effort.left > 0 || !effort.refused) else {
                 effort.left = 0;
                 return None;
@@ -125,12 +126,13 @@ impl Core {
         sought
     }
 
-    /// Returns whether the lower of the two fronts' cylinders is visited.
+    /// Returns whether cylinder `low`, ahead of the walk's low front, is visited before cylinder `high`.
     fn is_low_next(&self, way: WalkStart, low: u32, high: u32) -> bool {
         match way {
             WalkStart::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
             WalkStart::Edges => {
-                // A full stroke costs more than a track, so the head stays on a side unless the other is much easier.
+                // A full stroke takes longer than the work on a track, so the head stays on its side of the drive until the
+                // blocks there are farther from the edge than on the other side by more than the allowed excess.
                 let last = self.drive.layout().cylinders() - 1;
                 let (far_out, far_in) = (low, last - high);
                 if self.position.cylinder.get() <= last / 2 {
@@ -142,7 +144,7 @@ impl Core {
         }
     }
 
-    /// Takes one revolution's work on the track of a cylinder that yields most.
+    /// Takes the work of one revolution on that track of a cylinder which yields most.
     fn visit_cylinder(
         &mut self,
         now: Instant,

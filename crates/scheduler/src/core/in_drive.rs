@@ -166,9 +166,9 @@ impl InDrive {
         core.accesses.clear();
         core.watch.begin(now);
         if let Some(job) = self.retry.take() {
-            // The arm has been at the end already, or is at the request.
+            // The arm has already passed the end of the drive, or is at the request.
             let job = Job { over: None, ..job };
-            // The blocks on its way are part of it already; no detour comes between.
+            // The wanted blocks that the request covers are still taken; a repeated request has no detours.
             let until = core.lay_out(now, &job, None);
             return Some(UnderWay { until, work: JobWork::Foreground(job) });
         }
@@ -181,7 +181,7 @@ impl InDrive {
         Some(UnderWay { until, work: JobWork::Idle(visit) })
     }
 
-    /// Returns the instant of the next poll if no event occurs before: idle time begins then, or is tried again.
+    /// Returns the instant of the next poll if no event occurs before: then the core may have work in idle time.
     pub fn wake_at(&self) -> Option<Instant> {
         if self.busy.is_some() { None } else { self.core.idle_at() }
     }
@@ -223,7 +223,7 @@ impl InDrive {
         let track = layout.track(visit.track);
         let Some(first) = core.accesses.first().copied() else { return };
         let done = if now < visit.ready {
-            // The arm is moving, and arrives before it can turn back.
+            // A moving arm arrives before it can turn back.
             core.accesses.clear();
             *until = visit.ready;
             0

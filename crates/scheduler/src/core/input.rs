@@ -11,9 +11,9 @@ use model::DriveModel;
 use units::{Instant, LbnRange};
 
 /// An input of a core, as data: a host that watches, records or replays a core does so by one `match`. `E` is the end of the
-/// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it. `H` is a call of the host that the other
-/// core does not have: none in the drive, [`HostCall`] outside it. The host's own policy and mimic are objects and no data, so that
-/// no input sets them.
+/// core's work: [`HeadEnd`] in the drive, [`CommandEnd`](crate::CommandEnd) outside it. `H` is a call of the host:
+/// [`HostCall`] outside the drive; a core in the drive has no such calls. A policy or mimic of the host's own is an object,
+/// not data, so no input sets it.
 ///
 /// ```
 /// # use freeblock_scheduler::model::DriveModel;
@@ -48,7 +48,7 @@ pub enum Input<E, H = Infallible> {
         /// The work, and its outcome.
         end: E,
     },
-    /// A session makes a call. The core dates it by its latest input or poll.
+    /// A session makes a call. The core takes the time of its latest input or poll for the time of the call.
     Call(SessionCall),
     /// The host makes a call.
     Host(H),
@@ -77,25 +77,26 @@ pub enum Input<E, H = Infallible> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum HostCall {
-    /// The host begins or ends readings of its own, such as those of a probe. Until it ends them, the audit
-    /// ([`OutsideConfig::audit`](crate::OutsideConfig::audit)) measures their cost, as it does of background work.
+    /// The host begins (`true`) or ends (`false`) readings of its own, such as those of a probe. In between, the audit
+    /// ([`OutsideConfig::audit`](crate::OutsideConfig::audit)) measures the cost of readings like that of background work.
     WantReadings(bool),
-    /// The host wants to read a range for itself. The answer is the number of the command, which the next poll returns and whose
-    /// end is reported like any other's; its bytes are the host's to use or to drop. The delay of foreground requests by readings
-    /// is in the estimate of the [harm of idle time](crate::Core::harm), whose bound permits the next one.
+    /// The host wants to read a range for itself. The answer is the number of a command: the next poll returns that command, and
+    /// the host reports its end like any other. The host may use the bytes or drop them. The estimate of the
+    /// [harm of idle time](crate::Core::harm) contains the delay of foreground requests by readings, and its bound limits readings.
     Read {
         /// The time.
         at: Instant,
         /// The range.
         range: LbnRange,
     },
-    /// The host has another model of the drive, as [`OutsideDrive::adopt`](crate::OutsideDrive::adopt). With the feature `serde`
-    /// it is an error to write it: a host that records the core writes the profile.
+    /// The host has another model of the drive, as for [`OutsideDrive::adopt`](crate::OutsideDrive::adopt). Serializing this
+    /// variant (feature `serde`) is an error: a host that records the core writes the drive's profile instead.
     #[cfg_attr(feature = "serde", serde(skip))]
     Adopt(Box<Adoption>),
 }
 
-/// A model of the drive that replaces another, and the configuration that belongs to it. Two are equal if they share the model.
+/// A model of the drive that replaces another, and the configuration that belongs to it. Two adoptions are equal if their
+/// configurations are equal and they share one model in memory.
 #[derive(Clone, Debug)]
 pub struct Adoption {
     /// The model.
@@ -115,9 +116,9 @@ impl Eq for Adoption {}
 /// The end of the outstanding [`HeadWork::Execute`](crate::HeadWork::Execute) of a core in the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadEnd<'a> {
-    /// It is done except these sectors. The requests and blocks that contain them fail, and nothing else.
+    /// The work is done except these sectors. Only the requests and blocks that contain them fail.
     Done(Bad<'a>),
-    /// It was lost; whether it reached the medium is unknown. The foreground request is repeated before any other work, and the
-    /// background blocks are wanted again.
+    /// The work was lost; whether it reached the medium is unknown. The foreground request is repeated before any other work, and
+    /// the background blocks are wanted again.
     Lost,
 }

@@ -10,7 +10,7 @@ use units::{Instant, Lbn, Op, RequestId, SessionId, TrackIndex};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum Output<W> {
-    /// Work for the drive: [`HeadWork`] of a core in it, a [`Command`](crate::Command) of one outside.
+    /// Work for the drive: [`HeadWork`] from a core in the drive, a [`Command`](crate::Command) from a core outside it.
     Do(W),
     /// A foreground request is done.
     Completed(RequestId),
@@ -18,7 +18,7 @@ pub enum Output<W> {
     Failed {
         /// The request.
         id: RequestId,
-        /// Its first bad sector.
+        /// The request's first bad sector.
         bad: Lbn,
     },
     /// A background block is finished. The data of a read are the contents of its sectors when they passed, overlaid with
@@ -46,8 +46,8 @@ impl<W> Output<W> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadWork {
     /// The host carries out [`InDrive::accesses`](crate::InDrive::accesses) in order without a pause, then calls
-    /// [`InDrive::completed`](crate::InDrive::completed). [`InDrive::whose`](crate::InDrive::whose) returns the request that
-    /// they serve.
+    /// [`InDrive::completed`](crate::InDrive::completed). [`InDrive::whose`](crate::InDrive::whose) returns the purpose of this
+    /// work.
     Execute,
     /// The work in idle time ends early, because a foreground request has arrived:
     /// [`InDrive::accesses`](crate::InDrive::accesses) returns the part that is still done,
@@ -95,11 +95,12 @@ pub struct Access {
     pub sector: u32,
     /// The number of sectors.
     pub sectors: u32,
-    /// Whether they are read or written.
+    /// Whether the sectors are read or written.
     pub op: Op,
-    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may reach the
-    /// destination earlier than the direct move (measured seek curves have dents, and a head is ready to read before it has
-    /// settled to write); the foreground keeps the revolution that it would have had.
+    /// The earliest start: the head takes the first pass of the sectors that begins after this instant and after the head is
+    /// ready. A detour may reach the foreground's track earlier than the direct move does (measured seek curves have dents, and
+    /// a head is ready to read before it has settled to write); with this bound the foreground access keeps the revolution that
+    /// it has without a detour.
     pub not_before: Instant,
     /// The purpose.
     pub purpose: Purpose,

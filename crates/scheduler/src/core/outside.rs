@@ -2,8 +2,8 @@
 //!
 //! All planning is done in platter time ([`clock`]), from the predicted position of the head after the commands at the drive
 //! ([`forecast`]). The next command is chosen when the drive has room for it and none is ready: the detour goes first and
-//! its foreground request after it, or both are one command. Each completion shows its revolution, and the remaining
-//! commands are predicted again from there.
+//! its foreground request after it, or both are one command. Each completion shows the revolution in which its command was
+//! done, and the remaining commands are predicted again from there.
 
 mod adopt;
 mod again;
@@ -88,27 +88,27 @@ use stream::Streams;
 use through::Through;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
-/// The error of a completion that casts no doubt on the others, as a part of a revolution: an eighth.
+/// The largest error, as a part of a revolution, of a completion that still agrees with the platter's angle: an eighth.
 const ERROR_NOISE_DIVISOR: i64 = 8;
 
-/// The error of a completion, as a part of a revolution, that chance explains: a thirty-second, which is less than the
-/// initial margin of detours' moves. On a drive that rotates faster than the profile says, commands are often off by more than
-/// this, though by less than an eighth from one command to the next.
+/// The largest error, as a part of a revolution, of a completion that counts as predicted: a thirty-second, which is less than
+/// the initial margin of detours' moves. On a drive that rotates faster than the profile says, commands are often off by more
+/// than this, though by less than an eighth from one command to the next.
 const ERROR_CHANCE_DIVISOR: i64 = 32;
 
-/// The maximal error of a spindle's speed that was right at the last completion, in ppm: half a percent.
+/// The largest error, in ppm, of the assumed speed of the spindle since the last completion: half a percent.
 const SPEED_ERROR_PPM_MAX: i64 = 5_000;
 
 /// The number of consistent completions after which the platter's angle is known.
 const CONSISTENT_COMPLETIONS_MIN: u32 = 4;
 
-/// The number of consecutive unexplained completions after which the angle is searched again.
+/// The number of consecutive completions that disagree with the platter's angle after which the angle is searched again.
 const UNEXPLAINED_COMPLETIONS_MAX: u32 = 6;
 
-/// The maximum of commands at the drive that are predicted exactly.
+/// The largest depth of the drive's queue in forecasts of the time at which a command can be sent.
 const PREDICTED_COMMANDS_MAX: usize = 8;
 
-/// The maximum of bad sectors that are remembered; when it is exceeded, all are discarded.
+/// The maximum of remembered bad sectors, which bounds the memory; when it is exceeded, all are discarded.
 const KNOWN_BAD_SECTORS_MAX: usize = 1 << 16;
 
 /// The state of a core outside the drive.
@@ -119,22 +119,22 @@ pub(super) struct Outside {
     blind: bool,
     /// Whether the last work was in idle time.
     after_idle: bool,
-    /// The response times of requests without idle work before them: reads, and writes.
+    /// The response times of requests without idle work before them, of reads and of writes.
     alone: [MeanTime; 2],
     /// The durations of idle commands.
     visits: MeanTime,
-    /// Their total duration since the last foreground completion.
+    /// The total duration of idle commands since the last foreground completion.
     idle_spent: Duration,
     /// The predicted platter time of the next foreground command's last sector, if idle time is charged with its delay.
     charged: Option<Instant>,
-    /// Whether the last idle command met unreadable sectors: the drive's retries are then no pause of its own.
+    /// Whether the last idle command met unreadable sectors: idle time is then charged with the drive's retries.
     idle_failed: bool,
-    /// The largest cost of a detour that met unreadable sectors, in ns: the next may cost as much.
+    /// The largest cost of a detour that met unreadable sectors, in ns; the next detour may cost this much.
     worst: i64,
     /// The last completion of an idle command, on the host's clock.
     idle_heard: Instant,
     clock: Clock,
-    /// Whether the platter's angle is known, and the number of consecutive completions that agreed or disagreed.
+    /// Whether the platter's angle is known, and the number of consecutive completions that agreed with it, or disagreed.
     known: bool,
     agreeing: u32,
     disagreeing: u32,
@@ -142,11 +142,11 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
-    /// The instant of the next decision, if it is later than the first request to choose from.
+    /// The instant at which the next command is chosen, if the choice waits.
     choose_at: Option<Instant>,
-    /// The instant at which the drive has room for a command, if that is when a cached write is on the medium.
+    /// The instant at which a cached write is on the medium, if the next command waits for that.
     room_at: Option<Instant>,
-    /// The operation of the last command in the queue or before it, and the LBN after it.
+    /// The operation of the last chosen command, and the LBN after its last one.
     last: LastCommand,
     learned: Learned,
     sequences: Sequences,
@@ -160,23 +160,23 @@ pub(super) struct Outside {
     heard_at: Instant,
     /// The last completion of any command, on the host's clock.
     heard_any: Instant,
-    /// Foreground requests since the last with a detour.
+    /// The number of foreground requests since the last one with a detour.
     plain_since: u32,
-    /// The delay of foreground data on the bus by background data.
+    /// The delay of the last foreground request's data on the bus by background data.
     on_bus: Duration,
     /// Commands to be sent, in this order.
     queue: VecDeque<Order>,
     /// Commands at the drive, in the order of sending.
     device: VecDeque<Order>,
-    /// The parts of the last command, for their memory.
+    /// A buffer for the parts of a command, so that its memory is reused.
     parts: Vec<Part>,
     /// The position of the head when the last command was done.
     base: Standing,
-    /// Whether the last completion is a write in the drive's buffer.
+    /// Whether the last completion was that of a write in the drive's buffer.
     buffered: bool,
-    /// The forecast of the way to the medium of the last such write.
+    /// The forecast of the last such write on the medium.
     last_reported: Option<Forecast>,
-    /// The number of reports that did not fit the platter's angle since a completion last fitted.
+    /// The number of reports of cached writes that did not fit the platter's angle since a completion last did.
     reports_off: u32,
     /// The platter time at which the foreground's last cached write is on the medium.
     written: Instant,
@@ -191,13 +191,13 @@ pub(super) struct Outside {
     guard: Guard,
     client_harm: ClientHarm,
     shared: Shared,
-    /// Sectors that failed: a command that passes over one would fail.
+    /// Sectors that failed. A command over such a sector would fail.
     known_bad: BTreeSet<Lbn>,
     /// The least yield of a revolution that is spent on purpose.
     price: Price,
     /// The measured cost of background work; `None` without a measurement.
     cost: Option<Box<Cost>>,
-    /// The delay that the account has charged since the audit last saw a request.
+    /// The delay, in ns, that the harm estimate has charged since the audit last saw a request.
     charged_nanos: i64,
     /// The latest instant at which the drive has written all cached writes.
     destaged_at: Instant,
@@ -278,7 +278,7 @@ impl Outside {
         self.device.iter().find(|order| order.command.id == id)
     }
 
-    /// Returns the commands for foreground requests, sent or about to be.
+    /// Returns the foreground requests whose commands are at the drive or in the queue.
     fn foreground_commands(&self) -> impl Iterator<Item = &Pending> {
         self.device.iter().chain(&self.queue).filter_map(|order| match &order.work {
             Work::Foreground { job, .. } => Some(&job.pending),
@@ -296,13 +296,13 @@ impl Outside {
         }
         let revolution = self.clock.revolution();
         let risk = self.client_harm.at_risk(revolution.max(self.worst), 0);
-        // Few requests arrive while a revolution is lost; many may arrive while a drive retries a sector.
+        // Few requests arrive during a lost revolution; many may arrive while a drive retries a sector.
         let meanwhile =
             if self.worst > revolution { self.client_harm.at_risk_meanwhile(self.worst) } else { 0 };
         self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
-    /// Records a command that was done on the medium, as predicted or not.
+    /// Records whether a command that was done on the medium came as predicted.
     fn predicted_or_not(&mut self, seen: &Observation, came: Option<Came>) {
         self.record.note(seen, came);
         if self.guard.note(seen.predicted) {
@@ -314,15 +314,16 @@ impl Outside {
         self.margins.learn(&self.record);
     }
 
-    /// Returns whether the cost of idle time can be predicted: not on an unknown drive, or one that contradicts its profile.
+    /// Returns whether the cost of idle time can be predicted. It cannot on an unknown drive, or on one that contradicts its
+    /// profile.
     fn predicts(&self) -> bool {
         let trusted = self.guard.is_trusted() || self.config.harm_ppm.is_none();
         !self.blind && self.known && trusted
     }
 
     /// Returns the part of a harm bound that the estimate may use; the rest is a reserve. The estimate is less accurate
-    /// where writes are reported from the buffer, because the drive's later work is invisible, and where reads repeat. For
-    /// an unpredictable drive it is unknown whether writes are cached.
+    /// if writes are reported from the buffer, because the drive's later work is invisible, and if reads repeat. An
+    /// unpredictable drive counts as one that caches writes.
     fn by_account(&self, bound_ppm: u32) -> u32 {
         let bound_ppm = self.audited(bound_ppm);
         let from_buffer = self.config.overheads.write_back || !self.predicts();
@@ -383,7 +384,7 @@ impl Outside {
         Some(command)
     }
 
-    /// Discards the forecasts of commands under way.
+    /// Restarts forecasts at `now`, because a command was lost and the position of the head is unknown.
     fn lost_sight(&mut self, now: Instant) {
         self.streams.are_lost();
         self.base.free = self.clock.platter(now);
@@ -410,7 +411,7 @@ impl Core {
             return None;
         }
         let room = outside.device.len() < outside.at_drive();
-        // Detours precede reads only. If all are writes, the drive may choose their order.
+        // Detours precede reads only. If all requests are writes, the drive may choose their order.
         let reads = self.pool.iter().chain(outside.foreground_commands()).any(|p| !p.request.op.is_write());
         let full = room && reads && outside.device.len() + 1 >= outside.at_drive();
         outside.room_at = outside.destaged().filter(|at| full && now < *at);
@@ -422,11 +423,11 @@ impl Core {
             }
         }
         let command = if room { outside.send_next(&self.drive, now) } else { None };
-        // A promoted request that is no longer wanted has left the pool: if nothing waits, idle time begins.
+        // The choice may have removed promoted requests that are no longer wanted: if no request is left, a stream may begin.
         command.or_else(|| self.stream_next(outside, now))
     }
 
-    /// Records the end of a command at `now`. Its blocks and its foreground request are delivered, completed, failed, or
+    /// Records the end of a command at `now`. The command's blocks and foreground request are delivered, completed, failed, or
     /// wanted again.
     fn ended(
         &mut self,
@@ -435,8 +436,8 @@ impl Core {
         (place, mut order): (usize, Order),
         outcome: Outcome<'_>,
     ) {
-        // If the drive reorders commands, none of the overtaken ones is served as predicted. A cached write overtakes none: it
-        // does not wait for the arm.
+        // If the drive reorders commands, none of the overtaken ones is served as predicted. A cached write overtakes none,
+        // because it does not wait for the arm.
         if !outside.reports(order.command.op) {
             outside.device.iter_mut().take(place).for_each(|order| order.overtaken = true);
         }
@@ -468,7 +469,7 @@ impl Core {
         }
         let mut is_next = place == 0;
         if order.in_any_order && !is_next {
-            // The drive chose it first: predicted in that order, it shows how accurate the predictions are.
+            // The drive chose this command first. Predicted in that order, its completion shows how accurate predictions are.
             order.forecast = outside.follow(&drive, &outside.base, &order).forecast;
             is_next = true;
         }
@@ -490,7 +491,7 @@ impl Core {
         // A read from the drive's read-ahead needs no move.
         let medium = predicted.source == Source::Medium;
         let streamed = buffered || followed.on_the_way || !(medium || predicted.moves);
-        // Without a move even a wrong speed gives small errors, so they must be a small part of the elapsed time.
+        // Without a move even a wrong speed gives small errors, so an error must be a small part of the elapsed time.
         let waited = clock::nanos(now.saturating_since(begun));
         seen.predicted &= medium || seen.error.abs() <= waited / ERROR_CHANCE_DIVISOR;
         // A zero-latency drive that arrives late at a long read transfers its tail first and finishes less than one
@@ -517,7 +518,7 @@ impl Core {
         }
         self.believe_corrections(outside);
         self.account_idle_unpredicted(outside, &order, begun);
-        // The drive would have read ahead this far without idle time as well.
+        // An early read from read-ahead is no gain of idle time: the drive would have read ahead this far without it.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
         self.account_idle_seen(outside, &order, &Observation { error, ..seen });
         let drive = Arc::clone(&self.drive);
@@ -577,8 +578,8 @@ impl Core {
         self.hand_out(outside, order, outcome);
     }
 
-    /// Charges idle time with the hits that it has taken from the finished request, and returns the request's delay by detours,
-    /// which was `late`, with the hits that they have taken.
+    /// Charges idle time with the cache hits that it has taken from the finished request. Returns the request's delay by detours:
+    /// `late`, and the delay by the hits that detours have taken.
     fn lost_hits(&mut self, outside: &mut Outside, late: Late) -> Late {
         let [detours, idle] = outside.kept.take_late();
         if self.config.idle.is_some() {
@@ -603,14 +604,14 @@ impl Core {
         }
     }
 
-    /// Returns the part of the bound that idle time leaves to detours, in 65536ths.
+    /// Returns the part of the bound that idle time leaves to detours, in 65536ths; all of it without a bound.
     fn left_by_idle(&self, outside: &Outside) -> u32 {
         let bound = outside.config.harm_ppm;
         bound.map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)))
     }
 
-    /// Records a finished request that used the head for `time` and was `late` because of detours. Charges the delay that idle
-    /// work has caused the clients to the estimate of idle time, and returns their delay by detours in ns.
+    /// Records a finished request that used the head for `time` and was `late` because of detours. Charges the clients' delay by
+    /// idle work to the estimate of idle time, and returns the clients' delay by detours in ns.
     fn charge_clients(
         &mut self,
         outside: &mut Outside,
@@ -628,7 +629,7 @@ impl Core {
         }
         let mut time = Some(time);
         if let Some(idle) = self.config.idle.filter(|_| !outside.predicts()) {
-            // By then the drive has written everything that it may have cached.
+            // After a silence as long as the threshold the drive has written everything that it may have cached.
             if waiting.since >= outside.heard_at + idle.threshold {
                 outside.client_harm.queue_was_empty();
             }
@@ -660,14 +661,14 @@ impl Core {
         self.hand_out(outside, order, Outcome::Lost);
     }
 
-    /// Reports a command to the mimic and returns the instant at which it began.
+    /// Reports a finished command to the mimic and returns the instant at which the drive began it.
     fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
         let Command { op, range, foreground, .. } = order.command;
         let id = match &order.work {
             Work::Foreground { job, .. } => job.pending.request.id,
             _ => RequestId::new(0),
         };
-        // Background blocks merged with a request have a duration of their own.
+        // A request with merged background blocks does not show the time of the request alone.
         let alone = foreground == Some(range) || matches!(order.work, Work::Probe);
         let as_asked = alone && outcome == Outcome::Done;
         self.watch.command_done(now, order.sent.unwrap_or(now), &Request { id, op, range }, as_asked)

@@ -33,15 +33,15 @@ pub enum SubmitError {
     Full {
         /// The request.
         id: RequestId,
-        /// The most that may wait.
+        /// The maximum of waiting requests.
         most: usize,
     },
-    /// No sectors.
+    /// The request has no sectors.
     #[error("{id} asks for no sectors at LBN {range}; ask for at least one")]
     Empty {
         /// The request.
         id: RequestId,
-        /// Its range.
+        /// The request's range.
         range: LbnRange,
     },
     /// The range ends past the drive's end.
@@ -49,7 +49,7 @@ pub enum SubmitError {
     PastEnd {
         /// The request.
         id: RequestId,
-        /// Its range.
+        /// The request's range.
         range: LbnRange,
         /// Sectors of the drive.
         capacity: Sectors,
@@ -74,25 +74,25 @@ impl ReadingRefused {
     }
 }
 
-/// The reason why a core keeps the model that it has. A refusal changes nothing.
+/// The reason why a core does not adopt another model of the drive. A refusal changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The model is of another drive.
+    /// The model has another size than the drive.
     #[error(
         "the model has {found} sectors of {found_bytes}, the drive {capacity} of {sector_bytes}; give a model of this drive"
     )]
     OtherSize {
         /// Sectors of the new model.
         found: Sectors,
-        /// Its bytes in a sector.
+        /// Bytes in a sector of the new model.
         found_bytes: Bytes,
         /// Sectors of the present model.
         capacity: Sectors,
-        /// Its bytes in a sector.
+        /// Bytes in a sector of the present model.
         sector_bytes: Bytes,
     },
-    /// An impossible setting.
+    /// A setting of idle time is invalid.
     #[error(transparent)]
     Idle(#[from] IdleTimeError),
 }

@@ -29,12 +29,12 @@ pub(super) struct Job {
     pub pending: Pending,
     /// The parts of a promoted write that are still to be written.
     pub runs: Vec<LbnRange>,
-    /// The position over which the arm goes to the first sector; `None` if it goes straight.
+    /// The position that the arm passes on its way to the first sector; `None` if the arm goes directly.
     pub over: Option<Position>,
 }
 
 impl Job {
-    /// Returns whether it is the rest of a promoted write.
+    /// Returns whether the request is a promoted write, of which only the parts in `runs` are written.
     pub fn is_promoted_write(&self) -> bool {
         self.pending.promoted.is_some() && self.pending.request.op == Op::Write
     }
@@ -49,7 +49,7 @@ impl Job {
         if self.is_promoted_write() { &self.runs } else { core::slice::from_ref(&request.range) }
     }
 
-    /// Returns when a head that starts from `from` at `at` has done it without detours.
+    /// Returns when a head that starts from `from` at `at` has done the request without detours.
     pub fn plain_end(&self, drive: &DriveModel, from: Position, at: Instant) -> Instant {
         end_over(drive, self.over, Departure { from, at }, self.pending.request.op, self.ranges())
     }
@@ -78,7 +78,7 @@ pub(super) struct Approach {
     pub track: Track,
     /// The instant at which the head is ready on the track.
     pub arrive: Instant,
-    /// The rotation from there to the piece's first sector.
+    /// The rotation from the arrival to the start of the piece's first sector.
     pub wait: Rotation,
     /// The rotation of the whole piece.
     pub span: Rotation,
@@ -87,8 +87,8 @@ pub(super) struct Approach {
 }
 
 impl Approach {
-    /// Returns the approach of a head that goes there over a position, or straight. Where the straight move takes longer, as on
-    /// a seek curve that goes down, the head is no sooner there.
+    /// Returns the approach of a head that goes to the piece over the position `over`, or directly for `None`. The head arrives
+    /// no earlier than by the direct move, even if the seek curve has a dent that makes the direct move longer.
     pub fn over(drive: &DriveModel, over: Option<Position>, head: Departure, op: Op, piece: &Piece) -> Self {
         let earliest = over.map_or(head.at, |over| {
             let track = drive.layout().track(piece.track).into();
@@ -125,7 +125,7 @@ impl Approach {
         self.arrive + rpm.time_within(wait)
     }
 
-    /// Returns the duration of the tail, if there is one.
+    /// Returns the duration of the tail's pass; `None` if the drive does not begin in the middle.
     pub fn rear(&self, drive: &DriveModel, piece: &Piece) -> Option<Duration> {
         let missed = self.missed?;
         Some(drive.rpm().time_within(self.track.arc(piece.sector + missed, piece.len - missed)))
@@ -160,7 +160,7 @@ pub(super) fn plain_end(
     end_over(drive, None, Departure { from, at }, op, ranges)
 }
 
-/// Returns when a head that goes to the first range over a position, or straight, has done all ranges.
+/// Returns when a head that goes to the first range over the position `over`, or directly for `None`, has done all ranges.
 fn end_over(
     drive: &DriveModel,
     mut over: Option<Position>,

@@ -5,14 +5,14 @@ use crate::predictor::{Last, Mimic, Observed};
 use alloc::boxed::Box;
 use units::{Instant, Lbn, LbnRange, Op};
 
-/// The drive from a host's view: its last access, and its work since.
+/// The drive as a mimic observes it: the last access, and the start of the work after it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DriveWatch {
     pub mimic: Option<Box<dyn Mimic>>,
-    /// The last access and its end; `None` if it was not one that a host would have requested.
+    /// The last access and the time of its end; `None` at the start, and after work that no single request describes.
     last: Option<(Last, Instant)>,
     begun: Instant,
-    /// The last access before the next request begins, if other work is still to be done before it.
+    /// The last access of the commands at the drive, which are done before the next request.
     ahead: Option<Last>,
 }
 
@@ -21,7 +21,7 @@ impl DriveWatch {
         self.ahead.or(self.last.map(|(last, _)| last))
     }
 
-    /// Sets, outside the drive, the access that is at the drive when the next request is chosen.
+    /// Sets, outside the drive, the last access of the commands that are at the drive when the next request is chosen.
     pub fn look_past(&mut self, ahead: Option<Last>) {
         self.ahead = ahead;
     }
@@ -36,12 +36,12 @@ impl DriveWatch {
         self.mimic.as_ref().is_some_and(|mimic| mimic.uses_idle_time())
     }
 
-    /// Records that the drive is given work.
+    /// Records that the drive begins work at `now`.
     pub fn begin(&mut self, now: Instant) {
         self.begun = now;
     }
 
-    /// Records a finished foreground request; `as_asked` unless it failed.
+    /// Records a finished foreground request; `as_asked` is false if the request failed.
     pub fn done(&mut self, now: Instant, request: &Request, as_asked: bool) {
         if let (Some(mimic), Some((last, ended)), true) = (&mut self.mimic, self.last, as_asked) {
             let (pause, time) = (self.begun.saturating_since(ended), now.saturating_since(self.begun));
@@ -50,9 +50,9 @@ impl DriveWatch {
         self.last = Some((Last::of(request), now));
     }
 
-    /// Records, outside the drive, a finished command that was sent at `sent`; `as_asked` if it was for a request alone and
-    /// did not fail. Drives serve one command after another, so it began when the one before was done, or when it was sent
-    /// if that was later. Returns that instant.
+    /// Records, outside the drive, a finished command that was sent at `sent`; `as_asked` if the command was for a request
+    /// alone and did not fail. Drives serve one command after another, so the command began when the previous one was done or
+    /// when the command was sent, whichever was later. Returns that instant.
     pub fn command_done(
         &mut self,
         now: Instant,
@@ -65,7 +65,7 @@ impl DriveWatch {
         self.begun
     }
 
-    /// Records other work of the drive.
+    /// Records work of the drive that no single request describes.
     pub fn lost_sight(&mut self) {
         self.last = None;
     }

@@ -6,8 +6,9 @@ use crate::sessions::Sessions;
 use core::ops::Deref;
 use units::Instant;
 
-/// The calls that both cores have, [`InDrive`](crate::InDrive) and [`OutsideDrive`](crate::OutsideDrive), for code that is given
-/// either: those of sessions, the queries of the engine, and these. The two cores return different work for a poll.
+/// The calls that both cores have, for code that works with either [`InDrive`](crate::InDrive) or
+/// [`OutsideDrive`](crate::OutsideDrive): the session calls, the queries of the engine, and the methods below. Polls are not
+/// among them, because the two cores return different work.
 ///
 /// ```
 /// use freeblock_scheduler::{AnyCore, Priority};
@@ -26,7 +27,7 @@ pub trait AnyCore: Sessions + Deref<Target = Core> {
     /// Accepts a foreground request.
     ///
     /// # Errors
-    /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+    /// The request is empty, ends past the drive's end, or finds the pool full; an error changes nothing.
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
 
     /// Returns the number of waiting foreground requests, promoted ones included, without those under way.
@@ -36,9 +37,8 @@ pub trait AnyCore: Sessions + Deref<Target = Core> {
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// Gives a core the calls that both have, by its private `admit` for a request that was checked, its `ended`, its `host` and
-/// its `poll_with`.
-/// The engine is given out for reading only, so that no host can swap those of two cores.
+/// Implements the calls that both cores have, by means of a core's own `admit` (which adds a checked request), `ended`, `host`
+/// and `poll_with`. The engine is only lent for reading, so that no host can swap the engines of two cores.
 macro_rules! wraps_engine {
     ($core:ident, $work:ident, $end:ident, $host:ident) => {
         impl core::ops::Deref for $core {
@@ -77,11 +77,11 @@ macro_rules! wraps_engine {
         }
 
         impl $core {
-            /// Takes an input. Returns the number that [`Sessions::call`](crate::Sessions::call) returns, or that the host's
-            /// call does; 0 for an input that is no call.
+            /// Takes an input. Returns the result of [`Sessions::call`](crate::Sessions::call) or of the host's call; 0 for an input
+            /// that is no call.
             ///
             /// # Errors
-            /// The reason why the request or the call is refused; ended work never is.
+            /// The reason why the request or the call is refused. The end of work is never refused.
             pub fn input(&mut self, input: Input<$end<'_>, $host>) -> Result<u64, Refused> {
                 match input {
                     Input::Submit { at, request } => self.submit(at, request)?,
@@ -95,7 +95,7 @@ macro_rules! wraps_engine {
             /// Accepts a foreground request.
             ///
             /// # Errors
-            /// An empty request, one past the drive's end, or one too many; an error changes nothing.
+            /// The request is empty, ends past the drive's end, or finds the pool full; an error changes nothing.
             pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
                 let pending = self.core.check(now, request)?;
                 self.admit(now, pending);
@@ -108,16 +108,15 @@ macro_rules! wraps_engine {
                 self.poll_with(now, &mut crate::background::Ready)
             }
 
-            /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on. It is a call and no part of
-            /// the configuration, because a working core takes another one, as it takes another [`Config::policy`] with another
-            /// model of the drive.
+            /// Sets a policy of the host's own in place of [`Config::policy`], from the next choice on. A call sets it, because the
+            /// configuration is plain data and the policy is an object.
             pub fn set_policy(&mut self, policy: alloc::boxed::Box<dyn crate::policy::ForeignPolicy>) {
                 self.core.policy = crate::policy::AnyPolicy::Foreign(policy);
             }
 
             /// Sets the mimic that SMTF queries, and reports each foreground request to it from here on, under any policy.
-            /// Returns the previous one. Without a mimic, SMTF is its base policy. A host may put a learner into a working
-            /// core and take it out again.
+            /// Returns the previous mimic. Without a mimic, SMTF chooses like its base policy. A host may set and remove a mimic
+            /// while the core works.
             pub fn set_mimic(
                 &mut self,
                 mimic: Option<alloc::boxed::Box<dyn crate::predictor::Mimic>>,

@@ -4,7 +4,7 @@ use model::DriveModel;
 use model::profile::Firmware;
 use units::{Duration, Op};
 
-/// The costs of a command besides the medium, as a host observes them; `[read, write]` each.
+/// The costs of a command besides the work on the medium, as a host observes them; pairs are `[read, write]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overheads {
@@ -35,14 +35,14 @@ fn scaled(firmware: &Firmware, ms: f64) -> Duration {
     plain(ms * firmware.overhead_scale)
 }
 
-/// Returns the larger of two overheads that depend on the previous command, which is never too short.
+/// Returns the larger of the overheads after a read and after a write, so that no prediction is too early.
 fn higher(firmware: &Firmware, (after_read, after_write): (f64, f64)) -> Duration {
     scaled(firmware, firmware.per_request_overhead_ms + after_read.max(after_write))
 }
 
 impl Overheads {
-    /// Returns the overheads of a profile's firmware section, with `overlap`, which is not in it. To override the profile's
-    /// write-back, use [`writing_back`](Self::writing_back).
+    /// Returns the overheads from a profile's firmware section, and `overlap`, which that section does not have. To override
+    /// the profile's write-back, use [`writing_back`](Self::writing_back).
     ///
     /// ```
     /// use freeblock_scheduler::{Overheads, model};
@@ -90,8 +90,8 @@ impl Overheads {
         Some(Self { write_back: false, if_through: None, ..self })
     }
 
-    /// Returns the overheads with writes reported from the buffer or from the medium, whatever the profile has; the costs of
-    /// a write differ.
+    /// Returns the overheads for writes that are reported from the buffer (`write_back`) or from the medium, whatever the
+    /// profile says; the costs of the two kinds of writes differ.
     pub fn writing_back(mut self, firmware: &Firmware, write_back: bool) -> Self {
         let o = &firmware.overheads;
         let reported = scaled(firmware, o.write_completion);
@@ -137,34 +137,35 @@ fn index(op: Op) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conservatism {
-    /// The same margin for every move (FAST'02, section 3.3).
+    /// One margin for all moves (FAST'02, section 3.3).
     Constant(Duration),
-    /// The observed spread of moves of similar distance, and a common margin that keeps the harm below its bound; `start`
-    /// before the first observations.
+    /// The observed spread of moves of similar distance, plus a margin common to all moves that keeps the harm below its
+    /// bound.
     Learned {
         /// The margin before the first observations.
         start: Duration,
-        /// Whether moves of similar distance have their own margin; otherwise all have the same.
+        /// Whether moves of similar distance have their own margin; otherwise all moves have one.
         by_distance: bool,
     },
 }
 
-/// Whether detours may use neighbouring commands on a track: on the source track, on the destination track past the track's
-/// end, and on both sides of any track's end.
+/// Whether a detour's command may lie next to another command on the same track: on the source track, on the destination track
+/// past the track's end, and on both sides of any track's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Neighbours {
     /// Never (FAST'02, section 4.3).
     #[default]
     Never,
-    /// While the drive behaves as predicted behind them. A kind that loses more revolutions than other commands do is not
-    /// used for a while and then tried again. No read continues another if the drive is seen to read ahead then.
+    /// While the drive behaves as predicted after such commands. A kind of neighbours that loses more revolutions than other
+    /// commands is not used for a while and then tried again. If the drive is seen to read ahead when a read continues another,
+    /// no detour's read does so.
     Learned,
-    /// Always: for a drive that does not read ahead.
+    /// Always, for a drive that does not read ahead.
     Always,
 }
 
-/// The depth of a drive's native command queue.
+/// The depth of the native command queue of a SATA drive.
 const PASS_THROUGH_DEPTH: u8 = 32;
 
 /// The configuration of a core outside the drive.
@@ -185,32 +186,32 @@ pub struct OutsideConfig {
     /// Whether wanted blocks are read in streams of short commands while no request waits for the arm, if idle time is used
     /// ([`Config::idle`](crate::Config::idle)).
     pub streams: bool,
-    /// Whether a detour's command may directly follow another on its track, or directly precede the foreground's.
+    /// Whether a detour's command may directly follow another command on its track, or directly precede the foreground's.
     pub neighbours: Neighbours,
-    /// Whether the second of two commands on a track may begin with the sector after the first's last, where `neighbours`
-    /// allows it; otherwise one sector is left out. At a track's end that sector is a part of a block whose other part is on
-    /// the next track.
+    /// Whether the second of two commands on a track may begin with the sector after the first command's last one, where
+    /// `neighbours` allows two commands there; otherwise one sector between them is left out. At a track's end, the block with
+    /// the omitted sector has its other part on the next track.
     pub touching: bool,
     /// Whether a detour may stay on the source track, where `neighbours` allows it: its first command continues after the
     /// foreground's last one.
     pub source_track: bool,
     /// Whether the remaining time behind a detour is used for blocks that are merged into the foreground's command.
     pub merge_after: bool,
-    /// Whether the rest of a gap behind a detour is planned as a gap, with or without the foreground's command, twice at
-    /// most. It is useful where little is wanted, as at the end of a scan. Where much is wanted, each additional command is
-    /// a risk for few blocks, and once the harm bound is reached, fewer gaps are used.
+    /// Whether the rest of a gap behind a detour is planned as a gap of its own, with or without the foreground's command, at
+    /// most twice. This is useful when few blocks are wanted, as at the end of a scan. When many are wanted, each additional
+    /// command risks harm for few blocks, and once the harm bound is reached, fewer gaps are used.
     pub plan_rest: bool,
     /// Whether plans allow for the largest observed delay of data on the bus.
     pub late_bus: bool,
     /// Whether moves, for reads and writes, are corrected by completions: a probed profile cannot separate a command's
     /// overhead from its seek, nor, without writing, know the settle time of writes.
     pub correct_moves: bool,
-    /// Whether some gaps are left unused if their request seems to arrive just too late for its sectors: its completion
-    /// shows whether there is a gap at all, which a detour would hide.
+    /// Whether some gaps are left unused if the head seems to arrive just too late for the request's sectors: the completion
+    /// shows whether the gap exists at all, which a detour would hide.
     pub control_gaps: bool,
     /// Whether observed read-ahead behind consecutive reads is predicted: the next request waits for the end of the track,
-    /// and the next consecutive read needs no move. Gaps before a read that may be a cache hit are not used, and none is
-    /// where most reads are hits.
+    /// and the next consecutive read needs no move. Gaps before a read that may be a cache hit are not used; if most reads are
+    /// hits, no gap is used.
     pub reads_on: bool,
     /// Whether the next command is chosen as late as it can still reach the drive in time, from more requests, instead of as
     /// soon as the drive has room.
@@ -219,24 +220,24 @@ pub struct OutsideConfig {
     /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
     /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
-    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour's yield in it is
-    /// worth that, compared with other offers. The foreground is slower by at most the bound; without a bound nothing is
-    /// spent.
+    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour yields enough in
+    /// that revolution, compared with other requests. The foreground is slower by at most the bound; without a bound nothing
+    /// is spent.
     pub extra_revolutions: bool,
     /// The weight of a completion for the platter's angle, in 256ths: with 256 only the last one counts.
     pub resync: u16,
-    /// The bound on harm, as a share of the foreground's time at the head, in ppm; `None` measures the harm without a bound,
-    /// as FAST'02. With [`IdleTime`](crate::IdleTime) this is one bound for both detours and idle time. Each has a part, the
-    /// one with more blocks for its harm the larger, and may use the part that the other leaves.
+    /// The bound on harm, as a share of the foreground's time at the head, in ppm; with `None` the harm is measured but not
+    /// bounded, as in FAST'02. With [`IdleTime`](crate::IdleTime) the bound holds for detours and idle time together. The larger
+    /// part goes to the one that gains more blocks for its harm, and each may use what the other leaves.
     pub harm_ppm: Option<u32>,
-    /// The measurement of background work's cost against windows without it; `None`, as in the papers and in the daemon, has
-    /// no such windows.
+    /// The audit: it measures the cost of background work against time windows without background work. With `None`, as in the
+    /// papers, there are no such windows.
     pub audit: Option<AuditConfig>,
 }
 
 impl OutsideConfig {
-    /// Returns the scheduler of FAST'02 with all its restrictions: constant conservatism, no command of its own on the
-    /// source or destination track, one command a detour, the position taken from the last completion.
+    /// Returns the configuration of FAST'02 with all its restrictions: constant conservatism, no separate command on the
+    /// source or destination track, one command a detour, the position taken from the last completion alone.
     pub const fn paper(overheads: Overheads, conservatism: Duration) -> Self {
         Self {
             overheads,
@@ -262,9 +263,9 @@ impl OutsideConfig {
         }
     }
 
-    /// Returns a configuration for a drive of which only the size is known ([`DriveModel::unknown`]). Idle time is
-    /// used, but gaps are not, since their length is unknown. The order comes from a mimic that learns from completions (SMTF),
-    /// or from LBNs. Both look only at the command before, so that two commands are at the drive.
+    /// Returns a configuration for a drive of which only the size is known ([`DriveModel::unknown`]). Idle time can be
+    /// used, but gaps cannot, since their length is unknown. The order of requests comes from a mimic that learns from
+    /// completions (SMTF), or from LBNs. Either needs only the command before, so two commands may be at the drive.
     ///
     /// ```
     /// use freeblock_scheduler::model::{DriveModel, ProfileError};
@@ -292,8 +293,8 @@ impl OutsideConfig {
     }
 
     /// Returns the configuration with pass-through, late choice and streams. While nothing is wanted or no gap is usable, clients
-    /// are served as by the drive alone; otherwise each request is chosen as late as it can be in time. Idle time is used in
-    /// streams.
+    /// are served as by the drive alone; otherwise each request is chosen as late as it can still reach the drive in time. Wanted
+    /// blocks are read in streams during idle time.
     pub const fn serving(self) -> Self {
         Self { pass_through: PASS_THROUGH_DEPTH, streams: true, late_choice: true, ..self }
     }
@@ -318,7 +319,7 @@ impl OutsideConfig {
     }
 }
 
-/// The draw of the windows in the audit of a core outside the drive.
+/// The random draw of the audit's time windows, with and without background work, of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditConfig {
@@ -331,7 +332,7 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// Returns a draw with one window in sixteen off, and one in four in the first five minutes.
+    /// Returns a draw with one window in sixteen without background work, and one in four in the first five minutes.
     pub const fn new(seed: u64) -> Self {
         Self { seed, off_ppm: 62_500, off_first_ppm: 250_000 }
     }

@@ -1,8 +1,9 @@
-//! Another model of the drive while the core works, such as a probe's result for a drive of which only the size was known.
+//! The adoption of another model of the drive while the core works, such as a probe's result for a drive of which only the size
+//! was known.
 //!
-//! Requests, sessions and their blocks are named by LBNs, so they stay; their places on the tracks are computed anew. The core does
-//! this when no command is at the drive. Until then it sends only commands that it has already decided, so that the wait is no
-//! longer than the commands at the drive take.
+//! Requests, sessions and their blocks are named by LBNs, so they stay; their places on the tracks are computed anew. The core
+//! adopts a model when no command is at the drive. Until then the core sends only commands that it has already chosen, so that
+//! the wait is no longer than those commands take.
 
 use super::{Outside, OutsideDrive};
 use crate::core::under_way::Job;
@@ -47,7 +48,7 @@ impl OutsideDrive {
         Ok(())
     }
 
-    /// Replaces the model and the configuration by those that wait, unless a command is at the drive or decided.
+    /// Replaces the model and the configuration by the adopted ones, unless a command is at the drive or in the queue.
     pub(super) fn adopt_now(&mut self) {
         let Self { core, outside, adopting } = self;
         let free = !outside.is_busy();

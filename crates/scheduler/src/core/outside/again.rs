@@ -1,11 +1,11 @@
-//! Repeated reads: cache hits on data that was read or written before, or on data beside it, and the hits that detours and
-//! idle time take.
+//! Repeated reads: cache hits on data that was read or written before, or on data beside it, and the hits that are lost
+//! because of detours and idle time.
 //!
-//! A drive keeps the last data that it was asked for, and its read-ahead, in a number of places; each new place replaces the
-//! one that was least recently used. The number is unknown, but completions show whether a read is a hit after a number of
-//! other commands, and commands of the foreground, of detours and of idle time take places alike. For a repeated read that
-//! misses, the hit rate of reads after as many commands of the foreground alone is known, and that share of the miss is
-//! charged to the others.
+//! A drive keeps the last data that it was asked for, and its read-ahead, in a number of places of its buffer; each new place
+//! replaces the least recently used one. The number of places is unknown, but completions show whether a read is a hit after a
+//! number of other commands, and commands of the foreground, of detours and of idle time all take places. For a repeated read
+//! that misses, the hit rate after the same number of foreground commands alone is known, and that share of the miss is charged
+//! to detours and idle time.
 
 use super::kept::{Between, READS_COUNTED_MAX, READS_PER_RARE_HIT, REMEMBERED_PLACES_MAX};
 use super::transfer::Transfer;
@@ -14,39 +14,39 @@ use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange, Op, TrackIndex};
 
-/// The minimum of reads for a rate.
+/// The minimum of reads for a hit rate.
 const READS_MIN: u32 = 8;
 
-/// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used. Those gaps are short, and
+/// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used: gaps are then short, and
 /// one eviction has long effects, because each read depends on data that earlier reads have left. If the hits are repeats,
-/// idle time counts as above its bound: most of the harm of one idle read comes thousands of reads later, which no control
-/// period covers.
+/// idle time counts as above its bound: most of the harm of one idle read comes thousands of reads later, when it can no longer
+/// be attributed.
 const HIT_SHARE_65536THS_MAX: u32 = 65_536 * 3 / 4;
 
 /// The number of reads in the mean shares.
 const MEAN_READS: u32 = 256;
 
-/// The reserve of a harm bound where reads repeat, in 65536ths: for repeats of the same range, and for repeats of other
-/// parts of it. The hit rate without other commands is an underestimate there, because those reads suffer from earlier
-/// detours too. For other parts the effect lasts longest: a drive holds a block's track or only its end, depending on the
-/// first request, and keeps that for hundreds of reads.
+/// The reserves of a harm bound if reads repeat, in 65536ths: for repeats of the same range, and for repeats of a part of an
+/// earlier range or of more than it. The hit rate without other commands is then an underestimate, because the counted reads
+/// suffer from earlier detours too. For repeats of other parts the effect lasts longest: depending on the first request, a drive
+/// keeps a block's whole track or only its end, for hundreds of reads.
 const RESERVE_65536THS: u32 = 65_536 / 2;
 const RESERVE_OF_PARTS_65536THS: u32 = 65_536 * 2 / 3;
 
-/// The whole reserve applies if one read in this number is a repeat; none if at most one in [`READS_PER_RARE_HIT`] is;
-/// between, a part of it.
+/// The whole reserve applies if one read in this number is a repeat, and none if at most one in [`READS_PER_RARE_HIT`] is;
+/// between the two it grows in proportion.
 const READS_PER_FREQUENT_HIT: u32 = 16;
 
 /// The place of a read relative to earlier data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
-    /// The same data.
+    /// Within the same data.
     Same,
-    /// After its first sector, on the track of its last.
+    /// After the first sector of the data, on the track of the last one.
     Behind,
-    /// Before its first sector, on its track.
+    /// Before the first sector of the data, on the track of that sector.
     Before,
-    /// Written data.
+    /// Within written data.
     Written,
 }
 
@@ -58,12 +58,12 @@ impl Beside {
 #[derive(Clone, Copy, Debug)]
 struct AccessedRange {
     range: LbnRange,
-    /// The tracks of its first sector and its last.
+    /// The tracks of the first sector and of the last.
     tracks: [TrackIndex; 2],
-    /// The counts of other commands when it was last used.
+    /// The counts of detours' and idle commands when the range was last used.
     since: Between,
     written: bool,
-    /// Whether a stream has read on behind it, which may have taken its place.
+    /// Whether a stream has read on behind the range and may have taken its place in the buffer.
     read_on: bool,
 }
 
@@ -74,7 +74,7 @@ impl AccessedRange {
         Some(Self { range, tracks: [first?, last?], since, written: op.is_write(), read_on: false })
     }
 
-    /// Returns the relative place of `asked`, if it may be a hit.
+    /// Returns the place of `asked` relative to this range; `None` if `asked` cannot be a hit on its data.
     fn beside(&self, asked: &Self) -> Option<Beside> {
         let starts = self.range.start() <= asked.range.start();
         if self.written {
@@ -91,7 +91,7 @@ impl AccessedRange {
         }
     }
 
-    /// Returns the union, if that is not much more than a track, the size of a segment.
+    /// Returns the union of both ranges, if it is not much longer than a track, the size of a segment of the buffer.
     fn with(&self, drive: &DriveModel, asked: &Self) -> Option<Self> {
         let start = self.range.start().min(asked.range.start());
         let end = self.range.end().max(asked.range.end());
@@ -104,13 +104,13 @@ impl AccessedRange {
 #[derive(Clone, Copy, Debug)]
 struct Found {
     beside: Beside,
-    /// The number of places that the foreground has used since.
+    /// The number of places that the foreground has used since the matching one.
     behind: usize,
     since: Between,
     read_on: bool,
 }
 
-/// The places that the foreground has used, the last one first.
+/// The places in the drive's buffer that the foreground has used, the last one first.
 #[derive(Clone, Debug, Default)]
 struct Places(VecDeque<AccessedRange>);
 
@@ -124,7 +124,7 @@ impl Places {
         found.min_by_key(|found| (found.beside as usize, found.behind))
     }
 
-    /// Records that a stream reads on from the start of `range` behind the last place. Returns whether it is there.
+    /// Records that a stream reads `range` behind the last place. Returns false if the last place does not end there.
     fn read_on(&mut self, range: LbnRange) -> bool {
         let last = self.0.front_mut().filter(|place| !place.written && place.range.end() == range.start());
         last.map(|place| place.read_on = true).is_some()
@@ -133,7 +133,7 @@ impl Places {
     /// Records a finished read that matches `found`, and whether it was a hit.
     fn done(&mut self, drive: &DriveModel, asked: AccessedRange, found: Option<&Found>, hit: bool) {
         let mut place = asked;
-        // A read that continues a place does not take another; one before it does.
+        // A read that hits or continues a place takes no other place; a miss before the place does.
         if let Some(found) = found.filter(|found| hit || found.beside != Beside::Before)
             && let Some(before) = self.0.remove(found.behind)
             && !asked.written
@@ -145,7 +145,7 @@ impl Places {
     }
 }
 
-/// The numbers of reads and of hits.
+/// The number of hits, and the number of reads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hits {
     hits: u32,
@@ -166,11 +166,11 @@ impl Hits {
     }
 }
 
-/// Counts by the number of places taken since; the last entry is for all greater numbers.
+/// Counts by the number of places taken since the earlier data; the last entry is for all greater numbers.
 type ByPlaces = [Hits; REMEMBERED_PLACES_MAX + 1];
 
-/// Returns the hit rate with this number of places taken since: the mean of the rates at the nearest numbers, below and
-/// above, with enough reads.
+/// Returns the hit rate after `behind` places were taken: the mean of the rates at the nearest numbers, below and above, that
+/// have enough reads.
 fn part(hits: &ByPlaces, behind: usize) -> f64 {
     let fewer = hits[..=behind].iter().rev().find_map(Hits::part);
     let more = hits[behind..].iter().find_map(Hits::part);
@@ -184,17 +184,18 @@ fn part(hits: &ByPlaces, behind: usize) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     places: Places,
-    /// The counts of reads with only foreground commands in between, of all whose place no stream has read on, and of those
-    /// whose place one has.
+    /// For each kind, the counts of three groups of reads: with only foreground commands in between; all whose place no
+    /// stream has continued; and those whose place a stream has continued.
     hits: [[ByPlaces; 3]; Beside::KINDS],
     /// The numbers of commands of detours and of idle time, each of which takes a place.
     between: Between,
-    /// The share of hits among the foreground's last reads, in 65536ths, once there was one. It starts high, since one
-    /// detour can end the hits for long.
+    /// The share of hits among the foreground's last reads, in 65536ths; `None` before the first read. The share starts high,
+    /// since one detour can end the hits for long.
     share: Option<u32>,
-    /// The share of hits that are repeats: not those of streams, which the drive's read-ahead restores.
+    /// The share of reads that are hits by repetition, in 65536ths; hits of streams, which the drive's read-ahead restores, do
+    /// not count.
     came_back: u32,
-    /// The share of repeats of a smaller or larger range.
+    /// The share of reads that are hits by repetition of a smaller or larger range, in 65536ths.
     for_parts: u32,
 }
 
@@ -219,20 +220,20 @@ impl Again {
         Some((asked, self.places.find(&asked)))
     }
 
-    /// Returns the number of places that all commands have taken since.
+    /// Returns the number of places that all commands have taken since the matching one.
     fn behind(&self, found: &Found) -> usize {
         let others = usize::try_from(self.between.since(found.since).all()).unwrap_or(REMEMBERED_PLACES_MAX);
         found.behind.saturating_add(others).min(REMEMBERED_PLACES_MAX)
     }
 
-    /// Returns the hit rate of such reads, and the rate if only the foreground took places.
+    /// Returns the hit rate of reads like `found`, and their hit rate if only the foreground took places.
     fn parts(&self, found: &Found) -> [f64; 2] {
         let [alone, all, read_on] = &self.hits[found.beside as usize];
         let without = alone[found.behind].part().unwrap_or_else(|| part(all, found.behind));
         [part(if found.read_on { read_on } else { all }, self.behind(found)), without]
     }
 
-    /// Returns whether a read may be a hit at all, because earlier data match.
+    /// Returns whether a request is a read that earlier data match, so that it may be a hit.
     pub fn may_hit(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         !op.is_write() && matches!(self.find(drive, op, range), Some((_, Some(_))))
     }
@@ -242,7 +243,7 @@ impl Again {
         self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX)
     }
 
-    /// Returns whether more reads were hits than the core assumes at the start.
+    /// Returns whether most reads were hits, more than the core assumes at the start.
     pub fn most_are_seen_to_hit(&self) -> bool {
         self.share.is_some_and(|share| share > HIT_SHARE_65536THS_MAX + MEAN_READS)
     }
@@ -265,7 +266,7 @@ impl Again {
     }
 
     /// Returns whether the gap before a command has to stay unused, because the command may be a cache hit or most reads are
-    /// hits. `before` are the foreground's commands that are not done yet.
+    /// hits. `before` holds the foreground's commands that are not done yet.
     pub fn leaves(
         &self,
         drive: &DriveModel,
@@ -283,15 +284,15 @@ impl Again {
         });
         let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between, read_on: false });
         found.into_iter().chain(will_be).any(|found| {
-            // Places at which a stream has continued may have few counts yet.
+            // Reads at places that a stream has continued may have too few counts yet.
             let known = self.hits[found.beside as usize][2].iter().any(|hits| hits.part().is_some());
             let found = Found { read_on: found.read_on && known, ..found };
             self.parts(&found)[0] * f64::from(READS_PER_RARE_HIT) > 1.0
         })
     }
 
-    /// Records a finished command. For a foreground read that was a hit, or took `beyond` ns longer than its own time,
-    /// returns the parts that detours and idle time have caused.
+    /// Records a finished command. For a foreground read that missed and took `beyond` ns longer than a hit, returns the
+    /// parts of that time, in ns, that detours and idle time have caused.
     pub fn done(&mut self, drive: &DriveModel, order: &Order, hit: bool, beyond: i64) -> [i64; 2] {
         let Command { op, foreground, range, .. } = order.command;
         match foreground {
@@ -300,7 +301,7 @@ impl Again {
                 [0; 2]
             }
             Some(asked) => self.read(drive, asked, asked != range, hit, beyond),
-            // The first command of a stream goes on where the drive has read ahead behind the last request.
+            // A stream's first command continues in the place where the drive has read ahead behind the last request.
             None if matches!(order.work, Work::Stream) && self.places.read_on(range) => [0; 2],
             None => {
                 self.took(order.work.is_idle());
@@ -323,7 +324,7 @@ impl Again {
         }
     }
 
-    /// Records a foreground read of `asked`, which was perhaps `merged` with other blocks.
+    /// Records a foreground read of `asked`; `merged` if its command also read background blocks.
     fn read(
         &mut self,
         drive: &DriveModel,
@@ -343,7 +344,7 @@ impl Again {
         self.for_parts = next(self.for_parts, hit && comes_back && for_part);
         let missed = found.map_or([0; 2], |found| {
             let [with, without] = self.parts(&found);
-            // Merged blocks cannot be in the buffer, so a miss shows nothing about the request's own.
+            // Merged background blocks cannot be in the buffer, so a miss shows nothing about the request's own data.
             let with = if merged { 0.0 } else { with };
             if !merged {
                 self.note(&found, hit);
@@ -353,7 +354,7 @@ impl Again {
             if hit || with >= without || between.all() == 0 && !merged {
                 return [0; 2];
             }
-            // A hit with the other commands would also be a hit without them.
+            // A read that hits in spite of the other commands would also hit without them.
             let missed = beyond.max(0) as f64 * (without - with) / (1.0 - with);
             let idle = missed * between.idle as f64 / between.all().max(1) as f64;
             [(missed - idle) as i64, idle as i64]
@@ -379,7 +380,7 @@ mod tests {
 
     const MISS_NS: i64 = 8_000_000;
 
-    /// A buffer with a number of places, the most recently used first.
+    /// A simulated buffer with a number of places, the most recently used first.
     struct Buffer(VecDeque<u64>, usize);
 
     impl Buffer {
@@ -407,8 +408,9 @@ mod tests {
         DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap()
     }
 
-    /// Simulates requests of which a share repeats an earlier one and a share writes; after a share of them there is another
-    /// command, of idle time or not. Returns the estimated misses, and the true ones.
+    /// Simulates requests: `again` has the percentage that repeat one of a number of last requests, `writes` is the percentage
+    /// of writes, and after `others` percent of the requests there is another command, of idle time or not. Returns the
+    /// estimated and the true cost of additional misses, in ns.
     fn reported(
         places: usize,
         again: (u64, u64),
@@ -498,7 +500,7 @@ mod tests {
 
     #[test]
     fn the_reserve_of_a_bound_follows_the_share_of_repeats() {
-        // Among reads of four blocks, one in `new` is of a new block, or the repeats have another length.
+        // Among repeated reads of four blocks, one read in `new` is of a new block; `longer` changes the lengths of repeats.
         let shown = |new: u64, longer: u64| {
             let (drive, mut kept) = (drive(), Again::default());
             for n in 0..2_000 {
@@ -529,7 +531,7 @@ mod tests {
     fn a_stream_does_not_count_as_repeats() {
         let (drive, mut kept) = (drive(), Again::default());
         assert!(!kept.most_come_back(), "nothing is known yet");
-        // All of a track in order, then all of another.
+        // Reads in order, track after track.
         for n in 0..2_000 {
             let asked = LbnRange::new(Lbn::new(n * 8), units::Sectors::new(8));
             kept.read(&drive, asked, false, true, 0);

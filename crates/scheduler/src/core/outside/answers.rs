@@ -1,13 +1,13 @@
 //! Whether arrivals depend on completions: in a closed loop, a request that takes longer delays later arrivals.
 //!
-//! The number of requests that arrivals see waiting does not decide this ([`arrivals`](super::arrivals)): a paced source
-//! also sees fewer than the mean, because its previous requests have just been served. The service time beyond the mean is
+//! The number of waiting requests at arrivals does not decide this ([`arrivals`](super::arrivals)): a paced source also sees
+//! fewer than the mean, because its previous requests have just been served. The excess of a service time over the mean is
 //! chance (the platter's angle), and independent of a paced source. It serves as an instrument (Angrist, Imbens and Rubin,
 //! "Identification of causal effects using instrumental variables", Journal of the American Statistical Association 91(434),
-//! 1996). In a span after a long service fewer requests complete; in a loop fewer arrive as well, in proportion to the
-//! completions that were answered. Given the arrival times, the excess is drawn independently for each request, so the error
-//! of the missing arrivals is that of independent draws, even if arrivals are clustered; and it is small where earlier
-//! arrivals predict them.
+//! 1996). In a span of time after a long service fewer requests complete; in a loop fewer arrive as well, in proportion to the
+//! completions that a new request answers. Given the arrival times, the excess is drawn independently for each request, so the
+//! error of the missing arrivals is that of independent draws, even if arrivals are clustered; and the error is small if
+//! earlier arrivals predict later ones.
 
 use super::neighbours::CHANCE_DEVIATIONS_MAX;
 use alloc::collections::VecDeque;
@@ -15,20 +15,21 @@ use alloc::collections::VecDeque;
 use units::Float as _;
 use units::{Duration, Instant};
 
-/// The shortest span after a request in which completions and arrivals are counted; each next span is twice as long. A loop
-/// goes round in a few services, or in its think times.
+/// The shortest span of time after a request in which completions and arrivals are counted; each next span is twice as long. A
+/// client of a loop returns after a few services, or after its think time.
 const SPAN_MIN: Duration = Duration::from_millis(50);
 const SPAN_LENGTHS: usize = 8;
 
-/// The maximum of requests observed at once for each span; further ones are skipped.
+/// The maximum of requests observed at once for each span, which bounds the memory; further ones are skipped.
 const OBSERVED_REQUESTS_MAX: usize = 512;
 
-/// Requests after which half of the observations is discarded, in two steps; with fewer than the other number there is no
-/// result.
+/// The maximum of requests in the observations, which are kept in two periods of half that number; the older period is
+/// discarded when the current one is full.
 const REQUESTS_COUNTED_MAX: u32 = 8_192;
+/// The minimum of requests for a result.
 const REQUESTS_MIN: u32 = 256;
 
-/// The maximal number of requests to choose from that the service time is known for; a larger number counts as this.
+/// The largest number of requests to choose from for which a mean service time is kept; a larger number counts as this.
 const DEPTH_REQUESTS_MAX: usize = 16;
 
 /// The number of requests in a mean, so that it follows a drive that changes.
@@ -36,21 +37,23 @@ const MEAN_REQUESTS_MAX: f64 = 512.0;
 /// The fewest requests of a mean that counts as known.
 const MEAN_REQUESTS_MIN: f64 = 8.0;
 
-/// A service this many times the mean is not a request's: the drive did something else.
+/// A service time counts up to this many times the mean: during a longer one the drive did something else.
 const STALL_SERVICE_RATIO_MIN: f64 = 4.0;
 
-/// The number of rounds of a busy loop after which at least half of the missing completions is missing in arrivals too; with
+/// The length of the examined span, in rounds of the loop (a round is the time from a client's request to its next one), and
+/// the least share of the missing completions by which arrivals are then missing too. In a busy loop it is at least half; with
 /// exponential think times at least a third.
 const LOOP_ROUNDS: f64 = 2.0;
 const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
 
-/// Columns: the excess service time, recent arrivals, and the additional arrivals and completions in the mean of a span.
+/// The columns of an observation: the excess service time, the recent arrivals, and the arrivals and completions during a span,
+/// each averaged over the span.
 const EXCESS_COLUMN: usize = 0;
 const RECENT_ARRIVALS_COLUMN: usize = 1;
 const ARRIVALS_COLUMN: usize = 2;
 const COMPLETIONS_COLUMN: usize = 3;
 
-/// Sums of these columns, and of their products.
+/// Sums of the columns, and of their products.
 #[derive(Clone, Copy, Debug, Default)]
 struct ColumnSums {
     of: u32,
@@ -110,7 +113,7 @@ impl ColumnSums {
     }
 }
 
-/// The number of arrivals up to an instant and of requests that wait, and both integrated over time, in ns.
+/// The number of arrivals up to an instant, the number of requests that wait then, and the integrals of both over time in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     at: Instant,
@@ -131,7 +134,7 @@ impl Counts {
         }
     }
 
-    /// Returns the additional arrivals and waiting requests in the mean since `then`.
+    /// Returns the increase of arrivals and of waiting requests since `then`, averaged over the time since then.
     fn more_since(&self, then: &Self) -> [f64; 2] {
         let time = self.at.saturating_since(then.at).as_nanos() as f64;
         let mean = |now: u128, then: u128| (now - then) as f64 / time;
@@ -154,7 +157,7 @@ struct ObservedRequest {
 #[derive(Clone, Debug, Default)]
 struct SpanObservations {
     watched: VecDeque<ObservedRequest>,
-    /// Recent arrivals, with exponentially decreasing weight.
+    /// The number of recent arrivals, with weights that decrease with their age.
     lately: f64,
     /// Sums of the current and of the previous period.
     sums: [ColumnSums; 2],
@@ -171,13 +174,13 @@ impl SpanObservations {
                 self.sums = [ColumnSums::default(), self.sums[0]];
             }
         }
-        // An arrival's weight is halved after an eighth of the span over which arrivals are counted.
+        // An arrival's weight is halved after an eighth of the span's length.
         self.lately /=
             1.0 + now.saturating_since(counts.at).as_nanos() as f64 * 8.0 / length.as_nanos() as f64;
     }
 }
 
-/// The mean service time of requests chosen from one number.
+/// The mean service time of requests that were chosen from one number of waiting requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     of: f64,
@@ -185,7 +188,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Returns the excess of this service time, if the mean is known.
+    /// Adds a service time to the mean, and returns its excess over the previous mean, if that is known.
     fn longer(&mut self, seconds: f64) -> Option<f64> {
         let known = self.of >= MEAN_REQUESTS_MIN;
         let seconds = if known { seconds.min(self.seconds * STALL_SERVICE_RATIO_MIN) } else { seconds };
@@ -231,7 +234,7 @@ impl Answers {
         self.spans.iter_mut().for_each(|span| span.lately += 1.0);
     }
 
-    /// Records that the drive begins one of `from` waiting requests, and its service time.
+    /// Records that the drive begins one of `from` waiting requests at `at`, and that its service takes `takes`.
     pub fn begin(&mut self, at: Instant, from: usize, takes: Duration) {
         self.until(at);
         let Some(mean) =
@@ -247,7 +250,8 @@ impl Answers {
         }
     }
 
-    /// Returns whether arrivals are known not to depend on completions, if a round of the loop would take `round` seconds.
+    /// Returns whether arrivals are known not to depend on completions, given that a client of a loop would return within
+    /// `round` seconds.
     pub fn are_open(&self, round: f64) -> bool {
         let mut long = self.spans.iter().zip(Self::lengths());
         let span = long.find(|(_, length)| length.as_secs_f64() >= round * LOOP_ROUNDS);
@@ -264,15 +268,15 @@ mod tests {
         Instant::ZERO + Duration::from_micros(micros)
     }
 
-    /// Returns the additional events in the mean of a span.
+    /// Returns the number of events since `from`, averaged over a span of `length`.
     fn more(times: &[u64], from: u64, length: u64) -> f64 {
         let inside = times.iter().filter(|time| (from..from + length).contains(time));
         inside.map(|time| (from + length - time) as f64).sum::<f64>() / length as f64
     }
 
     proptest! {
-        /// The naive model: for each request that was chosen from several, the arrivals and completions in the mean of each
-        /// span after it.
+        /// Compares with a naive model, which counts the arrivals and completions in each span after each request that was
+        /// chosen from waiting ones.
         #[test]
         fn arrivals_and_completions_are_counted(
             requests in prop::collection::vec((0..20_000u64, 1_000..15_000u64), 20..400),
@@ -295,7 +299,7 @@ mod tests {
                 done.push(ends);
                 heard = ends;
             }
-            // The mean for the first request of each depth is unknown.
+            // The mean service time for the first requests of each depth is unknown.
             let mut first = [0; DEPTH_REQUESTS_MAX + 1];
             watched.retain(|(_, from)| {
                 first[*from] += 1;
@@ -307,7 +311,7 @@ mod tests {
                 prop_assert_eq!(span.sums[0].of as usize, ended.clone().count());
                 for (which, times) in [(ARRIVALS_COLUMN, &arrived), (COMPLETIONS_COLUMN, &done)] {
                     let counted: f64 = ended.clone().map(|(began, _)| more(times, *began, length)).sum();
-                    // It began when another was done.
+                    // A request begins when another is done, which the naive count includes.
                     let others = if which == COMPLETIONS_COLUMN { ended.clone().count() as f64 } else { 0.0 };
                     let off = span.sums[0].sums[which] - (counted - others);
                     prop_assert!(off.abs() < 1e-6 * (1.0 + counted), "{off} of {counted}");

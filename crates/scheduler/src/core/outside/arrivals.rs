@@ -2,12 +2,12 @@
 //!
 //! Arrivals independent of the drive see its mean state (Wolff, "Poisson arrivals see time averages", Operations Research
 //! 30(2), 1982). Arrivals of a closed loop see the state without their own client (Lavenberg and Reiser, "Stationary state
-//! probabilities at arrival instants for closed queueing networks", Journal of Applied Probability 17(4), 1980): each
-//! waiting client is one less that can arrive. If the arrival rate falls by `b` with each waiting request, arrivals see
-//! fewer than the mean, by `b` times the variance divided by the rate. The number of clients is the mean plus the arrivals
-//! in `1 / b` at that rate. Only time with waiting requests counts, so that a loop that pauses remains a loop.
+//! probabilities at arrival instants for closed queueing networks", Journal of Applied Probability 17(4), 1980): a
+//! waiting client cannot arrive. If the arrival rate falls by `b` with each waiting request, arrivals see fewer waiting
+//! requests than the mean over time, by `b` times the variance divided by the rate. The number of clients is the mean plus the
+//! arrivals in `1 / b` at that rate. Only time with waiting requests counts, so that a loop that pauses remains a loop.
 //!
-//! A paced source also sees fewer than the mean; [`answers`](super::answers) tests separately for dependence.
+//! A paced source also sees fewer than the mean; [`answers`](super::answers) tests the dependence separately.
 
 use super::answers::Answers;
 use alloc::vec::Vec;
@@ -15,29 +15,31 @@ use alloc::vec::Vec;
 use units::Float as _;
 use units::Instant;
 
-/// Arrivals after which half of the observations is discarded, in two steps.
+/// The maximum of arrivals in the observations, which are kept in two periods of half that number; the older period is
+/// discarded when the current one is full.
 const ARRIVALS_COUNTED_MAX: u32 = 2_048;
 
 /// The minimum of arrivals for a result.
 const ARRIVALS_MIN: f64 = 128.0;
 
-/// The number of standard errors by which arrivals must see fewer than the mean to count as a loop. Near saturation the
-/// queue's excursions last longer than the memory, and any part of such a path seems to revert to its own mean (Dickey and
-/// Fuller, "Distribution of the estimators for autoregressive time series with a unit root", Journal of the American
-/// Statistical Association 74(366a), 1979). Poisson arrivals of 110 a second to an Atlas 10K, which serves 117, exceed one
-/// error for a third of the time and three for a five-hundredth; loops that keep it busy exceed three nearly always.
+/// The number of standard errors by which arrivals must see fewer waiting requests than the mean to count as a loop. Near
+/// saturation the queue's excursions last longer than the observations, and any part of such a path seems to revert to its own
+/// mean (Dickey and Fuller, "Distribution of the estimators for autoregressive time series with a unit root", Journal of the
+/// American Statistical Association 74(366a), 1979). Poisson arrivals of 110 a second to an Atlas 10K, which serves 117, exceed
+/// one error for a third of the time and three errors for a five-hundredth; loops that keep the drive busy exceed three nearly
+/// always.
 const LOOP_STANDARD_ERRORS_MIN: f64 = 3.0;
 
-/// Observations while requests wait.
+/// The sums of one period of observations.
 #[derive(Clone, Copy, Debug, Default)]
 struct QueueSums {
     /// Seconds without waiting requests.
     idle: f64,
-    /// Seconds, and their integrals with the number of waiting requests and with its square.
+    /// Seconds with waiting requests, and the integrals over them of the number of waiting requests and of its square.
     time: [f64; 3],
-    /// Arrivals, and the sum of the waiting requests that they saw.
+    /// Arrivals while requests waited, and the sum of the numbers of waiting requests that they saw.
     came: [f64; 2],
-    /// Arrivals while none waited.
+    /// Arrivals while no request waited.
     first: f64,
 }
 
@@ -79,14 +81,14 @@ pub(super) struct Arrivals {
     /// The current and the previous period.
     seen: [QueueSums; 2],
     answers: Answers,
-    /// Whether they were found open, and the number of requests since then that look like a loop's.
+    /// Whether arrivals were found to be open, and the number of consecutive requests since then that look like a loop's.
     open: bool,
     looped: u32,
 }
 
 impl Arrivals {
-    /// Records a completion at `now`. The request was chosen `from` a number of waiting ones at `heard`, the previous
-    /// completion; with it `waiting` are left, and `came` arrived between.
+    /// Records a completion at `now`. The request was chosen from `from` waiting ones at `heard`, the previous completion;
+    /// `waiting` requests are present at the completion, this one included, and `came` holds the arrivals since `heard`.
     pub fn done(
         &mut self,
         heard: Instant,
@@ -114,9 +116,9 @@ impl Arrivals {
         }
     }
 
-    /// Returns the number of clients, if `most` were seen at once; `None` for open arrivals. Called once per completion.
-    /// Open arrivals count as a loop again only after as many requests as are remembered look like a loop's, because a wrong
-    /// result discards revolutions lost recently, whose delays open arrivals still suffer.
+    /// Returns the number of clients, given that `most` were seen at once; `None` for open arrivals. Called once per
+    /// completion. Open arrivals count as a loop again only after [`ARRIVALS_COUNTED_MAX`] requests in succession look like
+    /// a loop's, because a wrong result discards recently lost revolutions that still delay open arrivals.
     pub fn clients(&mut self, most: usize) -> Option<usize> {
         let QueueSums { idle, time: [time, sum, squares], came: [came, found], first } =
             self.seen[0].and(&self.seen[1]);
@@ -137,8 +139,8 @@ impl Arrivals {
         clients.filter(|_| !self.open)
     }
 
-    /// Returns the mean number of arrivals while the head does nothing for `seconds`, and until the queue is empty: at the
-    /// rate of times with waiting requests, or until that is known, at the overall rate.
+    /// Returns the mean number of arrivals while the head does nothing for `seconds`, and after that until the queue is
+    /// empty. The rate is that of times with waiting requests, or until that is known, the overall rate.
     pub fn come_in(&self, seconds: f64) -> f64 {
         let QueueSums { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
         let all = busy + idle;
@@ -146,20 +148,20 @@ impl Arrivals {
         if all > 0.0 { rate * seconds * all / idle.max(busy / 1e6) } else { 0.0 }
     }
 
-    /// Returns whether the maximum seen at once is the number of clients.
+    /// Returns whether enough arrivals were seen that the largest number seen at once counts as the number of clients.
     pub fn are_counted(&self) -> bool {
         let QueueSums { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
         came + first >= ARRIVALS_MIN
     }
 
-    /// Returns the number of completions until the queue is empty, for open arrivals: each of the `waiting` requests causes
-    /// others during its service, and so on. That is the mean plus the standard deviation (Haight and Breuer, "The
-    /// Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is
-    /// small. On one that is idle for a fiftieth, it is several times the mean for a short queue, and a bound by the mean
-    /// alone would be exceeded before the loss is known.
+    /// Returns the number of completions until the queue is empty, for open arrivals: during the service of each of the
+    /// `waiting` requests others arrive, and so on. The result is the mean plus the standard deviation (Haight and Breuer,
+    /// "The Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is
+    /// small. On a drive that is idle for a fiftieth of the time, the deviation is several times the mean for a short queue,
+    /// and a bound by the mean alone would be exceeded before the loss is known.
     pub fn completions_until_empty(&self, waiting: usize) -> u64 {
         let QueueSums { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
-        // The bound of a million is for a drive that was never idle.
+        // The limit of a millionth of idle time is for a drive that was never idle.
         let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);
         let (waiting, used) = (waiting as f64, 1.0 - 1.0 / alone);
         (waiting * alone + (waiting * used * alone.powi(3)).sqrt()).ceil() as u64
@@ -182,8 +184,8 @@ mod tests {
         Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap()
     }
 
-    /// Simulates a server with a service time for each of ten thousand requests, in order of arrival, and returns the number
-    /// of clients at each completion, if `most` were seen at once.
+    /// Simulates a server with the given service time for each of ten thousand requests, in order of arrival. Returns the
+    /// number of clients at each completion, given that `most` were seen at once.
     fn served(
         mut issuer: Issuer<impl Source>,
         mut service: impl FnMut(usize) -> Duration,
@@ -222,7 +224,8 @@ mod tests {
         clients.last().copied().flatten()
     }
 
-    /// Returns service times of 4 to 13 ms, as of a seek and a part of a revolution; shorter if chosen from many.
+    /// Returns service times of 4 to 13 ms, like a seek and a part of a revolution; with `chosen` they are shorter for a
+    /// request that was chosen from many.
     fn by_chance(seed: u64, chosen: bool) -> impl FnMut(usize) -> Duration {
         let mut stream = Stream::new(seed, "service");
         move |from| {
@@ -253,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Requests at a rate, several at a time, each early or late by a part of the interval.
+    /// Requests at a constant rate, `at_once` at a time, each group early or late by up to a part of the interval.
     struct Pace {
         rate: f64,
         at_once: u32,
@@ -288,7 +291,7 @@ mod tests {
     fn open_arrivals_are_of_no_few_clients() {
         for part in [0.5, 0.8, 0.9, 0.95] {
             let clients = (0..20).map(|seed| last(&seen(open(part), seed, 20)));
-            // A busy period has 1 / (1 - part) requests in the mean; late arrivals in a long one see the true queue.
+            // A busy period has 1 / (1 - part) requests in the mean; arrivals late in a long busy period see the true queue.
             let few = clients.flatten().filter(|clients| (*clients as f64) < 5.0 / (1.0 - part)).count();
             assert!(few <= 1, "{part}: {few}");
         }
@@ -299,8 +302,7 @@ mod tests {
         for part in [0.98, 0.99] {
             for seed in 0..10 {
                 let clients = seen(open(part), seed, 20);
-                // Until losses were forgotten, these arrivals were mistaken for a closed loop for a third of
-                // the time.
+                // A loop found by mistake would discard losses that still delay these arrivals.
                 let of_a_loop = clients.iter().skip(ARRIVALS_MIN as usize * 8).flatten().count();
                 assert!(of_a_loop < clients.len() / 50, "{part}, seed {seed}: {of_a_loop}");
             }
@@ -397,8 +399,8 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.come_in(1.0), 0.0);
-        // Ten arrivals a second on a drive that is idle for nine tenths of the time: as many completions, plus one in nine
-        // during those.
+        // Ten arrivals a second on a drive that is idle for nine tenths of the time: nine arrive in 0.9 s, and one more while
+        // these are served.
         for nth in 0..20 {
             arrivals.done(at(nth * 100), at(nth * 100 + 100), 0, 1, vec![at(nth * 100 + 90)]);
         }

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use units::{Lbn, LbnRange, Sectors, TaskId};
 
 impl Core {
-    /// Narrows a read with known bad sectors that are not themselves wanted to a part between them: to the one of which the
-    /// most is transferred, or, for merged blocks, to the last. Returns `None` if no wanted sector is left.
+    /// Narrows a read over known bad sectors that are not themselves wanted to a part between those sectors: to the part that
+    /// transfers most wanted sectors, or for merged blocks to the last part. Returns `None` if no wanted sector is left.
     pub(super) fn avoid_bad(
         &mut self,
         outside: &Outside,
@@ -41,8 +41,8 @@ impl Core {
         Some(WantedRange { range: LbnRange::new(range.start(), end.since(range.start())), useful })
     }
 
-    /// Narrows a promoted read that has a known bad sector in it which is not itself wanted. A block has such a sector if the
-    /// sector went bad after that part of the block was read.
+    /// Narrows a promoted read over a known bad sector that is not itself wanted. A block has such a sector if the sector went
+    /// bad after that part of the block was read.
     pub(super) fn narrow_promoted(&mut self, outside: &Outside, job: &mut Job, tag: u64) {
         let Request { op, range, .. } = job.pending.request;
         if op.is_write() || job.pending.promoted.is_none() || !outside.has_known_bad(range) {
@@ -66,7 +66,8 @@ impl Core {
         }
     }
 
-    /// Returns the LBNs from the first to the last that a command transfers within a range, if any.
+    /// Returns the LBNs from the first to the last that the commands of a tag transfer within a range; `None` if there are
+    /// none.
     pub(super) fn wanted_within(&self, range: LbnRange, tag: u64) -> Option<WantedRange> {
         let mut wanted: Option<(Lbn, Lbn)> = None;
         let mut sectors = 0;
@@ -81,7 +82,7 @@ impl Core {
     }
 }
 
-/// Returns the parts of a range between the known bad sectors that are in no wanted part of a block.
+/// Returns the parts of a range between those known bad sectors that are in no wanted part of a block.
 fn between_bad(outside: &Outside, range: LbnRange, wanted: &[Part]) -> Vec<LbnRange> {
     let between = |from: Lbn, to: Lbn| LbnRange::new(from, to.since(from));
     let known = outside.known_bad.range(range.start()..range.end());
@@ -94,8 +95,8 @@ fn between_bad(outside: &Outside, range: LbnRange, wanted: &[Part]) -> Vec<LbnRa
     parts
 }
 
-/// Returns the number of wanted sectors that a command for `range` still transfers if it is narrowed to `kept`. A part of a
-/// block goes back with each earlier part of the same block.
+/// Returns the number of wanted sectors that a command for `range` still transfers if it is narrowed to `kept`. If a part of a
+/// block is returned, the later parts of the block are returned with it.
 fn transferred(kept: LbnRange, range: LbnRange, wanted: &[Part]) -> u64 {
     let mut given_back: Vec<(TaskId, LbnRange)> = Vec::new();
     let mut sectors = 0;

@@ -2,11 +2,11 @@
 //!
 //! One delay of the head delays all requests that wait, and those that arrive until the head has caught up, that is until
 //! the queue is empty. In a closed loop a delayed client returns with the same delay, so its next request is not delayed;
-//! and a request that arrives shortly before the queue would have been empty is delayed by less. Therefore a lost revolution
-//! delays at most as many requests as there are clients: those that wait, and as many more as recently waited at once, or as
-//! the [`arrivals`](super::arrivals) show for a loop. Without a loop there is no such limit. A burst of simultaneous
-//! requests, such as a cache's write-backs, counts as one client; otherwise each of its requests would count as a client
-//! long after the burst. The bound therefore holds for open and paced arrivals, for closed loops, and for bursts.
+//! and a request that arrives shortly before the queue would have been empty is delayed by less. Therefore, in a loop, a lost
+//! revolution delays at most as many requests as there are clients. The number of clients is the largest number that recently
+//! waited at once, or the number that the [`arrivals`](super::arrivals) show. Without a loop there is no such limit. A burst of
+//! simultaneous requests, such as a cache's write-backs, counts as one client; otherwise each of its requests would count as a
+//! client long after the burst. The bound on harm therefore holds for open and paced arrivals, for closed loops, and for bursts.
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;
@@ -15,30 +15,31 @@ use crate::foreground::Pending;
 use alloc::vec::Vec;
 use units::{Duration, Instant};
 
-/// Requests after which the maximum that waited at once is forgotten, in two steps. Clients with think times are seldom all
-/// present: with half of this, ten with 30 ms are underestimated (`all_harm_to_clients_is_in_the_estimate`); with twice
-/// this, the estimate for open arrivals is further above the true delay.
+/// The maximum of requests over which the largest number that waited at once is remembered, in two periods of half that number.
+/// Clients with think times are seldom all present: with half of this number, ten clients with 30 ms are underestimated
+/// (`all_harm_to_clients_is_in_the_estimate`); with twice the number, the estimate for open arrivals is further above the true
+/// delay.
 const REQUESTS_COUNTED_MAX: u32 = 2_048;
 
-/// The most separate losses; of more, two close ones are joined.
+/// The maximum of separate losses of the head; with more, the two oldest are joined.
 const LOSSES_MAX: usize = 256;
 
 /// Requests that wait.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    /// All of them.
+    /// The number of all requests.
     all: usize,
-    /// Bursts, and single requests.
+    /// The number of bursts and single requests.
     bursts: usize,
-    /// The arrival of the first of them.
+    /// The arrival of the first request.
     pub since: Instant,
     /// The previous completion at the host.
     heard: Instant,
-    /// Arrivals since then, of single requests and of the first of each burst.
+    /// The arrivals since that completion, of single requests and of the first request of each burst.
     came: Vec<Instant>,
-    /// All arrivals since then.
+    /// The number of all arrivals since that completion.
     new: usize,
-    /// Whether cached writes are still to be written: a request that arrives meanwhile waits for them.
+    /// Whether the drive still has to write cached writes: a request that arrives meanwhile waits for them.
     pub to_write: bool,
 }
 
@@ -66,13 +67,13 @@ impl Waiting {
 pub(super) struct ClientHarm {
     /// Finished requests.
     done: u64,
-    /// The head's losses to detours and to idle time, and for each the request from which on it delays as many requests as
-    /// there are clients.
+    /// The head's losses, each with the number of the request from which on it delays as many requests as there are
+    /// clients, and with its parts in ns by detours and by idle time.
     lost: Vec<(u64, [i64; 2])>,
-    /// The loss to idle time since the last completion.
+    /// The loss to idle time since the last completion, in ns.
     after_idle: i64,
-    /// The delay by detours that is still to come, of waiting requests and of the expected arrivals until the queue is
-    /// empty.
+    /// The delay by detours that is still to come, in ns, of waiting requests and of the expected arrivals until the queue
+    /// is empty.
     owed: i64,
     /// The number of clients, if arrivals depend on completions.
     clients: Option<u64>,
@@ -90,9 +91,9 @@ impl ClientHarm {
         self.after_idle += late;
     }
 
-    /// Records a completion at `now` that was `late` for detours, with `waiting` requests, the first of which had waited for
-    /// a while when the head began with it. Returns its delay in ns by detours and by idle time; negative if they gained
-    /// more.
+    /// Records a completion at `now` that was `late` because of detours. `waiting` are the requests present, and `waited` is
+    /// the time for which the first of them had waited when the head began with the finished one. Returns the delay of the
+    /// finished request in ns by detours and by idle time; negative means a gain.
     pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
         let Waiting { all: waiting, bursts, heard, came, new, to_write, .. } = waiting;
         let behind = waiting + usize::from(to_write);
@@ -125,7 +126,7 @@ impl ClientHarm {
         [detours + nanos(late.bus), idle]
     }
 
-    /// Joins, among too many losses, two close ones at the time of the later.
+    /// Adds a loss. If there are too many, the oldest is added to the one after it.
     fn remember(&mut self, lost: (u64, [i64; 2])) {
         if self.lost.len() == LOSSES_MAX {
             let (_, [detours, idle]) = self.lost.remove(0);
@@ -141,8 +142,8 @@ impl ClientHarm {
         self.lost.clear();
     }
 
-    /// Limits the head's delay to the time that requests have waited: without its losses it would have been idle before
-    /// that.
+    /// Limits the losses to the time that requests have waited: without its losses the head would have been idle before the
+    /// first of them arrived.
     pub fn catch_up(&mut self, waited: i64) {
         let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
         let mut less = heads().sum::<i64>().saturating_sub(waited);
@@ -153,8 +154,8 @@ impl ClientHarm {
         }
     }
 
-    /// Returns the delay in ns that earlier losses to detours will still cause, and would cause if the head lost `nanos`
-    /// more now, while `waiting` requests wait: for those, and for the expected arrivals until the queue is empty.
+    /// Returns the delay in ns that losses to detours will still cause if the head loses `nanos` more now while `waiting`
+    /// requests wait: the delay of these, and of the expected arrivals until the queue is empty.
     pub fn at_risk(&self, nanos: i64, waiting: usize) -> i64 {
         // Many may have arrived since the last completion.
         let delayed = self.next.max(waiting as i64);
@@ -279,7 +280,7 @@ mod tests {
         let ms = Duration::from_millis;
         client_harm.of_detours(Late::default(), alone(9), LONG_TIME);
         assert_eq!(client_harm.of_detours(LATE, alone(2), LONG_TIME), LOST_NS);
-        // It arrived 4 ms before the head was free: 2 of the 6 ms that were lost would have been idle.
+        // The request arrived 4 ms before the head was free: 2 of the 6 ms that were lost would have been idle.
         assert_eq!(client_harm.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
         assert_eq!(client_harm.of_detours(Late::default(), alone(2), LONG_TIME), 4_000_000);
         assert_eq!(client_harm.of_detours(LATE, alone(2), ms(1)), LOST_NS + 1_000_000);

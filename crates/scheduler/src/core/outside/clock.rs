@@ -1,8 +1,8 @@
 //! Platter time.
 //!
 //! The model's angle is a function of absolute time; a real spindle has an unknown phase and a drifting speed. All planning
-//! is done in platter time, in which the model's function holds. It lies within half a revolution of the host's time and
-//! runs a little faster or slower.
+//! is done in platter time, in which the model's function holds. Platter time differs from the host's time by at most about
+//! a revolution, and runs a little faster or slower.
 
 use super::speed::Speed;
 use units::{Duration, Instant};
@@ -10,16 +10,17 @@ use units::{Duration, Instant};
 /// The maximal error of a spindle's speed, in parts of 2^32: 2%.
 const SPEED_ERROR_PARTS_MAX: i64 = (1 << 32) / 50;
 
-/// The number of completions with a possibly late report whose least delay is taken for the platter's error.
+/// The number of consecutive completions with possibly late reports after which the least delay among them is taken for an
+/// error of the platter's angle.
 const DOUBTFUL_COMPLETIONS: u32 = 16;
 
-/// The parts in which a rate is expressed.
+/// The number of parts per unit in which a rate is expressed.
 const RATE_PARTS: f64 = (1u64 << 32) as f64;
 
 /// The mapping of host time to platter time and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clock {
-    /// An instant whose host time and platter time are known.
+    /// The host time and the platter time of one instant, the last correction.
     host: Instant,
     platter: Instant,
     /// The excess speed of platter time, in parts of 2^32.
@@ -74,9 +75,9 @@ impl Clock {
         (difference(host, self.host).max(0) / 1_000_000).saturating_mul(ppm)
     }
 
-    /// Applies an [`error`](Self::error): `gain` 256ths of it to the angle, and the rest of its information to the speed.
-    /// The report may have been up to `late` late. Such a delay must not be taken for the angle: the platter would seem
-    /// behind until the next completion, and commands would be sent too late. Returns the remaining error.
+    /// Applies an [`error`](Self::error): `gain` 256ths of it to the angle, and what it shows about the speed to the speed.
+    /// The report may have been up to `late` late. Such a delay must not change the angle: the platter would seem behind
+    /// until the next completion, and commands would be sent too late. Returns the remaining error.
     pub fn correct(&mut self, host: Instant, error: i64, late: Duration, gain: u16) -> i64 {
         let elapsed = difference(host, self.host);
         let taken = scaled_by(self.sure(error, nanos(late)), gain);
@@ -88,7 +89,7 @@ impl Clock {
             self.rate = ((self.speed.rate() * RATE_PARTS) as i64)
                 .clamp(-SPEED_ERROR_PARTS_MAX, SPEED_ERROR_PARTS_MAX);
         }
-        // Near the host's time: whole revolutions do not change an angle.
+        // Platter time stays near the host's time: whole revolutions do not change an angle.
         let apart = difference(platter, host);
         if apart.abs() > self.revolution {
             platter = moved(host, self.within_half_a_revolution(apart));
@@ -112,7 +113,7 @@ impl Clock {
         -least
     }
 
-    /// Sets the phase anew; the speed stays.
+    /// Sets the phase anew by an error. The rate stays until the next correction.
     pub fn restart(&mut self, host: Instant, error: i64) {
         // Platter time is never negative.
         let platter = moved(self.platter(host), error.rem_euclid(self.revolution));
@@ -130,7 +131,7 @@ fn scaled_by(error: i64, gain: u16) -> i64 {
     i64::try_from(i128::from(error) * i128::from(gain.min(256)) / 256).unwrap_or(0)
 }
 
-/// Returns nanoseconds, saturated.
+/// Returns a duration in nanoseconds, saturated.
 pub(super) fn nanos(d: Duration) -> i64 {
     i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn a_possibly_late_report_does_not_move_the_angle() {
         let late = Duration::from_micros(400);
-        // A report that is late by exactly the maximum, one that is later, and an early one.
+        // A report that is late by less than the maximum, one that is later, and an early one.
         for (error, taken) in [(-300_000, 0), (-500_000, -100_000), (50_000, 50_000)] {
             let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let t = at(7_000_000);

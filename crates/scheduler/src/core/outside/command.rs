@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// A command that a core outside the drive has sent.
+/// The number of a command of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CommandId(pub(super) u64);
@@ -28,27 +28,27 @@ impl fmt::Display for CommandId {
     }
 }
 
-/// A command to the drive. A clone shares its parts.
+/// A command to the drive. A clone shares the list of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Command {
-    /// The core's name for it.
+    /// The number that the core has given the command.
     pub id: CommandId,
-    /// Whether it reads or writes.
+    /// Whether the command reads or writes.
     pub op: Op,
-    /// Its LBNs.
+    /// The LBNs to read or write.
     pub range: LbnRange,
-    /// Its purpose; [`Purpose::Foreground`] if it serves both.
+    /// The purpose; [`Purpose::Foreground`] for a command that serves both foreground and background.
     pub purpose: Purpose,
     /// For a foreground command, the LBNs of the request: the end of `range` if background blocks are read before it.
     pub foreground: Option<LbnRange>,
-    /// The foreground request that it serves; `None` for background work, promoted blocks included.
+    /// The foreground request that the command serves; `None` for background work, promoted blocks included.
     pub request: Option<RequestId>,
-    /// Wanted background sectors in it, beside the foreground's own.
+    /// The number of wanted background sectors in `range`, besides those of the request.
     pub useful: u32,
-    /// The parts of background blocks in it, for a host that keeps bytes. A block may be withdrawn, or be finished by another
-    /// command, before this one is done: such a host then drops its parts.
+    /// The parts of background blocks in `range`, for a host that keeps bytes. A block may be withdrawn, or finished by another
+    /// command, before this command is done: the host then drops the block's parts.
     pub parts: Arc<[Part]>,
 }
 
@@ -58,16 +58,16 @@ impl Command {
     }
 }
 
-/// The end of a command at the drive, or of all.
+/// The end of one command at the drive, or of all commands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 pub enum CommandEnd<'a> {
-    /// The end of one command. Its blocks and its foreground request are delivered, completed, failed, or wanted again.
+    /// The end of one command. The command's blocks and foreground request are delivered, completed, failed, or wanted again.
     One {
         /// The command.
         id: CommandId,
-        /// Its outcome.
+        /// The command's outcome.
         outcome: Outcome<'a>,
     },
     /// All commands at the drive were lost; whether they reached the medium is unknown. The foreground requests are sent again
@@ -80,22 +80,23 @@ pub enum CommandEnd<'a> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Outcome<'a> {
-    /// All of it was done.
+    /// All sectors were done.
     Done,
-    /// All but these sectors, in ascending order. With the feature `serde` it is an error to write a borrowed list.
+    /// All sectors but these, in ascending order, were done. Serializing this variant (feature `serde`) is an error, because the
+    /// list is borrowed.
     #[cfg_attr(feature = "serde", serde(skip))]
     Bad(&'a [Lbn]),
-    /// All sectors before this one were done. This one is bad, and the rest is unknown.
+    /// The given sector is bad, all sectors before it were done, and the state of the rest is unknown.
     StoppedAt(Lbn),
-    /// This sector is bad, and no data of the others arrived.
+    /// The given sector is bad, and no data of the other sectors arrived.
     NoData(Lbn),
     /// The host has given up waiting; whether any sector was or will be done is unknown, and none counts as bad. The command's
-    /// request fails, and its background blocks are wanted again.
+    /// request fails, and the command's background blocks are wanted again.
     Lost,
 }
 
 impl Outcome<'_> {
-    /// Returns whether a sector before this one has failed.
+    /// Returns whether a sector before `first` has failed.
     pub(super) fn failed_before(&self, first: Lbn) -> bool {
         match *self {
             Self::Done | Self::Lost => false,
@@ -108,26 +109,26 @@ impl Outcome<'_> {
 /// A command at the drive or in the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
-    /// Without its parts, which are read from the picks when it is sent.
+    /// The command without its parts, which are looked up when the command is sent.
     pub command: Command,
-    /// The tag of the background blocks that it transfers. Several commands may share a tag: a drive may finish them in any
-    /// order, and their common blocks are complete with the last of them.
+    /// The tag of the background blocks that the command transfers. Several commands may share a tag: the drive may finish them
+    /// in any order, and the blocks are complete with the last of these commands.
     pub tag: u64,
     pub work: Work,
-    /// Its relation to the command before it, if that is on the same track.
+    /// The relation to the command before this one, if that is on the same track.
     pub neighbour: Option<Neighbour>,
     pub sent: Option<Instant>,
     pub forecast: Forecast,
-    /// Whether its forecast was trusted when it was chosen.
+    /// Whether the forecast was trusted when the command was chosen.
     pub predicted: bool,
-    /// Whether a command that was sent later finished before it.
+    /// Whether a command that was sent later finished before this one.
     pub overtaken: bool,
-    /// Whether it and another command waited at the drive while a cached write went to the medium. The drive chooses between
-    /// them, so that their order is no evidence for or against the forecast.
+    /// Whether this and another command waited at the drive while a cached write went to the medium. The drive chooses between
+    /// the two, so that their order is no evidence for or against the forecast.
     pub in_any_order: bool,
-    /// The platter time of its last sector as predicted when it was chosen, if idle time was charged with its delay.
+    /// The platter time predicted for the last sector when the command was chosen, if idle time was charged with its delay.
     pub charged: Option<Instant>,
-    /// Its state when it was passed through, if it was.
+    /// The other work of the drive when the command was passed through; `None` for a scheduled command.
     pub passed: Option<Passed>,
 }
 
@@ -149,7 +150,7 @@ impl Order {
         }
     }
 
-    /// Returns the time at the head that a foreground request was given on purpose for its detour.
+    /// Returns the time by which a foreground request was delayed on purpose for its detour; `None` for other commands.
     pub fn time_spent(&self) -> Option<Duration> {
         match &self.work {
             Work::Foreground { plain, .. } => plain.as_ref().map(|plain| plain.spent),
@@ -185,14 +186,14 @@ pub(super) enum Work {
     },
     Detour,
     Idle,
-    /// A part of a stream; also idle work.
+    /// Idle work that is a part of a stream.
     Stream,
     /// A read for the mimic.
     Probe,
 }
 
 impl Work {
-    /// Returns whether it is done in idle time.
+    /// Returns whether the work is done in idle time.
     pub fn is_idle(&self) -> bool {
         matches!(self, Self::Idle | Self::Stream | Self::Probe)
     }
@@ -207,7 +208,7 @@ pub(super) struct NewCommand {
     pub purpose: Purpose,
     /// The foreground's part of the range.
     pub foreground: Option<LbnRange>,
-    /// The number of wanted sectors.
+    /// The number of wanted sectors in the range.
     pub useful: u32,
 }
 

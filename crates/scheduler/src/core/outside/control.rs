@@ -1,11 +1,12 @@
 //! Control gaps: gaps that are left unused although a detour would seem free of cost.
 //!
-//! A detour's cost is the difference from a forecast of its request without it ([`Plain`](super::Plain)). A request that
-//! seems to arrive just too late for its sectors has nearly a revolution to spare for a detour. If the true head is faster
-//! than the profile's, it would have reached the sectors, and the detour has cost a revolution that no forecast shows. With
-//! a detour in every such gap this would stay hidden. Therefore some of them are left unused: the first few, then one in a
-//! number, and all if most are no gaps. The share of requests that come a revolution early is the cost of detours in similar
-//! gaps. It goes into the harm estimate, and the completions show the true moves to [`Correction`](super::Correction).
+//! A detour's cost is the difference from a forecast of its request without the detour ([`Plain`](super::Plain)). A head that
+//! seems to arrive just too late for the request's sectors has nearly a revolution to spare for a detour. If the true head is
+//! faster than the profile's, it would have reached the sectors, and the detour has cost a revolution that no forecast shows.
+//! With a detour in every such gap this cost would stay hidden. Therefore some of these gaps are left unused: the first few,
+//! then one in a number, and all if most are no gaps. The share of requests that come a revolution early is the cost of
+//! detours in similar gaps. That cost goes into the harm estimate, and the completions show the true moves to
+//! [`Correction`](super::Correction).
 
 use super::Outside;
 use super::clock::nanos;
@@ -15,31 +16,31 @@ use super::transfer::Transfer;
 use model::DriveModel;
 use units::{Duration, Op};
 
-/// Gaps are classed by the lead that the head would need for the revolution before: in steps of 100 us up to
-/// 1.6 ms, the largest correction; and in further steps, up to `LEAD_STEPS_MAX`, as long as heads are seen to be that
-/// early.
+/// The classes of gaps, by the lead that the head would need to reach the sectors a revolution earlier: steps of 100 us up to
+/// 1.6 ms, the largest correction; and further steps, up to `LEAD_STEPS_MAX`, as long as heads are seen to be that early.
 const STEP_NS: i64 = 100_000;
 const CORRECTABLE_STEPS: usize = 16;
 const LEAD_STEPS_MAX: usize = 40;
 
-/// The number of gaps of a step that are left unused before any is used.
+/// The number of gaps of a suspect step that are left unused before any is used.
 const UNUSED_GAPS_MIN: u32 = 8;
 
-/// After those, one gap in this number is left unused where heads may be early; elsewhere one in the other number.
+/// After those, one gap in this number is left unused in a step in which heads may be early.
 const GAPS_PER_UNUSED_IF_EARLY: u32 = 16;
+/// In the other steps, one gap in this number is left unused.
 const GAPS_PER_UNUSED: u32 = 128;
 
 /// Heads may be early in the first step that has gaps, and in a step if at least 1 in this number of the preceding step's
 /// requests was early.
 const REQUESTS_PER_EARLY_MAX: u32 = 4;
 
-/// The number of requests after which half is discarded.
+/// The number of requests of a step after which half of its counts is discarded.
 const REQUESTS_COUNTED_MAX: u32 = 512;
 
-/// With fewer requests than this, a share is relative to this number.
+/// The least divisor of a share of early requests, so that few requests do not give a large share.
 const REQUESTS_MIN: u32 = 8;
 
-/// The requests of a step without detours, the early ones among them, and the gaps.
+/// The number of a step's requests without detours, of the early ones among them, and of the step's gaps.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeadStep {
     alone: u32,
@@ -79,7 +80,7 @@ impl Control {
     pub fn leaves(&mut self, revolution: Duration, op: Op, predicted: &Forecast) -> bool {
         let Some(at) = step(revolution, predicted) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
-        // If a head may begin within a request, steps shorter than a request have no gaps.
+        // If a drive may begin in the middle of a request, the steps below a request's length have no gaps.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
         let watched = nearer.is_none_or(LeadStep::suspect);
         let step = &mut steps[at];
@@ -106,8 +107,7 @@ impl Control {
     pub fn lead(&self, revolution: Duration, op: Op, predicted: &Forecast) -> i64 {
         let Some(at) = step(revolution, predicted) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
-        // Gaps of a step are used while few heads are early, so a small count is too low by selection: one is
-        // added.
+        // Gaps of a step are used only while few heads are early, so a small count is biased low: one is added.
         let early = step.early + u32::from(step.early > 0);
         nanos(revolution) * i64::from(early) / i64::from(step.alone.max(REQUESTS_MIN))
     }
@@ -168,13 +168,14 @@ mod tests {
     }
 
     /// Simulates moves that are `us` microseconds too long in the profile, with requests that miss their sectors by up to
-    /// 1.6 ms. Returns the number of used gaps that are none, their estimated cost in revolutions, and the number of all
-    /// used gaps.
+    /// 1.6 ms. Returns the number of used gaps that do not exist, the estimated cost of all used gaps in revolutions, and
+    /// the number of used gaps.
     fn profile_longer_by(us: u64, requests: u64) -> (u64, f64, u64) {
         profile_longer_by_where_misses_begin_at(0, us, requests)
     }
 
-    /// Simulates the same where a head begins within a request, so that no request misses by less than `least`.
+    /// Simulates the same for a drive that may begin in the middle of a request, so that no request misses by less than
+    /// `least` microseconds.
     fn profile_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
         let mut control = Control::default();
         let (mut lost, mut reported, mut used) = (0, 0, 0);
@@ -206,7 +207,7 @@ mod tests {
         for us in [60, 340, 820] {
             let (lost, reported, used) = profile_longer_by(us, 100_000);
             assert!((reported - lost as f64).abs() < 0.15 * lost as f64 + 60.0, "{us}: {reported} of {lost}");
-            // Hardly any false gap is used.
+            // Few gaps that do not exist are used.
             assert!(lost < 6_000, "{us}: {lost} of {used}");
         }
     }

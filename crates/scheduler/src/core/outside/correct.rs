@@ -1,10 +1,10 @@
-//! The correction of moves, from the revolutions in which commands were done.
+//! The correction of the profile's moves, from the revolutions in which commands were done.
 //!
 //! A probe with one read at a time measures the sum of a command's overhead and its seek. Behind another command the
-//! overhead is hidden, and the seek alone counts. And the probe cannot know the settle time of writes. Each is one number
-//! for every move of a kind. A completion shows whether the head was ready when its first sector began to pass. The share of
-//! ready heads, as a function of the time since the profile's arrival, rises from none to all at the true arrival. The
-//! correction is the time that the fewest completions contradict.
+//! overhead is hidden, and the seek alone counts. And the probe cannot know the settle time of writes. Each of these errors is
+//! one number for all moves of a kind. A completion shows whether the head was ready when the first sector began to pass. The
+//! share of ready heads, as a function of the time since the arrival by the profile, rises from none to all at the true arrival.
+//! The correction is the time that the fewest completions contradict.
 
 use super::clock::nanos;
 use super::forecast::{Forecast, SetOut};
@@ -26,11 +26,11 @@ const BIN_NS: i64 = 10_000;
 /// The number of bins on each side of the profile's arrival: up to 1.6 ms, more than the settle time of any measured drive.
 const BINS_PER_SIDE: i64 = 160;
 
-/// The largest correction, as a part of a revolution: beyond it, early and late cannot be distinguished.
+/// The largest correction is 1 part in this number of a revolution: beyond it, early and late cannot be distinguished.
 const CORRECTION_DIVISOR: i64 = 4;
 
-/// The number of additional completions, and of standard deviations of chance, by which another correction must be better
-/// than the current one.
+/// The number of completions, and of standard deviations of chance, by which fewer completions must contradict another
+/// correction than the current one.
 const LEAD_COMPLETIONS_MIN: i64 = 12;
 const LEAD_DEVIATIONS_MIN: i64 = 4;
 
@@ -41,18 +41,19 @@ const EQUAL_CORRECTIONS_BINS_MAX: usize = 3;
 /// another way.
 const COMPLETIONS_PER_CONTRADICTION_MIN: i64 = 12;
 
-/// Completions between two searches, and completions after which half of the counts is discarded.
+/// The number of completions between two searches for a better correction.
 const COMPLETIONS_PER_SEARCH: u32 = 64;
+/// The number of completions after which half of the counts is discarded, so that old ones are forgotten.
 const COMPLETIONS_COUNTED_MAX: u32 = 1 << 14;
 
-/// The heads whose first sector began to pass in an interval.
+/// The number of commands whose first sector began to pass in one bin of time, and of those whose head was ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeadCounts {
     all: u32,
     ready: u32,
 }
 
-/// Counts of one kind of move, by the start of the first sector.
+/// The counts of one kind of move, by the time at which the first sector began to pass.
 #[derive(Clone, Debug)]
 struct MoveCounts {
     bins: Vec<HeadCounts>,
@@ -79,8 +80,8 @@ impl MoveCounts {
         }
     }
 
-    /// Returns the true arrival if it is clearly not at `now`. A ready head before it and one that is not ready after it
-    /// contradict it.
+    /// Returns the true arrival, in ns after the profile's, if it is clearly not the assumed one, `now`. An arrival is
+    /// contradicted by heads that were ready before it and by heads that were not ready after it.
     fn found(&mut self, now: i64) -> Option<i64> {
         if self.fresh < COMPLETIONS_PER_SEARCH {
             return None;
@@ -89,7 +90,7 @@ impl MoveCounts {
         let place = |edge: usize| (edge as i64 - BINS_PER_SIDE) * BIN_NS;
         let present = (now.div_euclid(BIN_NS) + BINS_PER_SIDE).clamp(0, 2 * BINS_PER_SIDE) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.all)).sum();
-        // For an arrival before the first edge, each head that was not ready contradicts.
+        // An arrival before the first edge is contradicted by each head that was not ready.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.all - bin.ready)).sum();
         let mut best = (against, 0);
         let mut against_present = against;
@@ -114,10 +115,10 @@ impl MoveCounts {
     }
 }
 
-/// The corrections of moves to read and to write.
+/// The corrections of moves; pairs are for reads and for writes.
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
-    /// Counts of commands behind another, and of commands sent to an idle drive.
+    /// The counts of commands behind another one, and of commands sent to an idle drive.
     queued: [MoveCounts; 2],
     alone: [MoveCounts; 2],
     /// The corrections of moves and of commands' overheads, in ns.
@@ -125,12 +126,12 @@ pub(super) struct Correction {
     commands: [i64; 2],
     /// The overheads of the profile.
     profile: Overheads,
-    /// The drive of the profile, once there is a correction.
+    /// The uncorrected drive model, once there is a correction.
     drive: Option<Arc<DriveModel>>,
     /// The largest correction, in ns.
     most: i64,
     changed: bool,
-    /// Whether the last completion was explained: otherwise the start of the next command is unknown.
+    /// Whether the last completion was explained; if not, the start of the next command is unknown.
     sure: bool,
 }
 
@@ -152,7 +153,7 @@ impl Correction {
     /// Records a completion against its forecast.
     pub fn note(&mut self, drive: &DriveModel, op: Op, predicted: &Forecast, seen: &Observation) {
         let sure = core::mem::replace(&mut self.sure, seen.explained) && seen.explained;
-        // A head switch without a seek has its own time; if the shortest seek hides it, a probe knows only a bound.
+        // A head switch without a seek has a time of its own; if the shortest seek hides that time, a probe knows only a bound.
         let tells = sure && predicted.distance > 0 && !predicted.in_two_parts;
         let Some(set_out) = predicted.set_out.filter(|_| tells) else { return };
         let revolutions = seen.revolutions;
@@ -162,7 +163,7 @@ impl Correction {
             SetOut::Queued => &mut self.queued[of],
             SetOut::Alone => &mut self.alone[of],
         };
-        // Its first sector passed one revolution earlier as well.
+        // The first sector passed one revolution earlier as well.
         let (passed, revolution) = (nanos(predicted.slack()) + applied, nanos(revolution(drive)));
         for (passed, was_ready) in [(passed, revolutions <= 0), (passed - revolution, revolutions < 0)] {
             if passed.abs() < self.most {
@@ -173,13 +174,13 @@ impl Correction {
             let more = found - applied;
             let before = (self.moves, self.commands);
             match set_out {
-                // The division of the sum is the same for reads and writes.
+                // How the measured sum divides into overhead and seek is the same for reads and writes.
                 SetOut::Queued if of == 0 => {
                     self.moves[0] += more;
                     self.commands = self.commands.map(|ns| ns - more);
                 }
                 SetOut::Queued => self.moves[1] += more,
-                // A command's overhead cannot exceed the sum: the rest belongs to the move.
+                // A command's overhead cannot become negative: the rest of the correction belongs to the move.
                 SetOut::Alone if self.profile.overlap => {
                     let least = -nanos(self.profile.command[of]);
                     let all = self.commands[of] + more;
@@ -212,14 +213,14 @@ impl Correction {
         Some((by_profile.with_moves_longer_by(read, write), Overheads { command, ..self.profile }))
     }
 
-    /// Discards all counts, which may belong to another drive; moves are the profile's until completions show otherwise.
+    /// Discards all counts, which may belong to another drive. Moves are the profile's until completions show otherwise.
     pub fn forget(&mut self) {
         (self.queued, self.alone, self.sure) = (Default::default(), Default::default(), false);
         self.changed |= self.moves != [0; 2] || self.commands != [0; 2];
         (self.moves, self.commands) = ([0; 2], [0; 2]);
     }
 
-    /// Sets the overheads when they turn out to differ.
+    /// Sets the uncorrected overheads, because they turned out to differ.
     pub fn tell(&mut self, overheads: Overheads) {
         self.profile = overheads;
         self.changed = true;
@@ -254,8 +255,8 @@ mod tests {
     use proptest::prelude::*;
     use units::Instant;
 
-    /// Returns the correction for heads that arrive `late`, with a random spread, and one in fifty up to half a millisecond
-    /// later still. Sectors begin to pass at random times, mostly soon.
+    /// Returns the correction found for heads that arrive `late` ns after the profile's arrival, within a random spread, and
+    /// one in fifty up to half a millisecond later. Sectors begin to pass at random times, mostly after that arrival.
     fn found(late: i64, spread: i64, mut state: u64) -> i64 {
         let mut draw = |below: i64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -277,7 +278,7 @@ mod tests {
         #[test]
         fn when_heads_are_ready_is_found(late in -1_200_000i64..1_200_000, spread in 0i64..60_000, seed: u64) {
             let found = found(late, spread, seed);
-            // A correction below the natural spread may be missed.
+            // A correction smaller than the spread may be missed.
             prop_assert!((found - late).abs() <= spread.max(45_000), "{} for {}", found, late);
         }
 

@@ -1,4 +1,5 @@
-//! The course from one command to the next: forecasts of those at the drive and behind them, and corrections by completions.
+//! The head's course from one command to the next: forecasts of the commands at the drive and of those behind them, and the
+//! correction of these forecasts by completions.
 
 use super::Overheads;
 use super::clock::{self, moved};
@@ -51,7 +52,7 @@ impl Outside {
         at
     }
 
-    /// Returns the instant at which the second of two commands that are chosen now can be sent.
+    /// Returns the platter time at which the second of two commands that are chosen now can be sent.
     pub(super) fn second_sent(&self, drive: &DriveModel) -> Instant {
         let destaged = self.destaged().map(|at| self.clock.platter(at)).filter(|at| self.decided < *at);
         if usize::from(destaged.is_some()) + self.device.len() + 1 < self.at_drive() {
@@ -72,20 +73,20 @@ impl Outside {
         usize::from(self.config.at_drive).max(1)
     }
 
-    /// Returns whether the drive reports such a command from its buffer.
+    /// Returns whether the drive reports a command with this operation from its buffer.
     pub(super) fn reports(&self, op: Op) -> bool {
         op.is_write() && self.config.overheads.write_back
     }
 
     /// Returns, on the host's clock, when the drive has written the last cached write. Until then the drive has that write
-    /// besides the commands that it was sent. If several commands wait, it may reorder them; with one at most, their order
-    /// is certain. Without trusted forecasts there is no such limit.
+    /// besides the commands that were sent, and may reorder commands if several wait. If forecasts are not trusted, or only
+    /// one command may be at the drive, returns `None`.
     pub(super) fn destaged(&self) -> Option<Instant> {
         let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
         (beside && self.predicts()).then(|| self.clock.host(self.base.free) + DECISION_LEAD)
     }
 
-    /// Returns when a command has left the drive, as far as the host can know.
+    /// Returns the platter time at which a command has left the drive, as far as the host can know.
     fn left(&self, op: Op, forecast: &Forecast) -> Instant {
         if self.reports(op) && self.config.overheads.overlap {
             forecast.heard_at_latest.max(forecast.end + DECISION_LEAD)
@@ -98,7 +99,7 @@ impl Outside {
         self.follow_by(drive, &self.config.overheads, from, order)
     }
 
-    /// Forecasts the same for given costs of commands.
+    /// Forecasts a command that follows `from`, for given costs of commands.
     pub(super) fn follow_by(
         &self,
         drive: &DriveModel,
@@ -125,8 +126,8 @@ impl Outside {
         }
     }
 
-    /// Forecasts the next foreground request that has a detour as if it went straight, from the current position of the head, if
-    /// neither the detour nor the request has begun.
+    /// Forecasts the next foreground request with a detour as if it had none, from the current position of the head, unless a
+    /// part of the detour is already done.
     pub(super) fn predict_plain(&mut self, drive: &DriveModel) {
         let (overheads, held_back) = (self.config.overheads, self.held_back);
         let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };
@@ -137,7 +138,7 @@ impl Outside {
             return;
         };
         let merged = command.foreground.is_some_and(|asked| asked != command.range);
-        // A part of its detour is done already (a drive may reorder), and has a cost.
+        // A part of the request's detour is already done (a drive may reorder), and its cost must stay in the comparison.
         if ahead + usize::from(merged) < plain.detour as usize {
             return;
         }
@@ -156,13 +157,13 @@ impl Outside {
         }
     }
 
-    /// Returns when the data of a read had crossed the bus, given its completion at the host. The additional overhead of the
-    /// completion does not delay other data.
+    /// Returns the platter time at which the data of a read had crossed the bus, given the completion at the host. The overhead
+    /// of the completion after that does not delay other data.
     pub(super) fn crossed(&self, heard: Instant) -> Instant {
         heard.checked_sub(self.config.overheads.after_bus()).unwrap_or_default()
     }
 
-    /// Compares a completion with its forecast and corrects the state by it.
+    /// Compares a completion with its forecast, and corrects the clock and the state of the drive by it.
     pub(super) fn resync(
         &mut self,
         drive: &DriveModel,
@@ -184,7 +185,7 @@ impl Outside {
         // `error` is the distance of the platter past its assumed angle, so that the rest is whole revolutions.
         let revolutions = (late + error + revolution / 2).div_euclid(revolution);
         let plausible = error.abs() <= revolution / ERROR_NOISE_DIVISOR && is_next;
-        // The completion is later than noise explains, as with data on a delayed bus: the head is where it was predicted.
+        // A completion that is later than noise explains may have waited for the bus: the head is then at the predicted place.
         // After repeated cases the platter's angle must be wrong instead.
         let bus = overheads.bus_sector * order.command.range.len().get();
         let once = self.known && self.disagreeing + 1 < UNEXPLAINED_COMPLETIONS_MAX;
@@ -214,7 +215,7 @@ impl Outside {
             }
         }
         let explained = plausible || held_up;
-        // A completion that is early and fits no angle was not from the medium: the head has not moved.
+        // A completion that is early and does not fit the angle was not from the medium: the head has not moved.
         if !explained && late < 0 && self.known {
             self.base.free = self.base.free.max(self.clock.platter(ended));
             self.base.behind = None;
@@ -228,8 +229,8 @@ impl Outside {
         }
         let heard = self.clock.platter(now);
         self.base.ready = if overheads.overlap { self.base.free } else { heard };
-        // The data of a write have crossed the bus before it is on the medium; those of the next write may be in the buffer
-        // already.
+        // The data of a write cross the bus before the write is on the medium; those of the next write may already be in the
+        // buffer.
         self.base.bus = if op.is_write() { after.bus.min(heard) } else { self.crossed(heard) };
         if self.config.late_bus && explained && revolutions == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());

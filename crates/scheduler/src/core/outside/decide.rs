@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use model::{DriveModel, Window};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
-/// The time before a command must be at the drive at which it is chosen, besides its own costs: hosts wake late, and
-/// predictions are off by some microseconds.
+/// The lead, besides the command's own costs, with which a command is chosen before it must be at the drive: hosts wake late,
+/// and predictions are off by some microseconds.
 pub(super) const DECISION_LEAD: Duration = Duration::from_micros(300);
 
 impl Outside {
@@ -53,7 +53,7 @@ impl Outside {
         });
     }
 
-    /// Returns a command with the next number.
+    /// Returns a new command with the next number.
     pub(super) fn next_command(
         &mut self,
         Transfer { op, range }: Transfer,
@@ -67,7 +67,7 @@ impl Outside {
         Command { id, op, range, purpose, foreground, request, useful, parts: Arc::default() }
     }
 
-    /// Returns the relation of a command to the last chosen one.
+    /// Returns the relation of a command to the last chosen one; `None` if they are on different tracks.
     pub(super) fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
         let LastCommand { op: first, end } = self.last;
         let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
@@ -77,7 +77,7 @@ impl Outside {
         (before.track == behind.track).then_some(Neighbour { first, second: op, backward, touching })
     }
 
-    /// Returns when the arm can start for the next command.
+    /// Returns the platter time at which the arm can start for the next command.
     pub(super) fn set_out(&self, at: &Standing, op: Op) -> Instant {
         self.set_out_from(at, op, self.decided)
     }
@@ -92,8 +92,8 @@ impl Outside {
         }
     }
 
-    /// Returns when the next command is to be chosen, if that can wait: behind others at the drive it is in time if it is
-    /// decoded before the head is free.
+    /// Returns, on the host's clock, when the next command is to be chosen, if that can wait: a command behind others at the
+    /// drive is in time if the drive has decoded it before the head is free.
     pub(super) fn late_choice(&self, drive: &DriveModel) -> Option<Instant> {
         let overheads = &self.config.overheads;
         let waits = self.config.late_choice && overheads.overlap && self.retries.is_empty();
@@ -103,7 +103,7 @@ impl Outside {
         Some(self.in_time_for(self.standing(drive).free))
     }
 
-    /// Returns the host's time at which a command is to be chosen for a head that is free at `free`, in platter time.
+    /// Returns, on the host's clock, when a command is to be chosen for a head that is free at the platter time `free`.
     fn in_time_for(&self, free: Instant) -> Instant {
         let [read, write] = self.config.overheads.command;
         let at = self.clock.host(free);
@@ -130,7 +130,7 @@ impl Outside {
         self.in_time_for(end).max(self.heard_at).min(now)
     }
 
-    /// Returns the time for which the drive was idle because the host did not poll: no detour has caused it.
+    /// Returns the time for which the drive was idle because the host did not poll. No detour has caused that time.
     fn unasked(&self, now: Instant) -> Duration {
         if self.device.is_empty() { now.saturating_since(self.heard_any) } else { Duration::ZERO }
     }
@@ -160,7 +160,7 @@ impl Outside {
 }
 
 impl Core {
-    /// Returns when the next command is to be chosen or sent, if one waits for that.
+    /// Returns, on the host's clock, when the next command is to be chosen or sent, if one waits for that.
     pub(super) fn choice_at(&self, outside: &Outside) -> Option<Instant> {
         let any = !self.pool.is_empty();
         let sends = any || !outside.queue.is_empty() || !outside.retries.is_empty();
@@ -168,14 +168,14 @@ impl Core {
         choose.into_iter().chain(room).chain(outside.stream_is_due()).filter(|at| *at > self.now).min()
     }
 
-    /// Fills the queue, if there is anything to send.
+    /// Chooses the next work and puts its commands into the queue; the queue stays empty if there is none.
     pub(super) fn decide(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) {
         let drive = Arc::clone(&self.drive);
         outside.decided = outside.clock.platter(now);
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {
-            // Blocks on its way are already under way, or were returned: then a write covers them again.
+            // Blocks that the lost request covers are still taken, or were returned and are taken again here.
             self.background.take_for(tag);
             self.pass_over(&job);
             self.push_foreground(outside, &job, tag, None, None);
@@ -231,7 +231,7 @@ impl Core {
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
         let client_harm = outside.plain_since <= u32::from(outside.config.at_drive);
         let mut plain = job.ranges().first().filter(|_| client_harm).map(|&asked| {
-            // Without detours there would have been room for it at the completion of the last request but one.
+            // Without detours the drive would have had room for the request at the completion of the last request but one.
             let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
             let room = room + outside.unasked(self.now);
             let asked_at = outside.clock.platter(job.pending.arrived).max(room);
@@ -262,10 +262,10 @@ impl Core {
     }
 
     /// Returns the lead in ns of the chosen request over the one that would have been chosen as soon as there was `room`:
-    /// with detours the choice is later, and from more. Half of it counts, because a near request that is served now is
-    /// missing in the next choice.
+    /// with detours the choice is later, and from more requests. Half of the lead counts, because a near request that is
+    /// served now is missing in the next choice.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
-        // A request that arrives at a completion arrives because of it.
+        // A request that arrives at a completion arrives because of that completion, so the limit includes it.
         let until = outside.plain_choice(self.now);
         let early = |pending: &Pending| pending.arrived <= until;
         if early(&job.pending) {
@@ -287,7 +287,7 @@ impl Core {
         difference(without.forecast.end, end) / 2
     }
 
-    /// Returns the policy's choice among these from that position.
+    /// Returns the policy's choice among `there` for a head that leaves a position at an instant.
     pub(super) fn chosen_of(
         &self,
         there: &[Pending],
@@ -307,8 +307,8 @@ impl Core {
         there.get(self.policy.clone().choose(&view)).copied()
     }
 
-    /// Returns the part of a detour that leaves the foreground in time, or late by the time spent on purpose, and yields
-    /// wanted sectors.
+    /// Returns the part of a detour that yields wanted sectors and leaves the foreground's first command in time, or late by
+    /// `spent`, the time spent on purpose.
     pub(super) fn fit(
         &self,
         outside: &Outside,
@@ -319,7 +319,7 @@ impl Core {
         outside.fit(&self.drive, detour, first, spent, |stop, merged| self.wanted_at(stop, merged) > 0)
     }
 
-    /// Returns the wanted sectors of a stop that one command can read.
+    /// Returns the number of wanted sectors of a stop that one command can read or write.
     pub(super) fn wanted_at(&self, stop: &Stop, merged: bool) -> u64 {
         let track = self.drive.layout().track_ref(stop.track);
         match stop.op {
@@ -357,7 +357,7 @@ impl Core {
         commands
     }
 
-    /// Queues the commands of a foreground request, the first perhaps with merged blocks.
+    /// Queues the commands of a foreground request; the first one includes the `merged` blocks.
     fn push_foreground(
         &mut self,
         outside: &mut Outside,
@@ -379,7 +379,7 @@ impl Core {
         }
     }
 
-    /// Returns the detour for a part of the first gap of a request; no other gap can be used from outside.
+    /// Returns the detour for a part of a request's first gap. A core outside the drive cannot use the request's other gaps.
     pub(super) fn detour_for(
         &mut self,
         outside: &Outside,
@@ -402,7 +402,7 @@ impl Core {
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
         let overheads = outside.config.overheads;
-        // In a queue a command's overhead runs beside the command before.
+        // In a queue the drive decodes a command during the command before.
         let begun = if overheads.overlap { outside.decided } else { standing.ready.max(outside.decided) };
         let earliest = begun + overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
@@ -414,7 +414,7 @@ impl Core {
         let at = standing.free.max(outside.decided);
         let before = |op| outside.set_out(standing, op).saturating_since(at);
         let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
-        // Source and destination are examined separately.
+        // The planner examines the source and the destination track separately.
         let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
         let ranges = ahead.chain(job.ranges().iter().copied()).chain([first]);
         let not_on: Vec<TrackIndex> =
@@ -461,7 +461,7 @@ impl Core {
         self.plan(&gap, self.config.budget, Some(&terms))
     }
 
-    /// Takes the wanted blocks of a stop. Returns the LBNs of the command.
+    /// Takes the wanted blocks of a stop that one command can transfer. Returns the LBNs of that command.
     fn take_straight(
         &mut self,
         stop: &Stop,
@@ -492,7 +492,7 @@ impl Core {
                 None => runs.push(Window { first: passing, count: sectors }),
             }
         });
-        // A refused buffer leaves a hole, which one command cannot leave out.
+        // A refused buffer leaves a hole between the blocks, and one command cannot write around a hole.
         let holes = runs.len() > 1;
         let run = if merged {
             runs.pop().filter(|run| run.first + run.count == window.count)

@@ -1,21 +1,21 @@
-//! The commands of a detour, and the part of a gap that it is planned for.
+//! The commands of a detour, and the part of a gap for which a detour is planned.
 
 use super::transfer::Transfer;
 use alloc::vec::Vec;
 use units::{Duration, LbnRange};
 
-/// The part of a gap that a detour is planned for.
+/// The part of a gap for which a detour is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GapPart {
     /// The whole gap.
     Whole,
-    /// The gap and one more revolution, for detours that yield more than a number of sectors.
+    /// The gap and the given additional time, a revolution, for detours that yield more than the given number of sectors.
     Longer(Duration, u64),
-    /// The rest behind a detour.
+    /// The rest of the gap behind a detour.
     Rest,
-    /// The same, for blocks that one command can read with the request.
+    /// The rest of the gap behind a detour, for blocks that one command can read together with the request.
     Merged,
-    /// The time before the first command of a detour, which is this one.
+    /// The time before the given first command of a detour.
     Before(Transfer),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct DetourCommands {
     pub merged: Option<WantedRange>,
 }
 
-/// LBNs, and the number of wanted sectors among them.
+/// A range of LBNs, and the number of wanted sectors in the range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WantedRange {
     pub range: LbnRange,
@@ -39,6 +39,6 @@ pub(super) struct WantedRange {
 pub(super) struct DetourCommand {
     pub transfer: Transfer,
     pub tag: u64,
-    /// The number of wanted sectors.
+    /// The number of wanted sectors in the transfer.
     pub useful: u32,
 }

@@ -74,7 +74,7 @@ impl OutsideDrive {
         self.ended(now, CommandEnd::AllLost);
     }
 
-    /// Reports the end of one command at the drive, or of all.
+    /// Reports the end of one command at the drive, or of all commands there.
     pub fn ended(&mut self, now: Instant, end: CommandEnd<'_>) {
         let Self { core, outside, .. } = self;
         let CommandEnd::One { id, outcome } = end else { return core.all_lost(outside, now) };
@@ -119,15 +119,15 @@ impl OutsideDrive {
         command.map(|command| Output::Do(core.with_parts(outside, command)))
     }
 
-    /// Returns the instant of the next poll if no event occurs before: the next command is chosen then, or idle time begins, or
-    /// is tried again.
+    /// Returns the instant of the next poll if no event occurs before: then the core chooses the next command, or may have work
+    /// in idle time.
     pub fn wake_at(&self) -> Option<Instant> {
         let idle = || if self.outside.is_busy() { None } else { self.core.idle_at() };
         self.core.choice_at(&self.outside).or_else(idle)
     }
 
-    /// Returns whether a poll would choose among background work alone: no result is left for the host, no foreground request
-    /// waits, and something is wanted. The choice takes longer than an answer to a client, so a host sends its answers first.
+    /// Returns whether a poll would only choose background work: no result is left for the host, no foreground request waits,
+    /// and blocks are wanted. The choice takes longer than an answer to a client, so a host sends its answers first.
     pub fn chooses_background(&self) -> bool {
         let foreground = self.pending() > 0 || !self.outside.queue.is_empty();
         self.core.outbox.is_empty() && !foreground && !self.core.background.is_idle()

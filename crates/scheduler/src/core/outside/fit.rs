@@ -1,7 +1,7 @@
-//! The fit of a detour to the real behaviour of commands.
+//! The fit of a planned detour to the real behaviour of commands.
 //!
-//! The planner counts time at the head. Commands have additional times: one that is sent after another's completion cannot
-//! begin earlier, however near its sectors are. Here a detour's commands are predicted as the drive will serve them; a
+//! The planner counts time at the head. Commands have additional times: a command that is sent after another's completion
+//! cannot begin earlier, however near its sectors are. Here a detour's commands are predicted as the drive will serve them; a
 //! command that would be too late for its first sectors leaves those out.
 
 use super::Outside;
@@ -12,7 +12,7 @@ use model::layout::Location;
 use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Sectors};
 
-/// The maximum of rounds; each shortens a command or leaves one out.
+/// The maximum of rounds of fitting; each round shortens a command or leaves one out.
 const FIT_ROUNDS_MAX: usize = 2 * STOPS_MAX;
 
 /// Returns the LBNs of a stop whose sectors have consecutive LBNs.
@@ -24,7 +24,8 @@ pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
     (last >= first).then(|| LbnRange::new(first, last.since(first) + Sectors::new(1)))
 }
 
-/// Removes sectors whose data take `late` on the bus from a detour's last stop; the whole stop, if it has no more.
+/// Removes from a detour's last stop the sectors whose data take the time `late` on the bus; removes the whole stop if it has
+/// no more sectors.
 fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_sector: Duration) {
     let Some(last) = detour.stops.iter().flatten().count().checked_sub(1) else { return };
     let Some(stop) = &mut detour.stops[last] else { return };
@@ -64,12 +65,12 @@ pub(super) const ROUNDING_ERROR_MAX: Duration = Duration::from_micros(1);
 const LATE_REVOLUTION_DIVISOR: u64 = 8;
 
 impl Outside {
-    /// Returns whether a request whose tail of this length the drive would transfer first may be served in order.
+    /// Returns whether a request may wait for its first sector although the drive would transfer a tail of duration `rear` first.
     pub(super) fn in_order(&self, drive: &DriveModel, rear: Duration) -> bool {
         self.config.in_order && rear * LATE_REVOLUTION_DIVISOR <= crate::core::under_way::revolution(drive)
     }
 
-    /// Returns the instant from which on the head is certainly ready for a detour's command.
+    /// Returns the platter time from which on the head is certainly ready for a detour's command.
     pub(super) fn sure_of(&self, predicted: &Forecast) -> Instant {
         if predicted.moves {
             predicted.arrive + self.margin(predicted.distance)
@@ -78,9 +79,9 @@ impl Outside {
         }
     }
 
-    /// Returns the part of the detour with which the foreground's `asked` is done in the same revolution as without it, and
-    /// completes at the same time, or late by the time that was `spent` or that serving it in order takes; `None` if no
-    /// part is left.
+    /// Returns the part of the detour with which the foreground's `first` command is done in the same revolution and completes
+    /// at the same time as without the detour, or later by the time that was `spent` on purpose and that serving it in order
+    /// takes; `None` if no part is left.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,
@@ -104,7 +105,7 @@ impl Outside {
             if stops == 0 {
                 return None;
             }
-            // A stop that was cut may contain no wanted block any more. It is left out, and the times of the other stops are computed anew.
+            // A stop that was cut and contains no wanted block any more is left out, and the other stops are timed anew.
             let none = |at: &usize| {
                 detour.stops[*at].is_some_and(|stop| !any_wanted(&stop, detour.merged && at + 1 == stops))
             };
@@ -141,7 +142,7 @@ impl Outside {
                 (at, end, heard) = (at + 1, predicted.end, predicted.heard);
             });
             if end <= plain.0 + revolution / 4 && late.is_none_or(|(at, ..)| at == stops) {
-                // Its data may have to wait for others on the bus.
+                // The foreground's data may have to wait for the detour's on the bus.
                 let late = heard.saturating_since(plain.1 + bus_sector);
                 if late == Duration::ZERO {
                     return Some(detour);
@@ -150,7 +151,7 @@ impl Outside {
                 shortened = false;
                 continue;
             }
-            // If it is the foreground's own, the command before it takes too long.
+            // If the late command is the foreground's own, the command before it takes too long.
             let last = stops - 1;
             let (at, arrive, by) = late.unwrap_or((last, Instant::ZERO, revolution));
             let Some(stop) = &mut detour.stops[at.min(last)] else { return None };
@@ -200,7 +201,7 @@ mod tests {
         Transfer::new(Op::Read, LbnRange::new(Lbn::new(lbn), Sectors::new(8)))
     }
 
-    /// Returns requests with long gaps, and a track on the way of each.
+    /// Returns requests with long gaps, and for each a track between the head and the request.
     fn gaps(drive: &DriveModel, outside: &Outside) -> Vec<(Transfer, TrackIndex)> {
         let mut gaps = Vec::new();
         for lbn in (2_000_000..9_000_000).step_by(70_008) {

@@ -20,13 +20,13 @@ pub(super) struct ReadsOn {
 pub(super) struct Behind {
     /// The LBN after the requested ones.
     pub lbn: Lbn,
-    /// Platter time at which the sectors before it have passed.
+    /// The platter time at which the sectors before `lbn` have passed.
     pub at: Instant,
     /// Whether that read followed another on its track.
     pub sequence: bool,
 }
 
-/// The state of the drive when a command is done, in platter time.
+/// The state of the drive when a command is done. Instants are in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub position: Position,
@@ -37,11 +37,11 @@ pub(super) struct Standing {
     pub ready: Instant,
     /// The instant at which the last read's data have crossed the bus.
     pub bus: Instant,
-    /// After a read: the position of the head if it reads ahead.
+    /// After a read, the position of the head if the drive reads ahead.
     pub behind: Option<Behind>,
     /// The assumed read-ahead of the drive.
     pub reads_on: ReadsOn,
-    /// The LBN after the last cached write, which may still be in progress.
+    /// The LBN after the last cached write, which the drive may still have to write.
     pub reported: Option<Lbn>,
 }
 
@@ -69,44 +69,44 @@ pub(super) enum Source {
     Medium,
     /// The medium, under a head that reads ahead: each sector is available when it has passed.
     Passing,
-    /// The buffer, where they are already; only the command itself takes time.
+    /// The buffer, which has the sectors already; only the command itself takes time.
     Buffer,
 }
 
-/// The course of a command, in platter time.
+/// The forecast of a command. Instants are in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forecast {
-    /// The drive starts the command.
+    /// When the drive starts the command.
     pub service: Instant,
-    /// The first access could begin here if nothing had to move.
+    /// When the first access could begin if nothing had to move.
     pub able: Instant,
-    /// The head is ready at the first sectors.
+    /// When the head is ready on the first track.
     pub arrive: Instant,
-    /// The first sector begins to pass.
+    /// When the first transferred sector begins to pass.
     pub start: Instant,
-    /// The last sector has passed.
+    /// When the last sector has passed.
     pub end: Instant,
-    /// The time at which the host receives the completion.
+    /// When the host receives the completion.
     pub heard: Instant,
-    /// The time at which the host receives the completion if the data are on the bus as late as possible.
+    /// When the host receives the completion if the data are on the bus as late as possible.
     pub heard_at_latest: Instant,
     /// The number of cylinders to the first track.
     pub distance: u32,
-    /// Whether the head had to move at all.
+    /// Whether the head has to move at all.
     pub moves: bool,
-    /// Whether the head arrives within the first track's sectors, so that the passed ones follow after a revolution.
+    /// Whether the head arrives within the first track's sectors and transfers their tail first.
     pub in_two_parts: bool,
-    /// The time from the arrival to the pass of the first sector, whether others are read before it or not.
+    /// The time from the arrival to the start of the command's first LBN, even if the tail is transferred first.
     pub wait: Duration,
-    /// The time of the tail, if the head arrives within the request.
+    /// The time of the tail, if the head arrives within the command's sectors.
     pub rear: Duration,
-    /// The event that started the arm, if the arrival depends on the move alone.
+    /// The event that starts the arm, if the arrival depends on the move alone.
     pub set_out: Option<SetOut>,
     /// The source of the sectors.
     pub source: Source,
 }
 
-/// The event that an arm had to wait for.
+/// The event for which an arm has to wait before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetOut {
     /// The end of the previous command, during which the drive has decoded this one.
@@ -116,7 +116,7 @@ pub(super) enum SetOut {
 }
 
 impl Forecast {
-    /// Returns a command that waits for nothing, at instant zero.
+    /// Returns the forecast of a command that takes no time, at instant zero.
     #[cfg(test)]
     pub fn at_once(set_out: SetOut) -> Self {
         let at = Instant::ZERO;
@@ -143,7 +143,7 @@ impl Forecast {
         self.start.saturating_since(self.arrive)
     }
 
-    /// Returns the head's arrival, which was `late` or not.
+    /// Returns the arrival of the head, observed as `late` or not.
     pub fn came(&self, late: bool) -> Came {
         let (way, slack) = if self.moves {
             (HeadPath::Moved(self.distance), self.slack())
@@ -164,38 +164,38 @@ pub(super) struct Predicted {
 /// The forecast of a foreground request without detours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plain {
-    /// The platter time of its sending.
+    /// The platter time at which the request would have been sent.
     pub sent: Instant,
-    /// The end of its first command, and its completion at the host, as far as the commands before the detour are known.
+    /// The end of the request's first command, and the completion at the host, in platter time. They are updated until the
+    /// commands before the detour are done.
     pub end: Instant,
     pub heard: Instant,
     /// The number of the detour's commands, the merged one included; 0 without a detour.
     pub detour: u32,
-    /// Whether one of them failed: the drive's retries may take any time.
+    /// Whether a command of the detour failed: the drive's retries may take any time.
     pub failed: bool,
-    /// The time of their data on the bus.
+    /// The time of the detour's data on the bus.
     pub bus: Duration,
-    /// The lasting lead in ns over the request that would have been chosen in its place, less the mean lead over the
-    /// forecast of similar requests in control gaps.
+    /// The lasting lead in ns over the request that would have been chosen instead, less the mean lead over the forecast
+    /// that similar requests have in control gaps.
     pub gain: i64,
-    /// The part of its own time that the detour was given on purpose.
+    /// The time by which the request was delayed on purpose for the detour.
     pub spent: Duration,
 }
 
 /// The delay of a foreground request by detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
-    /// The delay of the head in ns, shared by all that wait for it; negative if the later choice was nearer.
+    /// The delay of the head in ns, which all requests that wait for it share; negative if the later choice was nearer.
     pub head: i64,
-    /// The further delay of its completion, because its data waited for others on the bus.
+    /// The further delay of the request's completion, because its data waited for other data on the bus.
     pub bus: Duration,
 }
 
 impl Plain {
     /// Returns the request's delay, from the forecast with the detour and the completion. A late head loses at most one
-    /// revolution for each command, plus the bus time of its data; longer delays have other causes. `merged`: the command's
-    /// data include blocks that were merged with the request's. `usual`: the mean delay of requests without detours; it is
-    /// negative where the platter's angle is known from completions that were late on the bus.
+    /// revolution for each command, plus the bus time of the detour's data; longer delays have other causes. `merged` tells
+    /// that the command also read background blocks.
     pub fn late(
         &self,
         predicted: &Forecast,
@@ -212,7 +212,7 @@ impl Plain {
         let most = nanos(revolution * u64::from(self.detour + 1) + self.bus);
         let head = difference(predicted.end, self.end);
         let head_late = head.saturating_add(beyond);
-        // A pause of the drive's own; at most one revolution of it is the detour's.
+        // Of a long pause of the drive, at most one revolution is charged to the detour.
         let most_late = if self.failed {
             i64::MAX
         } else if head_late > most.saturating_mul(PAUSE_COSTS_MIN) {
@@ -222,11 +222,11 @@ impl Plain {
         };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(predicted.heard, self.heard).saturating_sub(head).clamp(0, most);
-        // The rest is the wait of the merged data on the bus.
+        // With merged blocks, the rest of the error is their time on the bus.
         let residue =
             if merged && seen.explained { seen.error.saturating_sub(revolutions).max(0) } else { 0 };
         let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };
-        // A drive that starts no other command before the host has all data is late by both.
+        // If the drive starts no other command before the host has all data, the head is late by both delays.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }
 }
@@ -234,8 +234,9 @@ impl Plain {
 /// A delay of more than this many times the possible cost of a detour is a pause of the drive.
 pub(super) const PAUSE_COSTS_MIN: i64 = 4;
 
-/// The delay of a read's data that 99% of the reads do not exceed, as a share of their time on the bus in 65536ths. A delay
-/// above the bound costs the next command a revolution, but a bound that is too high costs only a part of a read.
+/// The delay of a read's data on the bus that 99% of the reads do not exceed, as a share of the data's time on the bus in
+/// 65536ths. A delay above this bound costs the next command a revolution, but a bound that is too high costs only a part of a
+/// read.
 ///
 /// The overlap of bus and medium varies, and does not affect the head (FAST'02, section 5.2); but the host sends nothing
 /// before the completion, and the data of a write follow those of the read before it.
@@ -250,12 +251,12 @@ const STEP_65536THS: u32 = 65_536 / 32;
 const STEPS_DOWN_PER_STEP_UP: u32 = 99;
 
 impl HeldBack {
-    /// Returns the bound for a read with this time on the bus.
+    /// Returns the bound on the delay of a read whose data take the time `bus` on the bus.
     pub fn of(self, bus: Duration) -> Duration {
         bus * u64::from(self.0) / 65_536
     }
 
-    /// Records the delay of a read's completion against its forecast.
+    /// Records by how much a read's completion was later than its forecast.
     pub fn learn(&mut self, overheads: &Overheads, sectors: u64, late: Duration) {
         let bus = overheads.bus_sector * sectors;
         if sectors < READ_SECTORS_MIN || bus == Duration::ZERO {
@@ -284,7 +285,7 @@ mod tests {
         let (mut n, mut later) = (0, 0);
         for i in 0..60_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Half of them in time, the rest late by up to half of their time on the bus.
+            // Half of the reads are in time, the others are late by up to half of their time on the bus.
             let seen = late(((state >> 33) % 100).saturating_sub(50));
             if i > 10_000 {
                 n += 1;

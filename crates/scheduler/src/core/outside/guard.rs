@@ -1,39 +1,40 @@
-//! The permission of detours: they harm the foreground when predictions are wrong.
+//! The permission of detours, which harm the foreground when predictions are wrong.
 //!
-//! There are two measures, both of the last some thousand commands. Trust: the share of commands that complete as predicted;
-//! it is low on a drive that contradicts its profile, reorders, or has no head at all. Harm: the delay of requests by
-//! detours ([`client_harm`](super::client_harm)) as a share of the clients' response times. Some revolutions would have been
-//! lost anyway. If a detour lets the foreground choose later, from more requests, half of the gain is credited, because the
-//! chosen request is missing in the next choice. Tests and the lab measure the truth against a run without detours.
+//! There are two measures. Trust, over about the last hundred commands, is the share of commands that complete as predicted;
+//! it is low on a drive that contradicts its profile, reorders, or has no head at all. Harm, over about a minute of the
+//! foreground's time at the head, is the delay of requests by detours ([`client_harm`](super::client_harm)) as a share of the
+//! clients' response times. If a detour lets the foreground choose later, from more requests, half of the gain is credited,
+//! because the chosen request is missing in the next choice. Tests and the lab measure the true harm against a run without
+//! detours.
 
 use crate::idle::Harm;
 use units::Duration;
 
-/// The number of commands in the mean of trust.
+/// The number of commands over which trust is averaged.
 const MEAN_COMMANDS: u32 = 128;
 
-/// In 65536ths: detours begin when seven of eight commands are as predicted, and end when fewer than three of four are.
+/// The shares, in 65536ths, of commands that are as predicted at which trust begins and ends. Between seven eighths and three
+/// quarters the last state stays, so that trust does not change with every command.
 const TRUST_BEGIN_65536THS: u32 = 65_536 * 7 / 8;
 const TRUST_END_65536THS: u32 = 65_536 * 3 / 4;
 
-/// The number of commands without trust after which the learned corrections are discarded: after the trouble they may be
-/// wrong.
+/// The number of commands without trust after which the learned corrections are discarded, because they may be the cause.
 const MISTRUSTED_COMMANDS_MAX: u32 = 1_024;
 
 /// The foreground's time at the head after which half of the harm is forgotten.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
-/// The minimal time that harm is compared with, so that the first late detour does not end all.
+/// The least foreground time with which harm is compared, so that the first late detour does not end all detours.
 const HARM_TIME_MIN: Duration = Duration::from_secs(2);
 
 /// The number of commands between two updates of the margins.
 const COMMANDS_PER_UPDATE: u32 = 512;
 
-/// The reason why a core outside the drive does not use gaps; idle time is used all the same.
+/// The reason why a core outside the drive does not use gaps. Idle time is still used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caution {
-    /// The platter's angle is unknown: at the start, or after too many completions that fit none.
+    /// The platter's angle is unknown: at the start, or after too many completions that do not fit it.
     Unsynchronised,
     /// Too few commands complete as predicted.
     Mistrust,
@@ -45,7 +46,7 @@ pub enum Caution {
     Buffered,
 }
 
-/// The losses and gains over some time: both the clients' delay and the head's are bounded.
+/// The delays and gains by detours over some time, of the clients and of the head; both are bounded.
 #[derive(Clone, Copy, Debug, Default)]
 struct HarmTally {
     /// The clients' response times, and their increase or decrease.
@@ -91,12 +92,12 @@ pub(super) struct Guard {
     /// The share of commands that were as predicted, in 65536ths.
     predicted: u32,
     trusted: bool,
-    /// Commands since trust ended, or since that was last returned.
+    /// Commands since trust ended, or since [`Guard::note`] last returned true.
     doubted: u32,
     recent: HarmTally,
-    /// The time at the head that was spent on purpose.
+    /// The time by which requests were delayed on purpose for detours.
     spent: Duration,
-    /// The wanted sectors of detours.
+    /// The number of wanted sectors of detours.
     sectors: u64,
     /// Commands since the last update.
     accounted: u32,
@@ -118,7 +119,8 @@ impl Guard {
         }
     }
 
-    /// Records whether a command completed as predicted. Returns whether trust ends with it, or has been missing for long.
+    /// Records whether a command completed as predicted. Returns whether trust ends with this command, or has been missing for
+    /// another [`MISTRUSTED_COMMANDS_MAX`] commands.
     pub fn note(&mut self, predicted: bool) -> bool {
         let trusted = self.trusted;
         self.predicted -= self.predicted / MEAN_COMMANDS;
@@ -135,8 +137,8 @@ impl Guard {
         ends || self.doubted == MISTRUSTED_COMMANDS_MAX
     }
 
-    /// Records a request that used the head for `time`, detours included, with the client's `response`, both of them `late`
-    /// by some time. `left` is the part of the bound that idle time has left, in 65536ths.
+    /// Records a command that used the head for `time`, the client's `response` time, and how `late` both were. `left` is the
+    /// part of the bound that idle time has left, in 65536ths.
     pub fn account(&mut self, time: Duration, response: Duration, late: Lateness, left: u32) {
         // While detours are not allowed, only the part of the bound that idle time leaves is saved for them.
         let saved = |time: Duration| if self.trusted { time } else { time * u64::from(left) / 65_536 };
@@ -160,20 +162,21 @@ impl Guard {
         self.all.worse()
     }
 
-    /// Records wanted sectors of the next request's detour, and the time at the head that was spent on them on purpose.
+    /// Records wanted sectors of a detour, and the time by which its request was delayed on purpose.
     pub fn note_yield(&mut self, sectors: u32, spent: Duration) {
         self.sectors += u64::from(sectors);
         self.spent += spent;
     }
 
-    /// Returns the usual yield in this much of the foreground's time.
+    /// Returns the usual number of wanted sectors that detours yield in `time` of the foreground's time.
     pub fn yield_in(&self, time: Duration) -> u64 {
         let sectors = u128::from(self.sectors) * u128::from(time.as_nanos());
         u64::try_from(sectors / u128::from(self.recent.head.foreground.max(HARM_TIME_MIN).as_nanos()))
             .unwrap_or(u64::MAX)
     }
 
-    /// Returns, from time to time, the recent harm in ppm of the foreground's time, without time spent on purpose.
+    /// Returns, once in [`COMMANDS_PER_UPDATE`] commands, the recent harm in ppm of the foreground's time, without the time
+    /// spent on purpose.
     pub fn recent_ppm(&mut self) -> Option<u64> {
         if self.accounted < COMMANDS_PER_UPDATE {
             return None;
@@ -185,12 +188,13 @@ impl Guard {
         u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
 
-    /// Returns the caution, for a bound of `harm_ppm` and an expected further delay of clients of `owed` ns.
+    /// Returns the reason against detours, if any, for a bound of `harm_ppm` and an expected further delay of the clients by
+    /// `owed` ns.
     pub fn caution(&self, harm_ppm: u32, owed: i64) -> Option<Caution> {
         let mut soon = self.recent;
         soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
-        // Relative to the time without the harm.
+        // The bound is a share of the time without the harm.
         let time = harm.foreground.saturating_sub(harm.net()).max(HARM_TIME_MIN).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
@@ -278,7 +282,7 @@ mod tests {
             guard.note(true);
         });
         let (request, revolution) = (Duration::from_millis(7), Duration::from_millis(6));
-        // Hundreds arrive at once and wait for seconds; the later ones wait for no other.
+        // Hundreds of requests arrive at once and wait for seconds; later requests find no other.
         for n in 0..400 {
             guard.account(request, request * (n + 1), Lateness::default(), 65_536);
         }

@@ -30,7 +30,7 @@ impl Core {
         let lost = outcome == Outcome::Lost;
         if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
-            // Other commands of the same tag may be done: their writes must not be repeated over newer data.
+            // Other commands with this tag may be done, and their writes must not be repeated over newer data.
             let undone = |item: LbnRange| {
                 command.range.overlaps(item)
                     && stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
@@ -47,7 +47,7 @@ impl Core {
                 self.idle.since = self.now;
                 let asked = command.foreground.unwrap_or(command.range);
                 if stopped.is_some_and(|at| at < asked.start()) {
-                    // The failure of the merged blocks kept the drive from the request.
+                    // The drive stopped at a bad sector of the merged blocks, before the request.
                     retry = Some(job);
                 } else if !last {
                     return;
@@ -74,7 +74,7 @@ impl Core {
         }
     }
 
-    /// Gives back the rest of a visit in idle time, none of which is at the drive yet, when a foreground request has come.
+    /// Gives back the commands of idle work that are not at the drive yet, if a foreground request has come.
     pub(super) fn leave_visit(&mut self, outside: &mut Outside) {
         let waits = !self.pool.is_empty() || outside.foreground_commands().next().is_some();
         let Some(Order { tag, work: Work::Idle, .. }) = outside.queue.front().filter(|_| waits) else {
@@ -95,8 +95,8 @@ impl Core {
         }
     }
 
-    /// Completes the blocks that command `id` returned and that later writes, sent while it held them, cover: those writes
-    /// are under way, and an older one must not follow them.
+    /// Completes the blocks that command `id` returned and that a later write covers, if that write was chosen while command `id`
+    /// held the blocks: the later write is under way, and the older data must not be written after it.
     fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[TaskBlock]) {
         let on_their_way = outside.device.iter().chain(&outside.queue);
         for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
@@ -105,8 +105,8 @@ impl Core {
         }
     }
 
-    /// Records that everything at the drive is lost: foreground requests are sent again, and blocks are wanted again. The
-    /// results of commands that the host has reported stay, because repeating their writes could overwrite newer data.
+    /// Records that all commands at the drive are lost: foreground requests are sent again, and blocks are wanted again. The
+    /// results of commands that the host has already reported stay, because a repeated write could overwrite newer data.
     pub(super) fn all_lost(&mut self, outside: &mut Outside, now: Instant) {
         self.now = now;
         self.watch.lost_sight();

@@ -6,7 +6,7 @@ use crate::core::Core;
 use alloc::sync::Arc;
 
 impl Core {
-    /// Returns a command at the drive with its parts.
+    /// Returns a command at the drive with the parts of background blocks that it transfers.
     pub(super) fn with_parts(&self, outside: &mut Outside, command: Command) -> Command {
         let Outside { device, parts, .. } = outside;
         let Some(order) = device.iter().rev().find(|order| order.command.id == command.id) else {

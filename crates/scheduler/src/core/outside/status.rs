@@ -23,16 +23,15 @@ impl OutsideDrive {
         self.outside.guard.harm()
     }
 
-    /// Returns the bound on the harm of detours and idle time together, in ppm of the foreground's time; `None` if neither has a
-    /// bound. It is the smaller one of [`IdleTime::harm_ppm`](crate::IdleTime::harm_ppm) and
-    /// [`OutsideConfig::harm_ppm`](crate::OutsideConfig::harm_ppm).
+    /// Returns the bound on the harm of detours and idle time together, in ppm of the foreground's time: the smaller one of
+    /// [`IdleTime::harm_ppm`](crate::IdleTime::harm_ppm) and [`OutsideConfig::harm_ppm`](crate::OutsideConfig::harm_ppm); `None`
+    /// if neither is set.
     pub fn harm_bound_ppm(&self) -> Option<u32> {
         let idle = self.config.idle.map(|idle| idle.harm_ppm);
         idle.into_iter().chain(self.outside.config.harm_ppm).min()
     }
 
-    /// Returns the cost of background work from windows without it, if it is
-    /// [measured](crate::OutsideConfig::audit).
+    /// Returns the results of the [audit](crate::OutsideConfig::audit) of background work's cost; `None` without an audit.
     pub fn audit_report(&self) -> Option<AuditReport> {
         self.outside.cost.as_ref().map(|cost| cost.report(self.now))
     }

@@ -1,9 +1,9 @@
-//! Whether writes are reported before they are on the medium, if the profile does not say.
+//! Whether the drive reports writes before they are on the medium, if the profile does not say.
 //!
-//! A probe that only reads cannot find out, and the host may not know: if a disk does not report it, Linux assumes
-//! write-through. Until completions show otherwise, writes are assumed to be cached. If that is wrong, the arm is still
-//! where it was predicted, and only gaps are lost. The opposite error would make every prediction wrong, at the clients'
-//! cost. If the two predicted reports of a write are far enough apart, its report shows its origin.
+//! A probe that only reads cannot find out, and the host may not know: if a disk does not report its write cache, Linux
+//! assumes write-through. Until completions show otherwise, writes are assumed to be cached. If that is wrong, the arm is still
+//! at the predicted place, and only gaps are lost. The opposite error would make every prediction wrong, at the clients'
+//! cost. If the reports predicted for the two cases are far enough apart, the time of a report shows which case holds.
 
 use super::clock::difference;
 use super::{ERROR_NOISE_DIVISOR, Order, Outside};
@@ -11,15 +11,16 @@ use crate::core::config::Overheads;
 use model::DriveModel;
 use units::Instant;
 
-/// The lead of reports from the medium that decides. On a drive that caches writes some reports seem to be from the medium
-/// by chance, within an eighth of a revolution of the prediction; most do not.
+/// The number by which reports from the medium must exceed reports from the buffer until the drive counts as write-through. On a
+/// drive that caches writes some reports seem to be from the medium by chance, within an eighth of a revolution of the
+/// prediction; most do not.
 const DECIDING_LEAD_REPORTS: i8 = 16;
 
-/// The evidence from reports.
+/// The evidence from reports of writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Through {
     reported: Overheads,
-    /// The number of reports from the medium, less that of reports from the buffer.
+    /// The number of reports from the medium less the number of reports from the buffer.
     score: i8,
 }
 
@@ -30,7 +31,7 @@ impl Through {
 }
 
 impl Outside {
-    /// Records the report of a write that is assumed to be cached.
+    /// Records the report of a write on a drive that is assumed to cache writes.
     pub(super) fn learn_writing_through(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         let Some(through) = self.config.overheads.writing_through().filter(|_| self.known) else { return };
         let heard = self.clock.platter(now);

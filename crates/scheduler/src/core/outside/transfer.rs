@@ -1,4 +1,4 @@
-//! A transfer: the part of a command that takes time.
+//! A transfer: the part of a command on which its time depends.
 
 use units::{LbnRange, Op};
 

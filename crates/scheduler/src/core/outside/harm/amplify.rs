@@ -1,19 +1,19 @@
-//! Amplification: by how many percent the mean response grows where the mean head time grows by one percent.
+//! Amplification: the percentage by which the mean response time grows if the mean head time grows by one percent.
 //!
-//! The prior follows from the queue. For open arrivals that keep the drive busy for a share `u` of the time the mean response
-//! of a single server is inversely proportional to `1 - u`, so that a relative change of the head time is amplified by
-//! `1 / (1 - u)`. In a closed loop nothing is amplified without end: head time that is lost delays at most the requests
-//! that can be outstanding together, so the amplification is at most their number times head time over response time. That is
-//! 1 for a loop without think time. The smaller of both bounds is the prior, and 1 is the least.
+//! The prior follows from the queue. For open arrivals that keep the drive busy for a share `u` of the time, the mean response
+//! time of a single server is inversely proportional to `1 - u`, so that a relative change of the head time is amplified by
+//! `1 / (1 - u)`. In a closed loop amplification is limited: lost head time delays at most the requests that can be outstanding
+//! together, so the amplification is at most their number times head time over response time. This limit is 1 for a loop without
+//! think time. The prior is the smaller of both values, and at least 1.
 //!
-//! The posterior takes what the windows have shown of head time and response time, each with its standard error, for normal
+//! The posterior treats the changes of head time and response time between windows, each with its standard error, as normal
 //! measurements of a normally distributed amplification.
 
-/// The standard deviation of the prior as a part of it: the two bounds are seldom off by more than half.
+/// The standard deviation of the prior as a part of the prior, which is seldom wrong by more than half.
 const PRIOR_DEVIATION_SHARE: f64 = 0.5;
 
-/// The largest amplification: an open queue that is busy for all but a fiftieth of the time. Beyond, the busy time itself is not
-/// known well enough.
+/// The largest amplification: that of an open queue which is busy for all but a fiftieth of the time. For a busier queue the
+/// idle time is not known well enough.
 const AMPLIFICATION_RATIO_MAX: f64 = 50.0;
 
 /// The queue as completions show it.
@@ -35,7 +35,7 @@ pub(super) struct Change {
 }
 
 impl Queue {
-    /// Returns the amplification that the queue suggests.
+    /// Returns the amplification that follows from the queue alone.
     pub fn prior(&self) -> f64 {
         let open = 1.0 / (1.0 - self.busy_share).max(1.0 / AMPLIFICATION_RATIO_MAX);
         let closed = self.outstanding_max as f64 * self.head_over_response;

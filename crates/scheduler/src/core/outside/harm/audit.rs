@@ -1,29 +1,29 @@
 //! The audit: a switchback experiment that measures what background work costs the foreground.
 //!
-//! Time is cut into windows, and the windows into pairs (Bojinov, Simchi-Levi, Zhao, "Design and analysis of switchback
-//! experiments", Management Science 69(7), 2023). A seeded draw makes a pair one of three:
-//! - both windows *on*: background work goes as it is allowed to. Most pairs are so.
-//! - one window on and one *plain*, in an order that a coin decides. In a plain window requests are scheduled as in an on window,
-//!   but no background work goes. The difference is the cost of background work.
-//! - one window plain and one *through*, in an order that a coin decides. In a through window requests are handed to the drive
-//!   as they come, and the drive orders them. The difference is the cost of being scheduled from outside.
+//! Time is divided into windows, and the windows into pairs (Bojinov, Simchi-Levi, Zhao, "Design and analysis of switchback
+//! experiments", Management Science 69(7), 2023). A seeded draw gives a pair one of three forms:
+//! - Both windows are *on*: background work is done as the bound on harm permits. Most pairs have this form.
+//! - One window is on and one is *plain*, in random order. In a plain window requests are scheduled as in an on window, but no
+//!   background work is done. The difference is the cost of background work.
+//! - One window is plain and one is *through*, in random order. In a through window requests are passed to the drive as they
+//!   come, and the drive orders them. The difference is the cost of scheduling from outside the drive.
 //!
-//! A window begins with a request, and the background work of a disk without requests goes on. Each window yields means over
+//! A window begins with a request; while a disk has no requests, its background work continues. Each window yields means over
 //! its requests, which the host can measure without a model:
 //! - head time: from the later of the last completion and the first arrival among the outstanding requests until the
-//!   completion. All of these together are the time in which a request was outstanding.
+//!   completion. The sum of all head times is the time in which a request was outstanding.
 //! - response time: from arrival until completion.
 //!
-//! On and plain windows are compared by the residual, head time less its forecast without background work, clamped to two
-//! revolutions. The forecast begins where the last foreground request left the head, so it does not depend on the kind of the
-//! window, and its errors are in both windows alike. A through window has no forecast, because there the drive chooses the order.
-//! It is compared by head time and response time themselves, which takes longer.
+//! On and plain windows are compared by the residual, which is head time less its forecast without background work, clamped to
+//! two revolutions. The forecast begins where the last foreground request left the head, so it does not depend on the kind of
+//! the window, and its errors affect both windows equally. A through window has no forecast, because the drive chooses the
+//! order. Such a window is compared by head time and response time themselves, which takes longer.
 //!
 //! A [confidence sequence](super::sequence) over the pairs' differences gives the interval.
 //!
-//! The account of harm decides what background work goes in an on window, and the audit decides how much of the bound the
-//! account may use: the increase of response times that is not in the account is subtracted. The account charges a part of the
-//! cost of background work, and nothing of that of scheduling from outside.
+//! In an on window the harm estimate limits background work, and the audit decides how much of the bound the estimate may use:
+//! the increase of response times that the estimate does not contain is subtracted. The estimate contains a part of the cost of
+//! background work, and nothing of the cost of scheduling from outside.
 
 use super::amplify::{Change, Queue};
 use super::compare::{AuditArm, Comparison, PAIRS_MIN, Served, Sums};
@@ -33,52 +33,53 @@ use crate::core::config::AuditConfig;
 use crate::lottery::Lottery;
 use units::{Duration, Instant};
 
-/// The requests of a window, unless time ends it. A busy period that a lost revolution prolongs is a few requests long up to a
-/// utilisation of nine tenths.
+/// The requests of a window, unless time ends it. Up to a utilisation of nine tenths, a busy period that a lost revolution
+/// prolongs has only a few requests, so few of them are in the next window.
 const WINDOW_REQUESTS: u64 = 64;
 
 /// The shortest window, so that bursts are not compared with pauses.
 const WINDOW_TIME_MIN: Duration = Duration::from_secs(1);
 
-/// The longest window. A disk without requests must not wait longer for its background work.
+/// The longest window. If requests stop, background work must not wait longer than this.
 const WINDOW_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The number of times that the requests of a window may be doubled by the comparison of halves.
+/// The number of times that the comparison of halves may double the number of requests in a window.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The audited time in which more windows are off, so that something is known soon.
+/// The audited time in which more windows exclude background work, so that first results come soon.
 const DENSE_AUDIT_TIME: Duration = Duration::from_secs(300);
 
-/// The probability that the truth is ever outside of a reported interval.
+/// The probability that the true value is ever outside of a reported interval.
 const MISS_PROBABILITY: f64 = 0.05;
 
-/// The farthest, in revolutions, that a difference of residuals can be from another.
+/// The largest distance, in revolutions, of the end of an interval of residuals from the mean. Residuals are clamped to two
+/// revolutions, so no two differences are farther apart.
 const RESIDUAL_REACH_REVOLUTIONS: f64 = 8.0;
 
-/// The farthest, in revolutions, that a difference of means can be from another that is measured as it comes: half a minute
-/// on most drives, the length of the longest window.
+/// The largest distance, in revolutions, of the end of an interval of unclamped times from the mean: half a minute on most
+/// drives, the length of the longest window.
 const MEASURED_REACH_REVOLUTIONS: f64 = 4_096.0;
 
-/// The kinds of windows.
+/// The kinds of the audit's time windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditWindow {
-    /// Background work goes as it is allowed to.
+    /// Background work is done as the bound on harm permits.
     #[default]
     On,
-    /// Requests are scheduled, and no background work goes.
+    /// Requests are scheduled, and no background work is done.
     Plain,
-    /// Requests are handed to the drive as they come.
+    /// Requests are passed to the drive as they come, and no background work is done.
     Through,
 }
 
-/// A pair of windows that goes on.
+/// The pair of windows that is not complete.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     kinds: [AuditWindow; 2],
-    /// The place of the window in its pair.
+    /// The index of the current window in the pair.
     place: usize,
-    /// When the window began, if a request has come for it.
+    /// When the window began; `None` until a request comes.
     began: Option<Instant>,
     first: Sums,
     sums: Sums,
@@ -90,10 +91,10 @@ pub(super) struct Audit {
     config: AuditConfig,
     draws: Lottery,
     revolution: Duration,
-    /// Whether requests can be handed through.
+    /// Whether requests can be passed through to the drive.
     through: bool,
     open: Option<Open>,
-    /// The audited time before this window, and the time in which a request was outstanding.
+    /// The audited time before the current window, and the time in which a request was outstanding.
     audited: Duration,
     busy: Duration,
     requests: u64,
@@ -102,14 +103,14 @@ pub(super) struct Audit {
     outstanding_max: usize,
     background: Comparison,
     assistance: Comparison,
-    /// First half less second half of plain windows.
+    /// The differences between the first and the second half of plain windows.
     halves: Sequence,
     doublings: u32,
     unaccounted: Option<Increase>,
 }
 
 impl Audit {
-    /// Returns an audit without measurements. `through` says whether requests can be handed through.
+    /// Returns an audit without measurements. `through` tells whether requests can be passed through to the drive.
     pub fn new(config: AuditConfig, revolution: Duration, through: bool) -> Self {
         Self {
             config,
@@ -135,14 +136,14 @@ impl Audit {
         self.open.filter(|open| open.began.is_some()).map_or(AuditWindow::On, |open| open.kinds[open.place])
     }
 
-    /// Returns the instant at which this window ends if no more requests come.
+    /// Returns the instant at which the current window ends if no more requests come.
     pub fn ends_at(&self) -> Option<Instant> {
         self.open?.began.map(|began| began + WINDOW_TIME_MAX)
     }
 
-    /// Ends this window if it is over, and begins the next one if a request is `present`: a disk without requests has none to
-    /// compare, and its background work does not wait. Without background work that is `wanted` there is nothing to compare
-    /// either, and a pair that is not complete is dropped.
+    /// Ends the current window if it is over, and begins the next one if a request is `present`: without requests there is
+    /// nothing to compare, and background work need not wait. If no background work is `wanted`, there is nothing to compare
+    /// either, and an incomplete pair is dropped.
     pub fn advance(&mut self, now: Instant, wanted: bool, present: bool) {
         if !wanted {
             if let Some(began) = self.open.take().and_then(|open| open.began) {
@@ -182,8 +183,8 @@ impl Audit {
         self.open = Some(Open { began: Some(now), ..open });
     }
 
-    /// Returns the random kinds of the next pair's windows. Half of the windows off are in pairs with an on window, and half
-    /// in pairs of two windows off.
+    /// Returns the random kinds of the next pair's windows. Half of the windows without background work are in pairs with an on
+    /// window, and half in pairs of a plain with a through window.
     fn draw(&mut self) -> [AuditWindow; 2] {
         let early = self.audited < DENSE_AUDIT_TIME;
         let share = if early { self.config.off_first_ppm } else { self.config.off_ppm };
@@ -201,7 +202,7 @@ impl Audit {
         kinds
     }
 
-    /// Adds a pair of windows to the comparison that it is for.
+    /// Adds a complete pair of windows to the comparison of its two kinds.
     fn compare(&mut self, kinds: [AuditWindow; 2], sums: [Sums; 2]) {
         use AuditWindow::{On, Plain, Through};
         for (_, window) in kinds.iter().zip(&sums).filter(|(kind, _)| **kind == Plain) {
@@ -221,25 +222,25 @@ impl Audit {
             self.known_since = Some(self.requests);
         }
         self.check_halves();
-        // After a restart of the comparisons what was found before stands until there are enough pairs again.
+        // After a restart of the comparisons the last result stays until there are enough pairs again.
         self.unaccounted = self.not_in_the_account().or(self.unaccounted);
     }
 
-    /// Returns the increase of response times that is not in the account: of background work what the account does not charge,
-    /// and all of what scheduling from outside costs.
+    /// Returns the increase of response times that the harm estimate does not contain: the part of background work's cost that
+    /// the estimate does not charge, and all of the cost of scheduling from outside.
     fn not_in_the_account(&self) -> Option<Increase> {
         let known = |of: &Comparison| of.uncharged.increase().filter(|_| of.pairs_missing() == 0);
         let background = known(&self.background)?;
         Some(if self.through { background.and(known(&self.assistance)?) } else { background })
     }
 
-    /// Returns the part of a bound on harm that the account may use, in ppm.
+    /// Returns the part of a bound on harm that the harm estimate may use, in ppm.
     pub fn left_of(&self, bound_ppm: u32) -> u32 {
         self.unaccounted.map_or(bound_ppm, |unaccounted| unaccounted.off(bound_ppm))
     }
 
-    /// Doubles the windows and restarts if requests in the first half of a plain window are later than in the second: then
-    /// the effect of the window before lasts longer than the requests that are left out.
+    /// Doubles the windows and restarts the comparisons if requests in the first half of a plain window are later than in the
+    /// second half: then the effect of the window before lasts longer than the requests that are left out.
     fn check_halves(&mut self) {
         if self.doublings == DOUBLINGS_MAX || self.halves.pairs() < PAIRS_MIN {
             return;
@@ -256,8 +257,8 @@ impl Audit {
         }
     }
 
-    /// Records a completed foreground request. It counts for the window that goes on if it arrived in it; the request with
-    /// which the window began may have met background work of the time before.
+    /// Records a completed foreground request. The request counts for the current window if it arrived after the window's
+    /// beginning; the request with which the window began may have met earlier background work.
     pub fn served(&mut self, served: &Served) {
         let half = (WINDOW_REQUESTS << self.doublings) / 2;
         self.outstanding_max = self.outstanding_max.max(served.outstanding);
@@ -270,7 +271,7 @@ impl Audit {
         }
     }
 
-    /// Returns the queue as it was in the audited time.
+    /// Returns the state of the queue over the audited time.
     fn queue(&self, now: Instant) -> Queue {
         let began = self.open.and_then(|open| open.began);
         let open = began.map_or(Duration::ZERO, |began| now.saturating_since(began));
@@ -283,7 +284,7 @@ impl Audit {
         }
     }
 
-    /// Returns what is known so far.
+    /// Returns the results so far.
     pub fn report(&self, now: Instant) -> AuditReport {
         let Comparison { untreated, .. } = self.background;
         let [head, response, ..] = untreated.means(self.revolution);
@@ -358,54 +359,54 @@ impl Audit {
     }
 }
 
-/// The bound on the mean response time that the audit vouches for.
+/// The bound on the increase of the mean response time that the audit has found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Promise {
-    /// The number of audited requests after which it holds at all times together.
+    /// The number of audited requests after which the first bound was known.
     pub since_requests: u64,
-    /// The most by which requests are later, as a part of the mean response time.
+    /// The largest mean delay of requests, as a part of the mean response time.
     pub bound: f64,
-    /// The most by which requests are later, in milliseconds.
+    /// The largest mean delay of requests, in milliseconds.
     pub bound_ms: f64,
-    /// The windows with which that compares.
+    /// The kind of windows against which the delay is measured.
     pub against: AuditWindow,
 }
 
-/// The results of an audit. Each interval holds the truth at all times together with a probability of 95%, and is missing until
-/// enough pairs of windows have been compared.
+/// The results of an audit. The probability is 95% that an interval contains the true value at all times, so the interval may be
+/// read at any time. It is missing until enough pairs of windows have been compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AuditReport {
-    /// The kind of the window that goes on.
+    /// The kind of the current window.
     pub window: AuditWindow,
     /// The number of requests while background work was wanted.
     pub requests: u64,
     /// The number of requests in a window, unless time ends it.
     pub window_requests: u64,
-    /// On windows that are in a pair with a plain one.
+    /// The means over on windows that are in a pair with a plain one.
     pub on: AuditArm,
-    /// Plain windows.
+    /// The means over plain windows.
     pub plain: AuditArm,
-    /// Through windows.
+    /// The means over through windows.
     pub through: AuditArm,
-    /// The number of pairs of windows that are missing until there is an interval: of on with plain, and of plain with through
-    /// windows where there are such.
+    /// The number of pairs of windows that are missing until there is an interval: pairs of an on and a plain window, and pairs
+    /// of a plain and a through window (zero if the audit has no through windows).
     pub pairs_missing: [u64; 2],
-    /// Head time that background work costs, as a part of the mean head time in plain windows.
+    /// The head time that background work costs, as a part of the mean head time in plain windows.
     pub background_head: Option<Interval>,
-    /// Response time that background work costs, as a part of the mean in plain windows.
+    /// The response time that background work costs, as a part of the mean response time in plain windows.
     pub background_response: Option<Interval>,
-    /// Head time that scheduling from outside costs, as a part of the mean head time in through windows.
+    /// The head time that scheduling from outside costs, as a part of the mean head time in through windows.
     pub assistance_head: Option<Interval>,
     /// The response time that scheduling from outside costs, as a part of the mean response time in through windows.
     pub assistance_response: Option<Interval>,
-    /// By how many percent the mean response grows where the mean head time grows by one.
+    /// The percentage by which the mean response time grows if the mean head time grows by one percent.
     pub amplification: f64,
     /// The bound on response time, if one is known.
     pub promise: Option<Promise>,
-    /// The increase of response time that is not in the account of harm, as a part of the mean. As far as it is known, it is
-    /// taken off the bound on harm.
+    /// The increase of response time that the harm estimate does not contain, as a part of the mean. The bound on harm is
+    /// reduced by this increase, the more the better it is known.
     pub unaccounted: Option<f64>,
 }
 
@@ -416,29 +417,29 @@ mod tests {
     const REVOLUTION: Duration = Duration::from_micros(8_333);
     const HALF_OFF: AuditConfig = AuditConfig { seed: 1, off_ppm: 500_000, off_first_ppm: 500_000 };
 
-    /// A queue in order of arrival whose head times vary as is said, and of which background work loses some revolutions.
+    /// A simulated queue in order of arrival, in which background work costs some requests a revolution.
     #[derive(Clone, Copy, Debug)]
     struct QueueLoad {
         /// The share of the time in which the drive is busy.
         utilisation: f64,
-        /// By which part the forecast is wrong.
+        /// The error of the forecast head time, as a fraction.
         wrong: f64,
         noise: Noise,
         /// The share of requests in on windows that lose a revolution.
         lost: f64,
-        /// The number of requests behind such a request that each lose a revolution too, also if the window has changed.
+        /// The number of requests behind such a request that each lose a revolution too, even in the next window.
         lingers: u32,
     }
 
     #[derive(Clone, Copy, Debug)]
     enum Noise {
-        /// A tenth of a millisecond.
+        /// Up to a tenth of a millisecond.
         Small,
         /// One request in twenty loses a revolution without background work.
         LostRevolutions,
-        /// No variance: a Pareto tail with the exponent 1.5.
+        /// A Pareto tail with the exponent 1.5, which has no finite variance.
         Pareto,
-        /// Retries come in runs of some hundred requests.
+        /// The delay stays the same for runs of about a hundred requests.
         Runs,
     }
 
@@ -448,7 +449,7 @@ mod tests {
     struct Simulated {
         audit: Audit,
         now: Instant,
-        /// The head time that is lost per request of on windows, as a part of the mean.
+        /// The head time that a request of an on window loses on average, as a part of the mean head time.
         truth: f64,
     }
 
@@ -510,7 +511,7 @@ mod tests {
     }
 
     impl Audit {
-        /// Returns an audit that has found this increase in percent.
+        /// Returns an audit that has found an increase of `mean` percent.
         pub(in super::super) fn of(mean: f64) -> Self {
             let unaccounted = Some(Increase { mean: mean / 100.0, error: 0.0 });
             Self { unaccounted, ..Self::new(HALF_OFF, REVOLUTION, true) }
@@ -572,7 +573,7 @@ mod tests {
             }
             f64::from(off) / f64::from(seen)
         };
-        // One seed has ten windows in the first five minutes: anything may come of them.
+        // One seed has only ten windows in the first five minutes, too few for a share.
         of(5);
         let later = of(60 * 24 * 30);
         assert!((later - 1.0 / 16.0).abs() < 0.005, "{later}");

@@ -1,13 +1,13 @@
-//! The requests of windows, and differences between paired windows of two kinds.
+//! The requests of the audit's windows, and the differences between paired windows of two kinds.
 
 use super::sequence::{Interval, Sequence};
 use super::unaccounted::Uncharged;
 use units::{Duration, Instant};
 
-/// The minimum of pairs for a report. The sequence is unbounded for fewer than some ten.
+/// The minimum of pairs for a report. With fewer than about ten the confidence interval is unbounded.
 pub(super) const PAIRS_MIN: u64 = 16;
 
-/// Revolutions to which a residual is clamped, both ways.
+/// The largest residual in either direction, in revolutions: a rare long delay would hide all others.
 const RESIDUAL_REVOLUTIONS_MAX: i64 = 2;
 
 /// A completed foreground request.
@@ -19,11 +19,11 @@ pub(super) struct Served {
     pub since: Instant,
     /// The host's time at which the last foreground request was done.
     pub last: Instant,
-    /// The forecast without background work of the instant at which the host hears of it.
+    /// The completion at the host as forecast without background work; `None` if the drive chose the order.
     pub forecast: Option<Instant>,
-    /// The number of requests that were outstanding, this one counted.
+    /// The number of requests that were outstanding, this one included.
     pub outstanding: usize,
-    /// The part of its response time, in ns, that the account charges to background work.
+    /// The part of the response time, in ns, that the harm estimate charges to background work.
     pub charged: i64,
 }
 
@@ -36,7 +36,7 @@ impl Served {
         self.heard.saturating_since(self.begun())
     }
 
-    /// Returns the head time less its forecast, in nanoseconds.
+    /// Returns the head time less its forecast, in ns; the head time itself without a forecast.
     fn residual(&self, revolution: Duration) -> i64 {
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let Some(forecast) = self.forecast else { return nanos(self.head()) };
@@ -56,7 +56,7 @@ pub(super) struct Sums {
     response: Duration,
     residual_nanos: i64,
     charged_nanos: i64,
-    /// The first half of a window's requests.
+    /// The requests in the first half of a window, and the sum of their residuals.
     first_requests: u64,
     first_residual_nanos: i64,
 }
@@ -89,8 +89,8 @@ impl Sums {
         self.charged_nanos = self.charged_nanos.saturating_add(other.charged_nanos);
     }
 
-    /// Returns the means of head time, response time, residual, and response time less what the account charges, in
-    /// revolutions.
+    /// Returns the means, in revolutions, of head time, of response time, of the residual, and of response time less the harm
+    /// that the estimate charges.
     pub fn means(&self, revolution: Duration) -> [f64; 4] {
         let all = (self.requests.max(1) as f64) * revolution.as_nanos() as f64;
         let [head, response] = [self.head, self.response].map(|time| time.as_nanos() as f64);
@@ -98,7 +98,7 @@ impl Sums {
         [head, response, self.residual_nanos as f64, uncharged].map(|nanos| nanos / all)
     }
 
-    /// Returns the means of the residual over the first and the second half, in revolutions, and the pair's weight.
+    /// Returns the mean residuals of the first and the second half of a window, in revolutions, and the weight of this pair.
     pub fn halves(&self, revolution: Duration) -> Option<([f64; 2], f64)> {
         let second = self.requests - self.first_requests;
         let weight = weight(self.first_requests, second, self.requests)?;
@@ -118,14 +118,14 @@ impl Sums {
     }
 }
 
-/// Returns the harmonic mean of the numbers of requests in two windows, over the `usual` number. It is the inverse of the
-/// variance that their difference has, and the same if the windows are exchanged.
+/// Returns the harmonic mean of the numbers of requests in two windows, divided by the `usual` number. This weight is inversely
+/// proportional to the variance of the windows' difference, and does not change if the windows are exchanged.
 fn weight(first: u64, second: u64, usual: u64) -> Option<f64> {
     let (first, second) = (first as f64, second as f64);
     (first > 0.0 && second > 0.0).then(|| 2.0 * first * second / (first + second) / usual.max(1) as f64)
 }
 
-/// Pairs of windows, the treated one less the other.
+/// A comparison of pairs of windows: the differences are the treated window less the untreated one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Comparison {
     pub treated: Sums,
@@ -155,7 +155,7 @@ impl Comparison {
         PAIRS_MIN.saturating_sub(self.head.pairs())
     }
 
-    /// Returns the interval of a sequence as a part of `base` revolutions.
+    /// Returns the confidence interval of a sequence as a part of `base` revolutions.
     pub fn interval(&self, sequence: &Sequence, alpha: f64, reach: f64, base: f64) -> Option<Interval> {
         if self.pairs_missing() > 0 || base <= 0.0 {
             return None;
@@ -164,13 +164,13 @@ impl Comparison {
     }
 }
 
-/// Means over the windows of one kind, as far as they are in pairs with another kind.
+/// Means over those windows of one kind that are in pairs with another kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AuditArm {
     /// The number of windows.
     pub windows: u64,
-    /// The number of requests that arrived and were done in them.
+    /// The number of requests that arrived and were done in the windows.
     pub requests: u64,
     /// Mean head time, in milliseconds.
     pub head_ms: f64,

@@ -23,7 +23,7 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// Returns an audit of a drive in the state `from`; `through` says whether requests can be handed through.
+    /// Returns an audit of a drive in the state `from`; `through` tells whether requests can be passed through to the drive.
     pub fn new(config: AuditConfig, drive: &DriveModel, from: Standing, through: bool) -> Self {
         Self { audit: Audit::new(config, revolution(drive), through), from, heard: [Instant::ZERO; 2] }
     }
@@ -33,24 +33,24 @@ impl Cost {
         self.audit.window()
     }
 
-    /// Returns the part of a bound on harm that the account may use, in ppm.
+    /// Returns the part of a bound on harm that the harm estimate may use, in ppm.
     pub fn left_of(&self, bound_ppm: u32) -> u32 {
         self.audit.left_of(bound_ppm)
     }
 
-    /// Returns what the audit knows.
+    /// Returns the results of the audit so far.
     pub fn report(&self, now: Instant) -> AuditReport {
         self.audit.report(now)
     }
 }
 
 impl Outside {
-    /// Returns whether the audit's window has no background work.
+    /// Returns whether the audit's current window excludes background work.
     pub(in super::super) fn is_off(&self) -> bool {
         self.cost.as_ref().is_some_and(|cost| cost.window() != AuditWindow::On)
     }
 
-    /// Returns whether requests are handed to the drive as they come, for comparison.
+    /// Returns whether the audit's current window passes requests to the drive as they come, for comparison.
     pub(in super::super) fn is_through(&self) -> bool {
         self.cost.as_ref().is_some_and(|cost| cost.window() == AuditWindow::Through)
     }
@@ -62,7 +62,7 @@ impl Outside {
 }
 
 impl Core {
-    /// Begins the audit's next window if this one is over.
+    /// Begins the audit's next window if the current one is over.
     pub(in super::super) fn advance_audit(&self, outside: &mut Outside, now: Instant) {
         let present = !self.pool.is_empty() || outside.foreground_commands().next().is_some();
         let wanted = !self.background.is_idle() || outside.readings.are_wanted();
@@ -88,7 +88,7 @@ impl Core {
                 last: cost.heard[0],
                 // The drive chose the order: no single command is forecast.
                 forecast: (!outside.blind && order.passed != Some(Passed::BesideOthers)).then(|| {
-                    // Without background work it would have been sent when the last command but one was done.
+                    // Without background work the request would have been sent when the last command but one was done.
                     let sent = outside.clock.platter(pending.arrived.max(cost.heard[1]));
                     let what = Transfer::new(order.command.op, asked);
                     let overheads = &outside.config.overheads;

@@ -13,20 +13,20 @@
 //! bounds via nonnegative supermartingales", Probability Surveys 17, 2020, table 3). Mixed over a normal `l` of mean zero and
 //! precision `rho` it is `sqrt(rho / (rho + V)) exp(S^2 / (2 (rho + V)))` (the two-sided normal mixture of Howard, Ramdas,
 //! McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics 49(2), 2021,
-//! proposition 5). By Ville's inequality it ever reaches `1 / alpha` with a probability of at most `alpha`. The set of all `tau`
-//! for which it has not is therefore a confidence sequence: it holds the truth at all times at once with probability `1 - alpha`,
-//! and may be looked at, and acted on, at any time.
+//! proposition 5). By Ville's inequality the probability that this supermartingale ever reaches `1 / alpha` is at most `alpha`.
+//! The values of `tau` for which it has not reached that level therefore form a confidence sequence: the set contains the true
+//! value at all times with probability `1 - alpha`, so it may be read, and acted on, at any time.
 //!
 //! # The conditions
-//! 1. The coin is fair and independent of everything before the pair. The seed gives it.
+//! 1. The coin is fair and independent of everything before the pair. The seeded draw gives this.
 //! 2. The first window does not change the outcome of the second beyond the requests that are left out. The audit
 //!    checks this by comparing the halves of windows.
-//! 3. A weight is the same whichever window is treated. It depends on the number of requests in both, symmetrically.
-//! 4. The effect is the same in each pair. Where it varies, the sequence is for the weighted mean effect so far, and `V` is
-//!    about a mean: it is larger in expectation by the variance of the effect, so the sequence becomes wider, but for this
-//!    case the guarantee is asymptotic and not exact.
+//! 3. The weight of a pair does not depend on which window is treated: it is symmetric in the windows' numbers of requests.
+//! 4. The effect is the same in each pair. If the effect varies, the sequence is for the weighted mean effect so far, and `V`
+//!    is taken about that mean: `V` is larger in expectation by the variance of the effect, so the sequence becomes wider, but
+//!    the guarantee is then asymptotic and not exact.
 //!
-//! The scale of the outcomes is not known before, and `rho` must be. So the supermartingale is the mean of several, with
+//! `rho` must be chosen before the scale of the outcomes is known. So the supermartingale is the mean of several, with
 //! `rho` in steps that cover all scales between a thousandth of a revolution and hundreds of revolutions.
 
 #[cfg(not(feature = "std"))]
@@ -35,11 +35,11 @@ use units::Float as _;
 /// The values of `rho`, in squared revolutions: powers of 64.
 const PRECISION_LOG64: core::ops::RangeInclusive<i32> = -4..=3;
 
-/// The number of points at which each side of the sequence is looked at, by a factor of `2^(1/4)` each. The finest is about a
-/// millionth of a millionth of the widest.
+/// The number of distances from the mean that are tried on each side, each smaller by a factor of `2^(1/4)`. The smallest is
+/// about a millionth of a millionth of the largest.
 const POINTS_PER_SIDE: u32 = 160;
 
-/// The number of halvings between one of these points and the next: far finer than anything that is shown.
+/// The number of halvings between one of these distances and the next: far finer than any displayed digit.
 const HALVINGS_PER_POINT: u32 = 20;
 
 /// An interval estimate of a number.
@@ -70,7 +70,7 @@ impl Interval {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sequence {
     pairs: u64,
-    /// The sum of the weights, and of their squares.
+    /// The sums of the weights and of their squares.
     weight: f64,
     squared: f64,
     /// The sum of weighted differences.
@@ -92,7 +92,7 @@ impl Sequence {
         self.square += squared * difference * difference;
     }
 
-    /// Reduces the weight of all pairs so far to this part.
+    /// Reduces the weight of all pairs so far to the part `left`.
     pub fn fade(&mut self, left: f64) {
         for sum in [&mut self.weight, &mut self.squared, &mut self.sum, &mut self.cross, &mut self.square] {
             *sum *= left;
@@ -119,7 +119,7 @@ impl Sequence {
         if self.weight > 0.0 { self.variation(self.mean()).sqrt() / self.weight } else { f64::INFINITY }
     }
 
-    /// Returns the sum of squared deviations from `tau`.
+    /// Returns the weighted sum of squared deviations from `tau`.
     fn variation(&self, tau: f64) -> f64 {
         (self.square - 2.0 * tau * self.cross + tau * tau * self.squared).max(0.0)
     }
@@ -141,8 +141,8 @@ impl Sequence {
         self.log_evidence(tau) < -alpha.ln()
     }
 
-    /// Returns the smallest interval around all differences that are not refuted at level `alpha`, if that ends within
-    /// `reach` revolutions of the mean on both sides.
+    /// Returns the smallest interval around all differences that are not refuted at level `alpha`; `None` if an end is farther
+    /// than `reach` revolutions from the mean.
     pub fn interval(&self, alpha: f64, reach: f64) -> Option<Interval> {
         let mean = self.mean();
         Some(Interval {
@@ -182,7 +182,6 @@ mod tests {
     use super::*;
     use crate::lottery::Lottery;
 
-    /// One in twenty.
     const MISS_PROBABILITY: f64 = 0.05;
     const REACH_REVOLUTIONS: f64 = 8.0;
 
@@ -205,11 +204,11 @@ mod tests {
         inherited: f64,
         /// The probability of a lost revolution in a window.
         lost: f64,
-        /// The exponent of a Pareto tail, if there is one; below 2 there is no variance.
+        /// The exponent of a Pareto tail; below 2 the variance is infinite.
         tail: Option<f64>,
-        /// The movement of the mean from window to window.
+        /// The change of the mean from window to window.
         drift: f64,
-        /// The effect of the treatment, and its movement from pair to pair.
+        /// The effect of the treatment, and its change from pair to pair.
         effect: f64,
         effect_drift: f64,
     }
@@ -246,7 +245,8 @@ mod tests {
         WindowLoad { name: "the effect grows", inherited: 0.5, effect_drift: 0.000_2, ..QUIET },
     ];
 
-    /// Returns whether the sequence holds the truth at each of `pairs` pairs, and its interval at the end.
+    /// Returns whether the sequence contains the true effect after each of `pairs` pairs, its interval at the end, and the
+    /// true effect.
     fn held(load: WindowLoad, pairs: u32, seed: u64) -> (bool, Option<Interval>, f64) {
         let mut lottery = Lottery::new(seed);
         let (mut sequence, mut state, mut trend, mut truth) = (Sequence::default(), 0.0, 0.0, 0.0);
@@ -262,7 +262,7 @@ mod tests {
             let windows = [window(&mut lottery), window(&mut lottery)];
             let treated = lottery.below(2) as usize;
             let effect = load.effect + load.effect_drift * f64::from(pair);
-            // The weight is of the pair, and known before the coin falls.
+            // The weight belongs to the pair and is known before the draw.
             let weight = 0.5 + uniform(&mut lottery);
             truth += weight * effect;
             sequence.add(windows[treated] + effect - windows[1 - treated], weight);
@@ -285,7 +285,8 @@ mod tests {
             let (_, interval, truth) = held(QUIET, 400, seed);
             let interval = interval.unwrap();
             assert!(interval.holds(truth));
-            // Two windows differ by sqrt(2) of one's deviation; 1.96 errors are one look's interval.
+            // The difference of two windows deviates by sqrt(2) times one window's deviation. An interval that is read
+            // only once is 1.96 standard errors to each side.
             let one_look = 1.96 * 0.01 * 2f64.sqrt() / 400f64.sqrt();
             let half = (interval.high - interval.low) / 2.0;
             assert!((one_look..2.5 * one_look).contains(&half), "{half} against {one_look}");

@@ -1,21 +1,22 @@
-//! The increase of response times that the audit finds and the account of harm does not have. It is taken off the bound.
+//! The increase of response times that the audit finds and the harm estimate does not contain. It is subtracted from the bound
+//! on harm.
 //!
-//! The intervals that the audit reports are over all pairs of windows. This acts, and loads change, so it forgets: also where
-//! pairs bring nothing, because hardly a request comes, until the prior stands again.
+//! The intervals that the audit reports cover all pairs of windows. This increase changes the scheduling, and loads change, so
+//! old pairs are forgotten. They are forgotten even if new pairs have no requests, until only the prior is left.
 
 use super::sequence::Sequence;
 
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
-/// The whole, in ppm.
+/// One, in ppm.
 pub(super) const WHOLE_PPM: u64 = 1_000_000;
 
-/// The number of pairs after which all but 1 in e is forgotten: three days where a window lasts as long as it may, and some
-/// hours at fifty requests a second.
+/// The number of pairs after which the weight of a pair has fallen to 1/e: three days if windows have their longest duration,
+/// and some hours at fifty requests a second.
 const PAIRS_REMEMBERED: u32 = 256;
 
-/// The difference between windows of two kinds that the account does not charge, of the last pairs.
+/// The difference of response times between windows of two kinds that the harm estimate does not contain, over the last pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uncharged {
     differences: Sequence,
@@ -24,15 +25,15 @@ pub(super) struct Uncharged {
 }
 
 impl Uncharged {
-    /// Forgets a part of all pairs: another one has been drawn.
+    /// Reduces the weight of all pairs, because another pair is done.
     pub fn fade(&mut self) {
         let left = 1.0 - 1.0 / f64::from(PAIRS_REMEMBERED);
         self.differences.fade(left);
         self.untreated *= left;
     }
 
-    /// Adds a pair: the difference of its windows' response times less what the account charges, the mean response time of the
-    /// untreated one, both in revolutions, and its weight.
+    /// Adds a pair, in revolutions and with its weight: the `difference` of its windows' response times, less the harm that the
+    /// estimate charges, and the mean response time of the `untreated` window.
     pub fn add(&mut self, difference: f64, untreated: f64, weight: f64) {
         self.differences.add(difference, weight);
         self.untreated += untreated * weight;
@@ -57,22 +58,22 @@ pub(super) struct Increase {
 }
 
 impl Increase {
-    /// Returns the sum of two.
+    /// Returns the sum of two independent increases.
     pub fn and(self, other: Self) -> Self {
         let error = (self.error * self.error + other.error * other.error).sqrt();
         Self { mean: self.mean + other.mean, error }
     }
 
-    /// Returns what is left of a bound on harm, in ppm.
+    /// Returns the rest of a bound on harm after this increase, in ppm.
     ///
-    /// The prior is that the account contains all harm, with the bound as its standard deviation. The mean of the posterior is
-    /// subtracted from the bound.
-    /// An account that overestimates gets no more than the bound: it may be right for the next load.
+    /// The prior is that the harm estimate contains all harm, with the bound as its standard deviation. The mean of the posterior
+    /// is subtracted from the bound. A negative increase, from an estimate that is too high, adds nothing: the estimate may be
+    /// right for the next load.
     pub fn off(self, bound_ppm: u32) -> u32 {
         let bound = f64::from(bound_ppm) / WHOLE_PPM as f64;
         let prior = bound * bound;
         let believed = self.mean.max(0.0) * prior / (prior + self.error * self.error);
-        // No bound at all leaves nothing to divide.
+        // A bound of zero would divide zero by zero.
         if bound_ppm == 0 { 0 } else { ((bound - believed) * WHOLE_PPM as f64).max(0.0) as u32 }
     }
 }
@@ -81,7 +82,7 @@ impl Increase {
 mod tests {
     use super::*;
 
-    /// Returns what is left of a bound of 1% in ppm, for this increase in percent and its error.
+    /// Returns the rest of a bound of 1%, in ppm, after an increase in percent with its error.
     fn left(mean: f64, error: f64) -> u32 {
         Increase { mean: mean / 100.0, error: error / 100.0 }.off(10_000)
     }
@@ -105,7 +106,7 @@ mod tests {
         assert!(uncharged.increase().is_none());
         for pair in 0..400 {
             uncharged.fade();
-            // 3 +- 3%.
+            // An increase of 3% with a deviation of 3%.
             uncharged.add(if pair % 2 == 0 { 0.06 } else { 0.0 }, 1.0, 1.0);
         }
         let left = |uncharged: &Uncharged| uncharged.increase().unwrap().off(10_000);

@@ -1,4 +1,5 @@
-//! The background export of a served disk: an emulated drive in real time. No result depends on the time.
+//! The background export of a served disk: an emulated drive in real time. No result depends on how long
+//! anything takes.
 
 use crate::support::{self, Server, has, request, run, works};
 use device::{Device, Emulated};
@@ -88,7 +89,7 @@ fn with_background_write_both_exports_read_what_the_other_has_written() {
     let Some(server) = Server::start("background-write", export, start) else { return };
     let (mut foreground, mut background) = (server.client(), client(&server));
     for byte in 1..5 {
-        // The first byte of a request's flags is for FUA.
+        // The first byte of a request's flags contains the FUA bit.
         let mut write = request(1, 1, 8_192, 65_536);
         write[5] = byte % 2;
         background.write_all(&[write, vec![byte; 65_536]].concat()).unwrap();
@@ -175,7 +176,7 @@ fn fio_at_depth_64_finds_at_the_background_export_what_it_has_written_there() {
     assert!(background.written_bytes == 1 << 20 && background.read_bytes >= 2 << 20, "{background:?}");
 }
 
-/// The background has no time at all, so its requests stay until their clients are gone.
+/// Without idle time a background request is never served, so it waits until its client is gone.
 #[test]
 fn clients_that_hang_up_leave_no_request_and_the_server_ends_in_its_time() {
     let limits = Limits { drain: Duration::from_millis(50), ..Limits::default() };
@@ -226,7 +227,7 @@ fn client_of_memory(server: &Server<Disk<Emulated>>) -> UnixStream {
     client
 }
 
-/// Returns the data of the chunks of a reply, with their types; a simple reply is a chunk of type 0.
+/// Returns the types and the data of a reply's chunks. A simple reply counts as one chunk of type 0.
 fn chunks(client: &mut UnixStream) -> Vec<(u16, Vec<u8>)> {
     let mut chunks = Vec::new();
     loop {
@@ -247,13 +248,13 @@ fn chunks(client: &mut UnixStream) -> Vec<(u16, Vec<u8>)> {
     }
 }
 
-/// Asks for the memory's state until a range of this size from `offset` on is in memory.
+/// Asks for the block status of the memory until `bytes` bytes from `offset` on are in memory.
 fn wait_until_in_memory(client: &mut UnixStream, offset: u64, bytes: u32) {
     loop {
         client.write_all(&request(BLOCK_STATUS, 2, offset, bytes)).unwrap();
         let chunks = chunks(client);
         let (5, status) = &chunks[0] else { panic!("no block status: {chunks:?}") };
-        // The context's number, then each extent: its length and its state.
+        // The number of the context, and then the length and the state of each extent.
         let words: Vec<u32> =
             status.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
         if words[1..].chunks(2).all(|extent| extent[1] == 1) {
@@ -283,7 +284,7 @@ fn a_range_that_a_client_declares_comes_into_memory_and_is_read_from_there() {
         read.iter().filter(|(kind, _)| *kind == 1).flat_map(|(_, data)| &data[8..]).copied().collect();
     assert!(data == bytes, "{} bytes", data.len());
 
-    // The same by libnbd's own call.
+    // libnbd's own call for a declaration has the same effect.
     let mut given = u64::from(BYTES);
     if has("nbdsh") {
         let cache = format!("h.cache({BYTES}, {OFFSET})");
@@ -295,7 +296,7 @@ fn a_range_that_a_client_declares_comes_into_memory_and_is_read_from_there() {
         let connect = format!("h.connect_uri({:?})", uri(&server));
         let each = ["h.add_meta_context('freeblock:memory')", &connect, &cache, python, &wait, &check];
         let each = each.iter().flat_map(|line| ["-c", line]);
-        // The package is of the system's Python, which may not be the first on the path.
+        // nbdsh needs the system's Python, which may not be the first on the path.
         let args: Vec<&str> = ["PATH=/usr/bin:/bin", "nbdsh"].into_iter().chain(each).collect();
         works("env", &args);
         given *= 2;

@@ -1,4 +1,4 @@
-//! Clients that take nothing, ask for too much, or are gone, beside unaffected ones.
+//! Clients that read no answers, ask for too much, or disconnect, beside clients that are served normally.
 
 use crate::support::log::OperatorLog;
 use crate::support::{Server, is_read, reads, request, send};
@@ -9,7 +9,7 @@ use std::net::{SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
 use units::Duration;
 
-/// Returns limits under which no client is hung up on for slowness during a test.
+/// Returns limits under which no client counts as slow during a test.
 fn patient() -> Limits {
     Limits { patience: Duration::from_secs(3600), ..Limits::default() }
 }
@@ -18,8 +18,9 @@ fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
     Server::raw(test, 64 << 20, ExportConfig { limits, ..ExportConfig::default() })
 }
 
-/// Clients do not take the answers to nine reads of 32 MiB, or stop in the middle of a write. Their number is the
-/// maximum of one peer, so that they hold the maximum of memory. Another client's reads are answered meanwhile, small and large.
+/// Stuck clients do not read the answers to nine reads of 32 MiB, or stop in the middle of a write. There are as many
+/// as one peer may have, so they hold as much memory as they can. Another client's small and large reads are answered
+/// meanwhile.
 #[test]
 fn clients_that_take_nothing_do_not_keep_another_waiting() {
     let Some(server) = raw("unread", Limits { clients: 128, ..patient() }) else { return };
@@ -35,7 +36,7 @@ fn clients_that_take_nothing_do_not_keep_another_waiting() {
         (0..200).for_each(|_| assert!(is_read(&mut other, 0, 4096)));
         (0..3).for_each(|_| assert!(is_read(&mut other, 0, 32 << 20)));
     }
-    // The slow ones still get their answers.
+    // The stuck clients still get their answers.
     let mut reply = vec![0; 16 + (32 << 20)];
     for client in [0, 10, 60] {
         (0..9).for_each(|_| slow[client].read_exact(&mut reply).unwrap());
@@ -44,7 +45,8 @@ fn clients_that_take_nothing_do_not_keep_another_waiting() {
     server.end();
 }
 
-/// A client without structured replies gets the bytes before the bad sector and is hung up on; the next one is served.
+/// A client without structured replies gets the bytes before the bad sector and is disconnected. The next client is
+/// served.
 #[test]
 fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     let client = nbd::Limits { bytes: 64 << 10, ..nbd::Limits::default() };
@@ -64,7 +66,8 @@ fn a_large_read_that_fails_in_the_middle_ends_its_client_only() {
     assert_eq!((tally.requests, tally.failed), (1, 1));
 }
 
-/// The maximum of 64 clients of one peer each take nothing of 128 reads of 8 MiB. When they have hung up, 64 others are served.
+/// All 64 clients that one peer may have send 128 reads of 8 MiB and read no answers. After they have disconnected, 64
+/// others are served.
 #[test]
 fn clients_that_are_gone_keep_no_slot() {
     let Some(server) = raw("slots", Limits { clients: 128, ..patient() }) else { return };
@@ -80,7 +83,7 @@ fn clients_that_are_gone_keep_no_slot() {
     server.end();
 }
 
-/// Returns a client that is let in. The server may see it before it sees that another has hung up: then it tries again.
+/// Returns a client that has a slot. Tries again if the server has not noticed yet that a former client is gone.
 fn greeted(server: &Server<device::Raw>) -> UnixStream {
     for _ in 0..100_000 {
         if let Some(client) = chosen(server.connect()) {
@@ -91,7 +94,7 @@ fn greeted(server: &Server<device::Raw>) -> UnixStream {
     panic!("no slot is free, and the clients that had them are gone");
 }
 
-/// Has a client choose the export. Returns `None` if the server has no slot for it.
+/// Makes a client choose the export. Returns `None` if the server has no slot for the client.
 fn chosen<S: Read + Write>(mut client: S) -> Option<S> {
     client.read_exact(&mut [0; 18]).ok()?;
     client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").ok()?;
@@ -108,7 +111,7 @@ fn tcp(server: &Server<device::Raw>, from: u8) -> TcpStream {
     socket.into()
 }
 
-/// A client that has chosen an export may be a mounted device, so none is hung up on.
+/// A client that has chosen an export may be a mounted device, so it is never disconnected for being idle.
 #[test]
 fn idle_clients_of_one_peer_keep_no_other_out() {
     let log = OperatorLog::shared();
@@ -123,7 +126,7 @@ fn idle_clients_of_one_peer_keep_no_other_out() {
     assert_eq!(own.len(), 2, "the reserve of this user, who is the daemon's");
     assert!(log.has(&["WARN [peers]", "a client is refused", "from=\"127.0.0.2:"]));
 
-    // One more gets the reason if it chooses in the new way, however many others do not choose.
+    // One client more gets the reason if it chooses by NBD_OPT_GO, while many others choose nothing.
     let mut silent: Vec<TcpStream> = (0..40).map(|_| tcp(&server, 1)).collect();
     let mut refused = tcp(&server, 3);
     refused.read_exact(&mut [0; 18]).unwrap();
@@ -150,7 +153,7 @@ fn idle_clients_of_one_peer_keep_no_other_out() {
     server.end();
 }
 
-/// A client that only waits for memory, which another holds, is found gone all the same.
+/// A client whose requests wait for memory that another client holds is noticed when it disconnects.
 #[test]
 fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
     let limits = Limits { bytes: 48 << 20, clients: 6, ..patient() };
@@ -168,7 +171,7 @@ fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
     server.end();
 }
 
-/// Hours of work at a slow drive are queued, and no answer is taken.
+/// The clients have queued hours of work at a slow drive and read no answer.
 #[test]
 fn a_server_ends_in_its_time_whatever_is_queued() {
     let limits = Limits { drain: Duration::from_millis(50), ..patient() };

@@ -1,4 +1,4 @@
-//! The NBD commands beside reads and writes, over an emulated drive and over a file.
+//! The NBD commands other than read and write, over an emulated drive and over a file.
 
 use crate::support::{self, Server, has, run, works};
 use device::Device;
@@ -41,7 +41,7 @@ fn trims_zeroes_and_maps<D: Device + Send + 'static>(server: &Server<D>) {
     let out = qemu_io(server, &["write -z 768k 256k", "read -P 0 768k 256k", "read -P 7 256k 256k"]);
     assert!(!out.contains("failed"), "{out}");
     assert!(blocks() >= holed, "no hole where none was allowed");
-    // A copy distinguishes holes from data, and is equal.
+    // nbdcopy copies holes as holes, and the copy is equal.
     works("nbdcopy", &[&server.uri(), &server.file("copy")]);
     assert!(std::fs::read(server.file("copy")).unwrap() == std::fs::read(&disk).unwrap());
 }

@@ -1,7 +1,7 @@
-//! kill -9 at random moments under load, by seed: acknowledged writes survive.
+//! kill -9 at pseudo-random moments under load: acknowledged writes survive.
 //!
-//! Bytes that a killed process has handed to the kernel survive; so every acknowledged write must be there, not only
-//! the flushed ones. Power cuts are not tested here.
+//! Bytes that a killed process has written to a file survive in the kernel, so every acknowledged write must
+//! survive, and not only flushed ones. Power cuts are not tested here.
 
 use crate::support::{choose, request};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 const BLOCK: u32 = 4096;
 const BLOCKS: u64 = 64;
 
-/// Returns the example to kill; `None` if only this test was built.
+/// Returns the path of the example to kill; `None` if only this test was built.
 fn export() -> Option<PathBuf> {
     let path = std::env::current_exe().unwrap().parent()?.parent()?.join("examples/export");
     let what = "the example export (cargo build --package freeblock-server --example export)";
@@ -26,7 +26,8 @@ fn start(program: &Path, dir: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Connects to the present server: the socket of a killed one accepts connections for a moment, and breaks them.
+/// Connects to the running server. The socket of a killed server may accept connections for a moment, and then
+/// breaks them.
 fn connect(dir: &Path, child: &mut Child) -> UnixStream {
     loop {
         assert!(child.try_wait().unwrap().is_none(), "it starts over what it left behind");
@@ -41,7 +42,7 @@ fn connect(dir: &Path, child: &mut Child) -> UnixStream {
     }
 }
 
-/// Pseudo-random numbers, the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -51,15 +52,15 @@ impl Dice {
     }
 }
 
-/// The possible contents of a block: that of the last acknowledged write, or of any later one.
+/// The possible contents of a block: the number of the last acknowledged write, and those of later ones.
 #[derive(Default)]
 struct PossibleContents {
     acknowledged: u64,
     since: Vec<u64>,
 }
 
-/// Writes until the server is killed with some writes in flight. Returns the writes' numbers by cookie, and the
-/// possible contents of each block.
+/// Writes until the server is killed with some writes in flight. Records the possible contents of each block;
+/// returns the number of the next write.
 fn load(
     client: &mut UnixStream,
     child: &mut Child,
@@ -73,7 +74,7 @@ fn load(
     while sent < most {
         while under_way.len() < 16 && sent < most {
             let at = dice.below(BLOCKS);
-            // Writes do not overlap: of two to one block at once either may be the last.
+            // Two writes to one block never overlap in time, because either could be the last.
             if under_way.values().any(|other| *other == at) {
                 break;
             }
@@ -115,7 +116,7 @@ fn acknowledged_writes_survive_a_kill_at_any_moment() {
     for round in 0..rounds {
         let mut child = start(&program, &dir);
         let mut client = connect(&dir, &mut child);
-        // The content found now is the only possible one from now on.
+        // The content that is found now is the only possible one from now on.
         for at in 0..BLOCKS {
             client.write_all(&request(0, at, at * u64::from(BLOCK), BLOCK)).unwrap();
             let mut reply = vec![0; 16 + BLOCK as usize];
@@ -133,7 +134,7 @@ fn acknowledged_writes_survive_a_kill_at_any_moment() {
                 let PossibleContents { acknowledged, since } = block;
                 assert!(may, "round {round}: block {at} has {value}, not {acknowledged} or one of {since:?}");
             }
-            // A write that was not acknowledged may be there in part: the next one settles it.
+            // A write that was not acknowledged may be on the disk in part, so the block is written anew.
             if block.since.is_empty() {
                 assert!(words.iter().all(|word| *word == block.acknowledged));
             } else {

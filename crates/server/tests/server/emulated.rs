@@ -1,5 +1,5 @@
-//! An emulated drive, served to independent client programs, and to clients that misbehave. Real time passes, but no
-//! result depends on it.
+//! An emulated drive, served to independent client programs, and to clients that misbehave. The test runs in real
+//! time, but no result depends on how long anything takes.
 
 use drive::{BadSectors, Behaviour};
 use server::{Address, Limits, ListenError, Listener};
@@ -54,12 +54,12 @@ fn clients_that_misbehave_hurt_no_other_client() {
         let mut client = server.connect();
         client.write_all(garbage).unwrap();
         let mut all = Vec::new();
-        // The server hangs up, perhaps before the client has sent everything.
+        // Reading may end with an error, because the server disconnects without reading everything.
         let _ = client.read_to_end(&mut all);
         assert!(all.starts_with(b"NBDMAGIC"));
         assert!(server.serves());
     }
-    // One client leaves in the middle of its requests, another never sends anything.
+    // One client disconnects in the middle of its requests, and another never sends anything.
     let mut gone = server.connect();
     open(&mut gone);
     let reads: Vec<u8> = (0..100).flat_map(|cookie| request(0, cookie, 0, 4096)).collect();
@@ -68,7 +68,7 @@ fn clients_that_misbehave_hurt_no_other_client() {
     let mut silent = server.connect();
     silent.read_exact(&mut [0; 18]).unwrap();
     assert!(server.serves());
-    // More clients than allowed, each of which chooses the export. One may have the slot of the silent one.
+    // More clients than may connect choose the export. One of them may take over the slot of the silent client.
     let mut others: Vec<UnixStream> = Vec::new();
     for _ in 0..6 {
         let mut client = server.connect();

@@ -1,5 +1,5 @@
-//! Devices that fail behind a live server: the errors of clients, and the log. Real time passes, but no result depends
-//! on it.
+//! Devices that fail behind a live server: the errors that clients get, and the log. The test runs in real time, but
+//! no result depends on how long anything takes.
 
 use crate::support::log::OperatorLog;
 use crate::support::{PROFILE, Server, open, request};
@@ -30,7 +30,7 @@ fn serve(test: &str, faults: Faults, timeout: Duration) -> Option<Server<Device>
     })
 }
 
-/// Reads a sector; returns the error, if there is one.
+/// Reads a sector; returns the error code of the reply, 0 for none.
 fn read(client: &mut UnixStream, lbn: u64) -> u32 {
     client.write_all(&request(0, lbn, lbn * 512, 512)).unwrap();
     let mut reply = [0; 16];
@@ -60,7 +60,7 @@ fn a_command_that_is_never_answered_is_an_io_error_and_the_log_says_why() {
     let (tally, disk) = server.ended();
     assert_eq!(tally.failed, failed as u64);
     let status = disk.status();
-    // The last flush may be lost as well.
+    // The last flush may be lost, too.
     assert!(status.timed_out >= tally.failed && status.failing.is_some(), "{status:?}");
 }
 
@@ -87,7 +87,7 @@ fn a_late_answer_belongs_to_no_request_and_a_bad_sector_is_named() {
     open(&mut client);
     let errors: Vec<u32> = (0..60).map(|i| read(&mut client, i * 40)).collect();
     assert!(errors.contains(&IO) && errors.iter().filter(|error| **error == 0).count() > 30, "{errors:?}");
-    // A late command sometimes ends in time: read until the sector is the reported cause.
+    // The read may fail by a timeout instead, so it is repeated until the log names the sector.
     while !log.has(&["a request failed", "sector 3000 cannot be read", "offset=1536000"]) {
         assert_eq!(read(&mut client, 3_000), IO);
     }
@@ -119,8 +119,7 @@ fn a_client_that_vanishes_with_writes_in_flight_delays_no_other() {
     assert_eq!((tally.failed, disk.outstanding()), (0, 0));
 }
 
-/// A daemon has several disks: if one ends by itself, the last as well as the first, the others must not stay behind
-/// silently.
+/// A daemon has several disks. If the server of one ends by itself, whichever it is, the other servers must end, too.
 #[test]
 fn a_server_that_ends_by_itself_ends_the_others() {
     if let Err(error) = device::Ring::new() {
@@ -144,7 +143,7 @@ fn a_server_that_ends_by_itself_ends_the_others() {
     let mailbox = last.mailbox();
     mailbox.send(|_, _| panic!("a bug on the disk's thread")).unwrap();
     first.join().unwrap();
-    // A server named after the end is stopped at once.
+    // A server that is registered after the end is stopped at once.
     while mailbox.send(|_, _| ()).is_ok() {
         std::thread::yield_now();
     }

@@ -1,5 +1,5 @@
-//! A kernel as a client, in one loop with NBD clients. It is simulated here, so that the test runs without the driver.
-//! proofs/ublk.sh has the real one.
+//! This machine's kernel as a client, in one event loop with NBD clients. The kernel is simulated, so that the test
+//! runs without the ublk driver; proofs/ublk.sh uses the real one.
 
 use crate::support::{self, PROFILE, request};
 use device::{
@@ -27,7 +27,7 @@ const FUA: u32 = 1 << 13;
 
 type Answer = Result<Vec<u8>, KernelError>;
 
-/// The kernel's end of a queue.
+/// The server's end of a queue whose kernel the test plays.
 #[derive(Debug)]
 struct Made {
     wire: Arc<OwnedFd>,
@@ -35,7 +35,7 @@ struct Made {
     asked: Receiver<KernelRequest>,
     answers: Sender<(u16, Answer)>,
     over: Arc<AtomicBool>,
-    /// Results that go out in the next iteration.
+    /// Results that the next exchange passes to the kernel.
     reported: Vec<(u16, Answer)>,
 }
 
@@ -59,7 +59,7 @@ impl KernelQueue for Made {
     }
 }
 
-/// A disk that keeps the requests that can wait until the test releases them.
+/// A disk that keeps background requests until the test releases them.
 #[derive(Debug)]
 struct Patient {
     disk: Faulty<Emulated>,
@@ -117,7 +117,7 @@ impl Device for Patient {
     }
 }
 
-/// A disk that is served to a simulated kernel and over NBD.
+/// A disk that is served to a simulated kernel and over NBD at the same time.
 struct Both {
     dir: PathBuf,
     ask: Sender<KernelRequest>,
@@ -126,19 +126,19 @@ struct Both {
     over: Arc<AtomicBool>,
     stop: StopHandle,
     mailbox: Mailbox<Patient>,
-    /// Reports that the server has asked the kernel to remove the device.
+    /// Receives a value when the server asks the kernel to remove the device.
     stopped: Receiver<()>,
     thread: JoinHandle<Tally>,
 }
 
 impl Both {
-    /// Starts both; `None` if the kernel gives no io_uring.
+    /// Starts the server; `None` if the machine has no io_uring.
     fn start(test: &str, export: ExportConfig, faults: Faults) -> Option<Self> {
         Self::start_with(test, export, faults, None, true)
     }
 
-    /// Starts both, where the kernel's device is that of the background if there is a flag that says when it is shown;
-    /// open from the beginning, or when the mailbox says so.
+    /// Starts the server. With `shown` the kernel's device is a background device, and the flag says when it is shown.
+    /// Unless `is_open`, the server is held until the mailbox opens it.
     fn start_with(
         test: &str,
         export: ExportConfig,
@@ -186,12 +186,12 @@ impl Both {
         Some(Self { dir, ask, waker, answers: answered, over, stop, mailbox, stopped, thread })
     }
 
-    /// Wakes the server; one that has ended needs no waking.
+    /// Wakes the server. Fails, without effect, if the server has ended.
     fn ring(&self) {
         let _ = self.waker.lock().unwrap().write_all(&[1]);
     }
 
-    /// Asks for `count` sectors from `first` on, as the kernel numbers operations and flags.
+    /// Sends a request for `count` sectors from `first` on, with the kernel's numbers for operation and flags.
     fn ask(&self, tag: u16, op_flags: u32, first: u64, count: u32, bytes: &[u8]) {
         let mut request = KernelRequest::decode(tag, op_flags, first, count);
         request.bytes = bytes.to_vec();
@@ -221,7 +221,7 @@ impl Both {
     }
 }
 
-/// Returns `sectors` from `first` on, as a client reads them.
+/// Reads `sectors` sectors from `first` on through an NBD client.
 fn client_reads(client: &mut UnixStream, first: u64, sectors: u32) -> Vec<u8> {
     client.write_all(&request(0, 1, first * 512, sectors * 512)).unwrap();
     let mut reply = vec![0; 16 + sectors as usize * 512];
@@ -248,7 +248,7 @@ fn the_kernel_and_clients_read_each_others_writes() {
     assert_eq!(both.does(DISCARD | FUA, 24, 8, &[]), Ok(vec![]));
     assert!(client_reads(&mut client, 21, 3) == ours[5 * 512..]);
     drop(client);
-    // Four reads and writes of the client, six of the kernel.
+    // Four requests are the client's, and six are the kernel's.
     assert_eq!(both.end(), Tally { clients: 1, requests: 10, failed: 0 });
 }
 
@@ -292,7 +292,7 @@ fn sixty_four_requests_at_once_are_all_answered() {
     both.end();
 }
 
-/// A kernel that is asked to remove the device first writes its dirty data.
+/// When the kernel is asked to remove a device, it first writes its dirty data.
 #[test]
 fn writes_of_the_kernel_at_the_end_are_served() {
     let Some(both) = Both::start("way-out", ExportConfig::default(), Faults::default()) else { return };
@@ -309,13 +309,13 @@ fn writes_of_the_kernel_at_the_end_are_served() {
     std::fs::remove_dir_all(&both.dir).unwrap();
 }
 
-/// Starts a block device of the background that is shown already.
+/// Starts a server with a background device that is shown already.
 fn in_the_background(test: &str, export: ExportConfig) -> Option<Both> {
     let export = ExportConfig { background: Some("later".into()), ..export };
     Both::start_with(test, export, Faults::default(), Some(Arc::new(AtomicBool::new(true))), true)
 }
 
-/// Waits until this number of requests wait at the disk.
+/// Waits until the disk keeps this number of requests.
 fn wait_for(both: &Both, requests: usize) {
     while both.mailbox.ask(|disk, _| disk.waiting.len()).unwrap() != requests {
         std::thread::yield_now();
@@ -342,7 +342,7 @@ fn requests_to_the_background_device_wait_and_clients_do_not() {
     let mut answers: Vec<(u16, Answer)> = (0..2).map(|_| both.answers.recv().unwrap()).collect();
     answers.sort_by_key(|answer| answer.0);
     assert_eq!(answers, [(1, Ok(vec![7; 512])), (2, Ok(vec![]))]);
-    // The flush after the discard waits as well.
+    // The flush after the discard waits, too.
     wait_for(&both, 1);
     both.mailbox.send(Patient::carry_out).unwrap();
     assert_eq!(both.answers.recv().unwrap(), (3, Ok(vec![])));
@@ -362,13 +362,13 @@ fn a_background_device_is_read_only_unless_writes_are_allowed() {
         }
         let expected = if writes { Ok(vec![]) } else { Err(KernelError::NotPermitted) };
         assert_eq!(both.answers.recv().unwrap(), (5, expected));
-        // While it may write, no restore begins.
+        // A device that may write prevents a restore, so it counts as a writer.
         assert_eq!(both.mailbox.ask(|disk, _| disk.writers).unwrap(), usize::from(writes));
         both.end();
     }
 }
 
-/// The kernel looks for partitions while it shows a device, and waits for that.
+/// While the kernel shows a device, it looks for partitions and waits for the result.
 #[test]
 fn until_a_background_device_is_shown_its_requests_do_not_wait() {
     let shown = Arc::new(AtomicBool::new(false));
@@ -408,7 +408,7 @@ fn at_the_end_what_waits_too_long_fails_and_the_last_requests_do_not_wait() {
     std::fs::remove_dir_all(&both.dir).unwrap();
 }
 
-/// Until the start of the daemon can no longer fail, no byte of the disk changes.
+/// Until the start of the daemon can no longer fail, nothing may be written to the disk.
 #[test]
 fn a_server_that_is_not_open_takes_no_client_and_holds_the_kernels_writes() {
     let start = |test| Both::start_with(test, ExportConfig::default(), Faults::default(), None, false);
@@ -430,7 +430,8 @@ fn a_server_that_is_not_open_takes_no_client_and_holds_the_kernels_writes() {
     client.read_exact(&mut [0; 18]).unwrap();
     drop(client);
     both.end();
-    // A start that fails: the kernel waits for its writes before it removes the device.
+    // If the daemon's start fails, held writes must fail, because the kernel waits for them before it removes the
+    // device.
     let Some(both) = start("never") else { return };
     both.ask(1, WRITE, 16, 8, &[3; 4096]);
     assert_eq!(both.does(READ, 16, 8, &[]), Ok(vec![0; 4096]));

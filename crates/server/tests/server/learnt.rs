@@ -1,4 +1,4 @@
-//! The knowledge of a disk's mimic survives the end of its daemon, a kill, and a damaged file.
+//! The knowledge of a disk's mimic survives the end of its daemon and a kill; a damaged file of it does no harm.
 
 use crate::support::{PROFILE, choose, request};
 use device::{Emulated, Ring};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use units::Sectors;
 
-/// The variable with the directory of a daemon that is started in order to be killed.
+/// The environment variable with the directory for a process that is started to be killed.
 const VICTIM: &str = "FREEBLOCK_TEST_VICTIM";
 const DRIVE: &str = "emulated:small";
 const SAVE_INTERVAL_LONG: Duration = Duration::from_secs(1 << 20);
@@ -27,7 +27,7 @@ fn config() -> LearnerConfig {
     LearnerConfig::new(capacity, Sectors::new(8))
 }
 
-/// Serves a drive in `dir` of which only the mimic's knowledge is known, saved at this interval.
+/// Serves a drive in `dir` with no knowledge of it but the mimic's, which is saved at intervals of `every`.
 fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntSaver) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(dir.join("disk"));
@@ -45,11 +45,11 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntSaver)
     (running, saver)
 }
 
-/// Reads, eight at a time so that one follows the other without a pause, until enough is known: on a busy machine only
-/// few times count.
+/// Reads until `enough`, eight reads at a time, so that one follows the other without a pause. On a busy machine few
+/// of the times count, so this may take many reads.
 fn reads(dir: &Path, mut enough: impl FnMut() -> bool) {
     let mut client = loop {
-        // The socket of a killed server accepts no clients.
+        // The socket of a killed server refuses or breaks connections.
         let Ok(mut client) = UnixStream::connect(dir.join("s")) else {
             std::thread::sleep(Duration::from_millis(2));
             continue;
@@ -79,7 +79,7 @@ fn dir(test: &str) -> Option<PathBuf> {
     Some(dir)
 }
 
-/// Reads until the disk knows more than this number of distances.
+/// Reads until the disk's mimic knows more than `most` distances.
 fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntSaver), most: u64) {
     let disk = served.0.mailbox();
     reads(dir, || {
@@ -93,7 +93,7 @@ fn known(dir: &Path) -> u64 {
     Learner::load(config(), DRIVE, &bytes).unwrap().stats().known
 }
 
-/// Returns the mimic's files in the directory.
+/// Returns the names of the mimic's files in the directory.
 fn files(dir: &Path) -> Vec<String> {
     let names = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("learnt")).collect();
@@ -115,7 +115,7 @@ fn a_restart_continues_from_the_saved_knowledge() {
     end(first);
     let once = known(&dir);
     assert!(once > 10, "{once} distances");
-    // The learner begins with these, and adds to them.
+    // The second learner begins with the saved distances, and adds to them.
     let second = served(&dir, SAVE_INTERVAL_LONG);
     learn(&dir, &second, once - 1);
     end(second);
@@ -128,7 +128,7 @@ fn a_restart_continues_from_the_saved_knowledge() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// A pipe in the place of the file that is written first must not hold the end of a daemon.
+/// A pipe in the place of the temporary file must not block the end of a daemon.
 #[test]
 fn a_pipe_in_the_place_of_the_new_file_holds_nothing_up() {
     let Some(dir) = dir("pipe") else { return };
@@ -140,7 +140,7 @@ fn a_pipe_in_the_place_of_the_new_file_holds_nothing_up() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// Not a test of its own: the process that the test of a kill kills.
+/// Not a test, but the process that the test of a kill starts and kills.
 #[test]
 fn victim() {
     let Some(dir) = std::env::var_os(VICTIM) else { return };
@@ -158,7 +158,7 @@ fn a_kill_leaves_the_last_saved_file() {
     let mut before = 0;
     for round in 0..3 {
         let mut victim = start();
-        // One saving is complete, and the kill probably interrupts a second one.
+        // One saving is complete, and the kill probably interrupts the next.
         let saved =
             || fs::read(dir.join("learnt")).ok().and_then(|b| Learner::load(config(), DRIVE, &b).ok());
         reads(&dir, || saved().is_some_and(|learner| learner.stats().known > before + 3));

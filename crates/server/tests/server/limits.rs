@@ -1,4 +1,4 @@
-//! Clients that send garbage, too much, too slowly or nothing, beside one that only wants its bytes.
+//! Clients that send garbage, too much, too slowly or nothing, beside a client that sends correct requests.
 
 use crate::support::log::OperatorLog;
 use crate::support::{Server, open, request, send};
@@ -33,13 +33,13 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
         let mut client = server.connect();
         let garbage = match seed % 5 {
             0 => noise(seed, 1 + seed as usize % 5000),
-            // The right beginnings, then random bytes.
+            // The right first bytes, and then random ones.
             1 => [b"\0\0\0\x03IHAVEOPT".to_vec(), noise(seed, 40)].concat(),
             2 => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), noise(seed, 300)].concat(),
             3 => b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xFF\xFF\xFF\xFF".to_vec(),
             _ => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), request(1, 1, 0, 4096)].concat(),
         };
-        // The server may hang up before all is sent, and the client may leave before an answer.
+        // The server may disconnect before everything is sent, and the client may disconnect before an answer.
         let _ = client.write_all(&garbage);
         if seed % 3 == 0 && seed % 5 < 4 {
             let _ = client.shutdown(std::net::Shutdown::Write);
@@ -53,7 +53,7 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
         }
     }
     drop(good);
-    // Clients that are gone before they are accepted count, too; their number depends on the kernel.
+    // A client that disconnects before it is accepted may not be counted, which depends on the kernel.
     let tally = server.end();
     assert!(tally.clients > 900, "{tally:?}");
     assert!(tally.requests >= 10, "{tally:?}");
@@ -63,7 +63,7 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
         "client=",
         "violation=the client"
     ]));
-    // Lines that were suppressed were counted.
+    // The log has the suppressed lines as a count.
     let reported = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
     let counted: u64 = log.numbers(&["WARN [thousand]", "more trouble with clients"], "lines").iter().sum();
     assert!(
@@ -72,7 +72,7 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
     );
 }
 
-/// A client that lists, says goodbye, or only checks for a listener causes no warning.
+/// A client that lists, says goodbye, or only checks whether a server listens causes no warning.
 #[test]
 fn an_orderly_end_causes_no_warning() {
     let log = OperatorLog::shared();
@@ -115,7 +115,7 @@ fn a_client_that_does_not_choose_is_hung_up_on() {
     server.end();
 }
 
-/// A client that takes nothing of its answers holds its limit, and others go on.
+/// A client that reads no answers holds memory up to its limit, and others are served.
 #[test]
 fn a_slow_consumer_holds_its_share_only() {
     let client = nbd::Limits { requests: 16, bytes: 1 << 20, options: 10 };
@@ -124,15 +124,15 @@ fn a_slow_consumer_holds_its_share_only() {
     let Some(server) = Server::raw("slow", 16 << 20, export(limits)) else { return };
     let mut slow = server.connect();
     open(&mut slow);
-    // Half a gigabyte of answers.
+    // The answers are half a gigabyte.
     let reads: Vec<u8> = (0..128).flat_map(|cookie| request(0, cookie, 0, 4 << 20)).collect();
     slow.write_all(&reads).unwrap();
     assert!(server.serves());
-    // The log names it when it has taken nothing for a while.
+    // The log names the client when it has read nothing for a while.
     while !log.has(&["WARN", "slow", "the client does not take its answers", "client="]) {
         assert!(server.serves());
     }
-    // When it takes them at last, all of them are there.
+    // When the client reads at last, it gets all answers.
     let mut reply = vec![0; 16 + (4 << 20)];
     for _ in 0..128 {
         slow.read_exact(&mut reply).unwrap();
@@ -142,7 +142,8 @@ fn a_slow_consumer_holds_its_share_only() {
     assert!(server.end().requests >= 129);
 }
 
-/// A client that waits for a descriptor is let in when there is one. Until then the server tries ten times a second at each socket.
+/// A client that waits for a descriptor is accepted once one is free. Until then the server tries ten times a second
+/// at each socket.
 #[test]
 fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -153,14 +154,14 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     let log = OperatorLog::shared();
     let Some(server) = Server::raw("descriptors", 1 << 20, export(Limits::default())) else { return };
     let before = getrlimit(Resource::Nofile);
-    // The client gets the last descriptor.
+    // The client's end of the connection gets the last descriptor, and the server's end gets none.
     let last = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(last + 1), ..before }).unwrap();
     let (began, mut client) = (std::time::Instant::now(), server.connect());
     loop {
         let tries = log.numbers(&["WARN [descriptors]", "a client could not be taken in"], "error").len();
-        // Each of the two sockets at which it listens: the first try, and one for which the time is counted from the round of the
-        // loop in which the first began.
+        // At each of the two sockets there is a first try and one every 100 ms. One more is allowed, because the
+        // time counts from the iteration in which the first try began.
         let most = 2 * (began.elapsed().as_millis() / 100 + 2);
         assert!(tries as u128 <= most, "{tries} tries, {most} at most");
         if tries >= 3 {
@@ -175,7 +176,7 @@ fn without_a_free_descriptor_a_server_tries_again_and_does_not_spin() {
     server.end();
 }
 
-/// Many large writes at once exceed memory: they are admitted as memory becomes free, and none is lost.
+/// Large writes that exceed the memory together are admitted as memory becomes free, and none is lost.
 #[test]
 fn clients_that_want_more_memory_than_there_is_wait_and_lose_nothing() {
     let limits = Limits { bytes: 4 << 20, ..Limits::default() };
@@ -212,8 +213,8 @@ fn clients_that_want_more_memory_than_there_is_wait_and_lose_nothing() {
     assert_eq!(server.end().requests, 64);
 }
 
-/// Half-sent writes fill the memory that clients have in common. Another client's large write is carried out all the
-/// same, and so are theirs when they go on.
+/// Half-sent writes fill the memory that is common to all clients. Another client's large write is executed
+/// nevertheless, and so are the half-sent ones when they continue.
 #[test]
 fn clients_that_hold_memory_idle_keep_no_other_waiting() {
     let limits = Limits { bytes: 2 << 20, ..Limits::default() };

@@ -1,5 +1,5 @@
-//! Memory that is held for clients, as counted by an allocator. It counts the whole process, so each test has one of
-//! its own, and the clients here read into tiny buffers.
+//! The memory held for clients, as counted by an allocator. The allocator counts the whole process, so each test has a
+//! process of its own, and the clients in it read into small buffers.
 
 use crate::support::{Server, is_read, reads, request, send};
 use cap::Cap;
@@ -14,7 +14,7 @@ pub(crate) static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MIB: usize = 1 << 20;
 
-/// Receive buffers, the log, and the test itself.
+/// The most bytes held beside the clients' limits: receive buffers, the log, and the test itself.
 pub(crate) const OTHER_BYTES_MAX: usize = 16 * MIB;
 
 fn take(client: &mut UnixStream, mut bytes: usize) {
@@ -25,7 +25,7 @@ fn take(client: &mut UnixStream, mut bytes: usize) {
     }
 }
 
-/// Makes small reads of another client until the server holds little.
+/// Makes small reads by another client until the server holds little memory.
 fn until_little_is_held(client: &mut UnixStream, what: &str) {
     for _ in 0..100_000 {
         if ALLOCATOR.allocated() <= OTHER_BYTES_MAX {
@@ -36,8 +36,8 @@ fn until_little_is_held(client: &mut UnixStream, what: &str) {
     panic!("{what}: {} bytes are still held", ALLOCATOR.allocated());
 }
 
-/// Returns whether this is the process of a test alone. It ends when it takes more than a gigabyte: a server without
-/// bounds must not exhaust the machine.
+/// Returns whether this process was started for this test alone. Such a process ends if it allocates more than a
+/// gigabyte, because a server without bounds must not exhaust the machine.
 fn is_alone(test: &str) -> bool {
     let alone = testing::in_own_process(test);
     if alone {
@@ -46,14 +46,14 @@ fn is_alone(test: &str) -> bool {
     alone
 }
 
-/// The bounds are those of the documents: 64 MiB for a client and 256 MiB for all, each with one request that is being
-/// copied (32 MiB, which is in the 256).
+/// The bounds are those of the documents: 64 MiB for a client and 256 MiB for all. A client's bound is exceeded by the
+/// one request of 32 MiB that is being copied, the bound for all is not.
 #[test]
 fn no_more_is_held_for_clients_than_the_bounds_say() {
     if !is_alone("memory::no_more_is_held_for_clients_than_the_bounds_say") {
         return;
     }
-    // No client is hung up on during the test.
+    // No client counts as slow during the test.
     let limits = Limits { patience: Duration::from_secs(3600), ..Limits::default() };
     assert_eq!((limits.client.bytes, limits.bytes), (64 * MIB, 256 * MIB));
     let Some(server) = Server::raw("memory", 64 << 20, ExportConfig { limits, ..ExportConfig::default() })
@@ -62,7 +62,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     };
     let mut other = server.client();
 
-    // A client that reads everything, with requests of the largest size, of many times the bound.
+    // A client reads all answers to requests of the largest size, many times the bound in all.
     let (read, written) = testing::sized((12, 6), (64, 16));
     let mut greedy = server.client();
     greedy.write_all(&reads(read, 32 << 20)).unwrap();
@@ -76,7 +76,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
         most / MIB
     );
 
-    // Another client writes the same amount.
+    // The client writes the same amount.
     let data = vec![5; MIB];
     for cookie in 0..written {
         greedy.write_all(&request(1, cookie, 0, 32 << 20)).unwrap();
@@ -88,7 +88,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     drop((greedy, data));
     until_little_is_held(&mut other, "after clients that read and wrote much");
 
-    // Seven clients read nothing, and one needs something small meanwhile.
+    // Seven clients read no answers, and another makes small reads meanwhile.
     let mut stuck: Vec<UnixStream> = (0..7).map(|_| server.client()).collect();
     for client in &mut stuck {
         assert!(send(client, &reads(278, 32 << 20)) > 28);
@@ -100,7 +100,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     drop(stuck);
     until_little_is_held(&mut other, "after clients that read nothing");
 
-    // Clients that leave in the middle of a write, and of their answers.
+    // Clients disconnect in the middle of a write, and in the middle of their answers.
     for _ in 0..40 {
         let (mut writes, mut reads_some) = (server.client(), server.client());
         send(&mut writes, &[request(1, 1, 0, 32 << 20), vec![1; 100_000]].concat());
@@ -115,7 +115,8 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
     server.end();
 }
 
-/// Each session holds the records that it has not taken, and the calls that it sends although the daemon asked for no bytes.
+/// Each session holds the records that its client has not read, and buffers that the client sends although the daemon
+/// asked for none.
 #[test]
 fn sessions_that_send_much_and_take_nothing_hold_ten_mebibytes_each() {
     use client::wire::{Call, Frame, PROTOCOL, Range};
@@ -140,7 +141,7 @@ fn sessions_that_send_much_and_take_nothing_hold_ten_mebibytes_each() {
                 "POST /v1/disks/data/sessions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: {PROTOCOL}\r\n\r\n"
             )
             .unwrap();
-            // Until the daemon takes no more.
+            // The client writes until the daemon reads no more.
             session.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
             let stopped = session.write_all(&calls).unwrap_err();
             assert_eq!(stopped.kind(), std::io::ErrorKind::WouldBlock);
@@ -172,9 +173,9 @@ impl server::web::SnapshotSource for Large {
     }
 }
 
-/// A browser holds the snapshot that it is being sent and the next one, whatever was made meanwhile; a snapshot is in
-/// memory once for all. With a queue for each browser there would be a gigabyte after fifty snapshots, and the process
-/// would end.
+/// A browser that reads nothing holds the snapshot that is being sent and the next one, however many are made; each
+/// snapshot is in memory once for all browsers. With a queue for each browser, fifty snapshots would be a gigabyte,
+/// and the process would end.
 #[test]
 fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     use server::web::{BROWSERS_MAX, PageContent, Web, WebConfig};
@@ -186,17 +187,17 @@ fn browsers_that_take_nothing_hold_no_more_with_each_snapshot() {
     let web = Web::open(config, PageContent::Other(std::sync::Arc::new(Large))).unwrap();
     let connect = || {
         let mut browser = std::net::TcpStream::connect(web.address()).unwrap();
-        // One beyond the limit may be hung up on already.
+        // Writing fails if the connection is above the limit and already closed.
         let _ = browser.write_all(b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
         browser
     };
-    // Snapshots are made for browsers only, and one that takes nothing is hung up on after half a minute: one takes
-    // all.
+    // Snapshots are made only while a browser follows, and a browser that reads nothing is disconnected after half a
+    // minute, so one browser reads all.
     let mut takes = connect();
     let browsers: Vec<std::net::TcpStream> = (0..99).map(|_| connect()).collect();
     let mut buffer = vec![0; 1 << 16];
-    // A snapshot that is being made or taken is in memory for a moment, several times: what is held is the least of
-    // many moments.
+    // While a snapshot is made or read, it is in memory several times for a moment, so the least of many readings
+    // counts.
     let mut held_after = |snapshots: u64| {
         let mut least = usize::MAX;
         while web.snapshots() < snapshots + 10 {

@@ -21,7 +21,7 @@ fn here() -> WebConfig {
     WebConfig { every: Duration::from_millis(20), ..WebConfig::new("127.0.0.1:0".parse().unwrap()) }
 }
 
-/// Returns the status and the rest of the answer.
+/// Returns the status code and the rest of the answer.
 fn asked(
     address: SocketAddr,
     method: &str,
@@ -69,7 +69,7 @@ impl Browser {
         }
     }
 
-    /// Returns what the page needs to change something, which comes first.
+    /// Returns the secret with which the page may change something, from the first event.
     fn control(&mut self) -> String {
         self.next()["control"].as_str().unwrap().to_owned()
     }
@@ -191,7 +191,7 @@ fn the_rings_fill_where_a_scrub_has_been() {
     daemon.end();
 }
 
-/// A paused task gets no block, so what the rings show then is from its journal.
+/// A paused task reads no block, so the rings show what the journal had saved.
 #[test]
 fn after_a_restart_the_rings_of_a_scrub_show_what_it_had_done_before() {
     let Some((daemon, web)) = page("page-restart", here()) else { return };
@@ -299,7 +299,8 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused(
         assert_eq!(code, 503);
         assert!(answer.contains("32 browsers follow this page"), "{answer}");
     }
-    // Two read, and the others take nothing. If a snapshot were made for each, no two would see the same number.
+    // Two browsers read, and the others read nothing. If a snapshot were made for each browser, no two would see
+    // the same number.
     let (mut a, mut b) = (all.pop().unwrap(), all.pop().unwrap());
     let mut seen = [BTreeSet::new(), BTreeSet::new()];
     let shared = (0..100).any(|_| {
@@ -311,7 +312,7 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused(
     assert!(shared, "{seen:?}");
     let made = web.snapshots();
     assert!((made..=made + 2).contains(&counted.0.load(Ordering::Relaxed)), "one question for each snapshot");
-    // A slot that is left is free.
+    // The slot of a browser that has disconnected is free.
     drop(a);
     let again = (0..1_000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -320,7 +321,8 @@ fn a_hundred_browsers_share_one_snapshot_and_those_beyond_the_limit_are_refused(
     assert!(again);
 }
 
-/// They take all connections that there may be, and replace each other for as long as their bodies do not come.
+/// The requests take all connections of the page, and each gives way to a new connection until its body has
+/// arrived.
 #[test]
 fn requests_whose_bodies_do_not_come_keep_no_browser_out() {
     let Some((daemon, web)) = page("page-bodies", WebConfig { control: true, ..here() }) else { return };
@@ -371,7 +373,7 @@ fn over_tls_nothing_is_shown_without_the_token() {
         assert_eq!(curl(path, &["-u", &wrong]), "401", "{path}");
     }
     assert_eq!(curl("/", &["-u", &right]), "200");
-    // A client without encryption gets no answer.
+    // A client that does not speak TLS gets no answer.
     let mut plain = TcpStream::connect(web.address()).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();

@@ -11,10 +11,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use units::Duration;
 
-/// The bytes of each request: more than all clients have in common, so that it goes in pieces.
+/// The bytes of each request: more than the common memory allows, so that the request is split into pieces.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// The most clients of one peer, so that a slot that stays taken is noticed.
+/// The number of clients that one peer may have. It is small, so that a slot that is not freed is noticed.
 const CLIENTS: usize = 2;
 
 /// The transport of a connection.
@@ -33,7 +33,7 @@ impl<T: Read + Write> ByteStream for T {}
 
 type PieceClient = Box<dyn ByteStream>;
 
-/// Returns a server in which each client has a reserve of 32 KiB, four pieces of 8 KiB, and all have 320 KiB in common.
+/// Returns a server with a reserve of 32 KiB for each client, four pieces of 8 KiB, and 320 KiB common to all.
 fn server(test: &str, certificates: &Certificates) -> Option<Server<device::Raw>> {
     let limits = Limits {
         bytes: 512 << 10,
@@ -70,7 +70,7 @@ fn enter(
     Some(client)
 }
 
-/// Returns a client that is let in. The server may see it before it sees that another has hung up: then it tries again.
+/// Returns a client that has a slot. Tries again if the server has not noticed yet that a former client is gone.
 fn let_in(
     server: &Server<device::Raw>,
     certificates: &Certificates,
@@ -101,7 +101,7 @@ fn encrypt(
     StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), client)
 }
 
-/// Returns the byte that write `number` puts at this place.
+/// Returns the byte that write `number` puts at offset `at`.
 fn byte(number: usize, at: usize) -> u8 {
     (at ^ (at >> 9) ^ (at >> 15) ^ (number * 0x55)) as u8
 }
@@ -116,7 +116,7 @@ fn write(client: &mut PieceClient, data: &[u8]) {
     client.flush().unwrap();
 }
 
-/// Reads the answer to a write, which is simple in either mode.
+/// Reads the answer to a write, which is a simple reply also in structured mode; returns whether it succeeded.
 fn is_written(client: &mut PieceClient) -> bool {
     let mut reply = [1; 16];
     client.read_exact(&mut reply).unwrap();
@@ -133,7 +133,7 @@ fn chunk(client: &mut PieceClient) -> (u16, u16, Vec<u8>) {
     (u16::from_be_bytes([head[4], head[5]]), u16::from_be_bytes([head[6], head[7]]), data)
 }
 
-/// Reads all of the export's first part, and returns it with the number of chunks in which it came.
+/// Reads the first part of the export, and returns it with the number of chunks in which it came.
 fn read(client: &mut PieceClient, structured: bool) -> (Vec<u8>, usize) {
     client.write_all(&request(0, 7, 0, REQUEST_BYTES as u32)).unwrap();
     client.flush().unwrap();
@@ -175,7 +175,7 @@ fn requests_in_pieces_are_whole_over_each_transport() {
     assert_eq!(server.end().requests, 12);
 }
 
-/// Only the part of the write that was sent is on the disk, and the client's slot and memory are free again.
+/// Only the part of the write that was sent is on the disk; the client's slot and memory are free again.
 #[test]
 fn a_connection_cut_between_pieces_harms_its_client_only() {
     let certificates = Certificates::new("cut");
@@ -187,7 +187,7 @@ fn a_connection_cut_between_pieces_harms_its_client_only() {
             write(&mut client, &bytes(number));
             assert!(is_written(&mut client));
             drop(client);
-            // Both slots are taken by connections that are cut: one in a write, one in a read.
+            // Both slots are taken by connections that will be cut: one in a write, one in a read.
             let mut writes = let_in(&server, &certificates, transport, false);
             let mut reads = let_in(&server, &certificates, transport, false);
             write(&mut writes, &bytes(number + 1)[..sent]);

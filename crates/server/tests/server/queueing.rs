@@ -1,4 +1,5 @@
-//! Clients' requests on their way to a disk that answers when the test lets it, and clients that come and go meanwhile.
+//! Clients' requests on their way to a disk that answers only when the test allows it, while clients connect and
+//! disconnect.
 
 use crate::support::log::OperatorLog;
 use crate::support::{Server, is_read, open, request};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use units::{Bytes, Duration, Instant, LbnRange};
 
-/// A call that has come to a disk.
+/// A call that has arrived at a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueEvent {
     Asked,
@@ -25,21 +26,21 @@ enum QueueEvent {
 /// The state that a test shares with its disk.
 #[derive(Debug, Default)]
 struct GateState {
-    /// The requests at the disk, with their bytes.
+    /// The requests at the disk: id, bytes, and whether it is a read.
     asked: Vec<(u64, u64, bool)>,
-    /// How many of the oldest it is to answer.
+    /// How many of the oldest requests the disk may answer.
     answers: usize,
     events: Vec<QueueEvent>,
-    /// How many answers about its runs it may give.
+    /// How many calls of [`Device::runs`] may return.
     runs: usize,
     writers: usize,
     /// Whether [`Device::hurry`] was called.
     hurried: bool,
-    /// Whether its answers are errors.
+    /// Whether the disk's answers are errors.
     fails: bool,
 }
 
-/// A disk of a terabyte that reads as zeroes. It answers as many requests as the test allows.
+/// A disk of a terabyte that reads as zeroes, and answers only as many requests as the test allows.
 #[derive(Debug)]
 struct GatedDisk {
     shared: Arc<Mutex<GateState>>,
@@ -59,7 +60,7 @@ impl Device for GatedDisk {
         Abilities { discard: true, write_zeroes: true, ..Abilities::default() }
     }
 
-    /// Takes its time, as a look at a file with many holes may.
+    /// Blocks until the test allows it, as a search of a file with many holes may.
     fn runs(&self, range: LbnRange) -> Vec<Run> {
         self.shared.lock().unwrap().events.push(QueueEvent::Runs);
         until(&self.shared, |shared| shared.runs > 0);
@@ -82,7 +83,7 @@ impl Device for GatedDisk {
         self.shared.lock().unwrap().hurried = true;
     }
 
-    /// The disk notices within a millisecond that it may answer.
+    /// Makes the server ask for answers each millisecond.
     fn next_event(&self) -> Option<Instant> {
         Some(self.now + Duration::from_millis(1))
     }
@@ -112,7 +113,7 @@ fn held(test: &str, config: ExportConfig) -> Option<(Server<GatedDisk>, Arc<Mute
     Some((Server::start(test, config, |_| disk)?, shared))
 }
 
-/// Waits until the disk's state is such.
+/// Waits until the shared state fulfils a condition.
 fn until(shared: &Mutex<GateState>, is: impl Fn(&GateState) -> bool) {
     while !is(&shared.lock().unwrap()) {
         std::thread::yield_now();
@@ -123,7 +124,7 @@ fn answer(shared: &Mutex<GateState>, requests: usize) {
     shared.lock().unwrap().answers = requests;
 }
 
-/// Returns a client that has chosen the export of this name, with structured replies and the context `base:allocation`.
+/// Returns a client that has chosen the export `export`, with structured replies and the context `base:allocation`.
 fn with_allocation(server: &Server<GatedDisk>, export: &str) -> UnixStream {
     let mut client = server.connect();
     client.read_exact(&mut [0; 18]).unwrap();
@@ -136,7 +137,8 @@ fn with_allocation(server: &Server<GatedDisk>, export: &str) -> UnixStream {
     let go = [&name[..], &[0, 0]].concat();
     let all = [b"\0\0\0\x03".to_vec(), option(8, &[]), option(10, &query), option(7, &go)].concat();
     client.write_all(&all).unwrap();
-    // Replies to options: a magic, the option, the kind of reply and a length. GO ends with an acknowledgement.
+    // A reply to an option has a magic, the option, the kind of reply and a length. The replies to GO end with an
+    // acknowledgement.
     loop {
         let mut header = [0; 20];
         client.read_exact(&mut header).unwrap();
@@ -150,7 +152,7 @@ fn with_allocation(server: &Server<GatedDisk>, export: &str) -> UnixStream {
     }
 }
 
-/// Takes the reply to a request that reads nothing: a simple one, or structured ones up to the last.
+/// Takes the reply to a request without data: a simple reply, or structured chunks up to the last.
 fn take_reply(client: &mut UnixStream) {
     loop {
         let mut header = [0; 16];
@@ -158,7 +160,7 @@ fn take_reply(client: &mut UnixStream) {
         if header[..4] == 0x6744_6698_u32.to_be_bytes() {
             return;
         }
-        // A magic, flags, a kind, a cookie, and a length behind them.
+        // A chunk has a magic, flags, a kind, a cookie and a length.
         let mut length = [0; 4];
         client.read_exact(&mut length).unwrap();
         client.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
@@ -174,8 +176,8 @@ const CACHE: u16 = 5;
 const WRITE_ZEROES: u16 = 6;
 const BLOCK_STATUS: u16 = 7;
 
-/// Each of them is answered at once, and makes room for the next: with a call within a call for each, a few thousand would end
-/// the server.
+/// Each request is answered at once, which makes room for the next. If that were a call within a call, a few thousand
+/// requests would overflow the server's stack.
 #[test]
 fn thousands_of_requests_that_need_no_disk_are_answered_whatever_they_are() {
     let config = ExportConfig { background: Some("later".into()), ..ExportConfig::default() };
@@ -195,7 +197,7 @@ fn thousands_of_requests_that_need_no_disk_are_answered_whatever_they_are() {
     server.end();
 }
 
-/// Without a share for each client, a hundred answers stand before the read.
+/// Without a share for each client, a hundred status replies would precede the read.
 #[test]
 fn a_client_that_asks_for_allocation_keeps_no_other_waiting() {
     let Some((server, shared)) = held("allocation", ExportConfig::default()) else { return };
@@ -214,7 +216,7 @@ fn a_client_that_asks_for_allocation_keeps_no_other_waiting() {
     server.end();
 }
 
-/// Zeroes that are written in pieces count with all of their bytes, piece by piece.
+/// The pieces in which zeroes are written count in the fair order with all of their bytes.
 #[test]
 fn long_zeroes_leave_room_for_another_client() {
     let Some((server, shared)) = held("zeroes", ExportConfig::default()) else { return };
@@ -228,7 +230,7 @@ fn long_zeroes_leave_room_for_another_client() {
         until(&shared, |shared| shared.asked.iter().any(|(_, bytes, _)| *bytes == 4096));
         let there: u64 = shared.lock().unwrap().asked.iter().map(|(_, bytes, _)| bytes).sum();
         assert!(there <= (96 << 20) + 4096, "{there} bytes are before the read");
-        // The disk answers in the order in which requests have come.
+        // The disk answers requests in the order of their arrival.
         while shared.lock().unwrap().asked.iter().any(|(_, bytes, _)| *bytes == 4096) {
             answer(&shared, 1);
             until(&shared, |shared| shared.answers == 0);
@@ -240,7 +242,7 @@ fn long_zeroes_leave_room_for_another_client() {
     server.end();
 }
 
-/// Over TCP a client that has closed its socket looks like one that has ended its sending side only.
+/// Over TCP, a client that has closed its socket looks like a client that has ended only its sending side.
 #[test]
 fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
     let limits = Limits { clients: 2, ..Limits::default() };
@@ -254,7 +256,7 @@ fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
         client.read_exact(&mut [0; 10]).unwrap();
         client
     };
-    // One stays, and asks for more than is taken from its socket.
+    // This client stays, and counts as one writer.
     let stays = server.client();
     until(&shared, |shared| shared.writers == 1);
     let reads =
@@ -266,7 +268,7 @@ fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
         drop(leaves);
         until(&shared, |shared| shared.writers == 1);
     }
-    // One that has said goodbye may end its sending side, and gets its answers.
+    // A client that has said goodbye may end its sending side, and still gets its answers.
     for requests in [1, 128, 1_000] {
         let mut orderly = tcp();
         let goodbye = request(2, 0, 0, 0);
@@ -284,7 +286,7 @@ fn a_client_over_tcp_that_is_gone_keeps_no_slot() {
     server.end();
 }
 
-/// Returns an encrypted client that has chosen the export without a name.
+/// Returns a client that uses TLS and has chosen the export without a name.
 fn encrypted<S: Read + Write>(
     mut socket: S,
     certificates: &Certificates,
@@ -311,7 +313,8 @@ fn writes(requests: u64, bytes: u32) -> Vec<u8> {
         .collect()
 }
 
-/// They stay in the socket while others are at the disk. Only when they are read the server knows of the goodbye.
+/// While requests are at the disk, later ones stay in the socket. The server learns of the goodbye behind them only
+/// when it has read them.
 #[test]
 fn requests_before_a_goodbye_are_answered_whatever_is_not_read_yet() {
     let certificates = Certificates::new("goodbye");
@@ -323,14 +326,14 @@ fn requests_before_a_goodbye_are_answered_whatever_is_not_read_yet() {
     client.conn.send_close_notify();
     client.flush().unwrap();
     client.sock.shutdown(Shutdown::Write).unwrap();
-    // The server has seen the end of the sending side before it greets another client.
+    // The server notices the end of the sending side before it greets another client.
     drop(server.client());
     answer(&shared, usize::MAX);
     let mut answers = Vec::new();
     client.read_to_end(&mut answers).unwrap();
     assert_eq!(answers.len(), 150 * 16);
     answer(&shared, 0);
-    // More than is looked at in a socket.
+    // More bytes stay unread in the socket than the server searches for a goodbye.
     let mut client = tcp();
     client.read_exact(&mut [0; 18]).unwrap();
     client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
@@ -340,7 +343,7 @@ fn requests_before_a_goodbye_are_answered_whatever_is_not_read_yet() {
         sends.write_all(&[writes(600, 4096), goodbye()].concat()).unwrap();
         sends.shutdown(Shutdown::Write).unwrap();
     });
-    // The kernel may not take all of it before some are answered.
+    // The kernel may not take all bytes before some requests are answered.
     for _ in 0..1_000 {
         drop(server.client());
         if sent.is_finished() {
@@ -355,7 +358,7 @@ fn requests_before_a_goodbye_are_answered_whatever_is_not_read_yet() {
     server.end();
 }
 
-/// The disk answers none of their requests.
+/// The disk answers none of the clients' requests.
 #[test]
 fn a_client_that_has_ended_its_sending_side_and_then_closes_keeps_no_slot() {
     let certificates = Certificates::new("closes");
@@ -376,7 +379,7 @@ fn a_client_that_has_ended_its_sending_side_and_then_closes_keeps_no_slot() {
     drop(server.client());
     drop(leaves);
     until(&shared, |shared| shared.writers == 1);
-    // Bytes that cannot be decrypted: it can read no answer either, and need not close.
+    // A client that sends bytes which cannot be decrypted gets no answers, and is disconnected without closing itself.
     let mut leaves = encrypted(server.connect(), &certificates);
     let before = shared.lock().unwrap().asked.len();
     leaves.write_all(&reads).unwrap();
@@ -405,7 +408,7 @@ fn clients_that_choose_no_export_keep_no_other_out() {
         .collect();
     let mut chosen: Vec<UnixStream> = (0..4).map(|_| server.client()).collect();
     assert!(chosen.iter_mut().all(|client| is_read(client, 0, 512)));
-    // A client that has chosen stays, whichever clients connect.
+    // A client that has chosen an export keeps its slot when others connect.
     let mut late = server.connect();
     late.read_exact(&mut [0; 18]).unwrap();
     late.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
@@ -415,7 +418,7 @@ fn clients_that_choose_no_export_keep_no_other_out() {
     server.end();
 }
 
-/// A client that repeats a failing request must not fill the file system of the log.
+/// A client that repeats a failing request must not fill the log's file system.
 #[test]
 fn a_thousand_failed_requests_are_few_lines_and_a_count() {
     let log = OperatorLog::shared();
@@ -433,16 +436,17 @@ fn a_thousand_failed_requests_are_few_lines_and_a_count() {
     server.end();
     let named = log.numbers(&["WARN [failing]", "a request failed"], "client").len() as u64;
     let counted: u64 = log.numbers(&["WARN [failing]", "more trouble with clients"], "lines").iter().sum();
-    // Twenty lines in ten seconds; one window is always begun.
+    // Twenty lines are allowed in each window of ten seconds, of which one has always begun.
     let windows = began.elapsed().as_secs() / 10 + 1;
     assert!((20..=20 * windows).contains(&named), "{named} lines");
     assert_eq!(named + counted, 1_000);
 }
 
-/// Starts clients of an export that write 120 KiB, one after the other, and leave without waiting for the answer.
+/// Starts a thread whose clients, one after the other, write 120 KiB to an export and disconnect without waiting for
+/// the answer.
 fn write_and_leave(server: &Server<GatedDisk>, export: &'static str, clients: usize) -> JoinHandle<()> {
     let path = server.dir.join("s");
-    // Connections of which the server accepts none wait in the system, and then the next one would wait.
+    // While the server accepts no connection, connecting blocks, so the clients need a thread of their own.
     std::thread::spawn(move || {
         let name = [&(export.len() as u32).to_be_bytes()[..], export.as_bytes()].concat();
         for _ in 0..clients {
@@ -458,7 +462,7 @@ fn write_and_leave(server: &Server<GatedDisk>, export: &'static str, clients: us
     })
 }
 
-/// Each leaves the bytes of a write at the disk, which is busy with other things. No more come in than have room.
+/// Each client leaves the bytes of a write at the busy disk. No more clients are accepted than there is memory for.
 #[test]
 fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
     if !testing::in_own_process("queueing::clients_that_write_and_are_gone_hold_no_more_than_the_bound") {
@@ -470,7 +474,7 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
     };
     let clients = write_and_leave(&server, "", 1_000);
     let at_disk = |shared: &GateState| shared.asked.iter().map(|(_, bytes, _)| *bytes).sum::<u64>();
-    // The disk answers one request at a time, whenever nothing more comes.
+    // The disk answers one request a millisecond while clients connect.
     while !clients.is_finished() {
         let held = crate::memory::ALLOCATOR.allocated();
         assert!(held <= (32 << 20) + crate::memory::OTHER_BYTES_MAX, "{held} bytes are held");
@@ -488,7 +492,7 @@ fn clients_that_write_and_are_gone_hold_no_more_than_the_bound() {
     server.end();
 }
 
-/// A busy disk may never come to them by itself.
+/// A busy disk may never serve the background writes by itself.
 #[test]
 fn background_writes_of_clients_that_are_gone_keep_no_client_out() {
     let limits = Limits { bytes: 8 << 20, ..Limits::default() };

@@ -36,7 +36,7 @@ fn a_socket_that_is_handed_over_is_served_and_stays() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    // The first client waits until the server is there.
+    // The first client waits until the server has started.
     let mut client = loop {
         match UnixStream::connect(dir.join("s")) {
             Ok(client) => break client,

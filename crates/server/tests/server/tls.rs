@@ -1,4 +1,4 @@
-//! STARTTLS, with certificates made here and independent client programs.
+//! STARTTLS, with certificates that the tests make, and independent client programs.
 
 use crate::support::{Server, has, run, works};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -6,7 +6,8 @@ use server::{ExportConfig, Tls, TlsError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// A directory of certificates as GnuTLS's programs expect it: a root, the server's, a client's.
+/// A directory of certificates, named as GnuTLS's programs expect: a root, the server's, a
+/// client's.
 pub(crate) struct Certificates(PathBuf);
 
 impl Certificates {
@@ -125,7 +126,7 @@ fn garbage_in_place_of_a_handshake_hurts_no_other_client() {
         client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0").unwrap();
         client.read_exact(&mut [0; 20]).unwrap();
         let _ = client.write_all(garbage);
-        // At most an alert arrives.
+        // The client gets at most an alert.
         let _ = client.read_to_end(&mut Vec::new());
         assert!(server.serves());
     }
@@ -149,7 +150,7 @@ fn files_that_do_not_fit_are_refused_by_name() {
     assert!(matches!(&error, TlsError::File { path, .. } if path.ends_with("nothing.pem")), "{error}");
     let error = refused("server-cert.pem", "server-key.pem", Some("empty.pem"));
     assert!(matches!(error, TlsError::Empty { .. }), "{error}");
-    // An endless file is not read to its end.
+    // A file without an end is read only up to the limit.
     std::os::unix::fs::symlink("/dev/zero", file("endless.pem")).unwrap();
     for error in
         [refused("endless.pem", "server-key.pem", None), refused("server-cert.pem", "endless.pem", None)]

@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// A program that opens connections as another user, reports that, and keeps them until its input ends.
+/// A program that opens connections as another user, prints `there`, and keeps the connections until
+/// its input ends.
 const CROWD: &str = r#"
 import socket, sys
 held = []
@@ -39,7 +40,7 @@ fn gone(mut crowd: Child) {
     crowd.wait().unwrap();
 }
 
-/// Needs root, to be another user.
+/// Needs root, to connect as another user.
 #[test]
 fn idle_connections_of_a_user_without_a_role_keep_no_other_user_out() {
     let roles = Roles { write_uids: vec![65_002], ..Roles::default() };
@@ -49,7 +50,7 @@ fn idle_connections_of_a_user_without_a_role_keep_no_other_user_out() {
     let Some(without_role) = crowd(&daemon.socket, 65_003, 300) else { return drop(daemon.end()) };
     let control = daemon.client();
     control.get("/v1/disks").unwrap();
-    // A user with a role has a limit of its own as well.
+    // The number of connections of a user with a role is limited, too.
     let Some(members) = crowd(&daemon.socket, 65_002, 300) else { return drop(daemon.end()) };
     control.get("/v1/disks").unwrap();
     assert_eq!(control.post(TASKS, &json!({ "kind": "scrub" })).unwrap()["id"], 1);
@@ -58,7 +59,7 @@ fn idle_connections_of_a_user_without_a_role_keep_no_other_user_out() {
     daemon.end();
 }
 
-/// Needs root, to be another user.
+/// Needs root, to connect as another user.
 #[test]
 fn root_and_the_daemons_user_have_a_socket_that_no_other_user_can_open() {
     let everyone = Roles { write_uids: vec![65_002], ..Roles::default() };
@@ -85,7 +86,7 @@ fn root_and_the_daemons_user_have_a_socket_that_no_other_user_can_open() {
         }
     }
     assert!(!connects(65_002, &private).unwrap());
-    // No process listens at the other path any more.
+    // Another program takes the public path; the private socket is still the daemon's.
     std::fs::remove_file(&daemon.socket).unwrap();
     let _taken = std::os::unix::net::UnixListener::bind(&daemon.socket).unwrap();
     daemon.client().get("/v1/disks").unwrap();
@@ -105,7 +106,7 @@ fn three_hundred_slow_connections_lock_no_one_out() {
         let slow: Vec<UnixStream> = (0..300)
             .map(|_| {
                 let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-                // It may have had to give way already.
+                // Writing fails if the connection has had to give way.
                 let _ = stream.write_all(half);
                 stream
             })
@@ -145,7 +146,7 @@ fn a_body_that_is_too_long_is_refused_in_json() {
     daemon.end();
 }
 
-/// Needs root, to be another user.
+/// Needs root, to connect as another user.
 #[test]
 fn a_revoked_role_closes_its_connections() {
     let roles = Roles { read_uids: vec![65_001], ..Roles::default() };
@@ -168,7 +169,7 @@ fn a_revoked_role_closes_its_connections() {
     };
     events.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
     daemon.set_roles(Roles::default());
-    // It ends now, and not with the daemon.
+    // The connection ends at the change of roles, while the daemon runs on.
     assert!(!events.wait().unwrap().success());
     let control: Control = daemon.client();
     control.get("/v1/disks").unwrap();

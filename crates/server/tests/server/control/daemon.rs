@@ -32,17 +32,17 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// Starts a daemon; the error says why tests are impossible here: a kernel without io_uring.
+/// Starts a daemon. The error says what the test lacks on this machine, such as io_uring.
 pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
     again(directory(name), roles)
 }
 
-/// Starts a daemon whose disk has this name.
+/// Starts a daemon with a disk called `disk`.
 pub fn of_disk(name: &str, disk: &str) -> Result<Daemon, String> {
     within(directory(name), disk, Roles::default(), Places::default())
 }
 
-/// Starts a daemon with directories, named from its own, in which tasks may access files.
+/// Starts a daemon whose tasks may access files only in `targets`, directories in the daemon's own.
 pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, String> {
     let directory = directory(name);
     let targets = targets.iter().map(|target| directory.join(target)).collect();
@@ -115,7 +115,7 @@ impl Daemon {
         Client::new(&self.socket)
     }
 
-    /// Returns a handle of its disk, for a page.
+    /// Returns the handle of the daemon's disk, for a page.
     pub fn handles(&self) -> Vec<server::runtime::Handle> {
         self.runtime.iter().map(Runtime::handle).collect()
     }
@@ -131,7 +131,7 @@ impl Daemon {
         }
     }
 
-    /// Ends the daemon as a signal does; the directory stays.
+    /// Ends the daemon as a signal does. The directory stays.
     pub fn end(mut self) -> PathBuf {
         drop(self.control.take());
         self.stop.stop().unwrap();

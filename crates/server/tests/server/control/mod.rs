@@ -59,7 +59,7 @@ fn a_scrub_and_a_backup_run_to_their_end_and_are_remembered() {
     let backup = until(&control, 2, "done");
     assert_eq!(backup["done"], backup["blocks"]);
     let metrics = control.text("/metrics").unwrap();
-    // The metrics of issue 7, and those of unanswered commands.
+    // The metrics of background work and of what it costs, and those of unanswered commands.
     for metric in [
         "background_idle_bytes_total{disk=\"data\"} ",
         "read_seconds_bucket{disk=\"data\",le=\"0.005\"} ",
@@ -115,7 +115,8 @@ fn the_status_shows_a_tasks_free_bytes_and_its_deadline() {
         let value = metrics.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
         value.map(|value| value.parse::<f64>().unwrap())
     };
-    // The metrics count free bytes once blocks have been read in gaps, and only while the task runs.
+    // The metric of free bytes grows once blocks have been read in gaps, and exists only while the
+    // task runs.
     let mut client = support::connect(&daemon.directory.join("nbd"));
     let mut seen = false;
     for i in 0..4_000 {
@@ -185,7 +186,7 @@ fn the_documented_curl_lines_work() {
         let line = line.replace("/run/freeblock/control.sock", daemon.socket.to_str().unwrap());
         let ran_it = Command::new("sh").arg("-c").arg(format!("{line} --fail-with-body")).output().unwrap();
         let said = String::from_utf8_lossy(&ran_it.stdout).into_owned();
-        // A task of a second may have ended meanwhile, which is no fault of the line.
+        // Task 1 may be done before the line is run, which is no fault of the line.
         let over = said.contains("task 1 is done");
         assert!(
             ran_it.status.success() || over,
@@ -198,7 +199,7 @@ fn the_documented_curl_lines_work() {
     daemon.end();
 }
 
-/// Needs root, to change the user.
+/// Needs root, to connect as other users.
 #[test]
 fn users_are_let_in_by_role() {
     let roles = Roles { read_uids: vec![65_001], write_uids: vec![65_002], ..Roles::default() };

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Returns the error of an answer without data.
+/// Returns the error code of a reply without data, 0 for none.
 fn error(client: &mut UnixStream, request: &[u8]) -> u32 {
     client.write_all(request).unwrap();
     let mut reply = [0; 16];
@@ -38,7 +38,7 @@ fn during_a_restore_clients_may_read_and_new_ones_are_refused() {
     let mut sector = [1; 512];
     client.read_exact(&mut sector).unwrap();
     assert_eq!(sector, [0; 512], "the refused write is not on the disk");
-    // Another client gets the reason in the new handshake, and is hung up on in the old one.
+    // A new client gets the reason with NBD_OPT_GO, and is disconnected with NBD_OPT_EXPORT_NAME.
     let mut other = UnixStream::connect(&nbd).unwrap();
     other.read_exact(&mut [0; 18]).unwrap();
     other.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0").unwrap();
@@ -58,7 +58,7 @@ fn during_a_restore_clients_may_read_and_new_ones_are_refused() {
     }
     let disk = control.get("/v1/disks/data").unwrap();
     assert_eq!(disk["trouble"], why);
-    // Afterwards clients can write again.
+    // After the restore clients can write again.
     control.post(&format!("{TASKS}/2/resume"), &json!({})).unwrap();
     until(&control, 2, "done");
     assert_eq!(error(&mut client, &request(0, 1, 512 * 5, 512)), 0);

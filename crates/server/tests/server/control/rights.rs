@@ -14,7 +14,8 @@ fn roles() -> Roles {
     Roles { write_uids: vec![WRITER], ..Roles::default() }
 }
 
-/// Returns the code and the body of the answer to a writer; `None` if the test cannot change the user.
+/// Posts a task as user `WRITER`; returns the status code and the body of the answer, or `None` if the
+/// test cannot change the user.
 fn as_writer(socket: &Path, body: &Value) -> Option<(u16, String)> {
     let mut command = Command::new("curl");
     std::os::unix::process::CommandExt::uid(&mut command, WRITER);
@@ -27,7 +28,7 @@ fn as_writer(socket: &Path, body: &Value) -> Option<(u16, String)> {
     Some((code.parse().unwrap(), body.to_owned()))
 }
 
-/// Needs root, to be another user.
+/// Needs root, to connect as another user.
 #[test]
 fn without_targets_only_root_and_the_daemons_user_name_files() {
     let Some(daemon) = started(start("anywhere", roles())) else { return };
@@ -53,7 +54,7 @@ fn without_targets_only_root_and_the_daemons_user_name_files() {
     daemon.end();
 }
 
-/// Needs root, to be another user.
+/// Needs root, to connect as another user.
 #[test]
 fn a_writer_reaches_no_file_outside_of_the_targets() {
     let Some(daemon) = started(confined("confined", roles(), &["target"])) else { return };
@@ -61,7 +62,7 @@ fn a_writer_reaches_no_file_outside_of_the_targets() {
     std::fs::set_permissions(&daemon.directory, open).unwrap();
     let path = |name: &str| daemon.path(name);
     let control = daemon.client();
-    // The journal exists once a task does.
+    // A task is started, because the journal is created with the first task.
     control.post(TASKS, &json!({ "kind": "scrub", "sectors": 8 })).unwrap();
     until(&control, 1, "done");
     std::fs::create_dir(path("target")).unwrap();
@@ -71,14 +72,14 @@ fn a_writer_reaches_no_file_outside_of_the_targets() {
     symlink(path("other/keys"), path("target/keys")).unwrap();
     std::fs::hard_link(path("disk"), path("target/disk")).unwrap();
     std::fs::hard_link(path("state/tasks.journal"), path("target/journal")).unwrap();
-    // These are refused to each user by name alone, and nothing is started.
+    // These paths are refused to each user by their text alone, before a task is started.
     for to in ["other/keys", "target/../other/keys", "state/tasks.journal", "disk", "targets"] {
         let body = json!({ "kind": "replica", "to": path(to), "force": true });
         let Some((code, said)) = as_writer(&daemon.socket, &body) else { return drop(daemon.end()) };
         assert!(code == 400 && said.contains("\"field\":\"to\""), "{to}: {code} {said}");
         assert_eq!(refused(control.post(TASKS, &body)).0, 400, "{to}");
     }
-    // These are recognised when they are opened.
+    // These paths are refused when the task opens them.
     let mut id = 1;
     for to in ["target/keys", "target/away/keys", "target/away/new", "target/disk", "target/journal"] {
         let body = json!({ "kind": "replica", "to": path(to), "force": true });

@@ -43,7 +43,7 @@ fn a_session_asks_for_the_bytes_of_a_write_and_reads_them_again() {
     let (mut refused, mut written) = (BTreeSet::new(), 0);
     loop {
         match session.get(MOMENT).unwrap() {
-            // The first time the bytes are not ready.
+            // At the first request for a block the client has no bytes ready.
             Got::Wanted(wanted) if refused.insert(wanted.start) => session.not_now(&wanted).unwrap(),
             Got::Wanted(wanted) => session.give(&wanted, &[wanted.start as u8; 8 * 512]).unwrap(),
             Got::Record(record) => {
@@ -92,8 +92,8 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
     daemon.end();
 }
 
-/// The session of a client that vanishes is closed; that of a client that does not fetch is suspended; a scrub is done
-/// beside them.
+/// The session of a client that disconnects is closed, and the session of a client that does not read is suspended. A
+/// scrub is completed meanwhile.
 #[test]
 fn a_vanished_and_a_slow_client_delay_no_other() {
     let log = OperatorLog::shared();
@@ -109,7 +109,7 @@ fn a_vanished_and_a_slow_client_delay_no_other() {
     control.post("/v1/disks/data/tasks", &json!({ "kind": "scrub" })).unwrap();
     until(&control, 1, "done");
     assert!(log.has(&["WARN", "a session's client went away", "disk=", "session=", "why="]));
-    // The slow client still gets all of its blocks.
+    // The client that did not read still gets all of its blocks.
     let mut blocks = 0;
     loop {
         let Got::Record(record) = slow.get(MOMENT).unwrap() else { panic!("{blocks} came") };
@@ -209,13 +209,13 @@ print("well")
     daemon.end();
 }
 
-/// A block that was withdrawn makes room for another.
+/// Aborting a block makes room for another.
 #[test]
 fn a_session_is_asked_for_two_mebibytes_at_a_time() {
     const SECTORS: u64 = 1_024;
     let Some(daemon) = daemon("session-asked") else { return };
     let mut session = Session::open(&daemon.socket, "data", 20).unwrap();
-    // Six blocks of 512 KiB in two tasks.
+    // The session registers six blocks of 512 KiB in two tasks.
     (0..2).for_each(|_| assert!(session.write(0, 3 * SECTORS, SECTORS, 0).unwrap() > 0));
     let wanted = |session: &mut Session| {
         let mut starts = Vec::new();

@@ -1,4 +1,4 @@
-//! Two disks behind one control socket, of which one does not answer.
+//! Two disks behind one control socket, one of which does not answer.
 
 use super::{TASKS, daemon, started};
 use client::Control as Client;
@@ -31,7 +31,7 @@ fn a_disk_that_does_not_answer_is_named_and_hides_no_other() {
         assert!(metrics.contains(&format!("\n{line}\n")), "{line}: {metrics}");
     }
     assert!(!metrics.contains("freeblock_outstanding{disk=\"another\"}"), "{metrics}");
-    // It stays so when as many calls wait for that disk as are kept.
+    // The socket also answers while the queue of calls for the silent disk is full.
     while disk.post(Box::new(|_, _| ())).is_ok() {}
     let status = client.get("/v1/status").unwrap();
     assert!(status["disks"][0]["error"].is_string(), "{status}");
@@ -45,10 +45,10 @@ fn a_disk_that_does_not_answer_is_named_and_hides_no_other() {
         events.any(|line| line.starts_with("data: ") && line.contains("\"scrub\"")),
         "the events have ended"
     );
-    // A call that was answered with an error is not made later.
+    // A call that was answered with an error is not executed when the disk answers again.
     assert!(client.post("/v1/disks/another/tasks", &json!({ "kind": "scrub" })).is_err());
     drop(go_on);
-    // The calls that wait before it keep their places until they run.
+    // The calls queued before it fill the queue until they have run.
     let tasks = std::iter::repeat_with(|| client.get("/v1/disks/another/tasks")).find_map(Result::ok);
     assert_eq!(tasks, Some(json!({ "tasks": [] })));
     drop(control);

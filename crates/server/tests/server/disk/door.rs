@@ -1,5 +1,5 @@
-//! A program that reads the background export of a disk of today, beside random requests, on virtual time: what the requests
-//! lose against the drive alone, and what the program gets.
+//! A program that reads the background export of a large drive, beside random foreground requests, on virtual time:
+//! by how much the requests are slower than at the drive alone, and how fast the program reads.
 
 use super::serving::{OTHERS, Serving};
 use device::{Ask, BackgroundRequest, Device as _};
@@ -15,28 +15,30 @@ use units::{Lbn, LbnRange, Sectors};
 #[derive(Clone, Copy, Debug)]
 struct Program {
     name: &'static str,
-    /// Returns its reads in order.
+    /// Returns the program's reads in order.
     reads: fn() -> Vec<Read>,
 }
 
-/// A read of a program: the first byte, the length, and how many of the reads before it may be under way when it is sent.
+/// A read of a program: the first byte, the length, and the number of earlier reads that may be in flight when it
+/// is sent.
 struct Read {
     from: u64,
     bytes: u64,
     beside: usize,
 }
 
-/// The number of bytes after which nbdcopy and dd end.
+/// The number of bytes that nbdcopy and dd read.
 const BYTES: u64 = 2_000_000_000;
 
-/// The number of requests beside a program, for an interval of the 99th percentile that is narrower than the bound.
+/// The number of foreground requests in a run: enough to make the confidence interval of the 99th percentile
+/// narrower than the bound.
 const REQUESTS: u64 = 40_000;
 
 const KIB: u64 = 1 << 10;
 
-// nbdcopy and dd read the disk from its beginning: nbdcopy without options, dd with blocks of 1 MiB. The reads of the other two are
-// those that `proofs/door.sh` recorded: of a backup by restic, and of a copy of a data directory of PostgreSQL, both of an ext4
-// in a snapshot through the kernel's page cache.
+// nbdcopy (without options) and dd (in blocks of 1 MiB) read the disk from its beginning. The reads of restic (a
+// backup) and of pg_basebackup (a copy of a data directory of PostgreSQL) are those that `proofs/door.sh` recorded,
+// of an ext4 in a snapshot through the kernel's page cache.
 const NBDCOPY: Program = Program { name: "nbdcopy", reads: || pieces(256 * KIB, 64) };
 const DD: Program = Program { name: "dd", reads: || pieces(1_024 * KIB, 1) };
 const RESTIC: Program =
@@ -44,15 +46,16 @@ const RESTIC: Program =
 const PG_BASEBACKUP: Program =
     Program { name: "pg_basebackup", reads: || recorded(include_str!("../../data/pg_basebackup.reads")) };
 
-/// Returns reads of this length, one behind the other, of which this number are under way.
+/// Returns consecutive reads of `each` bytes, `depth` of them in flight at a time.
 fn pieces(each: u64, depth: usize) -> Vec<Read> {
     (0..BYTES.div_ceil(each))
         .map(|nth| Read { from: nth * each, bytes: each.min(BYTES - nth * each), beside: depth - 1 })
         .collect()
 }
 
-/// Returns the reads of a file of `proofs/door.py runs`. A line is a run of equal reads: their number, the distance of each from the
-/// end of the one before, its length, both in sectors of 512 bytes, and the number of reads under way.
+/// Returns the reads in a file of `proofs/door.py runs`. A line is a run of equal reads: their number; the distance
+/// of each from the end of the read before, and its length, both in sectors of 512 bytes; and the number of earlier
+/// reads in flight.
 fn recorded(text: &str) -> Vec<Read> {
     let (mut reads, mut end) = (Vec::new(), 0);
     for line in text.lines() {
@@ -71,14 +74,15 @@ fn recorded(text: &str) -> Vec<Read> {
     reads
 }
 
-/// Where a program reads.
+/// The export at which a program reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Door {
     Background,
     Foreground,
 }
 
-/// The response times of the requests beside one run of a program: with the program, and of the drive alone.
+/// The response times of the foreground requests beside one run of a program: first with the program, then of the
+/// drive alone.
 struct Beside {
     mean_ms: [f64; 2],
     p99_ms: [f64; 2],
@@ -86,7 +90,7 @@ struct Beside {
 }
 
 impl Beside {
-    /// Returns by how many percent the program makes the mean and the 99th percentile longer.
+    /// Returns by how many percent the program raises the mean and the 99th percentile.
     fn slower(&self) -> [f64; 2] {
         [self.mean_ms, self.p99_ms].map(|[with, alone]| 100.0 * (with / alone - 1.0))
     }
@@ -98,8 +102,8 @@ fn p99(times: &[f64]) -> f64 {
     times[(times.len() * 99).div_ceil(100) - 1]
 }
 
-/// Lets a program read beside this number of random requests. At the background export it begins again when it has read all, since
-/// few requests say little of their 99th percentile.
+/// Lets a program read beside random requests. At the background export the program begins again when it has read
+/// everything, because few requests give no 99th percentile.
 fn read_beside(program: Program, door: Door, (requests_per_s, requests, seed): (f64, u64, u64)) -> Beside {
     let profile = builtin::find("nearline-20tb").unwrap();
     let known = DriveModel::from_profile(&profile).unwrap();
@@ -155,7 +159,8 @@ fn a_program_that_reads_in_order_goes_on_beside_fifty_requests_a_second() {
     }
 }
 
-/// Holds a program at the background export against the drive alone, and against the same program at the disk's own export.
+/// Compares a program at the background export with the drive alone, and with the same program at the foreground
+/// export.
 #[allow(clippy::print_stdout, reason = "docs/SERVE.md names the command that prints these figures")]
 fn delays_by_at_most_the_bound(program: Program) {
     let interval = |of: &[f64]| format!("{:.2}% | {:.2}%", mean(of), upper_end(of));

@@ -13,12 +13,12 @@ fn drive(profile: &str) -> Emulated {
     Emulated::new(&profile, Default::default(), 3, nameless()).unwrap()
 }
 
-/// Returns the profile of the tests' drive at another speed.
+/// Returns the profile of the tests' drive with another speed.
 fn at_rpm(rpm: u32) -> String {
     PROFILE.replace("rpm = 6000", &format!("rpm = {rpm}"))
 }
 
-/// Makes this number of reads, one at a time.
+/// Makes `reads` random reads, one at a time.
 fn read(disk: &mut Disk<impl Device>, now: &mut Instant, dice: &mut Stream, reads: u64) -> DiskStatus {
     let places = std::num::NonZero::new(3_000).unwrap();
     for id in 0..reads {
@@ -51,7 +51,8 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     assert!(!status.mistrusted && status.caution.is_none(), "{status:?}");
     assert!(!log.has(&["WARN"]));
     let slower = at_rpm(7_919).replace("[10, 2.0], [19, 3.0]", "[10, 6.3], [19, 9.1]");
-    // The second drive is an eighth faster: from one read to the next it is off by at most an eighth of a revolution.
+    // The second profile is of a drive an eighth faster: between two reads its prediction is wrong by at most an
+    // eighth of a revolution.
     for other in [slower, at_rpm(6_713)] {
         let (status, log) = served(&other);
         assert!(status.mistrusted && status.caution.is_some(), "{status:?}");
@@ -59,7 +60,7 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     }
 }
 
-/// One drive until an instant, and another from then on; the first must be idle then.
+/// One drive until the instant `at`, when it must be idle, and another drive from then on.
 #[derive(Debug)]
 struct Exchanged {
     drives: [Emulated; 2],

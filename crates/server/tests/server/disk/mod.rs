@@ -1,4 +1,4 @@
-//! A disk on virtual time, compared with the true content of the medium: random foreground and background work that
+//! A disk on virtual time, compared with the true content of the medium. Random foreground and background work
 //! overlaps, with errors, on a drive that reorders its commands.
 
 mod background;
@@ -32,7 +32,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Returns the parts of a core for these tests.
+/// Returns the model and the configuration of a core for these tests.
 fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -48,12 +48,13 @@ fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     (model, config)
 }
 
-/// Returns a disk over a drive that reorders, and the true content.
+/// Returns a disk over a drive that reorders commands, and the true content of its medium.
 fn disk<A: DiskHooks>(policy: &str, seed: u64) -> (Disk<Spy, A>, SharedTruth) {
     disk_with(policy, seed, Some(IdleTime::default()))
 }
 
-/// Returns a disk over a drive that reorders, whose background has this idle time, and the true content.
+/// Returns a disk over a drive that reorders commands, with this use of idle time, and the true content of its
+/// medium.
 fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (Disk<Spy, A>, SharedTruth) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let (model, config) = core(policy, seed);
@@ -64,11 +65,11 @@ fn disk_with<A: DiskHooks>(policy: &str, seed: u64, idle: Option<IdleTime>) -> (
     (Disk::new(Spy::new(drive, &truth), model, config.with_idle(idle)).unwrap(), truth)
 }
 
-/// Returns a file that is deleted at the end of the test in any case.
+/// Returns a file without a name, which is deleted even if the test fails.
 fn nameless() -> File {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    // In memory where that is: a file of 20 TB is too large for some file systems.
+    // The file is in memory if possible, because some file systems allow no file of 20 TB.
     let shared = std::path::Path::new("/dev/shm");
     let directory = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
     let path = directory.join(format!("freeblock-disk-test-{}-{next}", std::process::id()));
@@ -94,7 +95,7 @@ enum DiskStep {
 const CAPACITY: u64 = 3_500;
 
 fn any_range(longest: u64) -> impl Strategy<Value = LbnRange> {
-    // Half of them are in one place, so that they overlap.
+    // Half of the ranges begin in a small region, so that they overlap.
     let start = prop_oneof![0u64..CAPACITY - longest, 950u64..1_050];
     (start, 1..=longest).prop_map(|(start, len)| range(start, len))
 }
@@ -115,7 +116,8 @@ fn step() -> impl Strategy<Value = DiskStep> {
     ]
 }
 
-/// The expected content of a sector for a client: the last write that arrived before, and when.
+/// The expected content of a sector for a client: the last write that had arrived, and the event at which it
+/// arrived.
 type Expected = (u64, u64);
 
 enum OpenRequest {
@@ -130,9 +132,9 @@ struct DiskWorld {
     truth: SharedTruth,
     now: Instant,
     asked: BTreeMap<u64, OpenRequest>,
-    /// The last write to each sector, by arrival.
+    /// The last write to each sector, in order of arrival.
     latest: Vec<Expected>,
-    /// Writes that failed, and discards: the content is undefined.
+    /// The stamps of writes that failed, and of discards: the content is undefined.
     unknown: BTreeSet<u64>,
     answers: u64,
     recording: recording::Memory,
@@ -210,7 +212,7 @@ impl DiskWorld {
         self.now = until;
     }
 
-    /// Checks a sector's content for a client that knows of the writes before.
+    /// Checks that a sector holds the write that a client expects, or a later background write.
     fn check(&self, lbn: usize, found: u64, (stamp, since): Expected) {
         let background = found & BACKGROUND != 0;
         let newer = background && found & !BACKGROUND > since;
@@ -235,7 +237,7 @@ impl DiskWorld {
                     assert_eq!(truth.first_bad(range), Some(bad), "only what is bad fails");
                 }
                 (OpenRequest::Write(range, stamp, through), Ok(_)) => {
-                    // Later writes that waited for it may be done by now, too.
+                    // Later writes that waited for this one may be done by now, too.
                     let last = Self::lbns(range).filter(|lbn| self.latest[*lbn].0 == stamp);
                     assert!({ last }.all(|lbn| truth.sectors[lbn] == stamp), "{range} is acknowledged");
                     let kept = Self::lbns(range).all(|lbn| !truth.volatile.contains_key(&(lbn as u64)));
@@ -253,7 +255,7 @@ impl DiskWorld {
         }
     }
 
-    /// Finishes all requests, and the rest of the background work.
+    /// Runs until all requests and the background work are done.
     fn finish(&mut self) {
         let mut left = 400_000;
         loop {
@@ -311,7 +313,7 @@ proptest! {
     }
 }
 
-/// A device that counts the commands at it.
+/// A device that counts the commands it has not answered yet.
 #[derive(Debug)]
 struct CountedDevice(Emulated, Arc<AtomicUsize>);
 
@@ -352,7 +354,7 @@ impl Device for CountedDevice {
 fn a_client_has_its_answer_before_the_core_chooses_background_work() {
     let profile = model::builtin::find("nearline-20tb").unwrap();
     let all = DriveModel::from_profile(&profile).unwrap();
-    // A core that does not know when sectors pass goes on reading at once, if the bound has room.
+    // A core that does not know when sectors pass the head reads on at once, if the bound on harm has room.
     let known = DriveModel::unknown(all.layout().capacity(), all.sector_bytes()).unwrap();
     let idle = Some(IdleTime::default().with_harm_ppm(500_000));
     let config = Config::outside(OutsideConfig::blind().serving()).with_idle(idle);

@@ -1,4 +1,4 @@
-//! A disk of which only the size is known is probed while it serves, on virtual time, and then uses gaps.
+//! A disk of which only the size is known is probed on virtual time while it is served, and then uses gaps.
 
 use super::recording::Memory;
 use super::serving::Serving;
@@ -28,7 +28,7 @@ impl Application for CountingScan {
     }
 }
 
-/// Returns a disk of which only the size is known, and which permits readings.
+/// Returns a disk of which only the size is known, and which allows the probe's readings.
 fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Serving {
     let truth = DriveModel::from_profile(profile).unwrap();
     let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
@@ -40,7 +40,7 @@ fn unprobed(profile: &Profile, behaviour: Behaviour, requests_per_s: f64) -> Ser
     serving
 }
 
-/// Returns a known drive, for a core that uses its gaps. `overlap` as of [`Overheads::of`].
+/// Returns the drive's true model, for a core that uses gaps. `overlap` is that of [`Overheads::of`].
 fn adoption(profile: &Profile, overlap: bool) -> Adoption {
     let drive = DriveModel::from_profile(profile).unwrap();
     let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &drive, overlap);
@@ -154,8 +154,8 @@ impl ProbedDevice for Serving {
     }
 }
 
-/// Probes a disk at this rate of requests, in parts of this number of commands; then lets it use the profile
-/// until this number of gaps is used.
+/// Probes a disk under this rate of requests, saving and resuming the probe after each `part` commands. Then
+/// lets the disk use the found profile until it has used `gaps` gaps.
 #[allow(clippy::print_stdout, reason = "docs/PROBE.md names the command that prints these figures")]
 fn probed(name: &str, behaviour: Behaviour, rate: f64, part: u64, gaps: u64) -> (f64, [f64; 2]) {
     let truth = builtin::find(name).unwrap();

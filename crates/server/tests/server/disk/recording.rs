@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{core, spy::Spy};
 
-/// A file in memory that the test can read.
+/// A file in memory. The test keeps a clone to read it.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -56,7 +56,7 @@ fn lines(recording: &[u8]) -> Vec<String> {
     all
 }
 
-/// Returns a recording of these lines, sound as a file.
+/// Returns a recording of these lines, with correct frames and checksums.
 fn recording(lines: &[String]) -> Vec<u8> {
     let mut frames = Frames::new(Vec::new()).unwrap();
     for line in lines {
@@ -81,7 +81,7 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
     let whole = again(&recorded).unwrap();
     assert_eq!(whole.requests, 60);
     assert!(whole.blocks == 300 && whole.commands > 60 && !whole.cut_off, "{whole:?}");
-    // The last frame holds the inputs after the last whole second.
+    // The last frame, which the cut destroys, holds the inputs of less than a second.
     let cut = again(&recorded[..recorded.len() - 9]).unwrap();
     assert!(cut.cut_off && cut.inputs > 0 && cut.inputs < whole.inputs, "{cut:?}");
     let mut damaged = recorded.clone();
@@ -92,7 +92,7 @@ fn a_recording_that_was_changed_or_cut_is_found_out() {
     let all = lines(&recorded);
     assert_eq!(again(&recording(&all)).unwrap(), whole);
     let place = all.iter().position(|line| line.contains("\"completed\"")).unwrap();
-    // One input is missing, and one decision is different.
+    // In `missing` one input is removed, and in `other` one decision is changed.
     let done = all[..place].iter().rposition(|line| line.contains("\"ended\"")).unwrap();
     let missing = recording(&[&all[..done], &all[done + 1..]].concat());
     assert!(matches!(again(&missing), Err(CoreReplayError::Diverged { .. })), "{:?}", again(&missing));

@@ -1,4 +1,5 @@
-//! A disk under random requests on virtual time, and the drive alone with the same requests.
+//! A disk under random requests on virtual time, compared with the drive alone under the same
+//! requests.
 
 use super::nameless;
 use device::{Ask, Device as _, Emulated};
@@ -12,38 +13,39 @@ use testing::interval::{mean, upper_end};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 use workload::random::Stream;
 
-/// The sectors of a request.
+/// The length of each request, in sectors.
 const SECTORS: u64 = 8;
 
-/// The batches of the comparison.
+/// The number of batches into which the comparison divides the requests.
 const BATCHES: usize = 20;
 
-/// The first number of requests that are not of the load.
+/// The smallest id of requests that do not belong to the random load.
 pub const OTHERS: u64 = 1 << 40;
 
-/// A disk under random requests, a third of them writes, whose arrivals have random distances; and the drive alone with the same
-/// requests.
+/// A disk under random requests with exponential arrivals, a third of them writes, and beside it
+/// the drive alone with the same requests.
 pub struct Serving {
     pub disk: Disk<Emulated, super::probe::CountingScan>,
     alone: Drive,
-    /// Requests for which the drive alone has no room.
+    /// Requests for which the queue of the drive alone has no room.
     held: VecDeque<Command>,
     pub now: Instant,
     next: Instant,
     pub mean_ns: f64,
     chance: Stream,
-    /// The arrivals of requests that are not done: at the disk, and at the drive alone.
+    /// The arrivals of unfinished requests, by id: at the disk, and at the drive alone.
     arrived: [BTreeMap<u64, Instant>; 2],
-    /// The response times by request, ns.
+    /// The response times of the requests in ns: at the disk, and at the drive alone.
     took: [Vec<f64>; 2],
-    /// The number of requests so far.
+    /// The number of requests of the load so far.
     pub ids: u64,
-    /// Other requests that the disk has answered; their numbers begin at [`OTHERS`].
+    /// The ids of other requests that the disk has answered; they begin at [`OTHERS`].
     pub others: Vec<u64>,
 }
 
 impl Serving {
-    /// Returns both, with a core that knows this model of the drive; with the seeds of the drive's chance and of the requests'.
+    /// Returns the disk and the drive alone. The disk's core knows the model `known`; the seeds are
+    /// of the drive and of the load.
     pub fn new(
         (profile, behaviour): (&Profile, Behaviour),
         known: DriveModel,
@@ -75,7 +77,7 @@ impl Serving {
         let mut lbn = (self.unit() * (capacity - SECTORS) as f64) as u64;
         let write = self.unit() < 1.0 / 3.0;
         if write {
-            // The file of the emulated drive stays small.
+            // Writes go to few places, so that the file of the emulated drive stays small.
             lbn -= lbn % 4_096;
         }
         let range = LbnRange::new(Lbn::new(lbn), Sectors::new(SECTORS));
@@ -97,7 +99,7 @@ impl Serving {
         self.next += Duration::from_nanos(wait as u64);
     }
 
-    /// Sends the drive alone the requests for which it has room.
+    /// Sends the drive alone as many held requests as its queue has room for.
     fn send_alone(&mut self, now: Instant) {
         while self.alone.outstanding() < self.alone.queue_depth() {
             let Some(command) = self.held.pop_front() else { return };
@@ -105,7 +107,7 @@ impl Serving {
         }
     }
 
-    /// Processes the next event.
+    /// Advances to the next event of the disk, the drive alone or the load, and handles it.
     pub fn step(&mut self) {
         let at = [self.disk.next_event(), self.alone.next_event(), Some(self.next)];
         self.now = self.now.max(at.into_iter().flatten().min().unwrap());
@@ -132,16 +134,17 @@ impl Serving {
         self.took[which][id as usize - 1] = at.since(arrived).as_nanos() as f64;
     }
 
-    /// Returns the response times in ms of the requests before the first that is not done: through the disk, and of the drive
-    /// alone.
+    /// Returns the response times in ms at the disk and at the drive alone, of all requests before
+    /// the oldest unfinished one.
     pub fn responses(&self) -> [Vec<f64>; 2] {
         let oldest = self.arrived.iter().filter_map(|left| left.keys().next()).min();
         let done = oldest.map_or(self.ids, |id| *id - 1) as usize;
         self.took.each_ref().map(|took| took[..done].iter().map(|ns| ns / 1e6).collect())
     }
 
-    /// Returns the increase of the mean response time over the drive alone in percent, and the upper end of its one-sided 95%
-    /// interval, from the means of batches.
+    /// Returns in percent by how much the mean response time at the disk exceeds that of the drive
+    /// alone, and the upper end of the one-sided 95% confidence interval, from the means of
+    /// batches.
     pub fn slower(&self) -> [f64; 2] {
         let [with, alone] = self.responses();
         let base = mean(&alone);

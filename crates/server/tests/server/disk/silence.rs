@@ -52,7 +52,7 @@ struct SilenceWorld {
     recording: recording::Memory,
     now: Instant,
     next: u64,
-    /// Answers that were not checked yet.
+    /// Answers that the test has not taken yet.
     answers: BTreeMap<u64, Result<Vec<u8>, Failure>>,
 }
 
@@ -112,7 +112,7 @@ impl SilenceWorld {
         self.disk.app().unwrap()
     }
 
-    /// Checks that a replay makes the same decisions.
+    /// Checks that a replay of the recording makes the same decisions.
     fn replays(mut self) {
         self.disk.end_recording().unwrap();
         let reported = recording::again(&self.recording.bytes()).unwrap_or_else(|error| panic!("{error}"));
@@ -131,7 +131,7 @@ fn a_command_without_an_answer_fails_its_request_and_releases_its_blocks() {
     assert!(silent > 0 && lost > silent, "{silent} of {lost}");
 }
 
-/// Loses some of all commands; returns the failed requests and the lost commands.
+/// Loses one command in a hundred; returns the numbers of failed requests and of lost commands.
 fn lose(seed: u64) -> (u64, u64) {
     let mut world = SilenceWorld::new(Faults { seed, lost: 10, ..Faults::default() });
     world.start(Op::Read, range(0, 3_200));
@@ -194,7 +194,7 @@ fn a_late_write_never_overwrites_a_newer_one() {
         let mut world = SilenceWorld::new(Faults { seed, late: 120, by, ..Faults::default() });
         world.start(Op::Write, range(1_000, 800));
         let mut chance = Stream::new(seed, "client");
-        // The possible contents of a sector, as far as the client can know.
+        // The possible contents of each sector, as the client knows them from the answers.
         let mut may: Vec<BTreeSet<u64>> = vec![BTreeSet::from([0]); 64];
         let (mut silent, mut good) = (0, 0);
         for stamp in 1..=250 {

@@ -51,7 +51,7 @@ fn a_snapshot_is_of_one_moment_whatever_is_written_meanwhile() {
         id += 1;
         let bytes = stamped(id).repeat(len as usize);
         disk.ask(*now, id, range(at, len), Ask::Write { bytes, through: false });
-        // Three in flight at a time.
+        // At most three writes are in flight at a time.
         while disk.outstanding() > 2 {
             *now = (*now).max(disk.next_event().unwrap());
             disk.advance(*now);

@@ -1,4 +1,5 @@
-//! A device that checks everything: the content of the medium, and the commands that are at the device together.
+//! A device that checks the commands sent to it: the content of the medium, and which commands are in flight
+//! together.
 
 use device::{Abilities, Answer, Ask, Device, Emulated, Ended, Failure, Work};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,7 @@ use units::{Bytes, Instant, Lbn, LbnRange};
 
 pub const SECTOR: usize = 512;
 
-/// Returns a sector's content: the same number repeated.
+/// Returns the content of a sector that is filled with one number.
 pub fn stamped(stamp: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat(SECTOR / 8)
 }
@@ -25,11 +26,11 @@ pub fn stamps(bytes: &[u8]) -> Vec<u64> {
 #[derive(Debug, Default)]
 pub struct Truth {
     pub sectors: Vec<u64>,
-    /// Sectors that cannot be read until they are written.
+    /// Sectors that fail to be read until they are written.
     pub bad: BTreeSet<u64>,
-    /// Sectors written and not yet flushed: the event at which the write was answered.
+    /// Sectors written and not flushed, with the event at which the write was answered.
     pub volatile: BTreeMap<u64, u64>,
-    /// Discarded sectors: the content is undefined.
+    /// Discarded sectors, whose content is undefined.
     pub discarded: BTreeSet<u64>,
     /// Whether writes are to fail.
     pub failing: bool,
@@ -119,7 +120,7 @@ impl Device for Spy {
         drop(truth);
         match kind {
             Kind::Failing => self.device.ask(now, id, range, Ask::Read),
-            // The emulated drive forgets discarded bytes, and the content is not checked.
+            // The content of discarded sectors is not checked, so the emulated drive may forget it.
             _ => self.device.ask(now, id, range, ask),
         }
     }

@@ -1,4 +1,4 @@
-//! An application that checks each block it gets.
+//! An application that checks the content of each block that it gets.
 
 use super::spy::{SECTOR, SharedTruth, stamped, stamps};
 use device::Failure;
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 use workload::random::Stream;
 
-/// The mark of contents written by the background; the other bits are the time of registration.
+/// A bit that marks contents written by the background; the other bits are the event of the
+/// registration.
 pub const BACKGROUND: u64 = 1 << 63;
 
 pub struct Tester {
@@ -21,7 +22,7 @@ pub struct Tester {
     pub bad: u64,
     pub flushed: u64,
     wants_flush: bool,
-    /// The writes that must be on the medium when the flush is reported.
+    /// The event up to which writes must be on the medium when the flush is reported.
     flush_since: u64,
 }
 
@@ -30,7 +31,7 @@ pub struct Task {
     range: LbnRange,
     block: Sectors,
     stamp: u64,
-    /// The number of deliveries of each block.
+    /// How often each block was delivered.
     pub delivered: Vec<u8>,
 }
 

@@ -6,12 +6,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// All lines logged in this process that an operator sees.
+/// The log lines of this process that an operator sees.
 #[derive(Clone, Default)]
 pub struct OperatorLog(Arc<Mutex<Vec<String>>>);
 
 impl OperatorLog {
-    /// Returns the log of all tests, which run together.
+    /// Returns the log that all tests of the process share.
     pub fn shared() -> Self {
         static LOG: OnceLock<OperatorLog> = OnceLock::new();
         let log = LOG.get_or_init(|| {
@@ -48,7 +48,7 @@ impl Visit for Line {
 }
 
 impl Subscriber for OperatorLog {
-    /// Filters like the program's own subscriber.
+    /// Enables the levels that the program's own subscriber enables.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::INFO
     }
@@ -62,7 +62,7 @@ impl Subscriber for OperatorLog {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        // The thread's name attributes the line to a test.
+        // The thread's name shows to which test a line belongs.
         let thread = std::thread::current();
         let mut line = Line(format!("{} [{}] ", event.metadata().level(), thread.name().unwrap_or_default()));
         event.record(&mut line);

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 
-/// A drive of two megabytes, so that all of it can be written and read in real time.
+/// The profile of a drive of two megabytes, small enough to be written and read as a whole in real
+/// time.
 pub const PROFILE: &str = include_str!("../../../../drive/tests/data/small.toml");
 
-/// A server over some device. Its directory, which contains its socket, is removed with it.
+/// A server over a device. Its directory, which contains its socket, is removed with the server.
 pub struct Server<D> {
     pub dir: PathBuf,
     thread: Option<JoinHandle<(Tally, D)>>,
@@ -68,13 +69,13 @@ impl<D: Device + Send + 'static> Server<D> {
         let tcp = Listener::bind(Address::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
         let Address::Tcp(at) = tcp.address().clone() else { panic!("{tcp:?}") };
         let (send, receive) = std::sync::mpsc::channel();
-        // A ring stays with the thread that made it.
+        // A ring stays with the thread that made it, so the exporter is made on the serving thread.
         let serve = move || {
             let (exporter, stop) = Exporter::new(disk, export, vec![unix, tcp]).unwrap();
             send.send(stop).unwrap();
             exporter.run().unwrap()
         };
-        // Its log lines are found by the thread's name.
+        // The thread's name marks the server's log lines.
         let thread = std::thread::Builder::new().name(test.into()).spawn(serve).unwrap();
         let stop = receive.recv().unwrap();
         Some(Self { dir, thread: Some(thread), stop, size, port: at.port() })
@@ -130,7 +131,7 @@ pub fn works(program: &str, args: &[&str]) -> String {
     out.into_owned()
 }
 
-/// Reads the greeting, and chooses the export without a name, in the old handshake.
+/// Reads the greeting, and chooses the export without a name by NBD_OPT_EXPORT_NAME.
 pub fn open(client: &mut UnixStream) {
     client.read_exact(&mut [0; 18]).unwrap();
     choose(client);
@@ -148,7 +149,7 @@ pub fn choose(client: &mut UnixStream) {
     client.read_exact(&mut [0; 10]).unwrap();
 }
 
-/// Returns a client of a socket that has chosen the export of this name.
+/// Returns a client of a socket that has chosen the export `export`.
 pub fn named(socket: &Path, export: &str) -> UnixStream {
     let mut client = UnixStream::connect(socket).unwrap();
     client.read_exact(&mut [0; 18]).unwrap();
@@ -174,7 +175,7 @@ pub fn reads(requests: u64, bytes: u32) -> Vec<u8> {
     (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
 }
 
-/// Reads, and returns whether that succeeded.
+/// Reads a range, and returns whether that succeeded.
 pub fn is_read(client: &mut UnixStream, offset: u64, bytes: u32) -> bool {
     client.write_all(&request(0, 7, offset, bytes)).unwrap();
     let mut reply = vec![1; 16 + bytes as usize];
@@ -182,7 +183,8 @@ pub fn is_read(client: &mut UnixStream, offset: u64, bytes: u32) -> bool {
     reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
 }
 
-/// Sends as many bytes as the server takes without reading anything, and returns how many these were.
+/// Sends bytes, reading nothing, until all are sent or the server takes no more; returns the number
+/// sent.
 pub fn send(client: &mut UnixStream, bytes: &[u8]) -> usize {
     client.set_nonblocking(true).unwrap();
     let mut sent = 0;

@@ -1,4 +1,4 @@
-//! Random requests of both exports that overlap, compared with the true content of the medium.
+//! Random overlapping requests of both exports, compared with the true content of the medium.
 
 use super::super::{CAPACITY, any_range, disk_with, range, spy};
 use super::read;
@@ -14,7 +14,7 @@ use units::{Bytes, Duration, Instant, LbnRange};
 enum ContentStep {
     /// A background read by one of four clients.
     Ask(u64, LbnRange),
-    /// The next read of one of two sequential readers, which are clients, too.
+    /// The next read of one of two clients that read sequentially.
     Next(u64, u64),
     /// A declaration by one of four clients.
     Declare(u64, LbnRange),
@@ -41,11 +41,11 @@ fn step() -> impl Strategy<Value = ContentStep> {
 }
 
 enum ContentRequest {
-    /// A background read: for each sector the last write that was acknowledged before.
+    /// A background read, with the last write to each sector that was acknowledged before the read arrived.
     InBackground(LbnRange, Vec<u64>),
-    /// A write, and whether it is answered from the medium.
+    /// A write, and whether it is answered only after it is on the medium.
     Write(LbnRange, bool),
-    /// A read of the foreground: for each sector the last write that arrived before.
+    /// A foreground read, with the last write to each sector that arrived before the read.
     Read(LbnRange, Vec<u64>),
 }
 
@@ -58,9 +58,9 @@ struct ContentWorld {
     clients: BTreeMap<u64, u64>,
     /// The last acknowledged write of each sector. Writes are numbered in order of arrival.
     acknowledged: Vec<u64>,
-    /// The last write of each sector that has arrived, at either door.
+    /// The last write to each sector that has arrived, by either export.
     newest: Vec<u64>,
-    /// The place of each sequential reader.
+    /// The position of each sequential reader.
     readers: [u64; 2],
 }
 
@@ -126,7 +126,7 @@ impl ContentWorld {
             ContentStep::Leave(client) => {
                 let expected: Vec<u64> =
                     self.clients.iter().filter(|(_, of)| **of == client).map(|(id, _)| *id).collect();
-                // Answers that exist already are still taken.
+                // Answers that exist already are taken before the client leaves.
                 self.take();
                 let mut left = self.disk.leave(self.now, client);
                 left.sort_unstable();
@@ -175,8 +175,8 @@ impl ContentWorld {
         }
     }
 
-    /// Ends a history without idle time: the requests of the foreground wait for no background request, except writes
-    /// for their sectors.
+    /// Ends a history without idle time. Foreground requests must wait for no background request, except for writes
+    /// of the same sectors.
     fn finish_without_idle_time(&mut self) {
         (0..4).for_each(|client| self.step(ContentStep::Leave(client)));
         self.step(ContentStep::Read(range(0, CAPACITY)));
@@ -201,7 +201,7 @@ impl ContentWorld {
             left -= 1;
             assert!(left > 0, "it never ends: {:?}", self.disk.status());
         }
-        // The disk also finishes the blocks that it reads ahead of the readers.
+        // The disk also finishes reading ahead of the sequential readers.
         while let Some(at) = self.disk.next_event() {
             self.now = self.now.max(at);
             self.disk.advance(self.now);

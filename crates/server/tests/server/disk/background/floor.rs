@@ -1,4 +1,4 @@
-//! The wait of background requests, and the floor that bounds it.
+//! The wait of background requests, and the floor: the least service that bounds the wait.
 
 use super::*;
 use std::num::NonZeroU64;
@@ -71,7 +71,8 @@ fn bytes_from_memory_count_for_the_floor() {
         disk.ask_in_background(at, read(nth, 1, range((nth - 2) * 64, 64)));
         assert_eq!(ids(&run(&mut disk, at + Duration::from_millis(499))), [nth]);
     }
-    // The other request got nothing meanwhile, and the floor is of all of them.
+    // The floor counts all clients together, so the other request waits while the first client is
+    // served at that rate.
     assert_eq!(disk.status().background_requests.unwrap().promoted.requests, 0);
     assert_eq!(ids(&run(&mut disk, second(8))), [100]);
 }
@@ -105,7 +106,7 @@ fn idle_time_answers_requests_without_any_floor_and_nothing_is_promoted() {
     assert_eq!(status.background.idle_bytes, CAPACITY * 512);
 }
 
-/// An application that has work at an instant which nothing else brings.
+/// An application that has work at an instant at which nothing else happens.
 struct Timed {
     at: Option<Instant>,
     done: Vec<Instant>,

@@ -1,4 +1,4 @@
-//! Blocks that are read before they are asked for.
+//! Blocks that are read into memory before a client asks for them.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_declared_range_is_in_memory_before_it_is_read_and_is_given_out_once() {
     assert_eq!(disk.in_memory(range(0, 400)), []);
     assert!(settle(&mut disk, &mut now).is_empty(), "a declaration has no answer");
     assert_eq!(sectors(&disk.in_memory(range(0, 400))), (100..300).collect::<Vec<_>>());
-    // The answer exists at once, and what was given is gone.
+    // The answer exists at once, and the sectors that were given out are no longer in memory.
     disk.ask_in_background(now, read(7, 1, range(120, 64)));
     assert_eq!(disk.poll(now).unwrap().id, 7);
     let left: Vec<u64> = (100..120).chain(184..300).collect();
@@ -27,13 +27,13 @@ fn a_declaration_of_any_size_is_read_and_a_read_of_what_is_not_made_yet_is_read_
     disk.declare(now, 1, range(0, CAPACITY));
     disk.declare(now, 1, range(0, CAPACITY));
     assert!(disk.status().background_requests.unwrap().memory.held_bytes < CAPACITY * 512);
-    // The blocks of its end are not made yet.
+    // Blocks for the end of the declared range do not exist yet.
     disk.ask_in_background(now, read(7, 1, range(CAPACITY - 64, 64)));
     assert!(settle(&mut disk, &mut now).contains_key(&7));
     let expected: Vec<u64> = (0..CAPACITY - 64).collect();
     assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), expected);
     assert_eq!(disk.status().background.idle_bytes, CAPACITY * 512, "each sector is read once");
-    // The blocks that are gone and those that are there are declared again.
+    // A second declaration covers the sectors that were given out and those that are in memory.
     disk.declare(now, 1, range(0, CAPACITY));
     settle(&mut disk, &mut now);
     assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), (0..CAPACITY).collect::<Vec<_>>());
@@ -67,7 +67,7 @@ fn the_memory_holds_what_was_declared_last_and_never_more_than_its_bound() {
     let here = sectors(&disk.in_memory(range(0, CAPACITY)));
     assert!((1_000..1_096).all(|lbn| here.contains(&lbn)), "{here:?}");
     assert!(here.len() <= 128 && !here.contains(&0), "{here:?}");
-    // A range that is larger than the memory is cut.
+    // A declared range that is larger than the memory is cut.
     disk.declare(now, 1, range(2_000, 1_000));
     settle(&mut disk, &mut now);
     assert_eq!(sectors(&disk.in_memory(range(0, CAPACITY))), (2_000..2_128).collect::<Vec<_>>());
@@ -135,7 +135,8 @@ fn twenty_four_disks_hold_no_more_together_than_the_bound_of_the_daemon_and_have
             (disk, truth)
         })
         .collect();
-    // The first ones fill the memory before the others begin, and none reads what was read ahead.
+    // The first four disks fill the memory before the others begin; no client reads what was read
+    // ahead.
     for begun in [4, DISKS] {
         for s in 0..60 {
             for (disk, _) in disks.iter_mut().take(begun as usize) {

@@ -1,4 +1,4 @@
-//! Background requests of clients on virtual time, beside requests of the foreground.
+//! Background requests of clients on virtual time, beside foreground requests.
 
 mod content;
 mod floor;
@@ -26,12 +26,13 @@ fn write(id: u64, range: LbnRange, stamp: u64) -> BackgroundRequest {
     BackgroundRequest { id, client: 1, range, ask: Ask::Write { bytes, through: false }, snapshot: None }
 }
 
-/// Returns a disk whose background has no time at all: it uses no idle time, and there is no foreground.
+/// Returns a disk that uses no idle time. Without foreground requests its background work gets no time
+/// at all.
 fn without_time(floor: Option<Floor>) -> Disk<Emulated> {
     without_time_beside(floor)
 }
 
-/// Returns the same disk for an application.
+/// Returns the disk of [`without_time`], with an application.
 fn without_time_beside<A: DiskHooks>(floor: Option<Floor>) -> Disk<Emulated, A> {
     let profile = Profile::from_toml(super::PROFILE, "small.toml").unwrap();
     let (model, config) = core("sptf", 1);
@@ -41,7 +42,7 @@ fn without_time_beside<A: DiskHooks>(floor: Option<Floor>) -> Disk<Emulated, A> 
     disk
 }
 
-/// Runs until this instant; returns the answers' numbers and times.
+/// Runs until an instant; returns the numbers and times of the answers.
 fn run<A: DiskHooks>(disk: &mut Disk<Emulated, A>, until: Instant) -> Vec<(u64, Instant)> {
     let mut answers = Vec::new();
     while let Some(at) = disk.next_event().filter(|at| *at <= until) {
@@ -60,7 +61,7 @@ fn ids(answers: &[(u64, Instant)]) -> Vec<u64> {
     answers.iter().map(|(id, _)| *id).collect()
 }
 
-/// Lets an idle disk run until it has nothing more to do; returns the answers.
+/// Lets a disk without requests run until no work is left; returns the answers.
 fn settle(disk: &mut Disk<Spy>, now: &mut Instant) -> BTreeMap<u64, Vec<u64>> {
     let mut answers = BTreeMap::new();
     while let Some(at) = disk.next_event() {
@@ -131,7 +132,7 @@ fn a_bad_sector_fails_the_read_that_has_it_and_no_other() {
     assert_eq!(disk.status().background_requests.unwrap().failed, 1);
 }
 
-/// An application that fences the first hundred sectors, open, waiting, or closed.
+/// An application with a fence around the first hundred sectors: open at 0, waiting at 1, else closed.
 struct Fenced(Arc<AtomicU8>);
 
 impl Application for Fenced {

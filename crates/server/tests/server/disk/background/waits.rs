@@ -1,11 +1,11 @@
-//! The reasons for a wait that the status gives.
+//! The reasons that the status gives for the wait of background requests.
 
 use super::*;
 use drive::Behaviour;
 use model::{DriveModel, builtin};
 use scheduler::{AuditConfig, IdleTime, OutsideConfig, Overheads};
 
-/// Returns a disk whose idle work waits for a long silence, as a daemon's does.
+/// Returns a disk whose idle time begins only after a long pause, as in a daemon.
 fn serving(audit: Option<AuditConfig>) -> Disk<Emulated> {
     let profile = Profile::from_toml(super::super::PROFILE, "small.toml").unwrap();
     let (model, config) = core("sptf", 1);
@@ -20,7 +20,8 @@ fn wait(disk: &Disk<Emulated>) -> Option<WaitStatus> {
     disk.status().background_requests.unwrap().wait
 }
 
-/// Asks for sectors here and there, one request each 100 ms; returns the time of the last answer.
+/// Makes this number of foreground requests at scattered places, one each 100 ms; returns the end
+/// of the last interval.
 fn busy(disk: &mut Disk<Emulated>, requests: u64) -> Instant {
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
     for id in 0..requests {
@@ -44,7 +45,7 @@ fn the_status_says_for_how_long_a_read_waits_without_requests_and_it_is_answered
         assert!(["silence", "harm"].contains(&reason), "{reason}");
         let begun = Instant::ZERO + Duration::from_millis(100 * (requests - 1));
         let reported = now + Duration::from_millis_f64(to_go * 1e3).unwrap();
-        // The silence begins with the last request, or with its end.
+        // The pause begins when the last request arrives, or when it ends.
         let end = begun + Duration::from_millis_f64(silence * 1e3).unwrap();
         assert!(
             end.as_nanos().abs_diff(reported.as_nanos()) < 100_000_000,
@@ -58,7 +59,8 @@ fn the_status_says_for_how_long_a_read_waits_without_requests_and_it_is_answered
     }
 }
 
-/// A drive of today has 400,000 cylinders, and at first nothing is known of what is wanted on each.
+/// A large drive has 400,000 cylinders, and at first the core does not know which of them have
+/// wanted blocks.
 #[test]
 fn a_read_of_a_quiet_large_drive_waits_for_no_search_of_all_its_cylinders() {
     let profile = builtin::find("nearline-20tb").unwrap();
@@ -89,7 +91,7 @@ fn a_read_beside_requests_waits_for_these_and_one_in_a_window_without_background
     let mut reasons = std::collections::BTreeSet::new();
     for id in 2..4_000 {
         disk.ask(at(20 * id), id, range(id * 977 % 3_400, 8), Ask::Read);
-        // Requests to come keep the background waiting.
+        // New requests keep the background waiting.
         if id % 100 == 0 {
             disk.declare(at(20 * id), 1, range(0, CAPACITY));
             disk.ask_in_background(at(20 * id), read(10_000 + id, 1, range(id % 3_000, 300)));

@@ -1,4 +1,4 @@
-//! Background writes, and the requests that wait for them.
+//! Background writes, and the requests that have to wait for them.
 
 use super::*;
 
@@ -31,10 +31,10 @@ fn a_request_waits_for_no_background_write_without_bound_also_through_another_on
         disk.ask_in_background(Instant::ZERO, write(id, range(start, 64), id));
     }
     assert_eq!(run(&mut disk, second(60)), []);
-    // It overlaps the last of them alone, and that one overlaps the one before.
+    // The read overlaps only the last of the writes, but each write overlaps the one before.
     disk.ask(second(60), 20, range(280, 8), Ask::Read);
     assert!(ids(&run(&mut disk, second(61))).contains(&20));
-    // One block of each of them was awaited.
+    // Of each write, only the block that overlaps the next one was awaited.
     let promoted = disk.status().background.promoted_bytes;
     assert!((1..=8 * 32 * 512).contains(&promoted), "{promoted}");
 }
@@ -57,7 +57,8 @@ fn only_the_blocks_of_a_background_write_that_are_awaited_become_foreground_work
     assert_eq!((promoted.requests, promoted.bytes, promoted.device_us), (0, 0, 0.0), "no cost of a floor");
 }
 
-/// An application that holds writes until its copies are made, and shows how urgent these are.
+/// An application that holds writes until its copies are made, and counts the disk's urgent and other
+/// calls for them.
 #[derive(Clone, Default)]
 struct Copier(Arc<std::sync::Mutex<Copied>>);
 
@@ -117,7 +118,7 @@ fn flush(id: u64) -> BackgroundRequest {
     BackgroundRequest { id, client: 1, range: range(0, 0), ask: Ask::Flush, snapshot: None }
 }
 
-/// A daemon that was killed may have acknowledged writes that no flush has covered.
+/// The writes of a killed daemon may be acknowledged and not flushed, so the first flush is not skipped.
 #[test]
 fn where_background_writes_are_allowed_the_first_flush_goes_to_the_device_too() {
     let (mut disk, truth) = disk::<NoApp>("sptf", 1);
@@ -128,7 +129,8 @@ fn where_background_writes_are_allowed_the_first_flush_goes_to_the_device_too() 
     assert_eq!(truth.get().flushes, 1);
 }
 
-/// A flush covers the background writes that were acknowledged; one that never wrote has nothing to flush.
+/// A background flush covers the background's acknowledged writes. Without a write before it, it does
+/// nothing.
 #[test]
 fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
     let (mut disk, truth) = disk::<NoApp>("sptf", 1);
@@ -144,7 +146,7 @@ fn a_flush_of_the_background_puts_its_writes_on_the_medium() {
     assert!(settle(&mut disk, &mut now).contains_key(&3));
     assert!(truth.get().volatile.is_empty() && truth.get().of(range(0, 64)) == [7; 64]);
 
-    // A discard is a change, too.
+    // A discard is a change that has to be flushed, too.
     let (mut disk, truth) = super::disk("sptf", 1);
     disk.take_background_requests(BackgroundTerms::default());
     let discard =

@@ -5,48 +5,51 @@ use crate::meter::Meter;
 use crate::sure::Measured;
 use units::{Duration, Op};
 
-/// The highest number of segments that is looked for: 512 MB in segments of 64 KiB.
+/// The most segments that are counted: 512 MB in segments of 64 KiB.
 const SEGMENTS_MAX: u64 = 8_192;
 
-/// The number of segments up to which a place is read again after reads of others at random; beyond, that would take too long.
+/// Up to this number of segments, each trial number is tested by a place of its own: one read, reads of other random
+/// places, and a second read. For more segments that would take too long.
 const REREAD_SEGMENTS_MAX: u64 = 32;
 
-/// The most reads of random places on a drive that is too small for as many places apart.
+/// The most places that one count reads on a drive that is too small to keep the places apart; the places are then
+/// random.
 const RANDOM_READS_MAX: u64 = 512;
 
-/// The most counts of the segments.
+/// The most passes that count the segments.
 const PASSES_MAX: usize = 4;
 /// The confidence in a count that ends counting.
 const COUNT_CONFIDENCE_MIN: f64 = 0.99;
 /// The share of the probe's time after which no further count begins.
 const TIME_SHARE_MAX: f64 = 0.12;
 
-/// The longest read to time the bus, in sectors.
+/// The number of sectors of the long cache hits that time the bus.
 const BUS_SECTORS: u64 = 64;
 
-/// The number of reads for each question.
+/// The number of reads that test whether a sector is in the buffer.
 const READS_PER_QUESTION: usize = 7;
 
-/// The range of cache hits that hardly vary, in revolutions.
+/// Responses of which all but two lie in a range of this width, in revolutions, are cache hits that hardly vary.
 const HIT_RANGE_REVOLUTIONS: f64 = 0.06;
 
-/// Cache hits that vary: a few reads within a third of a revolution may be hits, and they are if four fifths of
-/// VARYING_HITS_READS_MIN lie in such a range. Responses of the medium, which are spread over a revolution, pass the
-/// first test by chance once in a hundred times, and both once in a million.
+/// Cache hits that vary: if the first few responses lie within a third of a revolution, they may be hits.
+/// `VARYING_HITS_READS_MIN` further reads then decide: they are hits if four fifths of all responses lie in such a
+/// range. Responses of the medium, which are spread over a revolution, pass the first test by chance once in a hundred
+/// times, and both once in a million.
 const VARYING_HITS_READS_MIN: usize = 24;
 const VARYING_HITS_SHARE_MIN: f64 = 0.8;
 const VARYING_HITS_REVOLUTIONS_MAX: f64 = 0.35;
 
-/// The accuracy wanted for the mean of hits that vary, in ns.
+/// The standard error wanted for the mean of hits that vary, in ns.
 const MEAN_ERROR_NS_MAX: f64 = 25_000.0;
-/// The most reads spent on that mean.
+/// The most reads for the mean of hits that vary.
 const VARYING_HITS_READS_MAX: usize = 160;
 
-/// The largest share of hits that takes longer than the reported time of a hit.
+/// The share of hits that may take longer than `Asked::most`: the highest that the counts of segments assume.
 const SLOW_HITS_SHARE_MAX: f64 = 0.01;
 
-/// An allowance beyond the slowest of some evenly spread responses, in mean distances between two: one in some hundred lies
-/// further.
+/// The allowance beyond the slowest of some evenly spread responses, in mean distances between two neighbouring
+/// responses: about one response in a hundred exceeds it.
 const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
 /// The findings about the buffer.
@@ -54,11 +57,11 @@ const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 pub(crate) struct Buffer {
     /// Whether a read of a sector just read is a hit.
     pub(crate) keeps: bool,
-    /// Whether a read of the sectors after it is a hit.
+    /// Whether a read of the sectors after one just read is a hit.
     pub(crate) reads_ahead: bool,
-    /// The number of those sectors, at least.
+    /// The number of sectors that the drive reads ahead, at least.
     pub(crate) ahead: u64,
-    /// Whether a read of the sectors before it is a hit.
+    /// Whether a read of the sectors before one just read is a hit.
     pub(crate) keeps_before: bool,
     /// The response of a hit of one sector, ns.
     pub(crate) hit_ns: f64,
@@ -66,7 +69,7 @@ pub(crate) struct Buffer {
     pub(crate) on_ns: f64,
     /// The time of each further sector of a hit, ns.
     pub(crate) bus_sector_ns: f64,
-    /// Whether hits showed that time.
+    /// Whether `bus_sector_ns` was measured from hits.
     pub(crate) tells_bus: bool,
     /// The number of segments; 0 without a cache.
     pub(crate) segments: Measured<u64>,
@@ -74,14 +77,14 @@ pub(crate) struct Buffer {
     pub(crate) vary: bool,
 }
 
-/// The responses to one question.
+/// The responses of reads that test whether a sector is in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// Whether they came from the buffer.
+    /// Whether the responses came from the buffer.
     hit: bool,
-    /// The time of one, ns: the minimum if hits hardly vary, the mean if they do.
+    /// The response time, ns: the minimum if hits hardly vary, the mean if they do.
     ns: f64,
-    /// The longest time of one, ns: one in some hundred takes longer.
+    /// The longest response time, ns: about one response in a hundred takes longer.
     most: f64,
 }
 
@@ -91,8 +94,9 @@ fn margin(meter: &Meter<'_>) -> f64 {
     (0.01 * meter.revolution()).min(60_000.0)
 }
 
-/// Reads several times at random places after random waits. A read from the medium ends when its sector has passed, so
-/// random waits spread its response over a revolution; hits take equal times, or vary by less than a revolution.
+/// Reads `first_count` sectors at a random place, waits for a random time, and reads `count` sectors `offset` behind
+/// that place; repeats this several times. A read from the medium ends when its sector has passed, so random waits
+/// spread its response over a revolution; hits take equal times, or vary by less than a revolution.
 ///
 /// A few reads suffice if hits vary little. If they vary but lie within a third of a revolution, many reads are made, and
 /// further ones until the mean of the hits is known.
@@ -121,7 +125,8 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
             most: high + ALLOWANCE_MEAN_GAPS * (high - low) / responses.len() as f64,
         });
     }
-    // The mean of evenly spread responses is known to a certain fraction of their range.
+    // The standard error of the mean of evenly spread responses is their range divided by the root of 12 times their
+    // number.
     let of_hits = |responses: &mut Vec<f64>| {
         responses.retain(|ns| (ns - middle).abs() < VARYING_HITS_REVOLUTIONS_MAX * revolution)
     };
@@ -140,7 +145,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     Ok(Asked { hit, ns: mean, most: high + ALLOWANCE_MEAN_GAPS * (high - low) / n })
 }
 
-/// Reads this many times more; returns all responses in ascending order.
+/// Makes this many more trials of [`asked`]; returns all responses in ascending order.
 fn ask(
     meter: &mut Meter<'_>,
     responses: &mut Vec<f64>,
@@ -184,7 +189,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     let mut found = Buffer::default();
     let same = asked(meter, 1, 0, 1)?;
     let next = asked(meter, 1, 1, 1)?;
-    // A drive may be quicker if a command continues the last one.
+    // A drive may answer more quickly if a command continues the last one.
     let jump = asked(meter, 1, 3, 1)?;
     let ahead_ns = if jump.hit { next.ns.max(jump.ns) } else { next.ns };
     let before = asked(meter, 1, -2, 1)?;
@@ -221,7 +226,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     Ok(found)
 }
 
-/// Returns the time of a sector on the bus, from longer hits; `None` if those are no hits.
+/// Returns the time of a sector on the bus, from longer hits; `None` if the long reads are no hits.
 fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<Option<f64>, ProbeError> {
     let (first, offset) = if found.keeps { (BUS_SECTORS, 0) } else { (1, 1) };
     let long = asked(meter, first, offset, BUS_SECTORS)?;
@@ -230,7 +235,7 @@ fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<Option<f64>, ProbeError>
     Ok((long.hit && one.hit).then_some(slope.max(0.0)))
 }
 
-/// Returns the number of sectors after one that are in the buffer two revolutions later.
+/// Returns the number of sectors after one just read that are in the buffer some revolutions later.
 fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     let capacity = meter.capacity();
     let mut far = 1;
@@ -251,15 +256,16 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     Ok(far)
 }
 
-/// Returns how many other places are read until one is evicted.
+/// Returns the number of segments: of other places whose reads evict a place.
 fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<Measured<u64>, ProbeError> {
-    // If a single read does not show a hit, more reads do.
+    // If hits vary, a single read may not show a hit, so more reads decide.
     let looks = if found.vary { 9 } else { 3 };
     let few = few_places(meter, found, looks)?;
     few.map_or_else(|| many_places(meter, found, looks), Ok)
 }
 
-/// Returns how many other places are read until one is evicted, for a few segments, by doubling and bisection; `None` for more.
+/// Counts the segments if there are few, by doubling and bisection; returns `None` if there are more than
+/// `REREAD_SEGMENTS_MAX`.
 fn few_places(
     meter: &mut Meter<'_>,
     found: &Buffer,
@@ -313,18 +319,19 @@ fn few_places(
     Ok(Some(Measured { value: high, sure }))
 }
 
-/// Returns the share of reads from the medium that are as quick as a hit: such a read waits for any angle.
+/// Returns the share of reads from the medium that respond as quickly as a hit, because their sector happens to pass
+/// soon.
 fn quick_share(meter: &Meter<'_>) -> f64 {
     (meter.hit_below / meter.revolution()).clamp(SLOW_HITS_SHARE_MAX, 0.5)
 }
 
-/// Returns how many other places are read until one is evicted, for many segments.
+/// Counts the segments if there are many.
 ///
-/// After reads of many places, reads of them in reverse order are hits as long as the buffer has segments: a hit evicts
-/// nothing. So one pass there and back counts all segments.
+/// The function reads many places, and then the same places in reverse order. Hits evict nothing, so the number of hits
+/// is the number of segments: one pass there and back counts all of them.
 fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Measured<u64>, ProbeError> {
     let quick = quick_share(meter);
-    // No place may hold what the drive read ahead of another.
+    // The places are so far apart that no place is in the read-ahead of another.
     let stride = 3 * (2 * found.ahead + 2);
     let most = (meter.capacity() / stride / 2).clamp(RANDOM_READS_MAX, SEGMENTS_MAX);
     let mut enough = REREAD_SEGMENTS_MAX;
@@ -347,11 +354,11 @@ fn many_places(meter: &mut Meter<'_>, found: &Buffer, looks: usize) -> Result<Me
             break;
         }
     }
-    // Other hosts' commands have evicted places as well, so there are more segments.
+    // The number is not reliable if other hosts' commands have evicted places as well.
     Ok(if meter.disturbed() == before { segments } else { Measured { sure: 0.0, ..segments } })
 }
 
-/// Places read one after another, the least recently used first, and the looks at them.
+/// Places read one after another, the least recently read first, and the results of reading them again.
 struct Pass<'b> {
     found: &'b Buffer,
     places: Vec<u64>,
@@ -367,9 +374,9 @@ impl<'b> Pass<'b> {
         let mut places = Vec::new();
         for i in 0..count {
             let place = match low {
-                // At angles that differ, or each read would take the same time.
+                // The angles must differ, or each read would take the same time.
                 Some(low) => low + i * stride + meter.draw.below(stride / 3),
-                // On a drive that is too small for that, some reads are of what is in the buffer.
+                // On a drive that is too small for such distances, some reads are hits.
                 None => meter.draw.below(capacity - 2),
             };
             if !meter.read(place, 1)?.failed {
@@ -387,12 +394,12 @@ impl<'b> Pass<'b> {
         Ok(gone)
     }
 
-    /// Looks at this many of the oldest places; returns how many of them were evicted.
+    /// Reads this many of the oldest places again; returns how many of them were evicted.
     fn oldest(&mut self, meter: &mut Meter<'_>, looks: usize) -> Result<usize, ProbeError> {
         let count = self.places.len();
         let mut gone = 0;
         for _ in 0..looks.min(count) {
-            // As many others were read since: those after it, and those before it once more.
+            // All other places were read since: those after this one, and those before it once more.
             let place = self.places.remove(0);
             gone += usize::from(self.check_eviction(meter, place, count as u64 - 1)?);
             self.places.push(place);
@@ -400,7 +407,7 @@ impl<'b> Pass<'b> {
         Ok(gone)
     }
 
-    /// Looks at the places from the most recent one on, until one after another was evicted.
+    /// Reads the places again from the most recent one on, until several in a row were evicted.
     fn back(&mut self, meter: &mut Meter<'_>, looks: usize) -> Result<(), ProbeError> {
         let mut gone = 0_usize;
         for (others, place) in std::mem::take(&mut self.places).into_iter().rev().enumerate() {
@@ -417,15 +424,17 @@ impl<'b> Pass<'b> {
     }
 }
 
-/// A look at a place after reads of other places, and whether it had been evicted.
+/// The result of reading a place again: the number of other places read in between, and whether the place had been
+/// evicted.
 #[derive(Clone, Copy, Debug)]
 struct EvictionCheck {
     others: u64,
     gone: bool,
 }
 
-/// Returns the logarithms of the likelihoods of 1, 2, ... segments, less that of none, if a buffer evicts the segment used least
-/// recently. The share `quick` of reads from the medium is as quick as a hit. There may be more segments than are looked for.
+/// Returns the logarithms of the likelihoods of 1, 2, ... segments relative to that of no segment, if the buffer evicts
+/// the least recently used segment. The share `quick` of reads from the medium is as quick as a hit. The list goes
+/// beyond `SEGMENTS_MAX`, because there may be more segments than are counted.
 fn log_likelihoods(seen: &[EvictionCheck], quick: f64) -> Vec<f64> {
     // The gain of each number over the number before.
     let mut gains: Vec<f64> = vec![0.0; 2 * SEGMENTS_MAX as usize + 1];
@@ -462,7 +471,7 @@ mod tests {
 
     #[test]
     fn confidence_in_segments_follows_the_looks_around_their_number() {
-        // A pass back over a buffer of five segments, some passes.
+        // Passes back over a buffer of five segments.
         let seen = |passes: usize| {
             let pass = (0..9).map(|others| EvictionCheck { others, gone: others >= 5 });
             (0..passes).flat_map(|_| pass.clone()).collect::<Vec<_>>()
@@ -470,12 +479,12 @@ mod tests {
         // The remaining doubt is that the first read from the medium was quick.
         let Measured { value: segments, sure: one } = most_likely(&seen(1), 0.1);
         assert!(segments == 5 && (0.8..0.95).contains(&one), "{segments}, {one}");
-        // The more reads are as quick as hits, the less a look shows; more looks show more.
+        // The more reads of the medium are as quick as hits, the less one read shows; more passes show more.
         let quick = most_likely(&seen(1), 0.4).sure;
         let three = most_likely(&seen(3), 0.4).sure;
         assert!(quick < one && three > quick, "{quick}, {three}");
         assert!(most_likely(&seen(3), 0.1).sure > 0.99);
-        // One look in the middle that was slow by chance does not make the buffer smaller.
+        // A hit that was slow by chance does not make the buffer smaller.
         let mut slow = seen(2);
         slow[2].gone = true;
         assert_eq!(most_likely(&slow, 0.1).value, 5);

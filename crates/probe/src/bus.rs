@@ -1,8 +1,8 @@
 //! The bus of a drive without a cache, from reads of the medium.
 //!
-//! Sectors cross the bus in order, each after it has passed. On a bus slower than the medium they queue, and a read of more
-//! sectors with the same last one is done later, by the difference between bus and medium for each of them. On a faster bus
-//! the read is done when the last one arrives, whatever the number of sectors before it.
+//! Sectors cross the bus in order, each after it has passed under the head. On a bus slower than the medium the sectors
+//! queue: each further sector before the last one delays the end of the read by the difference between bus and medium.
+//! On a faster bus the read ends when the last sector has passed, whatever the number of sectors before it.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -11,29 +11,33 @@ use crate::revolutions::wrap;
 use crate::sure::{self, Measured};
 use crate::zone::Zone;
 
-/// The length of the longest read.
+/// The number of sectors of the longest read.
 const READ_SECTORS_MAX: u64 = 32;
-/// The part of a track, 1 in this number, that the longest read covers at most, so that few reads begin in the middle.
+/// The longest read covers at most one in this many parts of a track, so that few reads begin while the head is inside
+/// their range.
 const READ_TRACK_DIVISOR: u64 = 8;
 
-/// The number of reads of each length below the longest; and of the longest and of single sectors.
+/// The number of reads of each length below the longest, for a first estimate, and of reads of the longest and of
+/// single sectors, for the result.
 const READS: usize = 9;
 const READS_TO_TELL: usize = 96;
 
-/// The rank of the response that counts as the minimum: two wrong readings do not matter.
+/// The rank of the response that counts as the minimum: two wrong readings below it do not matter.
 const MINIMUM_RANK: usize = 2;
 
-/// An allowance below that minimum, in mean distances between two responses: one in some hundred lies further.
+/// The assumed error of the minimum, in mean distances between two neighbouring responses: about one minimum in a
+/// hundred is further off.
 const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
-/// A zone with less than one in this many LBNs affects few reads.
+/// A zone with less than one in this many of the drive's LBNs affects few reads, so the bus is not measured there.
 const SMALL_ZONE_DIVISOR: u64 = 50;
 
-/// The least delay of a longest read by queued sectors, ns: half of the tolerance of a prediction.
+/// The least delay of the longest read that counts as a slow bus, ns: half of the tolerance of a prediction.
 const DELAY_NS_MIN: f64 = 25_000.0;
 
-/// Measures reads on the densest tracks, where the medium is fastest; returns the time of each further sector on the bus, ns, with the probability that a
-/// request of [`READ_SECTORS_MAX`] is predicted within 50 us; `None` if the bus is not measurably slower than the medium.
+/// Measures reads on the densest tracks, where the medium is fastest. Returns the time of each further sector on the
+/// bus, ns, with the probability that a request of [`READ_SECTORS_MAX`] is predicted within 50 us; `None` if the bus is
+/// not measurably slower than the medium.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Measured<f64>>, ProbeError> {
     let enough = |z: &&Zone| z.lbns() >= (meter.capacity() / SMALL_ZONE_DIVISOR).max(1);
     let Some(zone) = map.zones.iter().filter(enough).max_by_key(|z| z.sectors_on(0)) else {
@@ -41,8 +45,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Measured<f
     };
     let most = READ_SECTORS_MAX.min(zone.sectors_on(0) / READ_TRACK_DIVISOR);
     let revolution = meter.revolution();
-    // The delay of each further sector, ns: the prediction for twice as many must be accurate to much less than half a
-    // revolution.
+    // The delay of each further sector, ns: the estimate for twice as many sectors must be accurate to much less than
+    // half a revolution.
     let mut each = 0.0;
     let mut sectors = 2;
     while 2 * sectors <= most {
@@ -62,10 +66,10 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Measured<f
     Ok(Some(Measured { value: revolution / zone.sectors_on(0) as f64 + later / more, sure }))
 }
 
-/// Returns the least delay of reads of this many sectors, compared with their last sector alone, and its accuracy, ns;
-/// `each` is the approximate delay per further sector.
+/// Returns the least delay of reads of this many sectors, relative to the passing of their last sector, and the
+/// accuracy of that delay, ns; `each` is the approximate delay per further sector, ns.
 ///
-/// A drive may wait for a varying number of sectors before it transfers the first: the minimum shows the bus.
+/// The minimum shows the bus, because a drive may wait for a varying number of sectors before it transfers the first.
 fn least(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -86,7 +90,8 @@ fn least(
     Ok(ends.map(|(low, high)| (*low, ALLOWANCE_MEAN_GAPS * (high - low).max(0.0) / later.len() as f64)))
 }
 
-/// Returns the delay of such a read compared with its last sector alone, as a fraction of a revolution.
+/// Reads this many sectors at random; returns the delay of the end relative to the passing of the last sector, as a
+/// fraction of a revolution. Returns `None` for a cache hit and for a range that is not on one regular track.
 fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f64>, ProbeError> {
     meter.keep_phase()?;
     let tracks = zone.tracks();

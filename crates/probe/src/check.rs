@@ -1,5 +1,4 @@
-//! The check of the found profile by random reads, and by writes where they are allowed, before the profile
-//! is used.
+//! The check of the found profile before it is used: by random reads, and by writes where they are allowed.
 
 mod stray;
 
@@ -14,18 +13,18 @@ use units::{Lbn, LbnRange, Op, Sectors};
 /// The number of reads before the check that give the predictor the platter's angle.
 const WARM_UP_READS: u64 = 60;
 
-/// The number of random reads of the check. While they leave open whether enough of them are predicted, the
-/// numbers of `FURTHER_REQUESTS` follow.
+/// The number of random reads of the check. If their result leaves open whether enough reads are predicted, the numbers
+/// of `FURTHER_REQUESTS` follow.
 pub(crate) const REQUESTS: u64 = 500;
 const FURTHER_REQUESTS: [u64; 2] = [500, 1_500];
 
-/// The number of the check's reads for which time is reserved if the arm is slow: a profile that predicts
-/// well seldom needs more. The others use the time that is left.
+/// The number of the check's reads for which time is reserved if the arm is slow. A profile that predicts well seldom
+/// needs more; further reads use the time that is left.
 pub(crate) const RESERVED_READS: u64 = WARM_UP_READS + REQUESTS + 2 * FURTHER_REQUESTS[0];
 
-/// The number of standard deviations by which the share of predicted reads must exceed `PREDICTED_SHARE_MIN`. At a look
-/// between the first and the last the number is larger: then the additional look hardly raises the
-/// probability of a wrong result (O'Brien and Fleming 1979).
+/// The number of standard deviations by which the share of predicted reads must exceed `PREDICTED_SHARE_MIN`, at the
+/// first and last tests of the check. The second constant is for a test between these two: the larger number keeps the
+/// additional test from raising the probability of a wrong result much (O'Brien and Fleming 1979).
 const OPEN_DEVIATIONS: f64 = 2.0;
 const OPEN_BETWEEN_DEVIATIONS: f64 = 2.5;
 
@@ -35,20 +34,20 @@ const SECTORS: u64 = 8;
 /// The largest error of a read that counts as predicted, ns.
 const PREDICTED_ERROR_NS_MAX: f64 = 50_000.0;
 
-/// The number of parts of a drive that are judged separately, and the share of a part's reads at other angles
-/// from which on the part is unsure.
+/// The number of parts of a drive that are judged separately, and the share of unpredicted reads in a part above which
+/// the part is unsure.
 const PARTS: u64 = 64;
 const UNSURE_SHARE_MIN: f64 = 0.1;
 
-/// The number of reads that measure the confidence in an unsure region, and the share of the probe's allowed
-/// time at which they end.
+/// The number of reads that measure the confidence in one unsure region, and the share of the probe's allowed time at
+/// which such reads end.
 const REGION_READS: u64 = 64;
 const REGION_TIME_SHARE_MAX: f64 = 0.94;
 
-/// The least number of further reads of single LBNs that are elsewhere.
+/// The least number of further reads of LBNs that the check found away from their predicted angle.
 const MOVED_LOOKS: usize = 16;
 
-/// The number of further reads of a part in which one read was not as predicted.
+/// The number of further reads in a part of the drive in which one read was not as predicted.
 const REPEATED_READS: u64 = 24;
 
 /// A read of the check.
@@ -58,8 +57,8 @@ struct Read {
     near: bool,
 }
 
-/// Predicts random reads, and returns the regions where that fails; single LBNs that are elsewhere go into
-/// the map.
+/// Predicts random reads, and returns the result and the regions where predictions fail. Single LBNs that are elsewhere
+/// are entered into the map.
 pub(crate) fn run(
     meter: &mut Meter<'_>,
     map: &mut Map,
@@ -81,8 +80,8 @@ pub(crate) fn run(
         tally.read(meter, predictor)?;
     }
     let mut unsure = check_again(meter, map, &tally.strange)?;
-    // Reads that chose the unsure parts are no evidence for the rest: outside these parts nearly all of them
-    // were as predicted.
+    // The first reads chose the unsure parts. They are no evidence for the rest of the drive, because outside the
+    // chosen parts nearly all of them were as predicted.
     let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
     if !is_enough(tally.after(chosen_by), &unsure) {
         for more in FURTHER_REQUESTS {
@@ -102,7 +101,7 @@ pub(crate) fn run(
                 .into_iter()
                 .find_map(|most| worst(tally.after(chosen_by), &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
-                // No part is worse than another, so the moves are not known well, rather than the places.
+                // No part is worse than another, so the seek times are probably wrong, not the positions of sectors.
                 let check = tally.check();
                 let why = format!(
                     "{} reads all over the drive: {:.1}% end whole revolutions off, {:.1}% otherwise",
@@ -140,7 +139,7 @@ struct Tally {
     capacity: u64,
     reads: Vec<Read>,
     revolutions_off: u64,
-    /// The LBNs of reads that were neither as predicted nor whole revolutions off.
+    /// The first LBNs of reads that were neither as predicted nor whole revolutions off.
     strange: Vec<u64>,
 }
 
@@ -169,7 +168,7 @@ impl Tally {
         }
     }
 
-    /// Returns the reads without the first ones of this number.
+    /// Returns the reads after the first `first`.
     fn after(&self, first: usize) -> &[Read] {
         self.reads.get(first..).unwrap_or_default()
     }
@@ -206,9 +205,9 @@ fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
     n > 0.0 && near >= PREDICTED_SHARE_MIN * n + deviations * deviation
 }
 
-/// Returns the parts of the drive in which more than the share `most` of the reads was not as predicted, if
-/// enough reads outside them were. One half of the reads chooses the parts, and the other half judges the
-/// rest.
+/// Returns the unsure regions with the parts of the drive in which more than the share `most` of the reads was not as
+/// predicted; `None` if too few reads outside them were predicted. One half of the reads chooses the parts, and the
+/// other half judges the rest of the drive.
 fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<Vec<Unsure>> {
     let size = capacity.div_ceil(PARTS).max(1);
     let (choosing, judging) = reads.split_at(reads.len() / 2);
@@ -249,8 +248,8 @@ fn predicted(
     Ok(Some(predictor.completed(reading.completed) as f64))
 }
 
-/// Predicts random requests, a third of them writes to `region`, and returns the regions where that fails.
-/// Without a region nothing is written, and nothing is known of writes.
+/// Predicts random requests, a third of them writes to `region`; returns the result, and the whole drive as unsure if
+/// too few were predicted. Without a region the function writes nothing, and all writes are unsure.
 pub(crate) fn writes(
     meter: &mut Meter<'_>,
     predictor: &mut Predictor,
@@ -266,8 +265,8 @@ pub(crate) fn writes(
     };
     let mut tally = Tally::new(capacity, capacity);
     for i in 0..REQUESTS + FURTHER_REQUESTS[0] + FURTHER_REQUESTS[1] {
-        // The result is tested twice, not after each request: a test that may stop at any request stops too
-        // often by chance.
+        // The result is tested at two numbers of requests only: a test after each request would stop too often by
+        // chance.
         let second = i == REQUESTS + FURTHER_REQUESTS[0];
         let is_test = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {
@@ -289,7 +288,7 @@ pub(crate) fn writes(
             let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
             predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
             if reading.failed {
-                // The next read finds the arm again, and does not count.
+                // The next read finds the arm again, and is not part of the result.
                 predictor.failed(reading.completed);
                 let anywhere = meter.draw.below(capacity - SECTORS.min(capacity) + 1);
                 predicted(meter, predictor, anywhere, SECTORS.min(capacity))?;
@@ -324,8 +323,8 @@ pub(crate) fn writes(
     Ok((Some(check), unsure))
 }
 
-/// Measures the confidence in each unsure region by reads of their own, because the reads that named a region
-/// were chosen for their errors. Each follows a read anywhere, as a random request does.
+/// Measures the confidence in each unsure region by new reads, because the reads that named a region were chosen for
+/// their errors. Each new read follows a read anywhere on the drive, as a random request does.
 fn how_far(
     meter: &mut Meter<'_>,
     predictor: &mut Predictor,
@@ -335,7 +334,7 @@ fn how_far(
     let sectors = SECTORS.min(capacity);
     let mut counts = vec![Counts::default(); unsure.len()];
     let is_sure = |lbn: u64| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
-    // The region of the read before.
+    // The index of the region that was read last.
     let mut last = None;
     for round in 0..REGION_READS {
         meter.stage("unsure regions", 0.99 + 0.01 * round as f64 / REGION_READS as f64);
@@ -369,16 +368,16 @@ fn how_far(
     Ok(())
 }
 
-/// The numbers of reads that were as predicted, and of all reads: in a region, and outside of all regions
-/// directly after a read in this one.
+/// Pairs of the number of predicted reads and the number of all reads: `there` in an unsure region, `behind` of reads
+/// outside all unsure regions directly after a read in this one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     there: (u64, u64),
     behind: (u64, u64),
 }
 
-/// Returns the share of single LBNs that seemed to be elsewhere and are so when they are read again after
-/// other reads; `None` without such LBNs.
+/// Reads LBNs again that seemed to be away from their predicted angle; returns the share that is. Returns `None`
+/// without such LBNs.
 pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Confidence>, ProbeError> {
     let odd: Vec<u64> = map.zones.iter().flat_map(|zone| &zone.odd).copied().collect();
     if odd.is_empty() {
@@ -397,7 +396,8 @@ pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Con
     Ok(Some(Confidence::of(elsewhere, looks)))
 }
 
-/// Reads again in the parts of the drive where reads were at other angles than in the map.
+/// Reads again in the parts of the drive where reads were at other angles than in the map; returns the parts where many
+/// are.
 fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
     meter.find_phase()?;
     let capacity = map.mapped.clamp(1, meter.capacity());
@@ -420,7 +420,7 @@ fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
                 off += 1;
                 continue;
             };
-            // Nothing is known of an unreadable sector.
+            // An unreadable sector is no evidence.
             let Some(angle) = meter.angle_of(lbn)? else { continue };
             off += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
         }

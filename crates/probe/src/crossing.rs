@@ -1,4 +1,4 @@
-//! Whether a read over a head switch loses a revolution, which moves between commands may hide.
+//! Whether a read over a head switch loses a revolution; the time of a move between two commands does not show that.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -13,10 +13,10 @@ const READS: u32 = 24;
 /// The number of sectors on each side of the head switch.
 const SIDE_SECTORS: u64 = 2;
 
-/// The longest time of a read without a lost revolution beyond the passing of its sectors, in revolutions, except for
-/// the unluckiest.
+/// The longest response of a read without a lost revolution, in revolutions beyond the passing of its sectors; the few
+/// reads that wait longest for their first sector exceed it.
 const ON_TIME_REVOLUTIONS_MAX: f64 = 0.85;
-/// The longest short move, in revolutions.
+/// The longest of the short moves before these reads, in revolutions.
 const SHORT_MOVE_REVOLUTIONS_MAX: f64 = 1.0 / 3.0;
 
 /// The findings about head switches.
@@ -24,12 +24,13 @@ const SHORT_MOVE_REVOLUTIONS_MAX: f64 = 1.0 / 3.0;
 pub(crate) struct Crossing {
     /// The time from the end of one track to the beginning of the next, ns.
     pub(crate) gap_ns: f64,
-    /// Whether the head arrives later than that.
+    /// Whether the head arrives later than the beginning of the next track, so that the read loses a revolution.
     pub(crate) lost: Measured<bool>,
 }
 
 impl Crossing {
-    /// Returns the head switch that a profile needs to repeat the finding; `ms` is the one measured between commands.
+    /// Returns the head switch time that makes a profile repeat the finding, ms; `ms` is the time measured between
+    /// commands.
     pub(crate) fn repeated_by(&self, ms: f64) -> f64 {
         let gap = self.gap_ns / 1e6;
         if self.lost.value {
@@ -81,7 +82,8 @@ pub(crate) fn find(
     if responses.is_empty() {
         return Ok(None);
     }
-    // Each waited up to a revolution for its first sector, and a short move takes less than a third of one.
+    // Each read waited up to a revolution for its first sector, and a short move takes less than a third of a
+    // revolution.
     let whole = gap + 2.0 * SIDE_SECTORS as f64 / zone.sectors as f64;
     let quick =
         responses.iter().filter(|&&revolutions| revolutions <= whole + ON_TIME_REVOLUTIONS_MAX).count();
@@ -89,10 +91,11 @@ pub(crate) fn find(
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost }))
 }
 
-/// Returns whether reads lose a revolution if this many of them were quick.
+/// Decides whether reads over a head switch lose a revolution, if `quick` of `seen` reads were quick.
 ///
-/// Without a loss at least half of the reads are quick, whatever they waited for. With a loss none is, except for another
-/// cause (the sectors of the first track were in the buffer), of which one more case is assumed (Laplace's rule).
+/// Without a loss at least half of the reads are quick, whatever they waited for. With a loss a read is quick only for
+/// another cause, as when the sectors of the first track were in the buffer; one more such case than seen is assumed
+/// (Laplace's rule).
 fn loses_revolution(quick: usize, seen: usize) -> Measured<bool> {
     let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);

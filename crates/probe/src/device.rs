@@ -6,9 +6,9 @@ use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 /// The instants at which a command was submitted and at which the host received its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// When the host submitted it.
+    /// When the host submitted the command.
     pub submitted: Instant,
-    /// When the host received its completion.
+    /// When the host received the command's completion.
     pub completed: Instant,
 }
 
@@ -16,12 +16,12 @@ pub struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{op:?} of {range} failed: {reason}; {mend}")]
 pub struct DeviceError {
-    /// The operation.
+    /// The operation that failed.
     pub op: Op,
-    /// The range.
+    /// The range of the failed command.
     pub range: LbnRange,
-    /// The first of its sectors that cannot be read, or written, if that was the cause: the probe avoids it. `None` if the
-    /// device is gone, or does not support the command.
+    /// The first sector of the range that cannot be read, or written, if that was the cause: the probe avoids this
+    /// sector. `None` if the device is gone, or does not support the command.
     pub unreadable: Option<Lbn>,
     /// The device's message.
     pub reason: String,
@@ -31,7 +31,7 @@ pub struct DeviceError {
 
 /// A drive from its host's view: one command at a time, or two, and the instants of a clock that does not jump.
 ///
-/// The probe knows nothing else of it: no profile, no seed, no geometry.
+/// The probe knows nothing else of the drive: no profile, no seed, no geometry.
 pub trait ProbedDevice {
     /// Returns the number of sectors.
     fn capacity(&self) -> Sectors;
@@ -42,25 +42,26 @@ pub trait ProbedDevice {
     /// Returns the host's clock, which does not go backwards.
     fn now(&self) -> Instant;
 
-    /// Waits until `at`, unless that has passed, then executes a command and waits for its completion.
+    /// Waits until `at`, unless that instant has passed, then executes a command and waits for its completion.
     ///
-    /// A write puts back the content of the sectors, which the handle has read before: it costs the same as any write, and
-    /// no data are lost even if the power fails. The probe writes only where [`Options::writes`](crate::Options) allows it.
+    /// A write puts back the content of the sectors, which the handle has read before: such a write takes as long as
+    /// any, and no data are lost even if the power fails. The probe writes only where
+    /// [`Options::writes`](crate::Options) allows it.
     ///
     /// # Errors
     /// The command failed; the device accepts the next one. [`now`](Self::now) is past the failure.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
 
-    /// Does as [`execute`](Self::execute), unless the drive was given another host's command since the last command of this
-    /// handle: then it executes nothing and returns `None`, because the arm may have moved. The probe then returns the arm by
-    /// [`execute`](Self::execute) and tries again. No other host's command is at the drive when the command is submitted, so
-    /// its times are the drive's own.
+    /// Executes a command like [`execute`](Self::execute), if no other host's command has been at the drive since the
+    /// last command of this handle. Otherwise the handle executes nothing and returns `None`, because the arm may have
+    /// moved; the probe then returns the arm by [`execute`](Self::execute) and tries again. No other host's command may
+    /// be at the drive when the command is submitted, so that the measured times are the drive's own.
     ///
-    /// A handle of a drive that serves requests meanwhile implements this method. Its `execute` waits until the drive is idle
-    /// and background work is permitted. The default is for a drive that the probe has for itself.
+    /// A handle implements this method if its drive serves requests while it is probed. Its `execute` waits until the
+    /// drive is idle and background work is permitted. The default is for a drive that only the probe uses.
     ///
     /// # Errors
-    /// As those of [`execute`](Self::execute).
+    /// The errors of [`execute`](Self::execute).
     fn execute_next(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
         self.execute(at, op, range).map(Some)
     }
@@ -78,11 +79,11 @@ pub trait ProbedDevice {
         false
     }
 
-    /// Waits until `at`, unless that has passed, then submits two commands, one right after the other, and waits for both.
-    /// It is called only if [`takes_two`](Self::takes_two) returns true.
+    /// Waits until `at`, unless that instant has passed, then submits two commands, one right after the other, and
+    /// waits for both. The probe calls this method only if [`takes_two`](Self::takes_two) returns true.
     ///
     /// # Errors
-    /// One of them failed, named by the error; both have ended, and the device accepts the next command.
+    /// One of the two commands failed, named by the error; both have ended, and the device accepts the next command.
     fn execute_two(
         &mut self,
         at: Instant,

@@ -1,6 +1,7 @@
 //! The probe's random numbers.
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a probe of the same drive repeats its decisions, and can be resumed.
+/// The generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). Its seed makes a second probe of the same drive take
+/// the same decisions, so a probe can be resumed.
 #[derive(Clone, Debug)]
 pub(crate) struct Draw(u64);
 
@@ -17,12 +18,13 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which is at least 1; the bias of a product does not matter here.
+    /// Returns a number below `bound`, which is at least 1; the slight bias of the multiplication does not matter
+    /// here.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
     }
 
-    /// Returns a number from 0 to 1.
+    /// Returns a number in [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

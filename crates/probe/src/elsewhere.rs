@@ -1,31 +1,32 @@
-//! Cheap reads on known tracks: of a sector that is about to pass.
+//! Short reads on known tracks: of a sector that is about to pass under the head.
 
 use crate::revolutions::frac;
 use crate::zone::Zone;
 
-/// The steps in revolutions by which the wait for the next sector grows after a miss and shrinks after a hit: a miss costs a
-/// revolution.
+/// The wait until the next sector grows by the first of these steps after a miss, and shrinks by the second after a
+/// hit, in revolutions. The first is larger because a miss costs a revolution.
 const WAIT_GROWTH_REVOLUTIONS: f64 = 0.08;
 const WAIT_CUT_REVOLUTIONS: f64 = 0.01;
 
-/// The bounds of that wait, revolutions.
+/// The bounds of the wait until the next sector, revolutions.
 const WAIT_REVOLUTIONS_MIN: f64 = 0.1;
 const WAIT_REVOLUTIONS_MAX: f64 = 1.0;
 
-/// Known tracks.
+/// Tracks whose angles are known.
 #[derive(Clone, Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) zone: Zone,
     /// The end of the known LBNs.
     pub(crate) end: u64,
-    /// The standard deviation of their angles, revolutions.
+    /// The standard deviation of the angles, revolutions.
     pub(crate) spread: f64,
-    /// The time after a command at which a sector nearby is still caught, revolutions.
+    /// The time from the end of a command to the passing of the sector to read next, revolutions: just long enough to
+    /// catch it.
     pub(crate) wait: f64,
 }
 
 impl Elsewhere {
-    /// Returns the LBN at `angle`, or next to it, on the track of `lbn`.
+    /// Returns the LBN that is at `angle`, or next to it, on the track of `lbn`.
     pub(crate) fn passing(&self, lbn: u64, angle: f64) -> u64 {
         let (track, _) = self.zone.locate(lbn);
         let n = self.zone.sectors_on(track);
@@ -33,8 +34,8 @@ impl Elsewhere {
         self.zone.lbn_near(track, (past.ceil() as u64).min(n - 1)).min(self.end)
     }
 
-    /// Returns the angle of an LBN and its standard deviation; `None` near moved sectors and near slips, whose place may be
-    /// known only to a track.
+    /// Returns the angle of an LBN and its standard deviation, in revolutions; `None` near moved sectors, and near
+    /// slips, which may be known only to a track.
     pub(crate) fn angle(&self, lbn: u64) -> Option<(f64, f64)> {
         let shifts = &self.zone.shifts;
         let after = shifts.partition_point(|s| s.lbn <= lbn);
@@ -45,7 +46,7 @@ impl Elsewhere {
         known.then(|| (self.zone.predict(lbn), self.spread))
     }
 
-    /// Updates the wait with the revolutions that a read of such a sector took.
+    /// Updates the wait with the time of a read of a passing sector, in revolutions.
     pub(crate) fn learn(&mut self, revolutions: f64) {
         let missed = revolutions > self.wait + 0.5;
         self.wait = (self.wait + if missed { WAIT_GROWTH_REVOLUTIONS } else { -WAIT_CUT_REVOLUTIONS })

@@ -7,13 +7,13 @@ use units::{Lbn, LbnRange};
 /// The reason why a saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
-    /// The file is not a state, or has another version.
+    /// The file is not a probe's state, or has another version.
     #[error("{file}: not a probe's state of this version; delete it and probe from the beginning")]
     Format {
         /// The file, as the caller names it.
         file: String,
     },
-    /// Bytes are missing or changed.
+    /// Bytes of the file are missing or changed.
     #[error("{file}: damaged: {problem}; delete it and probe from the beginning")]
     Damaged {
         /// The file, as the caller names it.
@@ -26,7 +26,7 @@ pub enum StateError {
         "the state is of another probe: {problem}; give the drive and the options that it was begun with"
     )]
     Other {
-        /// The difference.
+        /// The difference between the two probes.
         problem: String,
     },
 }
@@ -37,7 +37,7 @@ pub enum ProbeError {
     /// The device refused or lost a command.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Too many sectors are unreadable to avoid them.
+    /// So many sectors are unreadable that the probe cannot avoid them.
     #[error(
         "{problem}, the last at LBN {lbn}: {reason}; save what is on the drive, look at its cable and at the kernel's log \
          (dmesg), and probe it again when its sectors have been written anew"
@@ -63,9 +63,9 @@ pub enum ProbeError {
     Region {
         /// The region that the user named.
         region: LbnRange,
-        /// Sectors of the drive.
+        /// The number of sectors of the drive.
         capacity: u64,
-        /// The least number of sectors.
+        /// The least number of sectors of the region.
         least: u64,
     },
     /// The times are not those of a disk.

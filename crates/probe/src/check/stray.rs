@@ -1,7 +1,6 @@
-//! Repeats of reads that were at other angles than in the map, and the borders of the stretches where they
-//! were.
+//! Repeats of reads that ended at other angles than the map says, and the borders of the stretches of such sectors.
 //!
-//! A zone is assumed to be as regular as its few measured tracks. Tracks in its middle that break its rule
+//! The map assumes that a zone is as regular as its few measured tracks. Tracks inside a zone that break its rule
 //! without moving later LBNs are found only if a random read meets one of them.
 
 use super::{PREDICTED_ERROR_NS_MAX, SECTORS};
@@ -11,12 +10,12 @@ use crate::meter::Meter;
 use crate::report::Unsure;
 use units::Lbn;
 
-/// The most reads that are repeated: a drive with more of them is not understood.
+/// The most reads that are repeated: the map does not fit a drive with more such reads.
 const REPEATED_READS_MAX: usize = 32;
-/// The most stretches that are reported: a drive with more of them is not understood.
+/// The most stretches that are reported: the map does not fit a drive with more of them.
 const STRETCHES_MAX: usize = 8;
 
-/// The results of reads at other angles.
+/// The places of sectors at other angles than the map says.
 #[derive(Debug, Default)]
 pub(crate) struct Strays {
     /// Stretches whose sectors are elsewhere than in the map.
@@ -25,8 +24,8 @@ pub(crate) struct Strays {
     pub(crate) moved: Vec<u64>,
 }
 
-/// Repeats reads of the final check whose sectors passed at other angles than the map says. `strange` has their first LBNs; those in
-/// regions that are `unsure` already are left out. It ends when the probe has used the share `until` of its time.
+/// Repeats reads of the final check whose sectors passed at other angles than the map says. `strange` has their first
+/// LBNs; those in `unsure` regions are left out. The search ends when the probe has used the share `until` of its time.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -57,7 +56,7 @@ pub(crate) fn find(
             }
             let first = border(meter, map, lbn, lbn, u64::checked_sub)?;
             let last = border(meter, map, lbn, capacity - 1 - lbn, u64::checked_add)?;
-            // A region that is already named is not named again.
+            // Regions that are already named are left out.
             let ends = unsure.iter().map(|region| region.end.get()).filter(|&end| end <= lbn);
             let first = ends.fold(first, u64::max);
             let firsts = unsure.iter().map(|region| region.first.get()).filter(|&first| first > lbn);
@@ -77,9 +76,9 @@ pub(crate) fn find(
     Ok(strays)
 }
 
-/// Extends the named parts of the drive, which are in ascending order, to the nearest sectors on either side
-/// that are where the map has them: a stretch need not begin and end with a part. Stops when the share
-/// `until` of the time has passed.
+/// Extends the named parts of the drive, which are in ascending order, on either side to the nearest sector that is
+/// where the map has it, because a stretch need not begin and end with a part. Stops when the probe has used the share
+/// `until` of its time.
 pub(crate) fn extend(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -105,7 +104,7 @@ pub(crate) fn extend(
     Ok(())
 }
 
-/// Returns whether two readings of a sector agree that it is elsewhere: one may be chance if readings vary.
+/// Returns whether two readings of a sector agree that it is elsewhere than in the map: one may be wrong by chance.
 fn is_surely_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, ProbeError> {
     Ok(is_elsewhere(meter, map, lbn)? && is_elsewhere(meter, map, lbn)?)
 }
@@ -116,8 +115,8 @@ fn is_elsewhere(meter: &mut Meter<'_>, map: &Map, lbn: u64) -> Result<bool, Prob
     Ok(crate::revolutions::wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX)
 }
 
-/// Returns the last sector on one side of `lbn`, among the `room` sectors there, that is elsewhere as `lbn`
-/// is. The distance is doubled until a sector is in place, and then bisected.
+/// Returns the last sector on one side of `lbn`, among the `room` sectors there, that is elsewhere than in the map. The
+/// distance is doubled until a sector is in place, and then bisected.
 fn border(
     meter: &mut Meter<'_>,
     map: &Map,

@@ -12,13 +12,13 @@ use crate::writes::{Settle, Writes};
 use crate::zone::{Slot, Zone};
 use std::collections::BTreeMap;
 
-/// The least confidence in an order of tracks; below, it is not distinguished from the next likely one.
+/// Below this confidence in an order of tracks, the report says that the other direction of heads is as likely.
 const ORDER_CONFIDENCE_MIN: f64 = 0.7;
 
-/// The highest confidence in an order of tracks if only a part of the drive was mapped.
+/// The highest confidence in the heads and the order of tracks if only a part of the drive was mapped.
 const UNMAPPED_CONFIDENCE_MAX: f64 = 0.5;
 
-/// A share of less than one in this many LBNs is small.
+/// The reported densities leave out one in this many LBNs at either end of their range.
 const SMALL_SHARE_DIVISOR: u64 = 50;
 
 /// The confidence in one of two alternatives without any evidence.
@@ -91,7 +91,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
             (format!("bands of {width} tracks, surface by surface, always in the same order"), "")
         }
     };
-    // Tracks whose places are not understood do not show which of them are near to one another.
+    // Tracks without a place in the map do not show which of them are near to one another.
     let part = "may be otherwise in the rest of the drive, which was not understood";
     let most = if map.mapped >= end { 1.0 } else { UNMAPPED_CONFIDENCE_MAX };
     let (sure_of_heads, sure) =
@@ -105,7 +105,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     };
     report.add("order of tracks", kind, sure, note);
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    // The confidence is limited by that in heads and in tracks.
+    // Cylinders are computed from heads and tracks.
     let least = least.div_ceil(shape.heads.max(1)).min(u64::from(cylinders));
     let sure = sure_of_heads.min(sure_of_tracks);
     report.add("cylinders", between(least, u64::from(cylinders)), sure, "those with LBNs");
@@ -114,20 +114,20 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
 /// The evidence for the map's tracks and slips.
 #[derive(Clone, Copy, Debug)]
 struct Evidence {
-    /// The tracks on which an angle was taken, and those of them that matched the prediction from the tracks before.
+    /// The tracks on which an angle was measured, and those of them that matched the prediction from the tracks before.
     looked_at: u64,
     agree: u64,
-    /// The places where a slip may have been missed, or a slip found where there is none.
+    /// The places where a slip may have been missed, or reported although there is none.
     doubtful: u64,
 }
 
 impl Evidence {
     fn of(map: &Map, exact: bool) -> Self {
         let breaks = map.breaks();
-        // Slips that are so near to each other that they share a track count separately.
+        // Several slips may be on one measured track; each of them counts as a track.
         let looked_at = map.measured.max(breaks);
         let slips: usize = map.zones.iter().map(|zone| zone.shifts.len()).sum();
-        // If sectors are known only to a part of a track, slips near a zone's end look like the end.
+        // If angles give a sector only to a part of a track, slips near a zone's end look like the end.
         let ends = if exact { 0 } else { map.ends_inside_of_tracks() };
         Self { looked_at, agree: looked_at - breaks, doubtful: slips as u64 + ends }
     }
@@ -138,14 +138,14 @@ impl Evidence {
         sure::next(self.agree, self.looked_at)
     }
 
-    /// Returns the probability of that for the next track and for each place with a doubtful slip.
+    /// Returns the probability that no slip was missed or invented: the next track and each doubtful place match.
     fn of_slips(self) -> f64 {
         self.of_tracks().powf((1 + self.doubtful) as f64)
     }
 }
 
-/// Returns the most and the fewest sectors on a track, without a small share of LBNs at either end: at an irregularity the
-/// mapper begins a new zone, whose density may rest on little evidence.
+/// Returns the most and the fewest sectors on a track, without a small share of LBNs at either end: at an irregularity
+/// the mapper begins a new zone, whose density may rest on few measurements.
 fn densities(map: &Map) -> (u64, u64) {
     let mut lbns: BTreeMap<u64, u64> = BTreeMap::new();
     for zone in &map.zones {
@@ -173,8 +173,8 @@ fn densities(map: &Map) -> (u64, u64) {
     (beyond(&mut lbns.iter().rev()), beyond(&mut lbns.iter()))
 }
 
-/// Returns the fewest tracks that hold the map's LBNs: without slips, and with each zone beginning where the one before
-/// ends.
+/// Returns the fewest tracks that hold the map's LBNs: without slips, and with each zone beginning where the previous
+/// zone ends.
 fn least_tracks(map: &Map) -> u64 {
     let of = |zone: &Zone| {
         let slipped: u64 = zone.shifts.iter().map(|shift| shift.sectors).sum();
@@ -190,8 +190,8 @@ fn between(least: u64, most: u64) -> String {
     if least < most { format!("{least} to {most}") } else { most.to_string() }
 }
 
-/// Reports the cylinders without LBNs; moves over the boundaries between zones showed them at `shown` of these. The confidence is that
-/// all boundaries are as measured, or as assumed without a measurement.
+/// Reports the cylinders without LBNs. Moves over `shown` of the `boundaries` between zones showed whether there are
+/// any. The confidence is that all boundaries are as measured, or as assumed without a measurement.
 pub(crate) fn of_gaps(report: &mut Report, left_out: u32, shown: u64, boundaries: u64) {
     let sure = sure::next(shown, boundaries).powf(boundaries.max(1) as f64);
     let note = format!("between zones, as moves over them show at {shown} of {boundaries}");
@@ -227,7 +227,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         (spread.join(", "), seeks.spread.sure, note)
     };
     report.add("spread of seeks", value, sure, note);
-    // That much of the moves may belong to the command's overhead, or none.
+    // The command's overhead may be any part of this time.
     let parting =
         sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::EQUAL_TIMES_MS_MAX);
     let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
@@ -248,7 +248,8 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // The head switch may be anything from zero; so may the overhead that is part of the measured time.
+        // The head switch may take from zero to this bound; if the overhead is only known together with it, the bound
+        // is the sum.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
         (sure::of_bounds(bound, sure::EQUAL_TIMES_MS_MAX), "hidden by the shortest seek: an upper bound")
     };
@@ -330,8 +331,8 @@ pub(crate) fn of_writes(
     }
 }
 
-/// Limits findings by the check's reads of which their predictions depend: they are at most as certain as that 97% of all
-/// reads come at their angles, and in their revolutions.
+/// Limits the confidence of findings by the check of their predictions: a finding is at most as certain as that 97% of
+/// all reads end at the predicted angles, and in the predicted revolutions.
 pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;
@@ -384,10 +385,10 @@ mod tests {
             let by_zones: Vec<_> = (1..20).map(|zones| sure(map(zones, 100))).collect();
             let by_slips: Vec<_> = (0..20).map(|slips| sure(slipped(map(2, 100), slips))).collect();
             assert!(fall(&by_zones) && fall(&by_slips), "{by_zones:?} {by_slips:?}");
-            // The same number of slips on fewer measured tracks.
+            // The same number of slips on ever fewer measured tracks.
             let by_looks: Vec<_> = [400, 200, 100, 50, 5, 0].map(|n| sure(slipped(map(2, n), 3))).to_vec();
             assert!(fall(&by_looks[..5]) && by_looks[4][0] <= 1.0 / 3.0, "{by_looks:?}");
-            // The last map has no measured tracks but those with slips.
+            // In the last map only tracks with slips are measured.
             assert!(by_looks.iter().flatten().all(|&p| p > 0.0 && p < 1.0), "{by_looks:?}");
         }
     }

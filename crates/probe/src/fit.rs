@@ -1,4 +1,5 @@
-//! Least squares for a zone's angles: the angle of its first track, and the rotations of its levels.
+//! Least squares for a zone's angles: the angle of its first track, and the rotations of its levels (the angle from one
+//! track, cylinder or band to the next).
 
 use crate::revolutions::wrap;
 use crate::zone::Zone;
@@ -6,14 +7,14 @@ use crate::zone::Zone;
 /// The most unknowns: an angle and the levels' rotations.
 const UNKNOWNS_MAX: usize = 5;
 
-/// The prior standard deviation of each unknown: a fiftieth of a revolution.
+/// The prior standard deviation of each unknown, revolutions: wide enough for any first estimate.
 const PRIOR_DEVIATION_REVOLUTIONS: f64 = 0.02;
 
 /// A rotation counts as whole sectors if its standard deviation and its distance from a whole number are below this, in
 /// sectors.
 const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
 
-/// The standard deviation of a rotation of whole sectors, revolutions.
+/// The least standard deviation of a rotation, revolutions: that of whole sectors.
 const EXACT_DEVIATION_REVOLUTIONS: f64 = 1e-9;
 
 /// The measured angle of an LBN, as the mean of some readings.
@@ -31,7 +32,7 @@ pub(crate) struct Fit {
     /// The spread of one reading, revolutions.
     spread: f64,
     measured: Vec<MeasuredAngle>,
-    /// The levels whose rotations are assumed to be whole sectors; none once that has proved wrong.
+    /// The levels whose rotations are assumed to be whole sectors; none once that assumption has failed.
     pinned: [bool; UNKNOWNS_MAX],
     never_pin: bool,
 }
@@ -57,11 +58,12 @@ impl Fit {
         fit
     }
 
-    /// Returns the fit of a zone with the same rotations at another angle; they are known as well as before.
+    /// Returns the fit of a zone with the same rotations at another angle; the rotations are assumed to be known half
+    /// as well.
     pub(crate) fn for_zone_like(&self, zone: &Zone) -> Self {
         let mut fit = Self::new(self.spread);
         for i in 1..=zone.levels.len().min(UNKNOWNS_MAX - 1) {
-            // That the rotations are the same is an assumption.
+            // Equal rotations are an assumption, so their standard deviation is doubled.
             fit.matrix[i][i] +=
                 (self.spread / (2.0 * self.deviation(i)).max(EXACT_DEVIATION_REVOLUTIONS)).powi(2);
             fit.pinned[i] = self.pinned[i];
@@ -70,7 +72,8 @@ impl Fit {
         fit
     }
 
-    /// Adds the mean of `readings` that found `lbn` `error` revolutions after its prediction, and corrects the zone.
+    /// Adds the mean of `readings` readings, which found `lbn` `error` revolutions after its prediction, and corrects
+    /// the zone.
     pub(crate) fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
         self.measured.push(MeasuredAngle { lbn, angle: zone.predict(lbn) + error, readings });
         self.correct(zone, weights(zone, lbn), error, readings);
@@ -84,7 +87,7 @@ impl Fit {
             }
             right[i] += weight * x[i] * error;
         }
-        // Relative to the corrected zone the errors so far are zero.
+        // The zone was corrected for all earlier readings, so only the new error enters.
         let by = solve(self.matrix, right);
         zone.angle += by[0];
         for (level, by) in zone.levels.iter_mut().zip(by.iter().skip(1)) {
@@ -92,7 +95,7 @@ impl Fit {
         }
     }
 
-    /// Rounds rotations to whole sectors if they are known to be near them, as those of most drives are.
+    /// Rounds rotations to whole sectors if measurements show them near such values: most drives have such rotations.
     pub(crate) fn pin(&mut self, zone: &mut Zone, allowed: bool) {
         if !allowed || self.never_pin {
             return;
@@ -136,7 +139,7 @@ impl Fit {
         solve(self.matrix, x)[i].max(0.0).sqrt() * self.spread
     }
 
-    /// Returns the standard deviation of a prediction, revolutions.
+    /// Returns the standard deviation of a predicted angle, revolutions.
     pub(crate) fn uncertainty(&self, zone: &Zone, lbn: u64) -> f64 {
         let x = weights(zone, lbn);
         let y = solve(self.matrix, x);
@@ -145,9 +148,9 @@ impl Fit {
     }
 }
 
-/// Solves by Gauss's elimination; the matrix is symmetric and positive.
+/// Solves the linear equations by Gauss's elimination; the matrix is symmetric and positive definite.
 fn solve(mut a: [[f64; UNKNOWNS_MAX]; UNKNOWNS_MAX], mut b: [f64; UNKNOWNS_MAX]) -> [f64; UNKNOWNS_MAX] {
-    // Columns may differ by many orders of magnitude: scale them to one.
+    // Unknowns may differ by many orders of magnitude, so the diagonal is scaled to 1.
     let mut scale = [1.0; UNKNOWNS_MAX];
     for (i, s) in scale.iter_mut().enumerate() {
         *s = 1.0 / a[i][i].max(f64::MIN_POSITIVE).sqrt();

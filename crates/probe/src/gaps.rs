@@ -1,7 +1,7 @@
-//! Cylinders without LBNs between zones, found by moves over them, which take longer.
+//! Cylinders without LBNs between zones, found by moves over them.
 //!
-//! Moves inside of zones give the time of each distance. A move from one zone to the next that takes longer than its
-//! cylinders require crosses some without LBNs: reserved, spare, or left between two densities.
+//! Moves inside of zones give the time of each distance. If a move from one zone to the next takes longer than its
+//! cylinders require, it crosses cylinders without LBNs: reserved, spare, or left between two densities.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -11,35 +11,35 @@ use model::profile::Zone;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
 
-/// The distances of moves over a boundary, in known cylinders; the first two suffice if they take the same time as inside of
-/// a zone.
+/// The distances of moves over a boundary, in cylinders with LBNs. The first two suffice if they take the same time as
+/// inside of a zone.
 const DISTANCES_CYLINDERS: [u32; 6] = [4, 9, 2, 14, 21, 30];
 const FIRST_DISTANCES: usize = 2;
 
-/// Times that differ by less than this are equal, ns: with exact times, and if moves vary.
+/// Times that differ by less than this are equal, ns: the first if times are exact, the second if they vary.
 const EQUAL_TIMES_NS_MAX: f64 = 14_000.0;
 const EQUAL_NOISY_TIMES_NS_MAX: f64 = 60_000.0;
 
-/// The most cylinders between two zones that are looked for.
+/// The widest gap between two zones that is looked for, in cylinders.
 const GAP_CYLINDERS_MAX: u32 = 2_000;
 
-/// The most boundaries that are measured: beyond that, zones are artefacts of a map that was not understood.
+/// The most zones between which gaps are measured: with more, zones are artefacts of a map that does not fit the drive.
 const BOUNDARIES_MAX: usize = 100;
 
-/// A move shorter than a head switch by less than this may be one, ns.
+/// The shortest head switch may hide a seek that is at most this much longer, ns: such distances are not measured.
 const SWITCH_DIFFERENCE_NS_MAX: f64 = 20_000.0;
 
-/// The end of this measurement, as a share of the probe's time limit.
+/// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.84;
 
-/// The known move times: of each distance, ns, and the shortest to another head.
+/// The measured times of moves, ns: by distance, and the shortest to another head; and the time of a sector on the bus.
 pub(crate) struct Known<'k> {
     pub(crate) curve: &'k [SeekPoint],
     pub(crate) switch: f64,
     pub(crate) bus_ns: f64,
 }
 
-/// Returns the cylinders without LBNs before each zone but the first; `None` if moves do not show them.
+/// Returns the cylinders without LBNs before each zone except the first; `None` if moves do not show them.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -90,7 +90,7 @@ fn gap(
     let misfit = |gap: u32| -> Option<f64> {
         times.iter().map(|&(d, ns)| known.time(d + gap).map(|t| (t - ns).abs().min(10.0 * same))).sum()
     };
-    // Takes the smallest gap among the best.
+    // Of gaps that fit equally well the smallest is taken.
     let mut best = (misfit(0).unwrap_or(0.0), 0);
     for gap in 1..=GAP_CYLINDERS_MAX {
         let Some(misfit) = misfit(gap) else { break };
@@ -103,7 +103,8 @@ fn gap(
 }
 
 impl Known<'_> {
-    /// Returns the time of a move over this many cylinders, ns, interpolated; `None` beyond the farthest.
+    /// Returns the interpolated time of a move over this many cylinders, ns; `None` beyond the longest measured
+    /// distance.
     fn time(&self, distance: u32) -> Option<f64> {
         let after = self.curve.partition_point(|p| p.distance < distance);
         let above = self.curve.get(after)?;
@@ -116,7 +117,8 @@ impl Known<'_> {
     }
 }
 
-/// Moves from one zone into the next, or back, over this many known cylinders.
+/// Reads in one of two neighbouring zones, and returns the target of a move of this many cylinders to the other; `None`
+/// if none was found.
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,
@@ -142,7 +144,7 @@ fn leg<'l>(
         }
         let reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // The arm stayed in place.
+            // A cache hit does not move the arm.
             meter.leave(source)?;
             continue;
         }

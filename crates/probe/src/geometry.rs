@@ -24,19 +24,19 @@ pub(crate) struct Geometry {
 /// The widest band that is looked for, in tracks.
 const BAND_TRACKS_MAX: u64 = 600;
 
-/// Finds the shape.
+/// Finds the shape: heads, cylinders or bands, and the order of heads.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
     // The largest zone provides the most tracks.
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else {
         return Ok(unknown());
     };
     let unit = common_unit(map, 1);
-    // A repetition of more runs than a drive has heads is not a band.
+    // A unit of more repetitions than a drive has heads is not a band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= HEADS_MAX));
     let steps = steps::of(zone, unit);
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
     if meter.is_noisy() && buffer.vary {
-        // Commands that vary by more than seeks do.
+        // Cache hits vary, so commands may vary by more than seeks do: the variance is measured.
         moves.variance =
             steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::NOISY_SEARCH_VARIANCE_US2);
     }
@@ -47,13 +47,13 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     };
     let mut shapes = candidates(map, unit, upper);
     if !meter.is_noisy() {
-        // With exact times the evidence of the map is reliable.
+        // With exact times the map's evidence is reliable, so only the shapes that it supports best remain.
         let least = shapes.iter().map(|s| s.misfit).fold(f64::MAX, f64::min);
         shapes.retain(|s| s.misfit <= least);
     }
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
-        // The accuracy of a search is measured only if it matters.
+        // The accuracy of a search is measured only if another accuracy would change the result.
         let rough = Moves { variance: steps::NOISY_SEARCH_VARIANCE_US2, ..moves.clone() };
         if best(&rough.scores(&shapes, zone)).shape != best(&scores).shape {
             moves.variance =
@@ -61,7 +61,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
             scores = moves.scores(&shapes, zone);
         }
     }
-    // Densities that the map has confirmed many times overrule moves, which can only lower the confidence.
+    // Among the shapes, those that fit the densities by head win against the times of moves, because the map has
+    // confirmed densities many times. Moves can only lower the confidence.
     let fitting: Vec<Candidate> = scores.iter().copied().filter(|s| s.shape.fits(&map.zones)).collect();
     let Candidate { shape, misfit } = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
@@ -69,21 +70,22 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
         if shape.kind.band().is_some() {
-            // Bands of the same width on other heads: with few moves, groups that are larger by chance are likely too often.
+            // The rival shapes are bands of the same width on other heads: with few moves, a shape with larger groups
+            // is too often likelier by chance.
             let as_wide: Vec<Candidate> =
                 shapes.iter().copied().filter(|s| s.shape.kind == shape.kind).collect();
             let against = moves.against(shape, &as_wide, zone);
             sure = sure.map(|gap| gap.min(against));
         }
     } else {
-        // A shape is certain only if it is likelier both with and without wrong single times.
+        // A shape is certain only if it is also likelier under the assumption that a few single times are wrong.
         let of = |s: &Candidate, first| Candidate {
             shape: s.shape,
             misfit: moves.misfit(s.shape, first, Errors::OfSome) + s.misfit,
         };
         let mut again: Vec<Candidate> = shapes.iter().map(|s| of(s, s.shape.origin(zone))).collect();
         let misfit = again.iter().find(|a| a.shape == shape).map_or(0.0, |a| a.misfit);
-        // Nor may there be a likelier shape whose first cylinder holds only a part of its tracks.
+        // A likelier shape whose first cylinder is cut off by the start of the zone lowers the confidence, too.
         for s in shapes.iter().filter(|s| s.shape.kind.band().is_none()) {
             let parts = 1..if zone.cycle.is_some() { 1 } else { s.shape.unit() };
             again.extend(parts.map(|first| of(s, first)));
@@ -97,7 +99,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
 }
 
 /// Returns the possible shapes of a drive whose skews recur after `unit` tracks, and again after `upper`, the simplest
-/// first, with the evidence against each before any move was timed.
+/// first, each with the evidence against it before any move was timed.
 fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate> {
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
     let bands = |width: u64, heads: u64| Shape { kind: Kind::Bands(width), heads };
@@ -106,7 +108,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
     if let (Some(r), Some(top)) = (unit, upper) {
         shapes.push(with(0.0)(bands(r, top / r)));
         if map.zones.iter().any(|z| z.cycle.as_ref().is_some_and(|c| c.width() == r)) {
-            // Only densities show the order of surfaces.
+            // Moves take the same time in either order of surfaces; only densities differ.
             shapes.push(with(0.0)(Shape { kind: Kind::ForwardBands(r), heads: top / r }));
         }
     }
@@ -119,7 +121,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
         shapes.extend(inside.map(|heads| bands(r / heads, heads)).map(with(unlike)));
         shapes.extend((1..=HEADS_MAX).map(|heads| bands(r, heads)).map(with(unlike)));
     }
-    // An apparent repetition may have been chance.
+    // The repetition of skews may be chance.
     let unlike = if unit.is_some() { unlike + SHAPE_EVIDENCE_MIN } else { unlike };
     (1..=HEADS_MAX).for_each(|h| shapes.extend(kinds(h).map(with(unlike))));
     for width in 2..=BAND_TRACKS_MAX {
@@ -129,7 +131,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
     shapes.retain(|s| seen.insert(s.shape));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
     shapes.retain(|s| s.shape.heads >= fewest);
-    // Only if densities support one of the shapes that skews support.
+    // Densities count only if they support one of the shapes that skews support.
     let least = shapes.iter().map(|s| s.misfit).fold(f64::MAX, f64::min);
     if shapes.iter().any(|s| s.misfit <= least && s.shape.fits(&map.zones)) {
         for Candidate { shape, misfit } in &mut shapes {
@@ -142,7 +144,8 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
     shapes
 }
 
-/// Returns by how much the next likely shape explains less: one with another number of heads or other bands, and any other.
+/// Returns the misfit of the best rival less that of `shape`: first among shapes with other heads or bands, then among
+/// all others.
 fn sure_of(shape: Shape, misfit: f64, scores: &[Candidate]) -> [f64; 2] {
     let gap = |same: &dyn Fn(&Shape) -> bool| {
         let rivals = scores.iter().filter(|s| !same(&s.shape));
@@ -152,30 +155,30 @@ fn sure_of(shape: Shape, misfit: f64, scores: &[Candidate]) -> [f64; 2] {
     [gap(&|s| bands(s) == bands(&shape) && s.heads == shape.heads), gap(&|s| *s == shape)]
 }
 
-/// Returns the fewest heads with which that many tracks fit into a profile's cylinders, even if each zone's last band or
+/// Returns the fewest heads with which `tracks` tracks fit into a profile's cylinders, even if each zone's last band or
 /// cylinder is half empty.
 fn fewest_heads(tracks: u64) -> u64 {
     tracks.div_ceil(u64::from(CYLINDERS_MAX) / 2).max(1)
 }
 
-/// Returns the stand-in geometry for a drive without one; its confidence is zero.
+/// Returns the geometry that stands in for one that was not found; its confidence is zero.
 pub(crate) fn unknown() -> Geometry {
     let shape = Shape { kind: Kind::Cylinder, heads: 1 };
     Geometry { shape, sure: 0.0, sure_of_order: 0.0 }
 }
 
-/// Returns the probability of the better of two shapes from the gap between their misfits: a half for none, almost one for
-/// ten.
+/// Returns the probability of the better of two shapes from the gap between their misfits: a half for no gap, almost
+/// one for a gap of ten.
 fn trust(gap: f64) -> f64 {
     1.0 / (1.0 + (-0.5 * gap).exp())
 }
 
-/// Returns the tracks of a level on which the zones of most LBNs agree.
+/// Returns the number of tracks of a level's unit on which the zones of most LBNs agree.
 pub(crate) fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
     for zone in &map.zones {
         let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
-        // A repetition with the spares, or a very long one, is not an order of tracks.
+        // A repetition that comes from spare sectors, or a very long one, is not an order of tracks.
         let order = |unit: &u64| *unit != spared && *unit <= BAND_TRACKS_MAX * HEADS_MAX;
         let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
         match votes.iter_mut().find(|(u, _)| *u == unit) {
@@ -183,13 +186,13 @@ pub(crate) fn common_unit(map: &Map, level: usize) -> Option<u64> {
             None => votes.push((unit, zone.lbns())),
         }
     }
-    // A zone that is too small for a level does not vote.
+    // A zone that is too small for a level has no vote.
     let total: u64 = votes.iter().map(|v| v.1).sum();
     votes.iter().filter(|v| v.0 > 0).max_by_key(|v| v.1).filter(|v| v.1 * 5 > total).map(|v| v.0)
 }
 
-/// The evidence that moves must give for a shape against the map's: skews recur with its cylinders or bands, or densities
-/// with its heads.
+/// The evidence that moves must give against the map's: for a shape whose cylinders or bands are not the tracks after
+/// which skews recur, or whose heads do not fit the densities.
 const SHAPE_EVIDENCE_MIN: f64 = 20.0;
 
 #[cfg(test)]

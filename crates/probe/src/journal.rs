@@ -1,7 +1,7 @@
 //! All measurements in order: the state from which a probe resumes.
 //!
-//! The probe's decisions depend only on measured times and seeded random numbers. So its state is the list of its commands
-//! and their times: given the list, a probe repeats its decisions, and continues with the drive.
+//! The probe's decisions depend only on measured times and seeded random numbers. So the list of its commands and their
+//! times is its whole state: given the list, a probe repeats its decisions, and continues with the drive.
 
 mod recorder;
 
@@ -11,23 +11,23 @@ use crate::device::Timed;
 use crate::error::StateError;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// The first bytes of a state file; the last is the version of the format and of the order of measurements.
+/// The first bytes of a state file; the last of them is the version of the format and of the order of measurements.
 const MAGIC: &[u8; 8] = b"FBPROBE\x08";
 
-/// The bytes before the entries: magic, capacity, sector size, seed, revolution, number of entries, attempts, whether it
-/// ended with a part of the drive, whether the buffer was switched off.
+/// The bytes before the entries: magic, capacity, sector size, seed, revolution, number of entries, attempts, whether
+/// the attempt ended with a part of the drive, whether the buffer was switched off.
 const HEADER_BYTES: usize = 8 + 8 * 8;
 
-/// The difference between the seeds of two attempts.
+/// The multiplier that gives each attempt a seed of its own.
 const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The bytes of an entry: LBN and direction, sectors, the failed sector, submitted, completed.
+/// The bytes of an entry: LBN and flags, sectors, the failed sector, submitted, completed.
 const ENTRY_BYTES: usize = 8 + 4 + 4 + 8 + 8;
 
 /// The top bit of an entry's LBN marks a write.
 const WRITE_FLAG: u64 = 1 << 63;
 
-/// The next bit marks a command before which the arm was returned.
+/// The next lower bit marks a command before which the arm was moved back, because the drive had served another host.
 const RETURNED_FLAG: u64 = 1 << 62;
 
 /// The reason why a command's times are not usable.
@@ -35,7 +35,7 @@ const RETURNED_FLAG: u64 = 1 << 62;
 pub(crate) enum Fault {
     /// This sector cannot be read, or written.
     Sector(Lbn),
-    /// The other of two commands failed; the result of this one is unknown.
+    /// The other one of two commands failed; the result of this command is unknown.
     Lost,
 }
 
@@ -51,12 +51,13 @@ struct Entry {
     op: Op,
     range: LbnRange,
     done: Done,
-    /// Whether the drive had served another host since the command before, so that the arm was returned first.
+    /// Whether the drive had served another host since the previous command, so that the arm was first moved back.
     returned: bool,
 }
 
 impl Entry {
-    /// Returns the number, from 1, of the sector that failed; 0 for a completed command.
+    /// Returns the position in the range, from 1, of the sector that failed; 0 for a completed command, `u32::MAX` for
+    /// a lost one.
     fn fault_code(&self) -> u32 {
         match self.done.fault {
             None => 0,
@@ -82,7 +83,7 @@ pub struct Journal {
     capacity: u64,
     sector_bytes: u64,
     seed: u64,
-    /// The number of earlier attempts that ended with a part of the drive, and whether this one has.
+    /// The number of earlier attempts that ended with a part of the drive, and whether this attempt has.
     attempts: u64,
     ended_partial: bool,
     /// Whether the drive's buffer was switched off; `None` while that was not tried.
@@ -117,7 +118,7 @@ impl Journal {
         self.seed
     }
 
-    /// Returns the seed of this attempt.
+    /// Returns the seed of this attempt, which differs from that of every earlier one.
     pub(crate) const fn dice(&self) -> u64 {
         self.seed ^ self.attempts.wrapping_mul(OTHER_DICE)
     }
@@ -127,7 +128,8 @@ impl Journal {
         self.attempts
     }
 
-    /// Begins another attempt if the last one ended with a part of the drive: the same readings would lead to the same end.
+    /// Begins another attempt with another seed if the last one ended with a part of the drive: the same readings would
+    /// lead to the same end.
     pub(crate) fn begin_again_if_partial(&mut self) {
         if self.ended_partial {
             (self.entries, self.revolution, self.ended_partial) = (Vec::new(), 0, false);
@@ -166,7 +168,7 @@ impl Journal {
         out
     }
 
-    /// Reads a state file's bytes; errors use the name `file`.
+    /// Decodes the bytes of a state file; `file` is its name for errors.
     ///
     /// # Errors
     /// [`StateError::Format`] for another kind of file, [`StateError::Damaged`] for one with wrong bytes.

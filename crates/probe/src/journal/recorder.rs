@@ -1,5 +1,5 @@
-//! Executes commands and records them, or answers them from the record; after a pause, finds the platter's angle relative to
-//! the clock.
+//! Executes commands and records them, or answers them from the record. After a pause it finds the platter's angle
+//! relative to the clock.
 
 use super::{Done, Entry, Fault, Journal};
 use crate::device::{DeviceError, ProbedDevice, Timed};
@@ -7,21 +7,21 @@ use crate::draw::Draw;
 use crate::error::{ProbeError, StateError};
 use units::{Instant, Lbn, LbnRange, Op, Sectors};
 
-/// The number of reads repeated after a pause to find the platter's angle, and the number of last reads from which they are
-/// chosen.
+/// The number of reads that are repeated after a pause to find the platter's angle, and the number of last reads from
+/// which they are chosen.
 const RESYNC_READS: usize = 15;
 const RECENT_READS: usize = 90;
 
-/// The number of last commands among which there is one that returns the arm after other hosts' commands.
+/// The number of last commands that are searched for one that can move the arm back.
 const RECENT_COMMANDS: usize = 10_000;
 
-/// Below this response a read counts as a cache hit, ns, until the time of a hit is known.
+/// Until the time of a cache hit is known, a read with a shorter response counts as one, ns.
 const HIT_NS: f64 = 900_000.0;
 
-/// The most reads of other sectors to evict one from the buffer: more than the segments that are looked for.
+/// The most reads of other sectors to evict one from the buffer: more than any count of segments.
 const RETURN_READS_MAX: u64 = 20_000;
 
-/// The number of reads elsewhere that evict the last ones from an unknown buffer.
+/// The number of reads elsewhere, beyond one for each known segment, that evict the last ones from the buffer.
 const EVICTING_READS: u64 = 4;
 
 /// Repeated reads agree if their ends differ by less than this, in revolutions.
@@ -29,14 +29,14 @@ const EQUAL_ENDS_REVOLUTIONS_MAX: f64 = 0.025;
 
 /// The largest relative change of the spindle's speed during a pause.
 const SPEED_CHANGE_RATIO_MAX: f64 = 0.012;
-/// The number of speeds that are tried on either side.
+/// The number of speeds that are tried above, and below, the last known speed.
 const SPEEDS_PER_SIDE: i32 = 60;
 
-/// A device whose commands are recorded; recorded ones are answered from the record.
+/// A device whose commands are recorded; a repeated probe gets the recorded commands' times from the record.
 pub(crate) struct Recorder<'a> {
     device: &'a mut dyn ProbedDevice,
     journal: &'a mut Journal,
-    /// The next entry to be answered from the record.
+    /// The index of the next entry to be answered from the record.
     replayed: usize,
     /// The journal's clock relative to the device's, once it is known.
     ahead: Option<Ahead>,
@@ -44,7 +44,7 @@ pub(crate) struct Recorder<'a> {
     disturbed: u64,
     /// The device's message for the last failed command.
     reason: String,
-    /// The response below which a read is a cache hit, ns; and the number of segments, once it is known.
+    /// The response below which a read is a cache hit, ns; and the number of segments, 0 while it is unknown.
     hit_ns: f64,
     segments: u64,
 }
@@ -56,7 +56,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<Self, StateError> {
         let (capacity, sector_bytes) = (device.capacity().get(), device.sector_bytes().get());
         if journal.capacity == 0 {
-            // A new journal has no drive yet.
+            // A new journal belongs to no drive yet.
             (journal.capacity, journal.sector_bytes) = (capacity, sector_bytes);
         }
         if (journal.capacity, journal.sector_bytes) != (capacity, sector_bytes) {
@@ -68,7 +68,8 @@ impl<'a> Recorder<'a> {
             });
         }
         if journal.revolution == 0 {
-            // The journal is too short: the platter's angle cannot be found again.
+            // Without a revolution time the platter's angle cannot be found again, so the probe starts from the
+            // beginning.
             journal.entries.clear();
             journal.buffer_off = None;
         }
@@ -86,7 +87,7 @@ impl<'a> Recorder<'a> {
         self.journal.ended_partial = true;
     }
 
-    /// Switches the drive's buffer off if it was off in the record, or if that was not tried yet; returns whether it is off.
+    /// Switches the drive's buffer off, unless the record says that the drive could not; returns whether it is off.
     pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, StateError> {
         let off = match self.journal.buffer_off {
             Some(false) => false,
@@ -133,8 +134,8 @@ impl<'a> Recorder<'a> {
         Ok(self.record(op, range, done, ahead, returned))
     }
 
-    /// Moves the arm back to its place after other hosts' commands, and returns the new offset between the clocks of the
-    /// journal and the device.
+    /// Moves the arm back after other hosts' commands, and returns the new offset between the clocks of the journal and
+    /// the device.
     ///
     /// The recorder reads again the last single sector that was read from the medium, and sets the offset so that this read ends
     /// at the recorded instant. If a later read had moved the arm, it repeats that read too, and changes the offset by whole
@@ -143,7 +144,7 @@ impl<'a> Recorder<'a> {
     fn return_arm(&mut self, ahead: Ahead) -> Result<Ahead, ProbeError> {
         let recent = || self.journal.entries.iter().rev().take(RECENT_COMMANDS);
         let Some(anchor) = recent().find(|entry| self.shows_angle(entry)).copied() else {
-            // Nothing was measured that has to continue.
+            // No angle was measured yet, so any position will do.
             repeated(self.device, LbnRange::new(Lbn::ZERO, Sectors::new(1)))?;
             return Ok(ahead);
         };
@@ -183,13 +184,13 @@ impl<'a> Recorder<'a> {
         }))
     }
 
-    /// Returns whether a recorded command was a read that left the arm at its end.
+    /// Returns whether a recorded command was a read that moved the arm to its last sector.
     fn moved_arm(&self, entry: &Entry) -> bool {
         entry.op == Op::Read && entry.done.fault.is_none() && self.is_from_medium(entry.done.timed)
     }
 
-    /// Returns whether the end of a recorded command shows the platter's angle. If a drive executed two commands in reverse
-    /// order, the second one's completion is unknown.
+    /// Returns whether the end of a recorded command shows the platter's angle. The second of two commands does not if
+    /// the drive executed it first: the record does not have its completion.
     fn shows_angle(&self, entry: &Entry) -> bool {
         let alone = entry.op == Op::Read && entry.range.len() == Sectors::new(1);
         let Timed { submitted, completed } = entry.done.timed;
@@ -211,7 +212,7 @@ impl<'a> Recorder<'a> {
         let sector = error.unreadable.filter(|&lbn| error.range.contains(lbn));
         let lbn = match sector {
             Some(lbn) => lbn,
-            // A drive that is gone cannot be read either.
+            // If the range can be read, the drive refuses writes; if not, the drive is gone.
             None if error.op.is_write() && repeated(self.device, error.range).is_ok() => error.range.start(),
             None => return Err(error.into()),
         };
@@ -220,7 +221,7 @@ impl<'a> Recorder<'a> {
         Ok(Done { timed, fault: Some(Fault::Sector(lbn)) })
     }
 
-    /// Returns the device's message for the last failed command; empty if it came from the record.
+    /// Returns the device's message for the last failed command; empty if the failure came from the record.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -229,8 +230,8 @@ impl<'a> Recorder<'a> {
         self.device.takes_two()
     }
 
-    /// Executes two commands, the second right after the first. The second's submission is reported as the first's
-    /// completion, so that its response is the time between both completions; zero if it came first.
+    /// Executes two commands, the second right after the first. The first's completion is reported as the second's
+    /// submission, so that the second's response is the time between both completions; zero if the second ended first.
     pub(crate) fn execute_two(
         &mut self,
         at: Instant,
@@ -238,7 +239,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<[Done; 2], ProbeError> {
         let [first, second] = two;
         if let Some(one) = self.recorded(first.0, first.1)? {
-            // Both were recorded before the journal could be saved.
+            // Both were recorded together; a missing second one counts as lost.
             let other = self.recorded(second.0, second.1)?;
             let end = one.timed.completed;
             let lost = Done { timed: Timed { submitted: end, completed: end }, fault: Some(Fault::Lost) };
@@ -290,7 +291,7 @@ impl<'a> Recorder<'a> {
             Some(ahead) => ahead,
             None => {
                 let ahead = self.resync()?;
-                // A journal without the time of other requests continues without it.
+                // If other hosts' time was left out of the journal, the pause is left out, too.
                 let is_cut = self.journal.entries.iter().any(|entry| entry.returned);
                 if is_cut { self.return_arm(ahead)? } else { ahead }
             }
@@ -314,8 +315,8 @@ impl<'a> Recorder<'a> {
         self.segments = segments;
     }
 
-    /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's with which
-    /// the platter stands as if there had been no pause.
+    /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's at which
+    /// the platter's angle continues as if there had been no pause.
     fn resync(&mut self) -> Result<Ahead, ProbeError> {
         let revolution = f64::from_bits(self.journal.revolution);
         let shows = |entry: &&Entry| self.shows_angle(entry);
@@ -323,7 +324,7 @@ impl<'a> Recorder<'a> {
             self.journal.entries.iter().rev().filter(shows).take(RECENT_READS).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / revolution).rem_euclid(1.0);
-        // A drive that stayed on may have them in its buffer.
+        // A drive that stayed on may have the recorded sectors in its buffer.
         let mut draw = Draw::new(self.journal.dice() ^ self.journal.commands());
         let elsewhere =
             (0..self.segments + EVICTING_READS).map(|_| Lbn::new(draw.below(self.journal.capacity)));
@@ -331,13 +332,13 @@ impl<'a> Recorder<'a> {
             repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
         }
         let mut agreeing = Vec::new();
-        // The oldest first: the youngest may still be in the buffer.
+        // The oldest reads come first, because the most recent sectors may still be in the buffer.
         let step = RECENT_READS.div_ceil(RESYNC_READS);
         let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
         for entry in spread {
             let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| self.is_from_medium(timed))
             else {
-                // Unreadable since, or a cache hit; the other reads suffice.
+                // The sector has become unreadable, or the read was a cache hit; the other reads suffice.
                 continue;
             };
             let before = entry.done.timed.completed;
@@ -362,12 +363,12 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// The journal's clock minus the device's, ns: negative if time was cut out.
+/// The journal's clock minus the device's, ns: negative if time was left out of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ahead(i64);
 
 impl Ahead {
-    /// Returns the offset with which these instants of the journal's and the device's clock are the same.
+    /// Returns the offset at which these instants of the journal's and the device's clocks are the same.
     fn between(journal: Instant, device: Instant) -> Self {
         let ahead = journal.saturating_since(device).as_nanos();
         let behind = device.saturating_since(journal).as_nanos();
@@ -384,7 +385,7 @@ impl Ahead {
     }
 }
 
-/// Reads at once; returns `None` for an unreadable range.
+/// Executes a read immediately, without recording it; returns `None` for an unreadable range.
 fn repeated(device: &mut dyn ProbedDevice, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
     match device.execute(device.now(), Op::Read, range) {
         Ok(timed) => Ok(Some(timed)),
@@ -393,8 +394,8 @@ fn repeated(device: &mut dyn ProbedDevice, range: LbnRange) -> Result<Option<Tim
     }
 }
 
-/// Returns the offset of phases on which most reads agree, at the last of them, and their number; the speed of the spindle
-/// may have changed since.
+/// Returns the offset of phases on which most reads agree, at the instant of the last read, and the number of these
+/// reads. The speed of the spindle may have changed since the record.
 fn best_offset(repeated: &[(Instant, f64)], revolution: f64) -> (f64, usize) {
     let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
@@ -413,7 +414,7 @@ fn best_offset(repeated: &[(Instant, f64)], revolution: f64) -> (f64, usize) {
                 .filter(|d| d.abs() < EQUAL_ENDS_REVOLUTIONS_MAX)
                 .collect();
             let apart: f64 = near.iter().map(|d| d.abs()).sum();
-            // The most reads in agreement, then the closest agreement.
+            // More reads in agreement are better, then closer agreement.
             if (near.len(), -apart) > (best.1, -best.2) {
                 best = (middle, near.len(), apart);
             }

@@ -12,15 +12,16 @@ use model::{Layout, Profile};
 use std::ops::Range;
 use units::{Bytes, Lbn, Sectors};
 
-/// Returns the number of cylinders and the layout; `bus_revolutions` is the time from the end of a sector to the end of its
-/// read, in revolutions.
+/// Returns the number of cylinders and the layout. `bus_revolutions` is the time from the end of a sector to the end of
+/// its read, and `loose` the additional error of an angle that joined zones may have, both in revolutions.
 ///
-/// The format's own terms (spares of some cylinders, levels of skew) are tried first. If the resulting layout differs from
-/// the map in an LBN's sector or in the number of LBNs, the zone is cut into plain ones, region by region.
+/// The profile format's own terms (spares of some cylinders, levels of skew) are tried first. If the resulting layout
+/// differs from the map in the sector of an LBN or in the number of LBNs, zones are cut into simpler ones, region by
+/// region.
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64) -> (u32, LayoutSpec) {
     let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
-    // Zones that the format can express stay as they are; the others are joined from their parts, if they have any.
+    // Zones that the format can express stay whole; the others may be parts that can be joined.
     let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_revolutions)).collect();
     let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
     let wholes = Joiner { map, shape, bus_revolutions, loose }.run(&is_wanted);
@@ -34,7 +35,7 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64
         if map.zones.iter().all(|zone| agrees(zone, &layout, bus_revolutions)) {
             return (cylinders, spec);
         }
-        // A zone with one LBN too many moves all later ones: every zone that may be the cause is cut.
+        // A zone with one LBN too many moves all later zones, so every zone that may be the cause is cut.
         for (zone, plain) in map.zones.iter().zip(&mut plain) {
             *plain = zone.region.is_some() || !agrees(zone, &layout, bus_revolutions);
         }
@@ -42,7 +43,7 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64
     assembled(map, shape, bus_revolutions, &plain, &wholes)
 }
 
-/// Returns a profile with only the measured capacity, for a drive that was not understood.
+/// Returns a profile with only the measured capacity, for a drive whose layout was not found.
 pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, ProbeError> {
     Profile::of_size(Sectors::new(capacity), Bytes::new(sector_bytes)).map_err(|e| ProbeError::Unlike {
         stage: "layout",
@@ -51,8 +52,8 @@ pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, Probe
     })
 }
 
-/// Returns the map with zones of recurring densities beginning at a cylinder or band, and ending with a band; tracks before
-/// and behind become zones of their own.
+/// Returns the map with each zone of recurring densities beginning at a cylinder or band, and ending with a band; the
+/// tracks before and behind become zones of their own.
 fn aligned(map: &Map, shape: Shape) -> Map {
     let mut zones = Vec::with_capacity(map.zones.len());
     let like = map.zones.iter().find(|zone| zone.cycle.is_some() && shape.begins(zone).is_some());
@@ -74,7 +75,7 @@ fn aligned(map: &Map, shape: Shape) -> Map {
     Map { zones, ..map.clone() }
 }
 
-/// Returns whether the format can express a zone as it is.
+/// Returns whether the format can express a zone without cuts.
 fn is_alone(zone: &Zone, shape: Shape, bus_revolutions: f64) -> bool {
     let cylinders = cylinders(zone, shape);
     let spec = spec(zone, shape, 0, cylinders, bus_revolutions);
@@ -88,7 +89,7 @@ fn is_alone(zone: &Zone, shape: Shape, bus_revolutions: f64) -> bool {
         })
 }
 
-/// Returns whether a layout has a zone's LBNs where the map has them, by samples.
+/// Returns whether a layout has sampled LBNs of a zone where the map has them.
 fn agrees(zone: &Zone, layout: &Layout, bus_revolutions: f64) -> bool {
     (0..SAMPLES).all(|k| {
         let lbn = zone.first + (u128::from(zone.lbns() - 1) * u128::from(k) / u128::from(SAMPLES - 1)) as u64;
@@ -103,7 +104,7 @@ fn agrees(zone: &Zone, layout: &Layout, bus_revolutions: f64) -> bool {
 /// The number of sampled LBNs of a zone.
 const SAMPLES: u64 = 40;
 
-/// Inserts this many cylinders before each zone but the first; returns the new number of cylinders.
+/// Inserts the cylinders of `gaps` before each zone except the first; returns the new number of cylinders.
 pub(crate) fn spread(spec: &mut LayoutSpec, gaps: &[u32]) -> u32 {
     let mut by = 0;
     for (zone, gap) in spec.zones.iter_mut().zip(std::iter::once(&0).chain(gaps)) {
@@ -142,9 +143,11 @@ fn assembled(
     (next, LayoutSpec { order: order(shape), patterns: Vec::new(), zones, remaps: Vec::new() })
 }
 
-/// Returns a zone as the profile's format can express it: cut where a rotation or spares recur that no order of tracks has.
+/// Returns a zone cut into parts that the profile's format can express: wherever a rotation or spares recur that no
+/// order of tracks has.
 ///
-/// Drives begin zones at some fixed angle; equal zones of one size look like one with a longer period.
+/// Such recurrences arise because a drive begins each zone at a fixed angle: equal zones of one size look like one zone
+/// with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if zone.cycle.is_some() {
         if shape.densities(zone).is_some()
@@ -174,7 +177,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if let (true, Kind::Cylinder | Kind::Serpentine, Some(region), Some(tracks)) =
         (plain, shape.kind, zone.region, spared)
     {
-        // Whole cylinders of whole regions stay as they are; the rest of the last is cut.
+        // Whole cylinders of whole regions stay together; the rest behind them is cut.
         let unit = least_multiple(tracks.max(1), shape.heads.max(1));
         let whole = zone.lbns() / region.lbns * tracks / unit * unit;
         let end = zone.first + whole / tracks.max(1) * region.lbns;
@@ -211,7 +214,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     while first < zone.end {
         let mut part = Zone::new(first, zone.sectors, zone.track_angle(track));
         track += unit;
-        // The first LBN of the next part: sectors without LBNs move it on.
+        // The first LBN of the next part; sectors without LBNs are skipped.
         let last = zone.lbn_near(track - 1, zone.sectors - 1);
         part.end = (last + 1).clamp(first + 1, zone.end);
         part.levels = zone.levels.iter().copied().filter(|l| l.unit < unit).collect();
@@ -244,14 +247,13 @@ fn slots(zone: &Zone, tracks: Range<u64>) -> Vec<Zone> {
     tracks.step_by(width as usize).map(one).collect()
 }
 
-/// The largest number of tracks after which regions and cylinders end together; with a larger one the zone is not
-/// divided there.
+/// The most tracks after which regions and cylinders end together; if there are more, the zone is not cut there.
 const UNIT_TRACKS_MAX: u64 = 4_096;
 
-/// The most parts of a zone; one with more is not divided.
+/// The most parts of a zone; a zone with more parts is not cut.
 const ZONE_PARTS_MAX: u64 = 4_096;
 
-/// Returns the number of cylinders of a zone's tracks.
+/// Returns the number of cylinders that hold a zone's tracks.
 fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     let heads = shape.heads.max(1);
     let tracks = zone.tracks();
@@ -279,7 +281,7 @@ mod tests {
                 [(1, 0.1), (3, run), (6, 0.6)].map(|(unit, advance)| Level { unit, advance }).to_vec();
             zone
         };
-        // Twenty bands and half of a run; then forty bands.
+        // Twenty bands and half of a run, which is one head's part of a band; then forty bands.
         let (first, second) = (66 * 20 + 15, 66 * 40);
         let zones = vec![zone(0, first, 0.5), zone(first, first + second, 0.277)];
         let map = Map { zones, mapped: first + second, measured: 0 };
@@ -287,7 +289,7 @@ mod tests {
         let (cylinders, spec) = assemble(&map, shape, 0.0, 0.0);
         let layout = Layout::new(&spec, cylinders, 2).unwrap();
         assert!(map.zones.iter().all(|zone| agrees(zone, &layout, 0.0)));
-        // At most one band more than the tracks need.
+        // Each zone has at most one band more than its tracks need.
         assert!(cylinders <= 3 * (20 + 1 + 40 + 1), "{cylinders} cylinders");
     }
 }

@@ -1,12 +1,12 @@
 //! Characterisation of a black-box drive: from timed reads to a profile.
 //!
-//! A [`Probe`] is given a [`ProbedDevice`]: a handle that executes commands and reports when they began and ended. The instants at
-//! which single sectors end give their angles on the platter; a track ends where the angle no longer follows from the sector
-//! before; the time of the arm's moves shows in the sectors that are still caught. docs/PROBE.md describes the measurements
-//! in their order, with the papers that they come from.
+//! A [`Probe`] is given a [`ProbedDevice`]: a handle that executes commands and reports when they began and ended. The
+//! instants at which single sectors end give their angles on the platter. A track ends where the angle no longer
+//! follows from the previous sector. The time of an arm movement shows in which sectors the head still catches after
+//! it. docs/PROBE.md describes the measurements in their order, with the papers that they come from.
 //!
-//! The probe reads no clock and starts no thread: it uses the device's times alone. Its whole state is the [`Journal`] of
-//! its commands; an interrupted probe is given its journal and continues.
+//! The probe reads no clock and starts no thread: it uses the device's times alone. The [`Journal`] of its commands is
+//! its whole state; a probe that was interrupted is given its journal and continues.
 //!
 //! ```
 //! use drive::{Command, Drive};

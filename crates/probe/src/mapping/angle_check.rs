@@ -1,18 +1,18 @@
-//! Readings of LBNs: their angles, compared with those of the map.
+//! Readings of LBNs: their measured angles, compared with those of the map.
 
 use super::Mapper;
 use crate::error::ProbeError;
 use crate::revolutions::{frac, median, wrap};
 use crate::zone::Zone;
 
-/// The most readings of one prediction; then the check ends, however uncertain it is.
+/// The most readings of one prediction: after them the check ends, even if its result is uncertain.
 const READINGS_MAX: usize = 6;
 
-/// The certainty at which a check ends, in standard deviations.
+/// A check ends when the mean of its readings is this many standard deviations from the threshold.
 const CERTAINTY_DEVIATIONS: f64 = 1.2;
 
-/// The largest uncertainty of a prediction, relative to a reading's spread, with which an error is attributed
-/// to the spindle rather than to the zone.
+/// The largest standard deviation of a prediction, in spreads of a reading, with which an error is attributed to the
+/// spindle rather than to the zone.
 const UNCERTAINTY_SPREADS_MAX: f64 = 0.3;
 
 /// The number of sectors between neighbouring readings.
@@ -23,7 +23,7 @@ const READING_STEP_SECTORS: u64 = 2;
 pub(super) struct AngleCheck {
     /// The angle of the LBN less the predicted one, in revolutions.
     pub(super) error: f64,
-    /// The number of readings with this result.
+    /// The number of readings of which the error is the mean.
     pub(super) readings: f64,
     /// Whether the error is within the tolerance.
     pub(super) met: bool,
@@ -34,12 +34,11 @@ impl Mapper<'_, '_> {
         self.meter.angle(lbn.min(self.capacity - 1))
     }
 
-    /// Returns the angle of an LBN on a track of this number of sectors, from readings that agree. It is for
-    /// LBNs on which many others depend.
+    /// Returns the angle of an LBN on a track of `sectors` sectors, from readings that agree. The function is for LBNs
+    /// on which many others depend.
     pub(super) fn sure_angle(&mut self, lbn: u64, sectors: u64) -> Result<f64, ProbeError> {
-        // A read directly after that of the preceding sector may be late, because the drive is still busy. So
-        // the following sectors are read first, in descending order, because the buffer holds the sectors
-        // after a read.
+        // A read directly after that of the preceding sector may be late, because the drive is still busy. So the
+        // following sector is read first: the order is descending, because the buffer holds the sectors after a read.
         let sector = 1.0 / sectors as f64;
         let ahead = 1;
         let near = if self.meter.is_noisy() { 5.0 * self.spread } else { self.tolerance(sectors) };
@@ -51,7 +50,7 @@ impl Mapper<'_, '_> {
         for _ in 0..4 {
             let Some(&last) = angles.last() else { break };
             let apart: Vec<f64> = angles.iter().map(|a| wrap(a - last)).filter(|d| d.abs() < near).collect();
-            // The reading of the LBN itself and another one agree.
+            // The reading of the LBN itself agrees with another reading.
             if apart.len() > 1 {
                 return Ok(frac(last + apart.iter().sum::<f64>() / apart.len() as f64));
             }
@@ -76,7 +75,7 @@ impl Mapper<'_, '_> {
         self.meter.angle(lbn)
     }
 
-    /// Returns whether `lbn` is where the zone has it.
+    /// Returns whether `lbn` is at the angle that the zone predicts.
     pub(super) fn meets(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
         Ok(self.check_angle(zone, lbn, 0.0)?.met)
     }
@@ -85,7 +84,7 @@ impl Mapper<'_, '_> {
         self.all_meet_within(zone, lbns, 0.0)
     }
 
-    /// Returns whether all LBNs are where the zone has them, with an additional tolerance in revolutions.
+    /// Returns whether all LBNs are at the angles that the zone predicts, with an additional tolerance in revolutions.
     pub(super) fn all_meet_within(
         &mut self,
         zone: &Zone,
@@ -104,13 +103,14 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Compares the angle of `lbn` with that of the zone, within the zone's tolerance and `more`.
+    /// Compares the angle of `lbn` with the zone's prediction, within the zone's tolerance and `more`, in revolutions.
     pub(super) fn check_angle(&mut self, zone: &Zone, lbn: u64, more: f64) -> Result<AngleCheck, ProbeError> {
         let threshold = self.tolerance(zone.sectors) + more;
         self.check_angle_within(zone, lbn, threshold)
     }
 
-    /// Compares them within `threshold`, by as many readings as that takes.
+    /// Compares the angle of `lbn` with the zone's prediction, within `threshold` revolutions, by readings until the
+    /// result is clear.
     pub(super) fn check_angle_within(
         &mut self,
         zone: &Zone,
@@ -131,7 +131,7 @@ impl Mapper<'_, '_> {
         if first.abs() < threshold {
             return Ok(AngleCheck { error: first, readings: 1.0, met: true });
         }
-        // A single completion may be late for another reason, so a neighbouring sector is read.
+        // A single completion may be late for another reason, so a neighbouring sector is read, too.
         if let Some(other) = self.beside(zone, lbn, 1)
             && self.deviation(zone, other)?.1.abs() >= threshold
         {
@@ -142,8 +142,8 @@ impl Mapper<'_, '_> {
         Ok(AngleCheck { error, readings: 1.0, met: error.abs() < threshold })
     }
 
-    /// Returns whether one reading is within `threshold` of the zone's angle; takes more of them if readings
-    /// vary and one is not conclusive.
+    /// Returns whether one reading is within `threshold` of the predicted angle; takes more readings if they vary and
+    /// one is not conclusive.
     pub(super) fn glance(&mut self, zone: &Zone, lbn: u64, threshold: f64) -> Result<bool, ProbeError> {
         if zone.odd.binary_search(&lbn).is_ok() {
             return Ok(true);
@@ -157,9 +157,9 @@ impl Mapper<'_, '_> {
         Ok(error.abs() < threshold)
     }
 
-    /// Returns the angle that the zone has for an LBN, and the error of a reading. For an unreadable LBN both
-    /// are of a readable one near it, because beyond the end of a track a neighbour's reading does not give
-    /// this LBN's angle.
+    /// Returns the predicted angle of an LBN, and the error of a reading. For an unreadable LBN the function measures a
+    /// readable one near it instead, because beyond the end of a track a neighbour's reading does not give this LBN's
+    /// angle.
     fn deviation(&mut self, zone: &Zone, lbn: u64) -> Result<(f64, f64), ProbeError> {
         match self.meter.readable_near(lbn, zone.first)? {
             Some(other) => {
@@ -173,10 +173,10 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Reads on until the mean of all readings is clearly on one side of the threshold.
+    /// Repeats readings until their mean is clearly on one side of the threshold.
     ///
-    /// Readings of neighbouring LBNs count as long as they agree with those of the LBN itself: another zone
-    /// may begin between them.
+    /// Readings of neighbouring LBNs count only while they agree with those of the LBN itself, because another zone may
+    /// begin between the two.
     fn check_angle_further(
         &mut self,
         zone: &Zone,
@@ -217,16 +217,16 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Takes a reading as one of the platter's phase if the prediction was precise and the reading is within three standard
-    /// deviations of it.
+    /// Uses a reading to correct the platter's phase if the prediction was precise and the reading is within three
+    /// standard deviations of it.
     pub(super) fn trust(&mut self, expected: f64, error: f64) {
         if self.known < UNCERTAINTY_SPREADS_MAX * self.spread && error.abs() < 3.0 * self.spread {
             self.meter.follow(expected, self.known, self.known);
         }
     }
 
-    /// Returns the `k`th neighbour before an LBN on its track. It is not in the buffer, and is out of place
-    /// if the LBN is, unless an irregularity begins between the two.
+    /// Returns the `k`th neighbour before an LBN on its track. The neighbour is not in the buffer, and shares the LBN's
+    /// error unless an irregularity begins between the two.
     fn beside(&self, zone: &Zone, lbn: u64, k: u64) -> Option<u64> {
         let (_, sector) = zone.locate(lbn);
         let back = READING_STEP_SECTORS * k;
@@ -235,7 +235,7 @@ impl Mapper<'_, '_> {
     }
 }
 
-/// Returns the mean of the errors near their median, and the number of these. Readings that were delayed for
+/// Returns the mean of the errors near their median, and the number of these errors. Readings that were delayed for
 /// another reason are far from the median.
 fn middle(errors: &[f64], spread: f64) -> (f64, f64) {
     let mut sorted = errors.to_vec();

@@ -7,22 +7,23 @@ use crate::error::ProbeError;
 use crate::revolutions::{frac, wrap};
 use crate::zone::{Level, Region, Shift, Zone};
 
-/// Distances from a zone's first LBN over which its density is measured.
+/// Distances from a zone's first LBN over which its density is measured, in sectors.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
-/// An angle larger than this many standard deviations of a reading is visible.
+/// The least angle between two sectors that readings can show, in standard deviations of a reading.
 const VISIBLE_DEVIATIONS_MIN: f64 = 8.0;
 
-/// The sectors after a zone's first with which its density is checked (only the first with exact times); and the tolerance
-/// of the check, in standard deviations of a reading.
+/// The sectors after a zone's first with which its density is checked (only the first of them if times are exact); and
+/// the tolerance of this check, in standard deviations of a reading.
 const CHECKED_SECTORS: [u64; 3] = [1, 3, 6];
 const CHECK_DEVIATIONS_MAX: f64 = 5.0;
 
-/// The least density from which that of the next zone may be guessed.
+/// The least density of a zone from which that of the next zone may be guessed, in sectors per track.
 const GUESSED_DENSITY_SECTORS_MIN: u64 = 48;
 
 impl Mapper<'_, '_> {
-    /// Returns the zone that begins at `first`, whose angle may be known, with its density, first boundary and first skew.
+    /// Returns the zone that begins at `first`, with its density, first boundary and first skew; `angle` is that of
+    /// `first`, if it was measured.
     pub(super) fn begin(&mut self, first: u64, angle: Option<f64>) -> Result<Zone, ProbeError> {
         self.known = f64::INFINITY;
         let angle = match angle {
@@ -35,7 +36,7 @@ impl Mapper<'_, '_> {
         let last = self.capacity - 1 - first;
         let mut sectors = self.density(first, angle)?;
         if sectors < self.fewest_sectors() && first + self.fewest_sectors() < self.capacity {
-            // Such short tracks would be more than a drive has: readings were wrong, and are repeated.
+            // A drive does not have so many tracks: readings were wrong, and are repeated.
             self.meter.find_phase()?;
             sectors = self.density_over(first, angle, &DENSITY_STEPS)?;
         }
@@ -45,7 +46,7 @@ impl Mapper<'_, '_> {
         if last < sectors {
             return Ok(zone);
         }
-        // On a single track without an end, every angle is as predicted until the next track begins.
+        // The zone has no skew yet, so its predictions hold to the end of its first track only.
         if sure || self.meets(&zone, first + sectors - 1)? {
             let next = self.sure_angle(first + sectors, sectors)?;
             zone.levels.push(Level { unit: 1, advance: wrap(next - angle) });
@@ -63,8 +64,9 @@ impl Mapper<'_, '_> {
         Ok(zone)
     }
 
-    /// Returns a zone of another density that begins with the last track of the zone before, whose first sectors are almost
-    /// at the angles of the density before; `angle` is that of the first LBN that is not, if it is known.
+    /// Returns a zone of another density that begins with the last track of the previous zone. The first sectors of
+    /// such a track are almost at the angles of the previous density. `angle` is that of the first LBN that is not, if
+    /// it is known.
     pub(super) fn begin_sooner(&mut self, at: u64, angle: Option<f64>) -> Result<Option<Zone>, ProbeError> {
         if self.meter.is_noisy() {
             return self.begin_with_track(at);
@@ -90,7 +92,7 @@ impl Mapper<'_, '_> {
         Ok(Some(zone))
     }
 
-    /// Returns a zone that begins as the one before did, at another angle.
+    /// Returns a zone like the previous one, at another angle, if it begins with the same density and skews.
     fn begin_like(&mut self, first: u64, angle: f64) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let (n, top) = (before.sectors, before.levels.last().map_or(0, |l| l.unit));
@@ -110,8 +112,8 @@ impl Mapper<'_, '_> {
         Ok(self.all_meet(&zone, &points)?.then_some(zone))
     }
 
-    /// Returns the exact number of sectors on a track if readings vary too much to show it: a track ends where the next LBN
-    /// is at another angle. Also returns whether the first track was seen to end there.
+    /// Counts the sectors of a track if readings vary too much to give their number: a track ends where the next LBN is
+    /// at another angle. Also returns whether the first track was seen to end there.
     fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<(u64, bool), ProbeError> {
         let unsure = (6.0 * self.spread * sectors as f64).ceil() as u64;
         if unsure < 1 || !self.meter.is_noisy() || sectors < 4 {
@@ -123,7 +125,8 @@ impl Mapper<'_, '_> {
             let zone = Zone::new(begin, sectors, angle);
             let (mut low, mut high) =
                 (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
-            // A track ends with a jump of many sectors; a single sector over the whole track is no jump.
+            // A track ends with a jump of many sectors; the tolerance covers the drift of a density that is wrong by
+            // one sector.
             let loose = 2.0 * self.tolerance(1);
             if high >= self.capacity
                 || !self.check_angle(&zone, low, loose)?.met
@@ -143,7 +146,7 @@ impl Mapper<'_, '_> {
             begin = high;
             angle = self.sure_angle(begin, sectors)?;
         }
-        // Two equal tracks decide; a slip makes one of three shorter.
+        // Two equal tracks decide, because a slip makes one of three tracks shorter.
         ends.sort_unstable();
         Ok((ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]), false))
     }
@@ -180,7 +183,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Returns whether a track ends before `lbn`, which is the first of a track in the zone.
+    /// Returns whether the angle jumps before `lbn`, which is the first LBN of a track in the zone.
     fn angle_breaks(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
         if lbn >= self.capacity {
             return Ok(false);
@@ -189,12 +192,13 @@ impl Mapper<'_, '_> {
         Ok(self.meter.deviation(lbn, on)?.abs() >= self.tolerance(zone.sectors))
     }
 
-    /// Returns the number of sectors on the track of `first`, which stands at `start`.
+    /// Returns the number of sectors on the track of `first`, which is at the angle `start`.
     pub(super) fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
         let Some(before) = self.map.zones.last().map(|z| z.sectors) else {
             return self.density_over(first, start, &DENSITY_STEPS);
         };
-        // Densities of consecutive zones are similar; if they are not, the next sectors are not at their predicted angles.
+        // Densities of consecutive zones are similar, so a few short distances suffice; if the densities differ more,
+        // the next sectors are not at their predicted angles.
         let near = [before / 16, before / 3, before * 3 / 4];
         let mut sectors =
             if before >= GUESSED_DENSITY_SECTORS_MIN { self.density_over(first, start, &near)? } else { 0 };
@@ -234,7 +238,7 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Returns the sectors per track according to the angles of LBNs at these distances.
+    /// Returns the sectors per track according to the angles of LBNs `steps` sectors behind `first`.
     fn density_over(&mut self, first: u64, start: f64, steps: &[u64]) -> Result<u64, ProbeError> {
         let room = self.capacity - 1 - first;
         let steps: Vec<u64> = steps.iter().copied().filter(|&k| k > 0 && k <= room).collect();
@@ -248,7 +252,7 @@ impl Mapper<'_, '_> {
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
             if sector.is_none() && turned.abs() < VISIBLE_DEVIATIONS_MIN * self.spread {
-                // The sectors are too small for the readings; farther ones are larger angles apart.
+                // The angle is too small for the accuracy of readings; LBNs farther away are larger angles apart.
                 continue;
             }
             let so_far = sector.unwrap_or(frac(turned) / k);

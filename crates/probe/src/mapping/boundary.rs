@@ -1,27 +1,28 @@
-//! The boundary between zones of short sectors, if readings vary.
+//! The boundary between zones of short sectors if readings vary.
 //!
-//! A density of 1% more or less moves the first LBNs of a track by less than a reading shows, so the first LBN that deviates
-//! is some hundred LBNs behind the boundary. But a track ends with a jump by the skew, which readings place at one LBN. Its
-//! density follows from two ends, and the boundary is the end of a track of either density.
+//! A density of 1% more or less moves the first LBNs of a track by less than a reading shows, so the first LBN that
+//! deviates is some hundred LBNs behind the boundary. But a track ends with a jump by the skew, which readings locate
+//! to one LBN. The ends of two tracks give the density, and the boundary is the end of a track of either density.
 
 use super::Mapper;
 use crate::error::ProbeError;
 use crate::revolutions::{frac, wrap};
 use crate::zone::{Level, Shift, Zone};
 
-/// The most tracks before the first LBN that deviates in which the zone may begin.
+/// The most tracks of the new zone before the first LBN that deviates.
 const TRACKS_BEFORE_MAX: u64 = 3;
 
-/// The most sectors slipped in the zone before that the readings of it did not show.
+/// The most slipped sectors in the previous zone that its readings may have missed.
 const HIDDEN_SLIPS_MAX: u64 = 8;
 
 /// The least skew that shows the end of a track, relative to the tolerance of an angle.
 const SKEW_TOLERANCE_RATIO_MIN: f64 = 4.0;
 
-/// The runs of a zone whose densities differ by head: those of the next zone have other densities, and mostly the same shape.
+/// The shape of the runs of a zone whose densities differ by head. A run is the consecutive tracks of one density. The
+/// next zone has other densities, and mostly runs of the same shape.
 #[derive(Clone, Debug)]
 pub(super) struct RunShape {
-    /// The numbers of tracks of runs, descending.
+    /// The numbers of tracks that runs have, descending.
     tracks: Vec<u64>,
     /// The rotation from each track to the next, in revolutions.
     skew: f64,
@@ -37,7 +38,8 @@ impl RunShape {
 }
 
 impl Mapper<'_, '_> {
-    /// Ends a zone that has one of the shapes of the runs before a few LBNs behind it; returns whether it has.
+    /// Tests whether a zone is a run of the known shape; if so, ends it a few LBNs behind the end of the run and
+    /// returns true.
     pub(super) fn is_run(&mut self, zone: &mut Zone) -> Result<bool, ProbeError> {
         let n = zone.sectors;
         let (Some(shape), [level]) = (self.shape.clone(), zone.levels.as_slice()) else { return Ok(false) };
@@ -57,7 +59,7 @@ impl Mapper<'_, '_> {
             if !self.all_meet(&run, &points)? {
                 continue;
             }
-            // The density of the next run shows some tracks behind its first.
+            // The density of the next run shows only some tracks behind its beginning.
             if self.meets(&run, end + 2 * n + n / 2)? {
                 return Ok(false);
             }
@@ -69,7 +71,8 @@ impl Mapper<'_, '_> {
         Ok(false)
     }
 
-    /// Returns a zone of another density that begins with a track of the zone before, which ends there instead of at `at`.
+    /// Returns a zone of another density that begins with a track of the previous zone, and ends the previous zone
+    /// there instead of at `at`.
     pub(super) fn begin_with_track(&mut self, at: u64) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last().filter(|z| z.region.is_none()).cloned() else {
             return Ok(None);
@@ -84,7 +87,7 @@ impl Mapper<'_, '_> {
         let angle = self.sure_angle_alone(begins)?;
         let sectors = self.density(begins, angle)?;
         let Some(end) = self.track_end(begins, sectors, angle)? else { return Ok(None) };
-        // The first track may begin before, or have slips: the second gives the density.
+        // The first track may begin earlier, or have slips, so the second gives the density.
         let second = self.sure_angle(end, sectors)?;
         let Some(n) = self.track_end(end, sectors, second)?.map(|next| next - end) else { return Ok(None) };
         let skew = wrap(second - angle + (n as f64 - (end - begins) as f64) / n as f64);
@@ -105,7 +108,7 @@ impl Mapper<'_, '_> {
                 places.push((slipped, passed, first, last + 1));
             }
         }
-        // No slip is likelier than one.
+        // The likeliest boundary is the one with the fewest hidden slips.
         places.sort_unstable();
         for (slipped, passed, first, tracks) in places {
             let sector = n as f64 - (end - begins) as f64;
@@ -128,7 +131,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Returns the first LBN past the track of `first`, if it has nearly this many sectors.
+    /// Returns the first LBN past the track of `first`, if that track has nearly `sectors` sectors.
     fn track_end(&mut self, first: u64, sectors: u64, angle: f64) -> Result<Option<u64>, ProbeError> {
         let track = Zone::new(first, sectors, angle);
         let loose = self.tolerance(sectors);
@@ -153,7 +156,8 @@ impl Mapper<'_, '_> {
         Ok(Some(off).filter(|&off| off > first + 1))
     }
 
-    /// Returns the slip of a few sectors in a cycle whose run ends that early: `off` is the first LBN of the next run.
+    /// Returns the slip of a few sectors in a cycle if the run before `off` ends a few sectors early; `off` is the
+    /// first LBN of the next run.
     pub(super) fn slip_before_end(
         &mut self,
         zone: &Zone,
@@ -175,8 +179,8 @@ impl Mapper<'_, '_> {
         self.hidden_slip(zone, off, track + 1, slipped)
     }
 
-    /// Returns the slip of `slipped` sectors on one of the last tracks of a zone that ends at `end`: on the first track that ends
-    /// too early.
+    /// Returns the slip of `slipped` sectors on one of the last tracks of a zone that ends at `end`: the slip is on the
+    /// first track that ends too early.
     fn hidden_slip(
         &mut self,
         zone: &Zone,
@@ -192,7 +196,7 @@ impl Mapper<'_, '_> {
         let (mut right, mut early) = (since, tracks);
         while early > right + 1 {
             let middle = right + (early - right) / 2;
-            // The last sector of the track before, unless sectors were slipped.
+            // If no sector was slipped before, this is the last sector of the previous track.
             let last = zone.lbn_near(middle, 0).min(end) - 1;
             if self.check_angle(zone, last, loose)?.met { right = middle } else { early = middle }
         }

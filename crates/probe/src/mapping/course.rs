@@ -1,4 +1,4 @@
-//! The course of a zone: predictions ever farther ahead.
+//! The course of a zone: from its beginning to its end, by predictions of LBNs ever farther ahead.
 
 use super::event::Event;
 use super::{Mapper, TIME_SHARE_MAX};
@@ -8,10 +8,11 @@ use crate::meter::SectorAngle;
 use crate::revolutions::wrap;
 use crate::zone::{Shift, Zone};
 
-/// The tracks that are all measured while only one skew of a zone is known: more than a cylinder has.
+/// The number of tracks that are all measured while only one skew of a zone is known: more than most cylinders have.
 const DENSE_TRACKS: u64 = 24;
 
-/// The factor by which each prediction goes further than the last, and the divisor after one that failed.
+/// The factor by which the distance of the next prediction grows, and the divisor of the distance after a prediction
+/// that failed.
 const REACH_FACTOR: u64 = 4;
 const REACH_DIVISOR: u64 = 16;
 
@@ -21,24 +22,25 @@ const PREDICTION_TRACKS_MAX: u64 = 1 << 24;
 /// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
 const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 
-/// The largest probability that a far prediction is met by chance.
+/// The largest probability that an LBN far ahead is at its predicted angle by chance.
 const CHANCE_PROBABILITY_MAX: f64 = 1e-4;
 
-/// The largest tolerance, in revolutions, with which LBNs beyond a zone's end rarely meet their predictions by chance. If
-/// readings vary by more, further LBNs show nothing.
+/// The largest tolerance, in revolutions, with which LBNs beyond a zone's end rarely meet their predictions by chance.
+/// If readings vary by more, further LBNs are no evidence.
 const LITTLE_REVOLUTIONS_MAX: f64 = 0.02;
 
-/// The largest deviation, in sectors, from slips or from inexact rotations.
+/// The largest deviation, in sectors, that may come from slips or from inexact rotations.
 const SLIP_ERROR_SECTORS_MAX: f64 = 4.0;
 
-/// The least distance from a whole number of sectors that counts as a fraction.
+/// The least distance from a whole number of sectors that counts as a fraction of a sector.
 const FRACTION_SECTORS_MIN: f64 = 0.28;
 
-/// The number of LBNs in a row that proved right after a doubt, before one counts as wrong.
+/// After this many LBNs in a row were in place when they were read again, the next deviation counts without another
+/// reading.
 const DOUBTS_MAX: u32 = 3;
 
 impl Mapper<'_, '_> {
-    /// Follows the zone to its end.
+    /// Follows the zone from track to track to its end.
     pub(super) fn extend(&mut self, zone: &mut Zone) -> Result<(), ProbeError> {
         let end = zone.end.min(self.capacity);
         zone.end = end;
@@ -46,7 +48,7 @@ impl Mapper<'_, '_> {
         let Some(&base) = zone.levels.last() else { return Ok(()) };
         let resolved = self.resolves_sectors(n);
         let tolerance = self.tolerance(n);
-        // The middle of a track that is right.
+        // The last LBN that is known to be at its predicted angle, in the middle of a track.
         let mut good = zone.first + n / 2;
         if base.unit > 1 || zone.region.is_some() {
             good = zone.lbn_near(base.unit, n / 2);
@@ -64,7 +66,7 @@ impl Mapper<'_, '_> {
             self.known = unsure / 3.0;
             let mut check = self.check_angle(zone, target, unsure.min(tolerance))?;
             if !check.met && self.meter.is_noisy() {
-                // The platter may be at another angle than assumed; this is checked before the zone is doubted.
+                // The platter may be at another angle than assumed; that is checked before the zone is doubted.
                 self.meter.find_phase()?;
                 check = self.check_angle(zone, target, unsure.min(tolerance))?;
             }
@@ -73,7 +75,7 @@ impl Mapper<'_, '_> {
                 fit.pin(zone, resolved && self.meter.is_noisy());
                 good = target;
                 self.meter.knows(zone, good, unsure / 3.0);
-                // Every track at first, so that no repetition is missed.
+                // At first every track is measured, so that no repetition of skews is missed.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * REACH_FACTOR).min(PREDICTION_TRACKS_MAX) };
                 continue;
@@ -81,7 +83,8 @@ impl Mapper<'_, '_> {
             step = (step / REACH_DIVISOR).max(1);
             let few = (check.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX
                 || check.error.abs() < 2.5 * tolerance;
-            // The LBNs before one behind slips deviate as little; one beyond the zone's end does so by chance.
+            // LBNs behind slips all deviate as little as the target; beyond the zone's end an LBN does so only by
+            // chance.
             let little = check.error.abs() + unsure;
             let shows_little = tolerance + little < LITTLE_REVOLUTIONS_MAX;
             if !resolved && few && (!shows_little || self.is_no_chance(zone, good, target, little)?) {
@@ -142,7 +145,7 @@ impl Mapper<'_, '_> {
                 Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
                 Event::Level(level) => {
                     zone.levels.push(level);
-                    // It was read twice.
+                    // The LBN was read twice.
                     fit.take(zone, off, 0.0, 2.0);
                     fit.pin(zone, resolved && self.meter.is_noisy());
                 }
@@ -160,14 +163,14 @@ impl Mapper<'_, '_> {
         Ok(())
     }
 
-    /// Returns the LBN to predict next, up to as many tracks ahead as the fit's certainty allows, and three standard
-    /// deviations of its prediction.
+    /// Returns the LBN to predict next, up to `step` tracks ahead as far as the fit is certain enough, and three
+    /// standard deviations of its predicted angle.
     fn target(&self, zone: &Zone, fit: &Fit, good: u64, step: &mut u64) -> (u64, f64) {
         let (n, last) = (zone.sectors, zone.end - 1);
         loop {
             let ahead = good.saturating_add(step.saturating_mul(n)).min(last);
             let (_, sector) = zone.locate(ahead);
-            // The middle of a track: a missed slip does not move it to another track.
+            // The middle of a track, because a missed slip does not move that LBN to another track.
             let target = if ahead == last {
                 ahead
             } else {
@@ -181,8 +184,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Returns whether other LBNs, on tracks before a far target, are at their predicted angles as well: beyond the zone's
-    /// end, one in some hundred meets its prediction by chance.
+    /// Returns whether LBNs on tracks before a far target are at their predicted angles as well: beyond the zone's end,
+    /// about one LBN in a hundred meets its prediction by chance.
     pub(super) fn is_no_chance(
         &mut self,
         zone: &Zone,
@@ -195,7 +198,7 @@ impl Mapper<'_, '_> {
         if !self.meter.is_noisy() || target - good < 2 * back {
             return Ok(true);
         }
-        // The share of wrong predictions that are met by chance.
+        // The share of LBNs beyond the zone's end that meet their predictions by chance.
         let met = (2.0 * (self.tolerance(n) + more)).min(0.5);
         let mut chance = met;
         let mut at = target;
@@ -229,7 +232,7 @@ impl Mapper<'_, '_> {
         Ok(true)
     }
 
-    /// Returns whether the deviation is a fraction of a sector, also for the LBNs before: no slip causes that.
+    /// Returns whether the deviation of `off`, and of LBNs before it, is a fraction of a sector: no slip causes that.
     fn is_between(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
         let by = wrap(angle - zone.predict(off)) * zone.sectors as f64;
         if (by - by.round()).abs() < FRACTION_SECTORS_MIN && by.round() != 0.0 {
@@ -240,10 +243,11 @@ impl Mapper<'_, '_> {
         Ok(!check.met)
     }
 
-    /// Begins the fit of a zone with some readings each of its first LBN and of each level's second unit.
+    /// Begins the fit of a zone with its first LBN and the second unit of each level, which were all read.
     fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
         let mut fit = Fit::new(self.spread);
-        // The fit before a part of a short-sectored track is that of a zone of other rotations.
+        // A piece of a track with short sectors has no levels and no fit of its own: the last fit is that of an earlier
+        // zone.
         let has_fit = |before: &&Zone| !self.finds_ends_by_skews(before.sectors) || !before.levels.is_empty();
         let before = self.map.zones.last().filter(has_fit);
         let like = before.is_some_and(|before| before.alike(zone, 1e-12));

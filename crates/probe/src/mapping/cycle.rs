@@ -1,8 +1,9 @@
-//! Densities that differ by head: each track looks like a zone of its own, until they recur.
+//! Densities that differ by head: each track looks like a zone of its own, until the densities recur.
 //!
-//! A cylinder's tracks recur after the number of heads, or after twice that number if heads go back and forth. Once some
-//! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; then ever farther
-//! ahead, as in a zone of one density. Bands are found by their runs ([`super::runs`]), and followed here.
+//! The densities recur after a cylinder, or after two if heads go back and forth; these tracks are a cycle. Once some
+//! tracks repeat those one cycle before, one more cycle is predicted from them and checked track by track; further
+//! predictions go ever farther ahead, as in a zone of one density. Bands are found by their runs ([`super::runs`]), and
+//! followed here.
 
 use super::{Mapper, NOISY_ANGLE_ERROR_NS_MAX, TIME_SHARE_MAX};
 use crate::error::ProbeError;
@@ -13,16 +14,17 @@ use crate::zone::{Cycle, Level, Shift, Slot, Zone};
 /// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.
 pub(super) const CYCLE_ZONE_TRACKS_MAX: u64 = 4;
 
-/// The most first sectors of a track that the zone before may contain.
+/// The most sectors at the beginning of a track that may be in the previous zone, because they are almost at its
+/// angles.
 pub(super) const PRECEDING_SECTORS_MAX: u64 = 8;
 
 /// The longest cycle that is looked for, in tracks or runs: 32 heads, back and forth.
 pub(super) const CYCLE_TRACKS_MAX: usize = 64;
 
-/// The number of tracks, or runs, that must repeat those of a cycle before.
+/// The number of tracks, or runs, that must repeat those one cycle before.
 pub(super) const REPEATED_TRACKS_MIN: usize = 3;
 
-/// The largest difference of equal rotations, in revolutions, apart from the error of readings.
+/// The largest difference of equal rotations, in revolutions, beyond the error of readings.
 pub(super) const EQUAL_ROTATIONS_REVOLUTIONS_MAX: f64 = 1e-4;
 
 /// The factor by which each prediction goes further than the last.
@@ -31,10 +33,10 @@ const REACH_FACTOR: u64 = 4;
 /// The largest uncertainty of a prediction (three standard deviations), as a part of the tolerance.
 const UNCERTAINTY_SHARE_MAX: f64 = 0.4;
 
-/// The rotation of a cycle, if readings vary: least squares over whole cycles.
+/// The rotation of a cycle by least squares over whole cycles, if readings vary.
 struct Turning {
     fit: Fit,
-    /// The zone with a cycle in place of a track.
+    /// The zone as the fit sees it, with a level of one cycle instead of one track.
     line: Zone,
 }
 
@@ -45,7 +47,7 @@ impl Turning {
         Self { fit: Fit::new(spread), line }
     }
 
-    /// Adds the mean of some readings that found an LBN this many revolutions after its prediction.
+    /// Adds the mean of some readings that found an LBN `error` revolutions after its prediction.
     fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
         self.fit.take(&mut self.line, lbn, error, readings);
         zone.angle = self.line.angle;
@@ -69,7 +71,7 @@ pub(super) struct Track {
 }
 
 impl Mapper<'_, '_> {
-    /// Replaces the last zones by one of recurring densities, if they are one, and follows it to its end.
+    /// Replaces the last zones by one of recurring densities, if they are its tracks, and follows that zone to its end.
     pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
         if let Some(zone) = self.cycle_of_runs()? {
             return Ok(Some(zone));
@@ -85,7 +87,7 @@ impl Mapper<'_, '_> {
         }
         let tracks = self.walk()?;
         let zone = self.cycle_of(&tracks)?;
-        // The same tracks are not walked twice.
+        // Tracks that were measured one by one are not measured again.
         self.walked = tracks.last().map_or(self.walked, |t| t.first);
         if let Some(zone) = &zone {
             self.walked = zone.end;
@@ -107,10 +109,11 @@ impl Mapper<'_, '_> {
         EQUAL_ROTATIONS_REVOLUTIONS_MAX + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 }
     }
 
-    /// Returns the zone of these tracks, followed to its end, if they have begun to recur.
+    /// Returns the zone of recurring densities that these tracks begin, followed to its end; `None` if they do not
+    /// recur yet.
     fn cycle_of(&mut self, tracks: &[Track]) -> Result<Option<Zone>, ProbeError> {
         let Some(&last) = tracks.last() else { return Ok(None) };
-        // The beginning of a track was computed with the density of the one before.
+        // The beginning of a track was computed with the density of the previous track.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
         let loose = beside * beside + self.equal_rotations();
         for length in 2..=CYCLE_TRACKS_MAX.min(tracks.len().saturating_sub(REPEATED_TRACKS_MIN)) {
@@ -128,8 +131,8 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Measures each slot of one more cycle, from the track `from` on, and corrects its angles; returns the last LBN of that
-    /// cycle if all match.
+    /// Measures each slot of one more cycle, from the track `from` on, and corrects the slots' angles; returns the last
+    /// LBN of that cycle if all angles match.
     pub(super) fn one_more(
         &mut self,
         zone: &mut Zone,
@@ -143,7 +146,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let mut errors = Vec::new();
-        // Downward, because read-ahead goes upward.
+        // The order is downward, because read-ahead goes upward.
         for slot in (0..length / width).rev() {
             let (track, until) = (from + slot * width, from + (slot + 1) * width - 1);
             let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(until, zone.sectors_on(until) - 1));
@@ -156,7 +159,7 @@ impl Mapper<'_, '_> {
         if let Some(cycle) = zone.cycle.as_mut() {
             for (track, begin, end) in errors {
                 if let Some(slot) = cycle.slots.get_mut((track % length / width) as usize) {
-                    // Over several tracks the difference is one of their skew.
+                    // Over the several tracks of a slot the difference is that of their skew.
                     slot.angle += if width > 1 { begin } else { f64::midpoint(begin, end) };
                     slot.skew += (end - begin) / (width - 1).max(1) as f64 * f64::from(u8::from(width > 1));
                 }
@@ -165,9 +168,9 @@ impl Mapper<'_, '_> {
         Ok(Some(zone.lbn_near(from + length, 0) - 1))
     }
 
-    /// Returns the last whole consecutive tracks, in zones of a few tracks.
+    /// Returns the last whole consecutive tracks that are in zones of a few tracks.
     ///
-    /// The first sectors of a track are almost at the angles of another density: they may be in the zone before.
+    /// The first sectors of a track may be in the previous zone, because they are almost at the angles of its density.
     fn last_tracks(&self) -> Vec<Track> {
         let mut tracks: Vec<Track> = Vec::new();
         let zones = &self.map.zones;
@@ -186,7 +189,7 @@ impl Mapper<'_, '_> {
                 continue;
             }
             if begins + n > zone.end {
-                // The rest of a track whose first LBNs are remapped, or spare.
+                // A part of a track whose first LBNs are remapped, or spare.
                 tracks.clear();
                 next = None;
                 continue;
@@ -203,8 +206,8 @@ impl Mapper<'_, '_> {
         tracks
     }
 
-    /// Returns the zone of a cycle that the last tracks have begun to repeat: from the first track that matches the one a
-    /// cycle later, or the first track of a cylinder after it if rotations show that.
+    /// Returns the zone of a cycle that the last tracks have begun to repeat. The zone begins with the first track that
+    /// matches the one a cycle later, or with the next first track of a cylinder if rotations show that.
     fn zone_of_cycle(&self, tracks: &[Track], length: usize, advance: f64, loose: f64) -> Option<Zone> {
         let mut start = tracks.len() - length - REPEATED_TRACKS_MIN;
         while start > 0 && is_like(tracks, start - 1, length, advance, loose) {
@@ -236,7 +239,7 @@ impl Mapper<'_, '_> {
         Some(zone)
     }
 
-    /// Follows such a zone to its end, from an LBN at its predicted angle.
+    /// Follows a zone of recurring densities to its end, from an LBN that is at its predicted angle.
     pub(super) fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
         let Some((length, lbns)) = zone.cycle.as_ref().map(|c| (c.tracks(), c.sectors)) else {
             return Ok(());
@@ -244,7 +247,7 @@ impl Mapper<'_, '_> {
         let last = zone.end - 1;
         let noisy = self.meter.is_noisy();
         let tolerance = self.tolerance(zone.sectors);
-        // A small deviation is accepted even if sectors could be distinguished.
+        // Small deviations are accepted, even such as another sector would have.
         let more = EQUAL_ROTATIONS_REVOLUTIONS_MAX
             + if noisy {
                 (NOISY_ANGLE_ERROR_NS_MAX / self.meter.revolution() - tolerance).max(0.0)
@@ -273,7 +276,7 @@ impl Mapper<'_, '_> {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             let mut check = self.check_angle(zone, target, more)?;
             if !check.met && noisy {
-                // The platter may be at another angle than assumed.
+                // The platter may be at another angle than assumed, which is checked first.
                 self.meter.find_phase()?;
                 check = self.check_angle(zone, target, more)?;
             }
@@ -312,10 +315,10 @@ impl Mapper<'_, '_> {
         Ok(())
     }
 
-    /// Returns the slip of some sectors of a track before `off`, if there is one.
+    /// Returns the slip of some sectors of a track before `off`; `None` if there is no slip.
     fn slip_of_cycle(&mut self, zone: &Zone, off: u64, more: f64) -> Result<Option<Shift>, ProbeError> {
         let n = zone.sectors_on(zone.locate(off).0);
-        // If readings vary, a cycle whose rotation is known to a reading looks like one with a slip.
+        // If readings vary, an error in the rotation of a cycle looks like a slip.
         if off + 2 * n >= zone.end || self.meter.is_noisy() && !self.finds_ends_by_skews(n) {
             return Ok(None);
         }
@@ -333,7 +336,7 @@ impl Mapper<'_, '_> {
         Ok(is_slip.then_some(shift))
     }
 
-    /// Ends the map before `lbn`, where a zone begins that counted as several.
+    /// Ends the map before `lbn`, because a zone begins there that was mapped as several.
     pub(super) fn take_back(&mut self, lbn: u64) {
         self.map.zones.retain(|zone| zone.first < lbn);
         if let Some(last) = self.map.zones.last_mut() {
@@ -345,10 +348,10 @@ impl Mapper<'_, '_> {
 }
 
 impl Cycle {
-    /// Returns the rotations of a zone of one density with the same order of tracks: that of a track and, if `levels` has a
-    /// second level, that of a cylinder.
+    /// Returns the rotations of a zone of one density with the same order of tracks: the rotation of a track and, if
+    /// `levels` has a second level, that of a cylinder.
     fn levels(&self, levels: &[Level]) -> Vec<Level> {
-        // An angle is that at which a track's first sector ends.
+        // A slot's angle is that at which its first sector ends.
         let begins: Vec<f64> = self.slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();
         let steps: Vec<f64> =
             begins.windows(2).filter_map(|two| Some(wrap(two.last()? - two.first()?))).collect();
@@ -358,7 +361,7 @@ impl Cycle {
         let of: Vec<f64> = steps.iter().copied().take(inside).collect();
         let first = of.first().copied().unwrap_or(0.0);
         let step = first + of.iter().map(|s| wrap(s - first)).sum::<f64>() / of.len().max(1) as f64;
-        // The rotation of many cycles gives that of a part of one exactly, up to whole revolutions.
+        // The rotation of many cycles gives that of a part of one cycle exactly, up to whole revolutions.
         let part = |parts: u64, about: f64| {
             let parts = parts as f64;
             about + wrap(self.advance - parts * about) / parts
@@ -377,7 +380,7 @@ impl Cycle {
     }
 }
 
-/// Returns whether a track matches the one a cycle later.
+/// Returns whether a track matches the track one cycle later.
 fn is_like(tracks: &[Track], at: usize, length: usize, advance: f64, loose: f64) -> bool {
     matches!(
         (tracks.get(at), tracks.get(at + length)),
@@ -385,7 +388,8 @@ fn is_like(tracks: &[Track], at: usize, length: usize, advance: f64, loose: f64)
     )
 }
 
-/// Returns the rotation of a cycle of this many tracks, if the last tracks repeat those before and their densities differ.
+/// Returns the rotation of a cycle of `length` tracks, if the last tracks repeat those one cycle before and their
+/// densities differ.
 fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
     let last = tracks.len().checked_sub(1)?;
     let (a, b) = (tracks.get(last.checked_sub(length)?)?, tracks.get(last)?);
@@ -397,15 +401,15 @@ fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
     (alike && cycle.iter().any(|t| t.sectors != a.sectors)).then_some(advance)
 }
 
-/// Returns the number of tracks of a cylinder, and the index in the cycle of its first: there the rotation to the next track
-/// differs from the usual. The tracks are those of a cycle and the first of the next.
+/// Returns the number of tracks of a cylinder, and the index in `tracks` of the first track of one: the rotation to
+/// that track differs from the others. `tracks` are those of a cycle and the first of the next.
 fn heads(tracks: &[Track], loose: f64) -> Option<(usize, usize)> {
-    // An angle is that at which a track's first sector ends.
+    // A track's angle is that at which its first sector ends.
     let begins: Vec<f64> = tracks.iter().map(|t| t.angle - 1.0 / t.sectors as f64).collect();
     let steps: Vec<f64> =
         begins.windows(2).filter_map(|two| Some(wrap(two.last()? - two.first()?))).collect();
     let same = |a: f64, b: f64| wrap(a - b).abs() < 2.0 * loose;
-    // Most tracks are followed by one of the same cylinder.
+    // Most tracks are followed by a track of the same cylinder.
     let usual = *steps.iter().max_by_key(|&&a| steps.iter().filter(|&&b| same(a, b)).count())?;
     let odd: Vec<usize> =
         (0..steps.len()).filter(|&i| steps.get(i).is_some_and(|&s| !same(s, usual))).collect();

@@ -31,23 +31,23 @@ pub struct Progress<'a> {
     pub journal: &'a Journal,
 }
 
-/// Called before the first command, then now and then; `Break` ends the probe.
+/// A callback of a running probe: called before the first command, then regularly; `Break` ends the probe.
 pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
 
 /// The number of commands between two calls of the hook.
 const HOOK_INTERVAL_COMMANDS: u64 = 64;
 
-/// The number of cache hits in a row after which the probe ends, because its reads do not evict the sector.
+/// The number of cache hits in a row after which the probe ends, because its reads do not evict a sector.
 const CONSECUTIVE_HITS_MAX: u32 = 6;
 
 /// The most sectors of a read that replaces the buffer's contents: the largest command of a host.
 const EVICTING_SECTORS_MAX: u64 = 2_048;
 
-/// The number of segments from which on evicting data is worth avoiding.
+/// The number of segments from which on evictions take so long that the probe avoids them.
 const AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 33;
-/// The number of segments from which on evicting data is worth avoiding if readings vary.
+/// The same number if readings vary: reads of anchors evict, too, and are needed anyway.
 const NOISY_AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 128;
-/// The number of sectors that are read with one that was evicted.
+/// The number of following sectors that are read with one that was evicted.
 const SECTORS_WITH_EVICTED: u64 = 3;
 
 /// The drive time that a probe of a small drive may take, s.
@@ -59,26 +59,27 @@ const TIME_GROWTH_EXPONENT: f64 = 0.408;
 /// The drive time that a probe of the largest drive may take, s.
 const PROBE_TIME_S_MAX: f64 = 3_600.0;
 
-/// The most further attempts that each add as much time.
+/// The most further attempts; each adds the time of the first one.
 const FURTHER_ATTEMPTS_MAX: u64 = 24;
 
-/// The share of that time at which mapping ends if the check is short.
+/// The share of the allowed drive time at which the measurements before the check end at the latest.
 const MAPPING_TIME_SHARE_MAX: f64 = 0.88;
-/// The share of that time in which the limits of the parts of mapping are expressed.
+/// The limits of the measurements before the check are written as if these ended at this share of the allowed drive
+/// time.
 const LIMITS_TIME_SHARE: f64 = 0.92;
 
-/// The share of that time at which the check's further reads end.
+/// The share of the allowed drive time at which the check's further reads end.
 pub(crate) const CHECK_TIME_SHARE_MAX: f64 = 0.92;
 
-/// The share of that time for the check from which on the arm counts as slow.
+/// The arm counts as slow if the check takes more than this share of the allowed drive time.
 const SLOW_CHECK_SHARE_MIN: f64 = 0.15;
 
-/// One read.
+/// The times of one command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) submitted: Instant,
     pub(crate) completed: Instant,
-    /// Whether a sector could not be read or written; then the times mean nothing.
+    /// Whether a sector could not be read or written; the times then mean nothing.
     pub(crate) failed: bool,
 }
 
@@ -88,7 +89,7 @@ impl Reading {
     }
 }
 
-/// The device, with a clock of the platter's angle.
+/// The device, with a model of the platter's angle.
 pub(crate) struct Meter<'a> {
     recorder: Recorder<'a>,
     hook: &'a mut Hook<'a>,
@@ -98,21 +99,21 @@ pub(crate) struct Meter<'a> {
     now: Instant,
     /// The instant at which the first command was submitted.
     begun: Option<Instant>,
-    /// The last LBN for which the arm moved.
+    /// The last LBN to which the arm moved.
     pub(crate) last: u64,
     platter: Platter,
-    /// Sectors with known angles, which are read regularly to follow a spindle that drifts; empty if it does
-    /// not.
+    /// Sectors with known angles, which are read regularly to follow a spindle that drifts; empty if its speed is
+    /// constant.
     anchors: Vec<Anchor>,
     next_anchor: usize,
     anchored: Instant,
-    /// The number of anchors in a row with outliers.
+    /// The number of anchors in a row whose readings were outliers.
     astray: u32,
     /// The instant of the last reading of a sector with a known angle.
     followed: Instant,
-    /// The mean time of a read of a random sector after one of another, ns.
+    /// The mean time of a read of a random sector after that of another random sector, ns.
     pub(crate) far_ns: f64,
-    /// The number of such reads for which time is reserved at the end: the check's.
+    /// The number of reads of the check, for which time is reserved at the end.
     reads_to_check: u64,
     /// The standard deviation of one angle, in revolutions: of a reading, and of the estimated phase.
     pub(crate) spread: f64,
@@ -120,9 +121,9 @@ pub(crate) struct Meter<'a> {
     reading_spread: f64,
     /// The response time below which a read is a cache hit, ns.
     pub(crate) hit_below: f64,
-    /// The number of reads of other places after which a place is not in the buffer.
+    /// The number of reads of other places that evict a place from the buffer.
     pub(crate) segments: u64,
-    /// The least number of sectors after a read that are in the buffer.
+    /// The number of sectors after a read that are in the buffer, at least.
     pub(crate) ahead: u64,
     /// The zone in which an eviction costs little time.
     elsewhere: Option<Elsewhere>,
@@ -132,11 +133,11 @@ pub(crate) struct Meter<'a> {
     lowered: u64,
     /// The last LBN that was read in the zone `elsewhere`.
     swept: u64,
-    /// The angles of sectors that were read with one that was evicted, above it.
+    /// The angles of sectors that were read together with an evicted one.
     above: Vec<SectorAngle>,
     commands: u64,
     defects: Defects,
-    /// The LBNs whose angles were measured.
+    /// The LBNs whose angles were measured since [`Meter::measured`] was called.
     measured: Vec<u64>,
 }
 
@@ -195,7 +196,8 @@ impl<'a> Meter<'a> {
         self.commands
     }
 
-    /// Returns the number of commands before which the arm had to be returned, because the drive had served another host.
+    /// Returns the number of commands before which the arm had to be moved back, because the drive had served another
+    /// host.
     pub(crate) fn disturbed(&self) -> u64 {
         self.recorder.disturbed()
     }
@@ -208,8 +210,8 @@ impl<'a> Meter<'a> {
         self.now.saturating_since(self.begun.unwrap_or(self.now))
     }
 
-    /// Returns whether less than this share of the allowed drive time is used: five minutes for 9 GB, an hour
-    /// for 4 TB.
+    /// Returns whether less than this share of the allowed drive time is used. That time is five minutes for 9 GB and
+    /// an hour for 4 TB.
     pub(crate) fn is_within(&self, share: f64) -> bool {
         self.drive_time().as_secs_f64() < share * self.allowed_s()
     }
@@ -233,8 +235,8 @@ impl<'a> Meter<'a> {
         self.reads_to_check as f64 * self.far_ns / 1e9 / self.allowed_s()
     }
 
-    /// Returns whether the measurements before the check have used less than this share of the drive time that the check leaves
-    /// for them: the slower the arm, the more time the check takes.
+    /// Returns whether the measurements before the check have used less than this share of their time: the slower the
+    /// arm, the more time the check takes of it.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
         let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), MAPPING_TIME_SHARE_MAX);
         self.is_within(share * most / LIMITS_TIME_SHARE)
@@ -250,13 +252,13 @@ impl<'a> Meter<'a> {
         self.recorder.set_revolution(ns);
     }
 
-    /// Records the drive's buffer in the journal, for a probe that is resumed.
+    /// Gives the recorder the buffer's properties, which it needs to repeat reads from the medium.
     pub(crate) fn buffer_is_known(&mut self) {
         self.recorder.set_buffer(self.hit_below, self.segments);
     }
 
-    /// Switches the drive's buffer off; returns whether the drive did so. Then the buffer's properties are
-    /// unknown.
+    /// Switches the drive's buffer off; returns whether the drive did so. If it did, the buffer's properties are
+    /// measured again.
     pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, ProbeError> {
         let off = self.recorder.switch_buffer_off()?;
         if off {
@@ -266,7 +268,7 @@ impl<'a> Meter<'a> {
         Ok(off)
     }
 
-    /// Sets the present measurement and the share that is done. The share never falls, although a later
+    /// Sets the name of the present measurement and the share that is done. The share never falls, although a later
     /// estimate may be lower.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
         self.stage = stage;
@@ -288,7 +290,7 @@ impl<'a> Meter<'a> {
     /// Calls the hook after the last measurement.
     pub(crate) fn end(&mut self) {
         self.stage("done", 1.0);
-        // The probe has ended in any case.
+        // The probe has ended, whatever the hook returns.
         let _ = self.tell();
     }
 
@@ -317,8 +319,8 @@ impl<'a> Meter<'a> {
         self.recorder.takes_two()
     }
 
-    /// Executes two commands of a sector each, the second behind the first. The second's response is the time
-    /// between both completions, or zero if it was completed first.
+    /// Executes two commands of a sector each, the second right after the first. The second's response is the time
+    /// between both completions, or zero if the second was completed first.
     pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
         if two.iter().any(|&(op, lbn)| self.defects.touches(op, lbn, 1)) {
             return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
@@ -332,7 +334,7 @@ impl<'a> Meter<'a> {
         Ok([self.took(op, one, first)?, self.took(behind, other, second)?])
     }
 
-    /// Records the end of a command. The arm is at its last sector, except after a cache hit.
+    /// Records the end of a command. The arm is then at the command's last sector, except after a cache hit.
     fn took(&mut self, op: Op, done: Done, last: u64) -> Result<Reading, ProbeError> {
         let Timed { submitted, completed } = done.timed;
         self.now = completed;
@@ -362,18 +364,18 @@ impl<'a> Meter<'a> {
         self.defects.runs(Op::Write)
     }
 
-    /// Returns the reason why writes are not tried any more, if there is one.
+    /// Returns the reason why writes are not tried any more; `None` while they are.
     pub(crate) fn refuses_writes(&self) -> Option<&str> {
         self.defects.refused()
     }
 
-    /// Returns the device's message on the last read that failed.
+    /// Returns the device's message on the last command that failed.
     pub(crate) fn reason(&self) -> &str {
         self.recorder.reason()
     }
 
-    /// Counts a command, and calls the hook every `HOOK_INTERVAL_COMMANDS` commands. This includes commands that are
-    /// answered from the journal: their computation takes time too, and the host may want to end the probe.
+    /// Counts a command, and calls the hook every `HOOK_INTERVAL_COMMANDS` commands. Commands that are answered from
+    /// the journal count, too: replaying them takes time, and the host may want to end the probe.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
         if self.commands.is_multiple_of(HOOK_INTERVAL_COMMANDS) && self.tell().is_break() {
@@ -405,13 +407,13 @@ impl<'a> Meter<'a> {
         reading.failed || reading.response_ns() < self.hit_below
     }
 
-    /// Returns the angle of the platter at `at`, in revolutions. At the completion of a read of one sector
-    /// this is the angle of the sector's end, less a constant that all sectors share.
+    /// Returns the angle of the platter at `at`, in revolutions. At the completion of a read of one sector this is the
+    /// angle of that sector's end, less a constant that all sectors share.
     pub(crate) fn revolutions_at(&self, at: Instant) -> f64 {
         self.platter.revolutions_at(at)
     }
 
-    /// Returns whether readings of one sector vary.
+    /// Returns whether repeated readings of one sector vary.
     pub(crate) fn is_noisy(&self) -> bool {
         !self.anchors.is_empty()
     }
@@ -429,7 +431,7 @@ impl<'a> Meter<'a> {
                 return Ok(Some(self.revolutions_at(reading.completed)));
             }
             if let Some(known) = self.above.iter().position(|above| above.lbn == lbn) {
-                // An angle that was read before is used once.
+                // An angle that was read with another sector's is used once.
                 self.measured.push(lbn);
                 return Ok(Some(self.above.swap_remove(known).angle));
             }
@@ -447,8 +449,8 @@ impl<'a> Meter<'a> {
         })
     }
 
-    /// Reads the sectors above one that was just evicted, in descending order because the drive reads ahead.
-    /// A search that meets a cache hit needs those next, and each would have to be evicted again.
+    /// Reads the sectors above one that was just evicted, in descending order because the drive reads ahead. A search
+    /// that met a cache hit needs these sectors next, and each of them would have to be evicted again.
     fn read_above(&mut self, lbn: u64) -> Result<(), ProbeError> {
         self.above.clear();
         if !self.leaving_is_dear() {
@@ -465,8 +467,8 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Returns a sector of a track of `sectors` that is probably not in the buffer: below those returned before, for as many
-    /// calls as it takes to read other data into all segments.
+    /// Returns a sector of a track of `sectors` that is probably not in the buffer. Each call returns a sector below
+    /// the previous one; the order starts again from above after as many calls as fill all segments.
     pub(crate) fn fresh_sector(&mut self, sectors: u64) -> u64 {
         let room = (sectors - sectors / 8).max(1);
         if self.segments < AVOIDED_EVICTION_SEGMENTS_MIN || self.keeps_before {
@@ -478,7 +480,7 @@ impl<'a> Meter<'a> {
         self.lowered
     }
 
-    /// Reads one sector elsewhere, so that the next read does not continue the last one.
+    /// Reads one sector elsewhere, so that the next read does not continue the previous one.
     pub(crate) fn step_aside(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let far = (capacity / 200).max(2_000).min(capacity / 2);
@@ -488,8 +490,8 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Returns a range of LBNs with short seeks, in which read-ahead seldom reaches from one random LBN to
-    /// another.
+    /// Returns the length of a range of LBNs in which seeks are short, but read-ahead seldom reaches from one random
+    /// LBN to another.
     pub(crate) fn near_by(&self) -> u64 {
         let capacity = self.capacity();
         (capacity / 20).max(200_000).min(capacity)
@@ -509,7 +511,7 @@ impl<'a> Meter<'a> {
                 continue;
             }
             if self.anchors_fill_the_buffer() {
-                // Anchors also follow the spindle.
+                // These reads also follow the spindle.
                 done += u64::from(self.leave_to_anchor(lbn, self.ahead.max(1))?);
                 continue;
             }
@@ -523,12 +525,12 @@ impl<'a> Meter<'a> {
         if done == 0 { self.overrun(lbn) } else { Ok(()) }
     }
 
-    /// Evicts `lbn` on a drive that fits into its buffer, by reads that are longer than a segment. The medium
-    /// serves each of them, and its end replaces the least recently used segment, so one for each segment
+    /// Evicts `lbn` on a drive that fits into its buffer, by reads that are longer than a segment. The medium serves
+    /// each of them, and their last sectors replace the least recently used segment, so one read for each segment
     /// evicts everything else.
     fn overrun(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
-        // The reads are far from `lbn`, because the drive may read ahead behind them.
+        // The reads are far from `lbn`, because the drive may read ahead behind their ends.
         let (first, end) =
             if lbn < capacity / 2 { (lbn + (capacity - lbn) / 2, capacity) } else { (0, lbn.div_ceil(2)) };
         let count = (end - first).min(EVICTING_SECTORS_MAX);
@@ -554,8 +556,8 @@ impl<'a> Meter<'a> {
         Ok(false)
     }
 
-    /// Returns whether reads elsewhere for each segment take so long that it pays to do with fewer of them. If readings vary,
-    /// reads of anchors are worth more, since they tell the phase as well.
+    /// Returns whether evictions (one read elsewhere for each segment) take so long that fewer of them save time. If
+    /// readings vary, the limit is higher, because reads of anchors also show the platter's phase.
     fn leaving_is_dear(&self) -> bool {
         self.segments
             >= if self.is_noisy() {
@@ -565,8 +567,8 @@ impl<'a> Meter<'a> {
             }
     }
 
-    /// Returns the distance in LBNs of reads in a zone of which none is in what the drive read ahead of another, and the room
-    /// that a read for each segment takes.
+    /// Returns the distance, in LBNs, of reads in a zone none of which is in the read-ahead of another, and the number
+    /// of LBNs that one such read for each segment takes.
     fn sweep(&self, zone: &Zone) -> (u64, u64) {
         let step = 2 * self.ahead.max(256) + zone.sectors;
         (step, step * (self.segments + 2))
@@ -577,7 +579,7 @@ impl<'a> Meter<'a> {
         let margin = 2 * self.ahead.max(256);
         let known = self.elsewhere.as_ref()?;
         if self.leaving_is_dear() {
-            // That many reads are worth two long seeks. Between them the arm hardly moves.
+            // So many reads take longer than two long seeks, and between them the arm hardly moves.
             let (step, room) = self.sweep(&known.zone);
             let high = lbn.saturating_add(room).min(known.end);
             let low = high.saturating_sub(2 * room).max(known.zone.first);
@@ -611,14 +613,14 @@ impl<'a> Meter<'a> {
             && self.elsewhere.is_some()
             && end.saturating_sub(zone.first) < self.sweep(zone).1
         {
-            // The zone that was known before has more room.
+            // The zone of the previous call has more room.
             return;
         }
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
         self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, spread, wait });
     }
 
-    /// Returns the difference between the angle of `lbn` and `expected`.
+    /// Returns the angle of `lbn` less `expected`, in revolutions.
     pub(crate) fn deviation(&mut self, lbn: u64, expected: f64) -> Result<f64, ProbeError> {
         Ok(wrap(self.angle(lbn)? - expected))
     }

@@ -6,17 +6,17 @@ use super::event::WHOLE_ERROR_SECTORS_MAX;
 use crate::error::ProbeError;
 use crate::zone::{Shift, Zone};
 
-/// The largest slip, ns, that is located only to its track if readings vary.
+/// If readings vary, a slip of at most this length, ns, is located only to its track.
 const UNLOCATED_SLIP_NS_MAX: f64 = 32_000.0;
 
-/// The fewest tracks before a wrong one that are checked again; usually those of a cylinder are.
+/// The fewest tracks before a wrong one that are checked again; usually one more than a cylinder has are checked.
 const RECHECKED_TRACKS_MIN: u64 = 3;
 /// The most tracks before a wrong one that are checked again.
 const RECHECKED_TRACKS_MAX: u64 = 12;
 
 impl Mapper<'_, '_> {
-    /// Returns the deviation above which an LBN belongs to those that are off by `by`: about half of `by` if sectors cannot
-    /// be distinguished.
+    /// Returns the deviation above which an LBN counts as off when others are off by `by`: if sectors cannot be
+    /// distinguished, about half of `by`.
     pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
         let tolerance = self.tolerance(zone.sectors);
         if self.resolves_sectors(zone.sectors) {
@@ -26,8 +26,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Returns the first LBN whose deviation exceeds `threshold`, between one at its predicted angle and one that is not,
-    /// and the reading of it, if there is one.
+    /// Returns the first LBN whose deviation exceeds `threshold`, between an LBN at its predicted angle and one that is
+    /// not; and the reading of the first one, if it was read.
     pub(super) fn first_off(
         &mut self,
         zone: &Zone,
@@ -39,7 +39,7 @@ impl Mapper<'_, '_> {
         if self.meter.is_noisy()
             && let Some(begins) = track_between(zone, good, bad)
         {
-            // Most deviations begin with a track.
+            // Most deviations begin with a track, so the beginning of the track between the two is read first.
             let check = self.check_angle_within(zone, begins, threshold)?;
             if check.met {
                 good = begins;
@@ -53,7 +53,7 @@ impl Mapper<'_, '_> {
         while let Some(earlier) = self.is_off_before(zone, good, off, threshold)? {
             off = self.halve(zone, good, earlier, threshold, false)?;
         }
-        // A single reading for each half may be wrong; the result is read twice.
+        // The search takes one reading for each step, which may be wrong; so its result is read again.
         if off == good + 1 || self.check_angle_within(zone, off - 1, threshold)?.met {
             let check = self.check_angle_within(zone, off, threshold)?;
             if !check.met {
@@ -63,8 +63,8 @@ impl Mapper<'_, '_> {
         Ok((self.halve(zone, good, bad, threshold, true)?, None))
     }
 
-    /// Returns an LBN on one of the tracks before `off` that deviates as well. After a track without LBNs some of the next
-    /// ones meet their predictions by chance, and the binary search goes wrong. Searched with exact times only.
+    /// Returns an LBN on one of the tracks before `off` that deviates as well. Behind a track without LBNs, some tracks
+    /// meet their predictions by chance, and mislead the binary search. Only exact times are searched so.
     fn is_off_before(
         &mut self,
         zone: &Zone,
@@ -86,7 +86,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Returns places on consecutive tracks, the first at its predicted angle and the second not, if readings vary.
+    /// Returns LBNs on consecutive tracks, the first at its predicted angle and the second not, for readings that vary.
     pub(super) fn off_tracks(
         &mut self,
         zone: &Zone,
@@ -114,7 +114,7 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Returns a slip that moves its track only within the tolerance, between places on consecutive tracks.
+    /// Returns the slip between two LBNs on consecutive tracks, if it moves its track by no more than the tolerance.
     pub(super) fn slip_on_track(
         &mut self,
         zone: &Zone,
@@ -147,7 +147,7 @@ impl Mapper<'_, '_> {
     ) -> Result<u64, ProbeError> {
         let n = zone.sectors;
         let (mut good, mut bad) = (good, bad);
-        // First from track to track, then within a track.
+        // The search goes from track to track first, then within a track.
         while bad - good > 1 {
             let mut middle = good + (bad - good) / 2;
             if bad - good > 3 * n {
@@ -164,8 +164,8 @@ impl Mapper<'_, '_> {
         Ok(bad)
     }
 
-    /// Returns the middle of the first track that deviates by more than `half`: accurate enough if sectors cannot be
-    /// distinguished.
+    /// Returns the middle of the first track that deviates by more than `half`, which is accurate enough if sectors
+    /// cannot be distinguished.
     pub(super) fn track_from(
         &mut self,
         zone: &Zone,

@@ -8,25 +8,27 @@ use crate::zone::{Level, Shift, Zone};
 /// The longest run of sectors that counts as one slip.
 pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 
-/// The longest slip, in sectors, among other slips so near that they hide the next track.
+/// The longest slip, in sectors, for which the next few LBNs suffice as evidence, because other slips follow on the
+/// same track.
 const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
-/// The longest slip, in sectors, if readings vary, so that the density of another zone does not show over a few LBNs.
+/// The same bound if readings vary, in sectors: the density of another zone looks like a slip over a few LBNs.
 const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
-/// The most units of a level in one of the next; a band has some hundred tracks.
+/// The most units of a level that make one unit of the next level; a band has some hundred tracks.
 const LEVEL_UNITS_MAX: u64 = 4_096;
 
 /// The most levels: track, cylinder or run, band.
 const LEVELS_MAX: usize = 3;
 
-/// The largest distance from whole sectors, in sectors, that counts as whole.
+/// The largest distance from a whole number of sectors that counts as none, in sectors.
 pub(super) const WHOLE_ERROR_SECTORS_MAX: f64 = 0.35;
 
-/// The number of LBNs within which a density that begins near a track begins with it.
+/// A density that seems to begin within this many LBNs of the start of a track is assumed to begin with the track.
 const DENSITY_START_LBNS_MAX: f64 = 6.0;
 
-/// The cause of the first deviation.
+/// The cause of the first deviation: a slip of this many sectors, a further level, a single LBN that is elsewhere, or
+/// the zone's end.
 pub(super) enum Event {
     Slip(u64),
     Level(Level),
@@ -46,7 +48,7 @@ impl Mapper<'_, '_> {
         let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= LEVEL_UNITS_MAX && zone.levels.len() < LEVELS_MAX {
             let advance = wrap(angle - zone.angle);
-            // Rotations that were read once or twice are not known to a sector at three times the distance.
+            // A rotation that was read once or twice may be wrong by a sector at three times its distance.
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
             let near = wrap(whole - advance).abs() * (n as f64) < WHOLE_ERROR_SECTORS_MAX;
@@ -66,7 +68,7 @@ impl Mapper<'_, '_> {
     }
 
     /// Returns the first LBN of another density that begins without a jump: the deviation is `error` at `off` and grows
-    /// behind it. If readings vary that looks like one slip after another.
+    /// behind it. If readings vary, such a density looks like one slip after another.
     pub(super) fn density_changes(
         &mut self,
         zone: &Zone,
@@ -87,7 +89,7 @@ impl Mapper<'_, '_> {
         if bent.abs() > f64::max(0.6, 0.1 * grown.abs()) || grown.abs() < 1.5 {
             return Ok(None);
         }
-        // Back along the line to the LBN without deviation.
+        // The deviations lie on a line; where it meets zero, the other density begins.
         let back = (sectors(wrap(*near)) / grown * (n / 2) as f64 - (n / 4) as f64).round();
         let (_, sector) = zone.locate(off);
         let first =
@@ -96,7 +98,7 @@ impl Mapper<'_, '_> {
         Ok((first > zone.first).then_some(first))
     }
 
-    /// Returns whether a rotation recurs after the same number of tracks, and again.
+    /// Returns whether a rotation recurs after as many tracks again, twice.
     fn recurs(&mut self, zone: &Zone, level: Level, loose: f64) -> Result<bool, ProbeError> {
         let (n, track) = (zone.sectors, level.unit);
         let mut trial = zone.clone();
@@ -114,7 +116,7 @@ impl Mapper<'_, '_> {
             && self.all_meet_within(&trial, &points, loose)?)
     }
 
-    /// Returns the slip before `off`, if there is one.
+    /// Returns the slip before `off`; `None` if the deviation is not a slip.
     fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
         let n = zone.sectors;
         if !self.resolves_sectors(n) {
@@ -134,7 +136,8 @@ impl Mapper<'_, '_> {
             if last + n < self.capacity && self.all_meet(&trial, &points)? {
                 return Ok(Some(Event::Slip(sectors)));
             }
-            // Another slip may follow soon. If the next few LBNs agree, and no track begins here, it is one.
+            // Another slip may follow soon. If the next few LBNs agree, and no track begins here, the deviation is a
+            // slip.
             let most = if self.meter.is_noisy() { NOISY_SLIP_SECTORS_MAX } else { NEAR_SLIP_SECTORS_MAX };
             let few = [off + 1, off + 2, off + 3];
             if sectors <= most

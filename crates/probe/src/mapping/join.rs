@@ -1,4 +1,4 @@
-//! Zones that prove to be parts of one.
+//! Zones that prove to be parts of one zone.
 
 use super::runs::levels;
 use super::{Map, Mapper};
@@ -7,12 +7,13 @@ use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Region, Zone};
 use std::collections::BTreeMap;
 
-/// The number of spares below which they may be slips, if sectors cannot be distinguished.
+/// The number of spares from which on they cannot be slips, if sectors cannot be distinguished.
 const SLIPPED_SPARES_MAX: u64 = 4;
 
 impl Map {
-    /// Gives all cycles the width of runs that most LBNs have. Two runs of one surface in a row look like one of twice the
-    /// width, and a zone that begins inside a run like one of narrower runs.
+    /// Gives all cycles the width of runs that most LBNs have (a run is the consecutive tracks of a band on one
+    /// surface). Two runs in a row on one surface look like one of twice the width, and a zone that begins inside a run
+    /// looks like one of narrower runs.
     pub(super) fn make_runs_equal(&mut self, loose: f64) {
         let mut widths: BTreeMap<u64, u64> = BTreeMap::new();
         for zone in &self.zones {
@@ -37,7 +38,8 @@ impl Map {
 }
 
 impl Mapper<'_, '_> {
-    /// Returns a zone whose first repetition counted as a zone of its own, because a slip was at the place of the second.
+    /// Returns `before` and `zone` as one zone, if `before` is its first repetition: it became a zone of its own
+    /// because a slip was at the place of the second.
     fn prefixed(&self, before: &Zone, zone: &Zone) -> Option<Zone> {
         let tracks = before.tracks();
         let level = zone.levels.iter().find(|l| l.unit == tracks)?;
@@ -58,7 +60,7 @@ impl Mapper<'_, '_> {
         Some(joined)
     }
 
-    /// Returns the zone before extended by this one, if this one repeats it as its next region.
+    /// Returns the previous zone extended by this one, if this one repeats it as its next region.
     pub(super) fn join(&mut self, zone: &Zone) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let lbns = before.lbns();
@@ -75,7 +77,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         if lbns < 2 {
-            // Single sectors rotate as those of one track do.
+            // Single sectors of one track are at regular angles, too.
             return Ok(None);
         }
         let tracks = before.tracks();
@@ -86,7 +88,8 @@ impl Mapper<'_, '_> {
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
         if !self.resolves_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
-            // A slip in each of two cylinders looks the same; without slips, runs recur.
+            // So few spares may as well be slips in each of two cylinders. No spares at all are allowed, because runs
+            // recur without any.
             return Ok(None);
         }
         let third = zone.end;
@@ -97,11 +100,12 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Replaces three zones that repeat one another by one, if it continues: if the rotation from the second to the third
-    /// differs from that of the first to the second, they are bands of two runs.
+    /// Replaces three zones that repeat one another by one, if the repetition continues. If the rotation from the
+    /// second to the third zone differs from that of the first to the second, the zones are runs, two of which make a
+    /// band.
     pub(super) fn join_pairs(&mut self) -> Result<Option<Zone>, ProbeError> {
         if self.meter.is_noisy() {
-            // Runs whose angles are known only to a reading would continue for long before an error shows.
+            // Such a repetition would continue for long before the error of its angles shows.
             return Ok(None);
         }
         let [.., first, second, third] = self.map.zones.as_slice() else { return Ok(None) };

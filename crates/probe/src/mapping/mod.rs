@@ -1,8 +1,8 @@
-//! The map of a drive from LBN 0 to the last: zones, track boundaries, skews and slips, by angles alone.
+//! The map of a drive from LBN 0 to the last: zones, track boundaries, skews and slips, from angles alone.
 //!
-//! A zone's rotations repeat, so a few of them predict the angle of each LBN. The mapper predicts ever farther ahead
-//! ([`course`]); if a prediction fails, it looks for the first LBN that deviates ([`edge`]), and determines the cause
-//! ([`event`]).
+//! The rotations of a zone repeat, so a few of them predict the angle of each LBN. The mapper predicts LBNs ever
+//! farther ahead ([`course`]); if a prediction fails, it searches for the first LBN that deviates ([`edge`]), and
+//! determines the cause ([`event`]).
 
 mod angle_check;
 mod beginning;
@@ -23,31 +23,32 @@ use crate::zone::Zone;
 use boundary::RunShape;
 use std::collections::BTreeSet;
 
-/// The most zones: with more, the drive is not understood.
+/// The most zones: a drive that seems to have more does not fit the model.
 const ZONES_MAX: usize = 4_096;
 
-/// The most tracks of a drive, from which the fewest sectors of a track follow.
+/// The most tracks of a drive: a bound on the fewest sectors of a track.
 const DRIVE_TRACKS_MAX: u64 = HEADS_MAX * model::CYLINDERS_MAX as u64 / 2;
 
-/// The end of mapping, as a share of the probe's time limit.
+/// The share of the probe's time limit at which mapping ends.
 pub(super) const TIME_SHARE_MAX: f64 = 0.6;
 
 /// The tolerance of an angle if readings vary, ns: half of the tolerance of a prediction.
 const NOISY_ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
-/// The least length of a sector that is distinguished from the next, in standard deviations of a reading.
+/// The least length of a sector that can be distinguished from the next, in standard deviations of a reading.
 const SECTOR_DEVIATIONS_MIN: f64 = 4.0;
 
-/// The length of a sector below which densities of neighbouring runs look like slips, in standard deviations of a reading.
+/// The length of sectors below which the densities of neighbouring runs look like slips, in standard deviations of a
+/// reading.
 const SHORT_SECTOR_DEVIATIONS_MAX: f64 = 2.0;
 
 /// The map, with its irregularities.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     pub(crate) zones: Vec<Zone>,
-    /// The end of the part that was understood: the capacity, if all was.
+    /// The end of the mapped LBNs; the capacity, if all were mapped.
     pub(crate) mapped: u64,
-    /// The number of tracks on which an angle was taken.
+    /// The number of tracks on which an angle was measured.
     pub(crate) measured: u64,
 }
 
@@ -64,13 +65,13 @@ impl Map {
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
     }
 
-    /// Returns the number of irregularities: ends of zones, slips, and LBNs that stand elsewhere alone.
+    /// Returns the number of irregularities: ends of zones, slips, and single LBNs that are elsewhere.
     pub(crate) fn breaks(&self) -> u64 {
         let inside: usize = self.zones.iter().map(|z| z.shifts.len() + z.odd.len()).sum();
         (inside + self.zones.len().saturating_sub(1)) as u64
     }
 
-    /// Returns the number of zones, without the last, that end inside of a track.
+    /// Returns the number of zones that end inside of a track, without the last zone.
     pub(crate) fn ends_inside_of_tracks(&self) -> u64 {
         let inside = |zone: &&Zone| {
             zone.cycle.is_none() && !(zone.place(zone.end - 1) + 1).is_multiple_of(zone.sectors)
@@ -78,13 +79,13 @@ impl Map {
         self.zones.iter().rev().skip(1).filter(inside).count() as u64
     }
 
-    /// Returns the number of tracks on which these LBNs stand.
+    /// Returns the number of tracks that hold these LBNs.
     fn tracks_of(&self, lbns: &[u64]) -> u64 {
         let of = |&lbn: &u64| self.zone_of(lbn).map(|zone| (zone.first, zone.locate(lbn).0));
         lbns.iter().filter_map(of).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// Records LBNs that stand elsewhere, each alone.
+    /// Records single LBNs that are not at the angles of their zones.
     pub(crate) fn stand_alone(&mut self, lbns: &[u64]) {
         for &lbn in lbns {
             let zone = self.zones.iter_mut().find(|zone| (zone.first..zone.end).contains(&lbn));
@@ -108,13 +109,13 @@ pub(crate) struct Mapper<'m, 'a> {
     spread: f64,
     /// The standard deviation of predictions in the current stretch, in revolutions; infinite while it is unknown.
     known: f64,
-    /// The fit of the angles of the zone before.
+    /// The fit of the angles of the previous zone.
     fit: Option<Fit>,
-    /// A sector that begins a new zone.
+    /// The sector at which a new zone begins, with its angle.
     found: Option<SectorAngle>,
     /// The end of the tracks that were measured one by one.
     walked: u64,
-    /// The runs of the cycle before, if sectors cannot be distinguished.
+    /// The shape of the runs of the last zone of recurring runs.
     shape: Option<RunShape>,
     map: Map,
 }
@@ -136,11 +137,11 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
     }
 
-    /// Returns the tolerance of an angle on a track of this many sectors.
+    /// Returns the tolerance of an angle on a track of this many sectors, in revolutions.
     fn tolerance(&self, sectors: u64) -> f64 {
         let revolution = self.meter.revolution();
         if !self.meter.is_noisy() {
-            // A nanosecond of the clock, and accumulated rounding.
+            // The clock's resolution of a nanosecond, and accumulated rounding.
             6.0 / revolution + 2e-5
         } else if self.resolves_sectors(sectors) {
             f64::min(0.5 / sectors as f64, NOISY_ANGLE_ERROR_NS_MAX / revolution)
@@ -149,13 +150,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
     }
 
-    /// Returns whether adjacent sectors can be distinguished.
+    /// Returns whether readings can distinguish adjacent sectors.
     fn resolves_sectors(&self, sectors: u64) -> bool {
         !self.meter.is_noisy() || 1.0 / sectors as f64 > SECTOR_DEVIATIONS_MIN * self.spread
     }
 
-    /// Returns whether the ends of such tracks are found by their skews: readings vary by more than a part of a sector, or
-    /// runs of tracks have been found so.
+    /// Returns whether the ends of tracks of this many sectors are found by their skews, because readings vary by a
+    /// large part of a sector, or by a smaller part on a drive with runs.
     fn finds_ends_by_skews(&self, sectors: u64) -> bool {
         let is_short = 1.0 / (sectors as f64) < SHORT_SECTOR_DEVIATIONS_MAX * self.spread;
         !self.resolves_sectors(sectors) && (is_short || self.shape.is_some())
@@ -170,7 +171,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let at = self.map.zones.last().map_or(0, |zone| zone.end);
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {
-            // The rest was not understood: it is assumed to continue as before, and is reported as unsure.
+            // The rest of the drive is assumed to continue as before, and is reported as unsure.
             let rest = self.rest(at)?;
             self.map.zones.push(rest);
         }
@@ -193,7 +194,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             if !self.is_run(&mut zone)? {
                 self.extend(&mut zone)?;
             }
-            // A stretch that is not understood is passed one LBN at a time.
+            // A stretch without a regular track is passed one LBN at a time.
             zone.end = zone.end.clamp(at + 1, self.capacity);
             if let Some(joined) = self.join(&zone)? {
                 self.map.zones.pop();
@@ -220,7 +221,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(())
     }
 
-    /// Returns a zone for all LBNs from one on, which were not mapped.
+    /// Returns a zone for all LBNs from `at` on, which were not mapped.
     fn rest(&mut self, at: u64) -> Result<Zone, ProbeError> {
         let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
         let sectors = largest.map_or(1, |z| z.sectors).max(self.fewest_sectors());
@@ -235,7 +236,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(rest)
     }
 
-    /// Returns the fewest sectors per track in the mean: with fewer there would be more tracks than a profile has.
+    /// Returns the least mean number of sectors per track: with fewer sectors there would be more tracks than a profile
+    /// can have.
     fn fewest_sectors(&self) -> u64 {
         self.capacity.div_ceil(DRIVE_TRACKS_MAX)
     }

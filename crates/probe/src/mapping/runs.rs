@@ -1,8 +1,9 @@
-//! Bands with densities that differ by head: each run of tracks on a surface looks like a zone of its own, until runs recur.
+//! Bands with densities that differ by head: the tracks of a band on one surface, called a run, look like a zone of
+//! their own until runs recur.
 //!
-//! Adjacent runs of one density look like one, so all runs are cut to the width that they have in common. A zone may begin
-//! with the second half of a run, where bands have their surfaces back and forth. Whole tracks without LBNs end the cycle;
-//! it goes on at the next run that one of its own continues.
+//! Adjacent runs of one density look like one run, so all runs are cut to the width that they have in common. A zone
+//! may begin with the second half of a run if bands have their surfaces back and forth. Whole tracks without LBNs end a
+//! cycle; the cycle goes on at a later run that matches one of its runs.
 
 use super::Mapper;
 use super::boundary::RunShape;
@@ -14,7 +15,7 @@ use crate::zone::{Cycle, Level, Shift, Slot, Zone};
 /// The most zones between a cycle and the run that continues it.
 const ZONES_BETWEEN_MAX: usize = 4;
 
-/// Whole tracks of one density, each turned by the same skew.
+/// Whole tracks of one density, each rotated by the same skew against the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first: u64,
@@ -25,25 +26,25 @@ struct Run {
 }
 
 impl Run {
-    /// Returns whether this run is another one turned by `advance`.
+    /// Returns whether this run is `other` rotated by `advance`.
     fn is_like(&self, other: &Self, advance: f64, loose: f64) -> bool {
         (self.tracks, self.sectors) == (other.tracks, other.sectors)
             && wrap(self.skew - other.skew).abs() < loose
             && wrap(self.angle - other.angle - advance).abs() < loose
     }
 
-    /// Returns the angle of one of its tracks.
+    /// Returns the angle of a track of this run.
     fn track_angle(&self, track: u64) -> f64 {
         self.angle + track as f64 * self.skew
     }
 }
 
 impl Mapper<'_, '_> {
-    /// Replaces the last zones by one of recurring runs, if they are one, and follows it to its end.
+    /// Replaces the last zones by one of recurring runs, if they are its runs, and follows that zone to its end.
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
         let sectors = self.map.zones.last().map_or(0, |zone| zone.sectors);
         if self.meter.is_noisy() && !self.finds_ends_by_skews(sectors) {
-            // The end of a run is then the first LBN that deviates, and runs of other lengths do not recur.
+            // The end of such a run is not known to the LBN, and runs of wrong lengths do not recur.
             return Ok(None);
         }
         let loose = self.equal_rotations();
@@ -53,7 +54,7 @@ impl Mapper<'_, '_> {
             if points.iter().all(|&lbn| lbn < self.capacity) && self.all_meet_within(&zone, &points, loose)? {
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
-                // The farthest readings give the rotation of a cycle.
+                // The farthest readings have corrected the rotation of a cycle.
                 zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
@@ -70,7 +71,7 @@ impl Mapper<'_, '_> {
                 self.shape = Some(RunShape::new(tracks, skew));
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
-                // The farthest readings give the rotation of a cycle.
+                // The farthest readings have corrected the rotation of a cycle.
                 zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
@@ -78,12 +79,14 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Returns the number of runs that must repeat those before: their ends alone are exact if readings vary, and one does.
+    /// Returns the number of runs that must repeat those one cycle before. If readings vary, one is enough: the end of
+    /// a run shows its length exactly.
     fn repeated_runs(&self) -> usize {
         if self.meter.is_noisy() { 1 } else { REPEATED_TRACKS_MIN }
     }
 
-    /// Returns the zones whose ends are known: if readings vary, the last one ends when the next one begins.
+    /// Returns the zones whose ends are known: if readings vary, the last zone's end is known only once the next zone
+    /// begins.
     fn ended(&self) -> &[Zone] {
         let zones = &self.map.zones;
         zones.get(..zones.len() - usize::from(self.meter.is_noisy())).unwrap_or_default()
@@ -102,7 +105,7 @@ impl Mapper<'_, '_> {
         runs
     }
 
-    /// Returns the zone of a cycle of this many runs that the last ones have begun to repeat.
+    /// Returns the zone of a cycle of `length` runs that the last runs have begun to repeat.
     fn zone_of_runs(&self, runs: &[Run], length: usize, loose: f64) -> Option<Zone> {
         let last = runs.len().checked_sub(1)?;
         let advance = wrap(runs.get(last)?.angle - runs.get(last - length)?.angle);
@@ -164,8 +167,8 @@ impl Mapper<'_, '_> {
         Some(zone)
     }
 
-    /// Returns the last cycle of runs behind tracks without LBNs, if the last zone is one of its runs; and the last LBN of
-    /// that run.
+    /// Returns the last zone of recurring runs, extended over tracks without LBNs, if the last zone is one of its runs;
+    /// and the last LBN of that run.
     fn continued(&self, loose: f64) -> Option<(Zone, u64)> {
         let zones = self.ended();
         let recent = zones.len().saturating_sub(ZONES_BETWEEN_MAX + 1)..zones.len().saturating_sub(1);
@@ -191,7 +194,8 @@ impl Mapper<'_, '_> {
             else {
                 continue;
             };
-            // All at the first deviation, unless the LBNs behind it stand elsewhere.
+            // All unused sectors are placed at the first deviation, unless the LBNs between there and the run are at
+            // other angles.
             joined.shifts.push(Shift { lbn: before.end, sectors });
             let between = zones.get(at + 1..).unwrap_or_default();
             let stand = between.iter().all(|zone| {
@@ -207,7 +211,8 @@ impl Mapper<'_, '_> {
     }
 }
 
-/// Returns the runs of a zone: all of it, or its repetitions.
+/// Returns the runs of a zone: its repetitions, or the whole zone as one run; `None` if it is not of whole regular
+/// tracks.
 fn runs_of(zone: &Zone) -> Option<Vec<Run>> {
     let plain = zone.region.is_none() && zone.cycle.is_none() && zone.odd.is_empty();
     let (skew, tracks) = (zone.levels.first()?.advance, zone.tracks());
@@ -225,11 +230,11 @@ fn runs_of(zone: &Zone) -> Option<Vec<Run>> {
     Some((0..tracks).step_by(unit as usize).take(CYCLE_TRACKS_MAX).map(run).collect())
 }
 
-/// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band; equal
-/// ones differ by less than `loose`.
+/// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band.
+/// Equal rotations differ by less than `loose`.
 pub(super) fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let (slots, width) = (&cycle.slots, cycle.width());
-    // An angle is that at which a track's first sector ends.
+    // A slot's angle is that at which its first sector ends.
     let begins: Vec<f64> = slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();
     let mean = |of: &[f64]| {
         let one = of.first().copied().unwrap_or(0.0);
@@ -241,7 +246,7 @@ pub(super) fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let steps: Vec<f64> = inside.windows(2).filter_map(|two| Some(two.last()? - two.first()?)).collect();
     let band = match (begins.get(heads), begins.first()) {
         (Some(next), Some(first)) => {
-            // The rotation of two bands with the same rotation gives that of one, up to half a revolution.
+            // Half of the rotation of two equal bands is that of one, up to half a revolution.
             let more = wrap(cycle.advance - 2.0 * (next - first)) / 2.0;
             next - first + if more.abs() < loose { more } else { 0.0 }
         }
@@ -254,7 +259,7 @@ pub(super) fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     ]
 }
 
-/// Returns whether the densities of each second band are those of the first in reverse, from any slot on.
+/// Returns whether the densities of every second band are those of the first in reverse, from any slot on.
 fn is_back_and_forth(slots: &[Slot]) -> bool {
     let k = slots.len();
     let on = |i: usize| slots.get(i % k.max(1)).map(|s| s.sectors);

@@ -1,4 +1,4 @@
-//! The misfit of a shape: how badly it explains the times of moves between tracks.
+//! The misfit of a shape: how badly the shape explains the times of moves between tracks.
 
 use crate::shape::{Kind, Shape};
 use crate::zone::Zone;
@@ -6,7 +6,7 @@ use crate::zone::Zone;
 /// The time of a move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepTime {
-    /// The distance in tracks.
+    /// The distance of the move, in tracks.
     pub(crate) step: u64,
     pub(crate) ns: f64,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Moves {
 /// The assumed errors of times that a shape does not explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// All times have errors of about one size, which is unknown.
+    /// All times have errors of about one size, which is estimated.
     OfASize,
-    /// A few times have any error, all others the accuracy of a search.
+    /// A few times may have any error; the others have the accuracy of a search.
     OfSome,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn best(shapes: &[Candidate]) -> Candidate {
     shapes.iter().fold(none, |best, &shape| if shape.misfit < best.misfit - 0.1 { shape } else { best })
 }
 
-/// A measured move on a shape.
+/// A measured move as a shape sees it: whether it goes to another head, its distance in cylinders, and its time.
 #[derive(Clone, Copy, Debug)]
 struct MoveTime {
     to_other: bool,
@@ -52,7 +52,7 @@ struct MoveTime {
 }
 
 impl MoveTime {
-    /// Returns what equal moves have in common: whether they are to another head, and the cylinders.
+    /// Returns the properties that moves of one group share: whether they go to another head, and the distance.
     fn class(&self) -> (bool, u64) {
         (self.to_other, self.cylinders)
     }
@@ -64,15 +64,16 @@ impl Moves {
         ns / 1e3 > EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt()
     }
 
-    /// Returns the shapes with the evidence that these moves add.
+    /// Returns the shapes with the evidence of these moves added.
     pub(crate) fn scores(&self, shapes: &[Candidate], zone: &Zone) -> Vec<Candidate> {
         let added = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
         let with = |&Candidate { shape, misfit }| Candidate { shape, misfit: added(shape) + misfit };
         shapes.iter().map(with).collect()
     }
 
-    /// Returns how much better another shape explains the first moves alone: a track without LBNs, or a narrower band,
-    /// displaces all tracks behind it. Small differences do not count.
+    /// Tests whether another shape explains the first quarter, half or three quarters of the moves better: a track
+    /// without LBNs, or a narrower band, displaces all tracks behind it. Returns the largest such difference, which is
+    /// negative, or `f64::MAX` if all are small.
     pub(crate) fn against(&self, shape: Shape, shapes: &[Candidate], zone: &Zone) -> f64 {
         let of = |quarters: usize| {
             let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
@@ -85,19 +86,19 @@ impl Moves {
         (1..4).map(of).fold(f64::MAX, f64::min)
     }
 
-    /// Returns a shape's misfit: the unexplained differences, and the number of parameters (Schwarz's criterion, 1978). A
-    /// shape puts moves of the same distance, to the same head or another, into one group. Each group is a parameter, and so
-    /// is each time that is shorter than that of a shorter move.
+    /// Returns a shape's misfit: the unexplained differences, and the number of parameters (Schwarz's criterion, 1978).
+    /// A shape puts moves of one distance, to the same or to another head, into one group. A parameter is each group,
+    /// and each time that is shorter than that of a shorter move.
     pub(crate) fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
         let points = self.points(shape, origin);
         if self.noisy {
             return self.misfit_of_noisy(&points);
         }
-        // The relation between head switch and seek is a part of the explanation.
+        // A head switch may run beside a seek, or after it; the better explanation counts.
         f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
     }
 
-    /// Returns the moves on this shape, in order.
+    /// Returns the moves as this shape sees them, ordered by group and time.
     fn points(&self, shape: Shape, origin: u64) -> Vec<MoveTime> {
         let start = shape.position(origin);
         let mut points: Vec<MoveTime> = Vec::with_capacity(self.times.len());
@@ -113,8 +114,8 @@ impl Moves {
         points
     }
 
-    /// Returns the misfit if seeks do not vary. If a head switch runs `beside` the seek, a move to another head takes the
-    /// longer of the two.
+    /// Returns the misfit if seek times are exact. If a head switch runs `beside` the seek, a move to another head
+    /// takes the longer of the two times.
     fn misfit_of_exact(&self, points: &[MoveTime], beside: bool, errors: Errors) -> f64 {
         let n = f64::max(points.len() as f64, 2.0);
         let apart = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
@@ -149,7 +150,7 @@ impl Moves {
             } else if cylinders == 0 {
                 switch = Some(middle);
             }
-            // A head switch makes no move shorter.
+            // No move is shorter because of its head switch.
             dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
             // Longer moves mostly take longer.
             if !(to_other && cylinders <= 1) {
@@ -166,15 +167,15 @@ impl Moves {
 }
 
 impl Moves {
-    /// Returns the misfit if seeks vary: their means rise with distance, and the number of steps in which they rise is the
-    /// number of parameters (Akaike's criterion, 1974). A head switch may cost nothing, or may show up to some distance,
-    /// because it runs beside the seek and a longer seek hides it.
+    /// Returns the misfit if seek times vary: the mean times rise with distance, and the number of steps in which they
+    /// rise is the number of parameters (Akaike's criterion, 1974). A head switch may cost nothing, or may show up to
+    /// some distance, because a longer seek hides it.
     fn misfit_of_noisy(&self, points: &[MoveTime]) -> f64 {
         self.misfits_shown(points).map(|(misfit, _)| misfit).fold(f64::MAX, f64::min)
     }
 
-    /// Returns, for each distance of [`CHANGES`], the misfit under the assumption that a head switch shows up to that distance,
-    /// and the distance. A distance is left out if it groups the moves as the one before does.
+    /// Returns, for each distance of [`CHANGES`], the misfit under the assumption that a head switch shows up to that
+    /// distance, and the distance. A distance is left out if it groups the moves like the previous one.
     fn misfits_shown(&self, points: &[MoveTime]) -> impl Iterator<Item = (f64, Option<u64>)> {
         let mut by_distance = points.to_vec();
         by_distance.sort_unstable_by(|a, b| a.cylinders.cmp(&b.cylinders).then(a.us.total_cmp(&b.us)));
@@ -182,7 +183,7 @@ impl Moves {
         CHANGES.into_iter().filter_map(move |most| {
             let is_shown = |p: &&MoveTime| p.to_other && most.is_some_and(|most| p.cylinders <= most);
             let shown = by_distance.iter().filter(is_shown).count();
-            // A larger distance shows every move that a smaller one shows, so an equal number is the same moves.
+            // A larger distance shows every move that a smaller one shows, so an equal number means the same moves.
             if before.replace(shown) == Some(shown) {
                 return None;
             }
@@ -195,8 +196,8 @@ impl Moves {
         })
     }
 
-    /// Returns the evidence that a cylinder's tracks are equally far, against times that rise from one to the next: positive
-    /// unless they rise by more than two standard deviations. Moves that show a head switch are left out.
+    /// Returns the evidence that the tracks of a cylinder are equally far, against times that rise from track to track:
+    /// negative only if times rise by more than two standard deviations. Moves that show a head switch are left out.
     pub(crate) fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
         let origin = shape.origin(zone);
         let start = shape.position(origin);
@@ -230,10 +231,10 @@ impl Moves {
         let far = EQUAL_TIMES_DEVIATIONS_MAX * self.variance.sqrt();
         let mut same_head: Vec<(u64, f64)> = Vec::new();
         for set in points.chunk_by(|a, b| a.to_other == b.to_other) {
-            // (sum, count, sum of squares) of distances that have one value.
+            // Sum, count and sum of squares of the times of distances that share one mean.
             let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
             let mut apart: Vec<(f64, f64, f64)> = Vec::new();
-            // Distances before a dent stay as they are.
+            // Distances before a dent, which is a longer move that takes less time, are not pooled again.
             let mut fixed = 0;
             for group in set.chunk_by(|a, b| a.cylinders == b.cylinders) {
                 groups += 1.0;
@@ -242,7 +243,7 @@ impl Moves {
                 let Some(&MoveTime { to_other, cylinders, .. }) = group.first() else { continue };
                 let mean = all.0 / all.1;
                 if to_other {
-                    // A head switch makes no move shorter.
+                    // No move is shorter because of its head switch.
                     let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
                     let same = same.and_then(|i| same_head.get(i));
                     dents += f64::from(u8::from(same.is_some_and(|same| mean < same.1 - far)));
@@ -278,17 +279,18 @@ impl Moves {
     }
 }
 
-/// The largest distance in cylinders over which a head switch shows; `None` if it shows nowhere.
+/// The tried values of the largest distance over which a head switch shows, in cylinders; `None` if it never shows.
 const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
 
-/// The gain that a further group of moves must bring.
+/// The reduction of the misfit that a further group of moves must bring.
 const GROUP_EVIDENCE_MIN: f64 = 0.2;
 
-/// The difference up to which two times may be equal, in standard deviations.
+/// The difference from which on two times are not equal, in standard deviations.
 const EQUAL_TIMES_DEVIATIONS_MAX: f64 = 4.0;
 
-/// The weight of an unexplained time, relative to a group: three parameters, for its existence, its place and its error.
+/// The most that one unexplained time adds to the misfit, in parameters: three, for its existence, its place and its
+/// error.
 const UNEXPLAINED_TIME_WEIGHT: f64 = 3.0;
 
-/// The largest contribution of one time, us squared.
+/// The most that one time adds to the squared errors, us squared: a difference of 500 us.
 const SQUARED_ERROR_US2_MAX: f64 = 250_000.0;

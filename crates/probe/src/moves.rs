@@ -1,8 +1,8 @@
-//! The time of the arm from track to track: the shortest time after which a sector is still caught.
+//! The time of the arm from track to track: the shortest time after which the head still catches a sector.
 //!
-//! A read from one track that ends at a known instant is followed by one of a sector that will pass a chosen time later. If
-//! the arm is there, the read ends with the sector; if not, one revolution later. A binary search over the chosen time finds
-//! the move to some microseconds, whatever the platter's angle is.
+//! After a read that ends at a known instant on one track, the probe reads a sector on another that will pass a chosen
+//! time later. If the arm arrives in time, the read ends with that sector; if not, one revolution later. A binary
+//! search over the chosen time finds the time of the move to some microseconds, whatever the platter's angle is.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -15,16 +15,17 @@ pub(crate) trait Target {
     /// Returns an LBN whose sector ends at `angle` or soon after, and its exact angle.
     fn at_angle(&self, angle: f64) -> Option<(u64, f64)>;
 
-    /// Returns the length of its sectors as a part of a revolution.
+    /// Returns the length of the target's sectors, in revolutions.
     fn sector(&self) -> f64;
 
-    /// Returns the operation of the command.
+    /// Returns the operation of the command that the move leads to.
     fn op(&self) -> Op {
         Op::Read
     }
 
-    /// Returns whether a command whose own time does not show it was done when its sector passed, at `end`; `None` if its
-    /// own time shows it.
+    /// Finds out by further commands whether the head caught the sector that passed at `end`, if the response of the
+    /// command does not show that, as for buffered writes. Returns `None` if the response shows it, and `Ok(None)` if
+    /// nothing does.
     ///
     /// # Errors
     /// Those of any command.
@@ -33,11 +34,11 @@ pub(crate) trait Target {
     }
 }
 
-/// The range at which a search stops, ns: with exact times, and with last steps of another kind.
+/// The range at which a binary search stops, ns: if times are exact, and if single steps follow because times vary.
 pub(crate) const SEARCH_RANGE_NS: f64 = 6_000.0;
 const NOISY_SEARCH_RANGE_NS: f64 = 20_000.0;
 
-/// The attempts at one trial.
+/// The most attempts at one trial.
 const ATTEMPTS: u32 = 6;
 
 /// Returns the best accuracy of a search, ns.
@@ -45,8 +46,8 @@ pub(crate) fn resolution(meter: &Meter<'_>) -> f64 {
     if meter.is_noisy() { NOISY_SEARCH_RANGE_NS } else { SEARCH_RANGE_NS }
 }
 
-/// Returns the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`. `leg`
-/// brings the arm to its source and names the target. Returns `None` if even `high` is too short, or no trial succeeds.
+/// Returns the shortest time within `range` from a submission to the start of a sector that is caught, ns. `leg` brings
+/// the arm to its source and returns the target. Returns `None` if no time is long enough, or a trial fails.
 pub(crate) fn shortest<T: Target>(
     meter: &mut Meter<'_>,
     range: Range<f64>,
@@ -67,7 +68,7 @@ pub(crate) fn shortest<T: Target>(
         }
     }
     if widened == 0 && low > 0.0 && trial(meter, low, bus_ns, leg)? == Some(true) {
-        // The guess was too high.
+        // The whole range was too high.
         high = low;
         low = 0.0;
     }
@@ -83,18 +84,18 @@ pub(crate) fn shortest<T: Target>(
     Ok(Some(low + (high - low) / 2.0))
 }
 
-/// Two searches that differ by less than this need no third, ns.
+/// Two searches whose results differ by less than this need no third, ns.
 const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 
-/// The time of a move by several searches.
+/// The time of a move from several searches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SearchedTime {
     pub(crate) ns: f64,
-    /// The mean distance of the searches from it.
+    /// The mean distance of the searches' results from the time, ns.
     pub(crate) apart_ns: f64,
 }
 
-/// Returns the median of several searches; two that agree are enough.
+/// Returns the median of at most `times` searches; two that agree are enough.
 pub(crate) fn shortest_of<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -126,9 +127,9 @@ pub(crate) fn shortest_of<T: Target>(
     Ok(Some(SearchedTime { ns: middle, apart_ns }))
 }
 
-/// Returns the time with which a move catches half of the sectors, if moves vary. After a search that stops early, this time is
-/// approached in steps (Robbins and Monro 1951), smaller after each reversal (Kesten 1958), so single late moves do not matter.
-/// If nearly all steps went one way, the search had gone wrong.
+/// Returns the time at which a move catches half of the sectors, if moves vary. A coarse binary search is followed by
+/// steps towards that time (Robbins and Monro 1951), which are smaller after each reversal (Kesten 1958), so that
+/// single late moves do not matter. If nearly all steps went one way, the search had gone wrong, and is repeated.
 fn nearest<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -159,15 +160,16 @@ fn nearest<T: Target>(
     Ok(found)
 }
 
-/// The number of steps.
+/// The number of steps after a search.
 const STEPS: u32 = 10;
-/// The first step, ns: the most accurate for moves that vary by some 20 us.
+/// The length of the first step, ns: the most accurate for moves that vary by some 20 us.
 const FIRST_STEP_NS: f64 = 25_000.0;
 
-/// The fewest steps in each direction: one move in fifty is late wherever the search stopped.
+/// The fewest steps in each direction after a good search: a single one may be a late move, which one in fifty is.
 const STEPS_PER_DIRECTION_MIN: u32 = 2;
 
-/// Returns whether a sector that begins `ns` after the submission is caught; `None` if the response fits neither.
+/// Returns whether the head catches a sector that begins `ns` after the submission; `None` if no response fits either
+/// answer.
 pub(crate) fn trial<T: Target>(
     meter: &mut Meter<'_>,
     ns: f64,
@@ -181,7 +183,7 @@ pub(crate) fn trial<T: Target>(
         let response = ns + target.sector() * revolution + bus_ns;
         let then = meter.revolutions_at(meter.now() + Duration::from_nanos(response as u64));
         let Some((lbn, angle)) = target.at_angle(then) else { continue };
-        // The small remaining wait is spent before the submission.
+        // The rest of the time until the sector passes is spent before the submission.
         let wait = frac(angle - then);
         if wait > 0.2 {
             continue;

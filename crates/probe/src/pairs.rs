@@ -1,9 +1,10 @@
 //! Two commands at the drive: the time of a move without any command overhead.
 //!
-//! A drive that accepts the second command while it executes the first moves its arm as soon as the first one's sector has
-//! passed. The time between both completions is then that between both sectors, plus whole revolutions: a sector that passes
-//! a chosen time after the first one is caught or one revolution late, and neither clock nor spindle matter. One command at
-//! a time shows only the sum of overhead and seek, and hides any time below the shortest seek.
+//! A drive that accepts a second command while it executes the first moves its arm as soon as the first one's sector
+//! has passed. The time between the two completions is then the time between the two sectors, plus whole revolutions: a
+//! sector that passes a chosen time after the first is caught, or is one revolution late. Neither the clock nor the
+//! spindle's error matters. One command at a time shows only the sum of overhead and seek, and hides any time below the
+//! shortest seek.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -14,34 +15,36 @@ use crate::sure;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The distances at which the overhead is measured, as parts of the drive's cylinders: short ones, for which miscounted
-/// cylinders matter least.
+/// The distances at which the overhead is measured, as divisors of the drive's cylinders: short distances, for which an
+/// error in the cylinders matters least.
 const DISTANCE_DIVISORS: [u32; 5] = [40, 28, 20, 14, 10];
 
-/// The most searches of each move; two that differ by less than EQUAL_SEARCHES_NS_MAX, in ns, need no third.
+/// The most searches for each move; if two of them differ by less than `EQUAL_SEARCHES_NS_MAX`, in ns, that ends them.
 const SEARCHES: usize = 5;
 const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 
-/// The number of searches for a head switch if they differ by more than DOUBTFUL_SEARCHES_NS_MIN, in ns: no other
-/// measurement confirms it.
+/// If searches for a head switch differ by more than `DOUBTFUL_SEARCHES_NS_MIN`, in ns, up to `MORE_SEARCHES` are made,
+/// because no other measurement confirms the result.
 const DOUBTFUL_SEARCHES_NS_MIN: f64 = 50_000.0;
 const MORE_SEARCHES: usize = 9;
 
-/// The number of caught moves in a row after a miss, and by how much a shorter one is tried then, ns: some sectors.
+/// After this number of caught moves in a row behind a miss, a move that is shorter by `SHORTER_MOVE_NS` (some sectors)
+/// is tried: the miss may have been chance.
 const CAUGHT_MOVES_MIN: u32 = 3;
 const SHORTER_MOVE_NS: f64 = 50_000.0;
 
-/// The range at which a search stops, ns; and the most trials of one, because sectors come in steps.
+/// The range at which a search stops, ns; and the most trials of a search, because a trial's time is rounded up to a
+/// sector and may repeat.
 const SEARCH_RANGE_NS: f64 = 8_000.0;
 const TRIALS: u32 = 40;
 
-/// The end of this measurement, as a share of the probe's time limit.
+/// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.88;
 
-/// The attempts at one trial.
+/// The most attempts at one trial.
 const ATTEMPTS: u32 = 8;
 
-/// The largest distance of a sector from its predicted angle, in revolutions.
+/// The largest distance of a sector from its predicted angle, in revolutions; beyond, the trial is repeated.
 const SECTOR_ERROR_REVOLUTIONS_MAX: f64 = 0.006;
 
 /// A kind of move.
@@ -49,22 +52,22 @@ const SECTOR_ERROR_REVOLUTIONS_MAX: f64 = 0.006;
 pub(crate) struct Move {
     /// The distance in cylinders.
     pub(crate) distance: u32,
-    /// Whether it is to another head.
+    /// Whether the move is to another head.
     pub(crate) other_head: bool,
-    /// The operation at its end; it starts from a read.
+    /// The operation at the move's end; the move starts from a read.
     pub(crate) op: Op,
-    /// The range in which that is allowed.
+    /// The range in which that operation is allowed.
     pub(crate) within: LbnRange,
 }
 
-/// Separates the overhead of reads from their seeks, and finds the head switch, hidden or not; does nothing on a handle that
-/// takes one command at a time.
+/// Separates the overhead of reads from their seeks, and finds the head switch even if seeks hide it. Does nothing if
+/// the handle takes one command at a time.
 pub(crate) fn part(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(), ProbeError> {
     if !meter.takes_two() {
         return Ok(());
     }
     meter.stage("two commands at a time", 0.93);
-    // Later reads are the same as without this measurement.
+    // The random numbers of later reads do not depend on this measurement.
     let dice = meter.draw.clone();
     parted(meter, layout, seeks)?;
     meter.draw = dice;
@@ -88,8 +91,8 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
         let moved = Move { distance, other_head: false, op: Op::Read, within };
         overheads.extend(shortest(meter, layout, moved, sum)?.map(|ns| sum - ns));
     }
-    // A drive that starts the next command only after it reported the one before shows longer moves this way, not shorter
-    // ones.
+    // If a drive starts the second command only after it has reported the first, moves measured this way are longer,
+    // not shorter.
     if overheads.is_empty() || median(&mut overheads) < -EQUAL_SEARCHES_NS_MAX {
         return Ok(());
     }
@@ -102,7 +105,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
         let mut found = searches(meter, layout, switch, bound * 1e6)?;
-        // Two searches spoilt by late moves may agree, and a third then differs.
+        // Two searches that were both disturbed may agree; a third then differs.
         let apart = |found: &[f64]| {
             found.last().zip(found.first()).is_some_and(|(b, a)| b - a > DOUBTFUL_SEARCHES_NS_MIN)
         };
@@ -121,7 +124,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     Ok(())
 }
 
-/// Returns the shortest such move, ns, as the median of some searches; at most about `most`.
+/// Returns the shortest time of such a move, ns, as the median of several searches; `most` is a rough upper bound.
 pub(crate) fn shortest(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -132,7 +135,7 @@ pub(crate) fn shortest(
     Ok((!found.is_empty()).then(|| median(&mut found)))
 }
 
-/// Returns the results of some searches for the shortest such move, ns.
+/// Returns the results of several searches for the shortest time of such a move, ns, in ascending order.
 fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Vec<f64>, ProbeError> {
     let mut found: Vec<f64> = Vec::new();
     for _ in 0..SEARCHES {
@@ -147,16 +150,16 @@ fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> R
     Ok(found)
 }
 
-/// Makes one binary search between a time that is too short and one that suffices.
+/// Makes one binary search between zero and `most`; returns the shortest time of the move, ns.
 fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Option<f64>, ProbeError> {
     let (mut low, mut high) = (0.0, most + 4.0 * EQUAL_SEARCHES_NS_MAX);
     let (mut trials, mut ever) = (0, false);
-    // The lower limit before the longest missed move, and the number of caught moves since.
+    // The lower limit before the last miss raised it, and the number of caught moves since that miss.
     let (mut before, mut since) = (0.0, 0);
     while high - low > SEARCH_RANGE_NS && trials < TRIALS {
         trials += 1;
         if since == CAUGHT_MOVES_MIN {
-            // All longer moves were caught: if a shorter one is caught as well, the missed one was late by chance.
+            // All longer moves were caught: if a shorter one is caught as well, the missed move was late by chance.
             since += 1;
             if let Some((left, true)) = trial(meter, layout, moved, (low - SHORTER_MOVE_NS).max(0.0))?
                 && left < low
@@ -165,7 +168,6 @@ fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Res
             }
             continue;
         }
-        // If the last sectors tried are closer than that, chance decides about the next ones.
         let Some((left, caught)) = trial(meter, layout, moved, f64::midpoint(low, high))? else {
             return Ok(None);
         };
@@ -182,7 +184,8 @@ fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Res
     Ok(ever.then_some(f64::midpoint(low, high)))
 }
 
-/// Returns whether a sector that begins to pass `ns` after another's end, or a little later, is caught; and the actual time.
+/// Tries a sector that begins to pass `ns` after another's end, or a little later; returns that time, ns, and whether
+/// the sector was caught.
 fn trial(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -205,12 +208,12 @@ fn trial(
             continue;
         }
         let [one, two] = meter.execute_two([(Op::Read, first.get()), (moved.op, second)])?;
-        // One of them was a cache hit, or the drive executed them in reverse order.
+        // One of the two was a cache hit, or the drive executed them in reverse order.
         if meter.is_hit(&one) || two.response_ns() < 0.5 * takes * revolution {
             continue;
         }
         let extra = (two.response_ns() - left) / revolution - takes;
-        // A remapped sector, or one that was late for another reason, shows nothing.
+        // A remapped sector, or one that was late for another reason, is no evidence.
         if wrap(extra).abs() > f64::max(SECTOR_ERROR_REVOLUTIONS_MAX, 4.0 * meter.spread) {
             continue;
         }

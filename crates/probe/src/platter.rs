@@ -1,24 +1,24 @@
 //! The angle of the platter at an instant, on a spindle whose speed may wander.
 //!
-//! A steady spindle needs its revolution time only. One whose speed wanders is followed by a Kalman filter
-//! (1960) for a phase, and a speed that takes random steps: every reading of a sector whose angle is known
-//! corrects both a little.
+//! A steady spindle needs only its revolution time. A spindle whose speed wanders is followed by a Kalman filter (1960)
+//! for its phase and for a speed that takes random steps: every reading of a sector whose angle is known corrects both
+//! estimates a little.
 
 use crate::revolutions::{frac, wrap};
 use units::Instant;
 
-/// The variance that a wandering relative speed gains in one second: steps of a ten-thousandth every few
+/// The variance that a wandering relative speed gains in one second: that of steps of a ten-thousandth every few
 /// seconds.
 pub(crate) const WANDER_PER_S: f64 = 2e-9;
 
-/// The error of a reading, in standard deviations, from which on the speed is assumed to have jumped.
+/// An anchor's error of more standard deviations than this means that the speed has jumped.
 const JUMP_DEVIATIONS_MIN: f64 = 2.2;
-/// The relative size of that jump.
+/// The relative size of an assumed jump of the speed.
 const SPEED_JUMP_RATIO: f64 = 1.5e-4;
 
-/// The error of a reading, in standard deviations, from which on the read is assumed to have been delayed.
+/// An error of more standard deviations than this means that the read was delayed.
 pub(crate) const OUTLIER_DEVIATIONS_MIN: f64 = 5.0;
-/// The number of such readings in a row after which the platter is assumed to be at another angle.
+/// The number of delayed reads in a row after which the platter is assumed to be at another angle.
 pub(crate) const OUTLIERS_MAX: u32 = 4;
 
 /// The standard deviation of the speed before it is measured, relative to the speed.
@@ -27,17 +27,17 @@ pub(crate) const INITIAL_SPEED_DEVIATION_RATIO: f64 = 2e-3;
 /// The weight of one reading in the mean of recent speeds.
 const READING_WEIGHT: f64 = 0.02;
 
-/// The number of readings after which the initial uncertainty no longer matters: if readings are more than a
-/// revolution apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9 to the
-/// power of 256 is 2e-12.
+/// The number of readings after which the initial uncertainty no longer matters: if readings are more than a revolution
+/// apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9 to the power of 256 is
+/// 2e-12.
 const READINGS_UNTIL_STEADY: usize = 256;
 
-/// The largest relative change of a speed by one reading: a wrong reading must not spoil it.
+/// The largest relative change of the speed by one reading, so that a wrong reading does not spoil the speed.
 const SPEED_STEP_RATIO_MAX: f64 = 5e-4;
-/// The largest relative difference of a speed from the initial one: a spindle is regulated.
+/// The largest relative difference of the speed from the initial one, because a spindle is regulated.
 const SPEED_WANDER_RATIO_MAX: f64 = 0.012;
 
-/// Phase and speed of the platter, and how well they are known.
+/// The phase and speed of the platter, and their uncertainty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Platter {
     /// The revolution time, ns; 0 while it is not known.
@@ -45,14 +45,14 @@ pub(crate) struct Platter {
     /// The angle at the instant `at`, in revolutions; angles at other instants follow from the speed.
     phase: f64,
     at: Instant,
-    /// The variances of phase (in revolutions) and relative speed, and their covariance `common`; all 0 on a
-    /// steady spindle.
+    /// The variances of phase (in revolutions squared) and relative speed, and their covariance `common`; all 0 if the
+    /// speed is steady.
     phase_variance: f64,
     common: f64,
     speed_variance: f64,
     map: MapOffset,
     wanders: bool,
-    /// The revolution time when following began, ns, and the mean of recent ones.
+    /// The revolution time when the filter began, and the mean of recent ones, ns.
     at_first: f64,
     usual: f64,
     /// The number of outliers in a row.
@@ -76,7 +76,7 @@ impl Platter {
         }
     }
 
-    /// Returns the revolutions from the last instant to `at`.
+    /// Returns the revolutions from the last corrected instant to `at`.
     fn since(&self, at: Instant) -> f64 {
         let (later, earlier) = (at.saturating_since(self.at), self.at.saturating_since(at));
         (later.as_nanos() as f64 - earlier.as_nanos() as f64) / self.revolution
@@ -100,13 +100,13 @@ impl Platter {
         self.usual = self.revolution;
     }
 
-    /// Begins to follow the spindle, with angles relative to that at `at`.
+    /// Begins to follow the spindle, with angles relative to the platter's angle at `at`.
     pub(crate) fn begin_to_follow_from(&mut self, at: Instant) {
         self.begin_to_follow(at);
         self.phase = 0.0;
     }
 
-    /// Sets the angle at `at`, whatever the estimate was, and the mean of recent speeds.
+    /// Sets the angle at `at` anew, and the speed to the mean of recent ones.
     pub(crate) fn find_again(&mut self, at: Instant, angle: f64, spread: f64) {
         self.phase = frac(angle);
         self.at = at;
@@ -118,18 +118,18 @@ impl Platter {
         self.lost = 0;
     }
 
-    /// Corrects phase and speed by a reading of `angle` at `at` with the standard deviation `spread`. Returns
-    /// the difference from the expected angle; `None` for an outlier.
+    /// Corrects phase and speed by a reading of `angle` at `at` with the standard deviation `spread`. Returns the
+    /// measured angle's difference from the expected one, in revolutions; `None` for an outlier.
     pub(crate) fn take(&mut self, at: Instant, angle: f64, spread: f64) -> Option<f64> {
         let error = self.correct(at, angle, spread, 0.0);
-        // The map's error is estimated anew from each anchor on.
+        // The map's error is estimated anew after each anchor.
         self.map = MapOffset::default();
         error
     }
 
-    /// Corrects them by a sector of the map, whose angle has the standard deviation `known`: one error that
-    /// all such sectors share until an anchor is read. So such readings show a change of the speed, but
-    /// repeated ones give no new information on the phase.
+    /// Corrects phase and speed by a sector of the map, whose angle has the standard deviation `known`. All such
+    /// sectors share one error until an anchor is read. So their readings show a change of the speed, but repeated
+    /// readings give no further information on the phase.
     pub(crate) fn take_mapped(
         &mut self,
         at: Instant,
@@ -145,7 +145,8 @@ impl Platter {
         self.correct(at, angle, spread, 1.0)
     }
 
-    /// Corrects phase and speed by an angle that contains the share `mapped` of the map's error.
+    /// Corrects phase and speed by an angle, which contains the share `mapped` of the map's error: 1 for a mapped
+    /// sector, 0 for an anchor.
     fn correct(&mut self, at: Instant, angle: f64, spread: f64, mapped: f64) -> Option<f64> {
         let error = wrap(angle + mapped * self.map.error - self.revolutions_at(at));
         if !self.wanders || at < self.at {
@@ -166,7 +167,7 @@ impl Platter {
             ahead(self.speed_variance);
         if error * error > JUMP_DEVIATIONS_MIN * JUMP_DEVIATIONS_MIN * all {
             if mapped > 0.0 {
-                // The map may be wrong there; an anchor decides.
+                // The map may be wrong at that sector; an anchor decides.
                 return None;
             }
             // The speed has jumped.
@@ -211,8 +212,8 @@ impl Platter {
     }
 }
 
-/// Returns the variances of phase (in revolutions) and relative speed, with their covariance between them,
-/// after this number of revolutions.
+/// Returns the variance of the phase (in revolutions squared), the covariance of phase and relative speed, and the
+/// variance of the speed after this number of revolutions.
 fn later([phase, common, speed]: [f64; 3], revolutions: f64, wander: f64) -> [f64; 3] {
     [
         phase
@@ -224,8 +225,8 @@ fn later([phase, common, speed]: [f64; 3], revolutions: f64, wander: f64) -> [f6
     ]
 }
 
-/// Returns the standard deviation of an angle, in revolutions, at the next reading, if one reading has that
-/// of `reading` and the platter is read every `every` ns.
+/// Returns the standard deviation of an angle at the next reading, in revolutions, if one reading has the standard
+/// deviation `reading` and the platter is read every `every` ns.
 pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -> f64 {
     let (revolutions, wander) = (every / revolution, WANDER_PER_S * revolution / 1e9);
     let noise = reading * reading;
@@ -240,7 +241,8 @@ pub(crate) fn spread_where_followed(reading: f64, every: f64, revolution: f64) -
     spread
 }
 
-/// The error that all sectors of the map share, in revolutions: its estimate, its variance, and its covariances with phase and speed.
+/// The error that all sectors of the map share, in revolutions: its estimate, its variance, and its covariances with
+/// phase and speed.
 #[derive(Clone, Copy, Debug, Default)]
 struct MapOffset {
     error: f64,
@@ -291,8 +293,8 @@ mod tests {
         assert!(wrap(platter.revolutions_at(Instant::from_nanos(660_000_000)) - 0.3).abs() < 0.01);
     }
 
-    /// Returns a platter whose angle is known to a microsecond, and the present instant; angles are 0 at
-    /// whole revolutions.
+    /// Returns a platter whose angle is known to a microsecond, and the present instant. Its angle is 0 after each
+    /// revolution.
     fn followed() -> (Platter, Instant) {
         let mut platter = Platter::new();
         platter.revolution = 6_000_000.0;
@@ -303,8 +305,8 @@ mod tests {
         (platter, Instant::from_nanos(1_200_000_000))
     }
 
-    /// The map has an error of 3 us and a standard deviation of 6. Counted as independent readings, 64 of its
-    /// sectors would pull the platter to the map's angle.
+    /// The map has an error of 3 us and a standard deviation of 6 us. If they counted as independent readings, 64 of
+    /// its sectors would pull the platter to the map's angle.
     #[test]
     fn errors_of_the_map_do_not_add_up_in_the_angle_of_the_platter() {
         let (mut platter, mut at) = followed();

@@ -1,4 +1,4 @@
-//! Unreadable sectors: recorded, avoided, and reported at the end.
+//! Unreadable and unwritable sectors: recorded, avoided, and reported at the end.
 
 use super::{Meter, SectorAngle};
 use crate::error::ProbeError;
@@ -7,16 +7,17 @@ use crate::revolutions::{frac, wrap};
 use std::collections::BTreeSet;
 use units::{Lbn, Op};
 
-/// The most unreadable sectors: data of a drive that has lost more should be saved, and the drive not probed.
+/// The most unreadable sectors: with more, the drive's data should be saved, and the drive not probed.
 const UNREADABLE_SECTORS_MAX: usize = 512;
 
 /// The most failed reads in a row: a drive that is gone fails everywhere.
 const FAILED_READS_MAX: u32 = 48;
 
-/// The largest distance from an unreadable sector at which its angle is inferred from another; distances double up to it.
+/// The largest distance from an unreadable sector at which another sector gives its angle; the distances tried double
+/// up to this.
 const INFERENCE_SECTORS_MAX: u64 = 4_096;
 
-/// Sectors up to this distance are less than a revolution apart.
+/// Sectors at most this far from each other are less than a revolution apart.
 const ADJACENT_SECTORS_MAX: u64 = 16;
 
 /// The most failed writes in a row before the first success; after them the probe stops writing.
@@ -31,18 +32,19 @@ const UNWRITABLE_SECTORS_MAX: usize = 512;
 pub(crate) struct Defects {
     lbns: BTreeSet<u64>,
     in_a_row: u32,
-    /// The last sector and a description, once there are too many: then the probe stops reading.
+    /// The last unreadable sector and a description, once there are too many: then the probe stops reading.
     too_many: Option<(Lbn, String)>,
     unwritable: BTreeSet<u64>,
     writes_in_a_row: u32,
     /// Whether any write has succeeded.
     writable: bool,
-    /// The device's message for the last failed write before the probe stopped writing.
+    /// The reason why the probe has stopped writing, with the device's message.
     refused: Option<String>,
 }
 
 impl Defects {
-    /// Returns whether one of these sectors is known as unreadable, or unwritable, or the probe has stopped writing.
+    /// Returns whether a command must be avoided: one of its sectors is known as unreadable, or unwritable, or the
+    /// probe has stopped writing.
     pub(crate) fn touches(&self, op: Op, first: u64, count: u64) -> bool {
         let lbns = if op.is_write() { &self.unwritable } else { &self.lbns };
         op.is_write() && self.refused.is_some()
@@ -55,8 +57,8 @@ impl Defects {
         self.writable = true;
     }
 
-    /// Records a sector that could not be written. After too many the probe stops writing, because a drive that accepts no
-    /// writes can still be read.
+    /// Records a sector that could not be written. After too many such sectors the probe stops writing, but goes on
+    /// reading.
     pub(crate) fn not_written(&mut self, lbn: Lbn, reason: &str) {
         self.unwritable.insert(lbn.get());
         self.writes_in_a_row += 1;
@@ -85,7 +87,7 @@ impl Defects {
     /// Records a sector that could not be read.
     ///
     /// # Errors
-    /// There are too many.
+    /// Too many sectors are unreadable.
     pub(crate) fn found(&mut self, lbn: Lbn, reason: &str) -> Result<(), ProbeError> {
         self.lbns.insert(lbn.get());
         self.in_a_row += 1;
@@ -103,13 +105,13 @@ impl Defects {
     /// Checks that the drive may still be read.
     ///
     /// # Errors
-    /// Too much of it is lost: every further read may cost data that could still be saved.
+    /// Too many sectors are unreadable: every further read may cost data that could still be saved.
     pub(crate) fn bear(&self, reason: &str) -> Result<(), ProbeError> {
         let Some((lbn, problem)) = self.too_many.clone() else { return Ok(()) };
         Err(ProbeError::Unreadable { lbn, problem, reason: reason.to_owned() })
     }
 
-    /// Returns the unreadable, or unwritable, sectors in runs.
+    /// Returns the unreadable, or unwritable, sectors as runs of consecutive LBNs.
     pub(crate) fn runs(&self, op: Op) -> Vec<Unreadable> {
         let mut runs: Vec<Unreadable> = Vec::new();
         for &lbn in if op.is_write() { &self.unwritable } else { &self.lbns } {
@@ -124,7 +126,7 @@ impl Defects {
 }
 
 impl Meter<'_> {
-    /// Returns the angle of a sector from one read of the medium; from its neighbours if it is unreadable.
+    /// Returns the angle of a sector: from one read of the medium, or from its neighbours if the sector is unreadable.
     pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
         if let Some(angle) = self.angle_of(lbn)? {
             return Ok(angle);
@@ -142,8 +144,8 @@ impl Meter<'_> {
         }
     }
 
-    /// Returns the angle of a sector or of a readable one near it, from `first` on: before it if possible. If all around it
-    /// is known, unreadable sectors are assumed to continue those before them. Returns `None` without such a sector.
+    /// Returns the angle of a sector or of a readable one near it: before it if possible, but not before `first`. Known
+    /// unreadable sectors are skipped without a read. Returns `None` if no such sector can be read.
     pub(crate) fn readable_near(&mut self, lbn: u64, first: u64) -> Result<Option<SectorAngle>, ProbeError> {
         if let Some(angle) = self.angle_of(lbn)? {
             return Ok(Some(SectorAngle { lbn, angle }));
@@ -164,7 +166,7 @@ impl Meter<'_> {
         Ok(None)
     }
 
-    /// Returns up to two readable sectors nearest to one on one side.
+    /// Returns up to two readable sectors near `lbn` on one side, the nearest first.
     fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<SectorAngle>, ProbeError> {
         let (mut found, mut away) = (Vec::new(), 1);
         while found.len() < 2 && away <= INFERENCE_SECTORS_MAX {
@@ -182,16 +184,16 @@ impl Meter<'_> {
     }
 }
 
-/// Returns the angle of a sector between readable ones, the nearest first on either side, whose readings differ by `spread`.
-/// It continues those before it unless they do not suffice. Returns `None` if no two of them give the length of a sector: a
-/// single one thousands of sectors away does not determine the angle.
+/// Returns the angle of a sector from those of readable ones on either side, the nearest first. `spread` is the error
+/// of a reading. The angle continues that of the sectors before, if there are any. Returns `None` if no two sectors
+/// give the length of a sector: a single one thousands of sectors away does not determine the angle.
 fn between(lbn: u64, below: &[SectorAngle], above: &[SectorAngle], spread: f64) -> Option<f64> {
     let mut pairs: Vec<_> =
         [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
-    // Further apart there may be whole revolutions between them, so their angles do not give the length of a sector.
+    // The angles of sectors farther apart may differ by whole revolutions, so they do not give the length of a sector.
     pairs.retain(|(a, b)| a.lbn.abs_diff(b.lbn) <= ADJACENT_SECTORS_MAX);
-    // Across the end of a track a sector seems to be longer: the minimum is that within one track.
+    // Across the end of a track a sector seems to be longer, so the minimum is the length within one track.
     let takes = |(a, b): (SectorAngle, SectorAngle)| {
         let (first, last) = if a.lbn < b.lbn { (a, b) } else { (b, a) };
         frac(last.angle - first.angle) / a.lbn.abs_diff(b.lbn) as f64
@@ -227,15 +229,15 @@ mod tests {
         assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
         assert!(near(between(9, &[at(8), at(7)], &[], 0.0), 9));
         assert_eq!(between(9, &[], &[], 0.0), None);
-        // There are whole revolutions between the readable sectors on either side, which do not make a sector longer.
+        // Whole revolutions lie between the readable sectors on either side, which do not make a sector longer.
         assert!(near(between(500, &[at(244), at(243)], &[at(756), at(757)], 0.0), 500));
-        // A single one, far away.
+        // One readable sector on a side, far away, is not enough.
         assert_eq!(between(5_000, &[at(904)], &[], 0.0), None);
         assert_eq!(between(5_000, &[at(904)], &[at(9_096)], 0.0), None);
-        // The last sector of a track: the next ones are at another angle.
+        // The sector is the last of a track: the next ones are at another angle.
         let next = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle + 0.3) };
         assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));
-        // The second sector of a track: the one two before it is at another angle.
+        // The sector is the third of a track: the one two before it is on another track.
         let before = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle - 0.3) };
         assert!(near(between(7, &[at(6), before(5)], &[at(8), at(9)], 0.0), 7));
     }

@@ -1,4 +1,4 @@
-//! Following a spindle that drifts, by regular reads of sectors whose angles are known.
+//! Follows a spindle whose speed varies, by regular reads of sectors whose angles are known.
 
 use super::Meter;
 use super::ring::{self, Visit};
@@ -14,28 +14,30 @@ pub(super) struct Anchor {
     readings: f64,
 }
 
-/// The most anchors: there are four more than the buffer has segments, up to this number.
+/// The most anchors. Up to this number there are four more than the buffer has segments, so that reads of all
+/// of them come from the medium.
 const ANCHORS_MAX: u64 = 520;
 /// The number of rounds in which the angles of the anchors are learned.
 const ANCHOR_ROUNDS: usize = 8;
 
-/// The most sectors between an anchor that cannot be read and its replacement.
+/// The largest distance in sectors from an unreadable anchor to its replacement.
 const ANCHOR_OFFSET_SECTORS_MAX: u64 = 1_000;
 
-/// The longest time between two readings of known sectors: with an error of the speed of a ten-thousandth the
-/// angle is wrong by two thousandths of a revolution after a tenth of a second.
+/// The longest time between two readings of known sectors: a speed that is wrong by a ten-thousandth moves
+/// the angle by about a thousandth of a revolution in this time.
 const FOLLOW_EVERY: Duration = Duration::from_millis(60);
 
-/// The longest time between two anchors if other angles are known as well.
+/// The longest time between two anchors if other known sectors are read in between.
 const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
 
-/// The additional variance of an anchor's first reading, relative to that of a reading.
+/// The additional variance of an anchor that was read once, relative to that of a reading.
 const FIRST_READING_VARIANCE_RATIO: f64 = 20.0;
 
-/// The assumed standard deviation of an angle before it is measured, ns.
+/// The assumed standard deviation of an angle if it cannot be measured, ns.
 const INITIAL_DEVIATION_NS: f64 = 6_000.0;
 
-/// The most anchors in a row with outliers; after one more the platter is assumed to be at another angle.
+/// The most outliers in a row among readings of anchors; after one more the platter is assumed to be at
+/// another angle.
 const ASTRAY_ANCHORS_MAX: u32 = 2;
 
 /// The most anchors that are read to find the platter's angle again after a pause.
@@ -45,11 +47,12 @@ const RECOVERY_ANCHORS_MAX: usize = 16;
 const KNOWN_ANGLE_ANCHORS: usize = 4;
 
 impl Meter<'_> {
-    /// Begins to follow the spindle: a ring of sectors in the drive's middle, learnt in some rounds.
+    /// Begins to follow the spindle by a ring of sectors in the drive's middle, whose angles are measured in
+    /// several rounds.
     pub(crate) fn anchor(&mut self) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let ring = (self.segments + 4).clamp(8, ANCHORS_MAX);
-        // They are so far apart that read-ahead from one does not reach the next.
+        // The anchors are so far apart that read-ahead from one does not reach the next.
         let around = (capacity / 50).max(ring * (2 * self.ahead + 1)).min(capacity);
         let low = (capacity / 2).saturating_sub(around / 2);
         let mut anchors: Vec<Anchor> = Vec::new();
@@ -70,7 +73,7 @@ impl Meter<'_> {
         Ok(())
     }
 
-    /// Sets the anchors' angles by all of these visits together, and follows the spindle through them.
+    /// Sets the anchors' angles from all visits together, and follows the spindle through these visits.
     fn learn_anchors(&mut self, begun: Instant, visits: &[Visit]) {
         let (revolution, clock) = (self.revolution(), 0.6 / self.revolution());
         let spread = ring::spread(visits, revolution).unwrap_or(INITIAL_DEVIATION_NS / revolution).max(clock);
@@ -88,15 +91,16 @@ impl Meter<'_> {
                 errors.extend(error.map(f64::abs));
             }
         }
-        // The median of a normal error is two thirds of its standard deviation. The resolution of the clock
-        // is a lower bound.
+        // The median of a normal error's absolute value is two thirds of its standard deviation. The
+        // resolution of the clock is a lower bound.
         self.reading_spread = f64::max(crate::revolutions::median(&mut errors) / 0.67, clock);
         let every = FOLLOW_EVERY.as_nanos() as f64;
         self.spread = spread_where_followed(self.reading_spread, every, self.revolution());
         self.recorder.set_revolution(self.platter.revolution);
     }
 
-    /// Reads the next anchor; returns its index and the instant of its end, unless it was a cache hit.
+    /// Reads the next anchor; returns its index and the instant at which the read ended, unless it was a
+    /// cache hit.
     fn visit_anchor(&mut self) -> Result<Option<Visit>, ProbeError> {
         let index = self.next_anchor % self.anchors.len().max(1);
         self.next_anchor = index + 1;
@@ -105,7 +109,7 @@ impl Meter<'_> {
         self.anchored = self.now;
         self.followed = self.now;
         if reading.failed {
-            // A neighbour replaces it.
+            // A neighbour replaces the unreadable anchor.
             let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_OFFSET_SECTORS_MAX))) % self.capacity();
             if let Some(anchor) = self.anchors.get_mut(index) {
                 *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
@@ -130,13 +134,13 @@ impl Meter<'_> {
             anchor.readings = 1.0;
             return None;
         }
-        // At first the speed is uncertain, and so is the angle.
+        // At first the speed is uncertain, and so is an anchor's angle.
         let spread =
             self.reading_spread * (1.0 + FIRST_READING_VARIANCE_RATIO / anchor.readings.powi(2)).sqrt();
         let Some(error) = self.platter.take(visit.at, anchor.angle, spread) else {
             self.astray += 1;
             if self.astray > ASTRAY_ANCHORS_MAX {
-                // The angles of the map around here were wrong, so they are forgotten.
+                // The angles of nearby sectors in the map were wrong, so they are no longer used.
                 self.elsewhere = None;
                 self.above.clear();
                 self.platter.find_again(visit.at, anchor.angle, spread);
@@ -153,13 +157,13 @@ impl Meter<'_> {
         Some(error)
     }
 
-    /// Returns whether reads of all anchors but two evict everything else from the buffer.
+    /// Returns whether reads of all but two anchors evict everything else from the buffer.
     pub(super) fn anchors_fill_the_buffer(&self) -> bool {
         self.anchors.len() as u64 > self.segments + 2
     }
 
-    /// Reads an anchor further than `margin` from `lbn`, and follows the spindle by it. Returns whether it
-    /// was read from the medium.
+    /// Reads an anchor farther than `margin` from `lbn`, and follows the spindle by it. Returns whether the
+    /// read came from the medium.
     pub(super) fn leave_to_anchor(&mut self, lbn: u64, margin: u64) -> Result<bool, ProbeError> {
         let ring = self.anchors.len();
         let place = |from: usize| from % ring.max(1);
@@ -173,8 +177,9 @@ impl Meter<'_> {
         Ok(visit.is_some())
     }
 
-    /// Follows the spindle by the last read, of a sector of the map at `angle`. The angle's standard
-    /// deviation is `known`, and that of its difference from the angle of the last such sector is `apart`.
+    /// Follows the spindle by the last read, of a mapped sector at `angle`. The angle's standard deviation is
+    /// `known`, and that of its difference from the angle of the previous mapped sector is `apart`, in
+    /// revolutions.
     pub(crate) fn follow(&mut self, angle: f64, known: f64, apart: f64) {
         if self.is_noisy()
             && self.platter.take_mapped(self.now, angle, self.reading_spread, known, apart).is_some()
@@ -183,7 +188,7 @@ impl Meter<'_> {
         }
     }
 
-    /// Reads a sector whose angle is known, if the last such reading is too long ago.
+    /// Reads a sector whose angle is known, if the last such reading was too long ago.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
         let late = |now: Instant, then, every| now.saturating_since(then) > every;
         if !self.is_noisy() {
@@ -198,7 +203,7 @@ impl Meter<'_> {
         if let Some(near) = self.known_elsewhere(self.last) {
             self.read_elsewhere(near)?;
         }
-        // That read may have been a cache hit, or the map may be wrong there.
+        // The read may have been a cache hit, or the map may be wrong there.
         if late(self.now, self.followed, FOLLOW_EVERY) {
             self.read_anchor()?;
         }
@@ -206,10 +211,10 @@ impl Meter<'_> {
     }
 
     /// Reads anchors until the platter's angle is known again after a pause: until the mean error of the last
-    /// ones is small.
+    /// few anchors is small.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
         let mut errors: Vec<f64> = Vec::new();
-        // The angles measured before the pause may be wrong by the same error of the phase.
+        // Angles measured before the pause may contain the phase's error.
         self.above.clear();
         for _ in 0..RECOVERY_ANCHORS_MAX {
             if !self.is_noisy() {

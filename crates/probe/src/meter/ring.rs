@@ -1,9 +1,9 @@
-//! Angles of anchors from all their readings together.
+//! The angles of anchors from all their readings together.
 //!
-//! While anchors are read for the first time, the speed is uncertain and may change: an angle is then wrong
-//! by the platter's unknown motion since the first one. So the angles are unknowns beside the phase and speed
-//! of the platter, in one Kalman filter (1960): the information of a later round on the speed corrects all
-//! earlier angles.
+//! While anchors are read for the first time, the speed is uncertain and may change: the angle of an anchor
+//! is then wrong by the unknown motion of the platter since the first anchor. So the angles are unknowns
+//! beside the phase and speed of the platter, in one Kalman filter (1960). What a later round shows of the
+//! speed corrects all earlier angles.
 
 use crate::platter::{INITIAL_SPEED_DEVIATION_RATIO, OUTLIER_DEVIATIONS_MIN, WANDER_PER_S};
 use crate::revolutions::{frac, median, wrap};
@@ -19,9 +19,9 @@ pub(super) struct Visit {
 /// The median of the absolute value of a normal error, in standard deviations.
 const NORMAL_MEDIAN_DEVIATIONS: f64 = 0.6745;
 
-/// Returns the standard deviation of one reading, in revolutions, from the times between two visits of one
-/// anchor, compared with those of the next anchor, so that speed and angles cancel. Four readings are in each
-/// difference. `None` if no two anchors in a row were each read twice.
+/// Returns the standard deviation of one reading, in revolutions. It compares the time between two visits of
+/// an anchor with that of the next anchor, so that speed and angles cancel; each difference contains the
+/// errors of four readings. Returns `None` if no two consecutive anchors were each read twice.
 pub(super) fn spread(visits: &[Visit], revolution: f64) -> Option<f64> {
     let mut last: Vec<Option<Instant>> = Vec::new();
     let mut turned: Vec<Option<f64>> = Vec::new();
@@ -40,8 +40,8 @@ pub(super) fn spread(visits: &[Visit], revolution: f64) -> Option<f64> {
     (!apart.is_empty()).then(|| median(&mut apart) / NORMAL_MEDIAN_DEVIATIONS / 2.0)
 }
 
-/// Returns the angles of this number of anchors, relative to the platter's angle at `from`; `None` for one
-/// without a visit.
+/// Returns the angles of the anchors, relative to the platter's angle at `from`; `None` for an anchor without
+/// a visit.
 pub(super) fn angles(
     visits: &[Visit],
     anchors: usize,
@@ -63,17 +63,17 @@ pub(super) fn angles(
     place.into_iter().map(|place| place.and_then(|i: usize| joint.state.get(i)).map(|&a| frac(a))).collect()
 }
 
-/// The indices of the phase, in revolutions ahead of a platter of the assumed revolution time, and of the
-/// relative speed, among the unknowns.
+/// The indices of two unknowns: the phase, which is the platter's lead over one with the assumed revolution
+/// time, in revolutions; and the relative speed.
 const PHASE_INDEX: usize = 0;
 const SPEED_INDEX: usize = 1;
 
-/// All unknowns: phase, speed, the angle of each anchor that was read.
+/// All unknowns: phase, speed, and the angle of each anchor that was read.
 struct Joint {
     state: Vec<f64>,
-    /// A row for each unknown.
+    /// The covariances of the unknowns, a row for each.
     covariance: Vec<Vec<f64>>,
-    /// The revolutions from the start to the instant of phase and speed.
+    /// The revolutions since the start, at the instant for which phase and speed are estimated.
     revolutions: f64,
     /// The variance that the relative speed gains in one revolution.
     wander: f64,
@@ -86,7 +86,7 @@ struct Joint {
 impl Joint {
     fn new(revolution: f64, spread: f64) -> Self {
         Self {
-            // Angles are relative to the platter's first one.
+            // All angles are relative to the platter's angle at the start.
             state: vec![0.0, 0.0],
             covariance: vec![
                 vec![0.0, 0.0],
@@ -133,8 +133,8 @@ impl Joint {
         }
     }
 
-    /// Adds an anchor that is read for the first time, at the estimated angle of the platter; returns its
-    /// index among the unknowns.
+    /// Adds the angle of an anchor that is read for the first time as an unknown, equal to the estimated
+    /// angle of the platter; returns its index.
     fn begin(&mut self) -> usize {
         let (phase, variance) =
             (self.state.first().copied().unwrap_or_default(), self.at(PHASE_INDEX, PHASE_INDEX));
@@ -152,7 +152,7 @@ impl Joint {
     fn again(&mut self, place: usize) {
         let (Some(&phase), Some(&angle)) = (self.state.first(), self.state.get(place)) else { return };
         let error = wrap(self.revolutions + phase - angle);
-        // How each unknown goes with the angle less the phase.
+        // The covariances of each unknown with the difference of angle and phase.
         let (Some(of_angle), Some(of_phase)) = (self.covariance.get(place), self.covariance.first()) else {
             return;
         };
@@ -189,16 +189,16 @@ mod tests {
 
     const REVOLUTION_NS: f64 = 8_333_333.0;
 
-    /// Returns eight rounds of readings of a ring of 68 anchors, and the anchors' true angles. Readings
-    /// differ by up to 5 us. The platter is faster than assumed by 250 millionths, and by 139 more from the
-    /// third second on.
+    /// Returns eight rounds of readings of a ring of 68 anchors, and the anchors' true angles. Readings are
+    /// wrong by up to 5 us. The platter is faster than assumed by 250 millionths, and from the third second
+    /// on by 389.
     fn rounds() -> (Vec<Visit>, Vec<f64>) {
         let (mut draw, mut visits, mut at, mut turned) = (crate::draw::Draw::new(5), Vec::new(), 0.0, 0.0);
         let angles: Vec<f64> = (0..68).map(|_| draw.unit()).collect();
         for _ in 0..8 {
             for (anchor, &angle) in angles.iter().enumerate() {
                 let speed = if at < 3e9 { 1.000_25 } else { 1.000_389 };
-                // The anchor is read when it first passes after the move.
+                // The anchor is read when it first passes after a seek of 0.3 revolutions.
                 let least: f64 = turned + 0.3;
                 let passes = least + frac(angle - least);
                 at += (passes - turned) * REVOLUTION_NS / speed;
@@ -212,15 +212,14 @@ mod tests {
 
     #[test]
     fn the_spread_of_a_reading_is_found_whatever_the_speed() {
-        // A uniform error over 10 us has a standard deviation of 2.9; a visit one revolution later contains
-        // the error of the speed, 2 us.
+        // A uniform error over 10 us has a standard deviation of 2.9 us; a visit one revolution later adds
+        // the speed's error, 2 us.
         let us = spread(&rounds().0, REVOLUTION_NS).unwrap() * REVOLUTION_NS / 1e3;
         assert!((2.5..4.0).contains(&us), "{us} us");
         assert_eq!(spread(&rounds().0[..68], REVOLUTION_NS), None);
     }
 
-    /// Angles of the first readings alone are wrong by up to 130 us, the effect of the speed's error over a
-    /// round.
+    /// After the first round alone, angles are wrong by up to 130 us, because of the error of the speed.
     #[test]
     fn later_rounds_correct_what_the_first_one_took_for_the_speed() {
         let (visits, truth) = rounds();
@@ -232,7 +231,8 @@ mod tests {
             found.iter().zip(&truth).map(|(f, t)| wrap(f - t - found[0] + truth[0])).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;
         let worst = off.iter().map(|o| (o - mean).abs()).fold(0.0, f64::max) * REVOLUTION_NS / 1e3;
-        // The mean of eight readings has an error of 1 us of 2.9, and one of 68 has three times that.
+        // The mean of eight readings of 2.9 us has an error of 1 us, and the worst of 68 has three times
+        // that.
         assert!(worst < 4.0, "{worst} us");
     }
 

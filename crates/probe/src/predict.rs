@@ -3,13 +3,13 @@
 use model::{DriveModel, Position, Profile, ProfileError};
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Predicts reads and writes one at a time, from a profile alone and the completions so far.
+/// Predicts the completions of reads and writes, one at a time, from a profile and earlier completions.
 ///
-/// Each completion updates the platter's angle, as in a scheduler outside the drive (FAST 2002, section 4).
+/// Each completion corrects the platter's angle, as in a scheduler outside the drive (FAST 2002, section 4).
 #[derive(Clone, Debug)]
 pub struct Predictor {
     model: DriveModel,
-    /// The overheads after a read, and after a write.
+    /// The overheads of a read after a read, and after a write; and those of a write.
     read_overhead: [Duration; 2],
     write_overhead: [Duration; 2],
     /// The overhead of a write that is acknowledged from the buffer; `None` if writes are done on the medium.
@@ -20,13 +20,13 @@ pub struct Predictor {
     shortest: Duration,
     bus: Duration,
     position: Position,
-    /// How much later than in the model the drive's platter is, ns.
+    /// The delay of the drive's platter against the model's, ns.
     late: i64,
-    /// The drive's revolution time relative to the model's, less one: `late` grows by it.
+    /// The drive's revolution time relative to the model's, less one: `late` grows at this rate.
     slow: f64,
     /// The number of bad predictions in a row.
     lost: u32,
-    /// When the platter's angle was last updated.
+    /// The instant at which the platter's angle was last updated.
     seen: Instant,
     /// Whether the command is a write acknowledged from the buffer, which does not show the platter's angle.
     in_buffer: bool,
@@ -38,21 +38,22 @@ pub struct Predictor {
 /// angle.
 const BAD_PREDICTIONS_MAX: u32 = 2;
 
-/// The sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB
+/// The number of sectors of a write that must have crossed the bus before the drive writes: a page of 4 KiB
 /// (docs/MODEL.md).
 const BURST_SECTORS: u64 = 8;
 
-/// The largest correction of the platter's angle by one completion, ns: a late one must not spoil it.
+/// The largest correction of the platter's angle by one completion, ns, so that a late completion does not spoil the
+/// angle.
 const CORRECTION_NS_MAX: i64 = 10_000;
 
 /// The part of an error that is attributed to the spindle's speed.
 const SPEED_ERROR_SHARE: f64 = 0.02;
 
 impl Predictor {
-    /// Returns a predictor for a profile; the arm is assumed at cylinder 0.
+    /// Returns a predictor for a profile; the arm is assumed to be at cylinder 0.
     ///
     /// # Errors
-    /// The first field that describes no drive.
+    /// The first field of the profile that describes no drive.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
         let model = DriveModel::from_profile(profile)?;
         let firmware = profile.firmware.clone().unwrap_or_default();
@@ -84,9 +85,9 @@ impl Predictor {
         })
     }
 
-    /// Returns when a read submitted at `at` to an idle drive will be done.
+    /// Returns the instant at which a read submitted at `at` to an idle drive will complete.
     pub fn read(&mut self, at: Instant, range: LbnRange) -> Instant {
-        // The model's platter stands at time t as the drive's at t + late.
+        // The model's platter at time t has the angle of the drive's at t + late.
         self.follow(at);
         let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
         let rpm = self.model.rpm();
@@ -95,7 +96,7 @@ impl Predictor {
         let mut now = (submitted + overhead).max(self.free);
         let mut bus = submitted;
         let mut left = range.len().get();
-        // The number of sectors that wait in the buffer for those before them.
+        // The number of sectors that wait in the buffer for sectors before them.
         let mut behind = 0;
         for piece in self.model.layout().pieces(range) {
             let track = self.model.layout().track(piece.track);
@@ -107,8 +108,8 @@ impl Predictor {
             let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
             let revolution = rpm.revolution();
-            // A head that arrives among the sectors is done one revolution after the first of them that passes whole; a read
-            // over the end of a track goes in order (docs/MODEL.md).
+            // If the head arrives inside the range, the read ends one revolution after the first sector that passes
+            // whole. A read over the end of a track goes in order (docs/MODEL.md).
             let whole = u64::from(piece.len) == range.len().get();
             let among = whole && self.model.zero_latency(Op::Read) && wait + transfer > revolution;
             let sector = revolution.as_nanos() / u64::from(track.sectors.max(1));
@@ -118,7 +119,7 @@ impl Predictor {
                 let gone = (revolution + first_whole).saturating_sub(wait).as_nanos() + sector / 2;
                 behind = u64::from(piece.len).saturating_sub(gone / sector.max(1));
             }
-            // Sectors cross the bus in order, each after it has passed.
+            // Sectors cross the bus in order, each after it has passed under the head.
             let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
             bus = bus.max(landed + self.bus * left);
             left = left.saturating_sub(u64::from(piece.len));
@@ -128,14 +129,14 @@ impl Predictor {
         self.expect(submitted, done)
     }
 
-    /// Returns when a write submitted at `at` to a drive without other commands will be acknowledged: from the medium, or
-    /// from the buffer if the profile says so.
+    /// Returns the instant at which a write submitted at `at` to a drive without other commands will be acknowledged:
+    /// from the medium, or from the buffer if the profile says so.
     pub fn write(&mut self, at: Instant, range: LbnRange) -> Instant {
         self.follow(at);
         let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
         let rpm = self.model.rpm();
         let [after_read, after_write] = self.write_overhead;
-        // The arm starts when a command is accepted; the overhead of a buffered write includes its acknowledgement.
+        // The arm starts when the command is accepted; the overhead of a buffered write includes the acknowledgement.
         let overhead = match (self.acknowledged, self.last) {
             (Some(overhead), _) => overhead,
             (None, Op::Write) => after_write,
@@ -178,7 +179,7 @@ impl Predictor {
         }
     }
 
-    /// Records the prediction for a command submitted at `submitted` by the model's clock.
+    /// Records the prediction for a command submitted at `submitted`; returns it by the drive's clock.
     fn expect(&mut self, submitted: Instant, done: Instant) -> Instant {
         self.in_buffer = false;
         let more = (done.saturating_since(submitted).as_nanos() as f64 * self.slow) as i64;
@@ -187,20 +188,20 @@ impl Predictor {
         done
     }
 
-    /// Advances the difference of the platters to `at`.
+    /// Advances the delay of the drive's platter to `at`.
     fn follow(&mut self, at: Instant) {
         let since = at.saturating_since(self.seen).as_nanos() as f64;
         self.late += (since * self.slow) as i64;
         self.seen = self.seen.max(at);
     }
 
-    /// Records that the command failed at `at`: its time does not show the platter's angle.
+    /// Records that the command failed at `at`: such a time does not show the platter's angle.
     pub fn failed(&mut self, at: Instant) {
         self.expected = None;
         self.follow(at);
     }
 
-    /// Records the actual completion; returns its delay against the prediction, ns.
+    /// Records the actual completion; returns its delay against the prediction, ns: negative if it was early.
     pub fn completed(&mut self, at: Instant) -> i64 {
         let Some(expected) = self.expected.take() else { return 0 };
         let error = at.as_nanos() as i64 - expected.as_nanos() as i64;
@@ -209,12 +210,12 @@ impl Predictor {
             return error;
         }
         let revolution = self.model.rpm().revolution().as_nanos() as i64;
-        // Whole revolutions are an error of the arm; the rest may be one of the platter.
+        // Whole revolutions are an error of the arm's time; the rest may be an error of the platter's angle.
         let rest = (error + revolution / 2).rem_euclid(revolution) - revolution / 2;
         let since = at.saturating_since(self.seen).as_nanos() as f64;
         self.follow(at);
         if rest.abs() >= revolution / 50 {
-            // A single error is chance; after several, the platter is at another angle.
+            // A single error may be chance; after several, the platter is at another angle.
             self.lost += 1;
             if self.lost > BAD_PREDICTIONS_MAX {
                 self.late += rest;

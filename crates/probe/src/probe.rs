@@ -48,7 +48,7 @@ impl Default for Options {
 /// The permitted error of an angle of the map if readings vary, ns: half of the tolerance of a prediction.
 const ANGLE_ERROR_NS_MAX: f64 = 25_000.0;
 
-/// A profile, and its reliability.
+/// The profile that a probe found, and its reliability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbedProfile {
     /// The profile for `freeblock drive show` and the scheduler.
@@ -71,8 +71,8 @@ impl Probe {
         Self { options, journal }
     }
 
-    /// Returns a probe that continues from a saved state. If that ended with a part of the drive ([`Report::is_partial`]),
-    /// the drive is measured anew, with other random numbers and more time.
+    /// Returns a probe that continues from a saved state. If the saved probe ended with a part of the drive
+    /// ([`Report::is_partial`]), the drive is measured anew, with other random numbers and more time.
     ///
     /// # Errors
     /// The state was begun with another seed.
@@ -91,12 +91,12 @@ impl Probe {
         &self.journal
     }
 
-    /// Probes `device` to the end, and calls `hook` before the first command and regularly after it.
+    /// Probes `device` to the end. Calls `hook` before the first command and regularly after it.
     ///
     /// # Errors
-    /// The device is gone, the hook ended the probe, the state is of another drive, or the times show no revolution: then it
-    /// is no spinning disk. The journal keeps the measurements. In all other cases there is a profile, and the report names
-    /// its uncertain parts.
+    /// The device is gone, the hook ended the probe, the state is of another drive, or the times show no revolution, so
+    /// that the device is no spinning disk. The journal keeps the measurements. In all other cases there is a profile,
+    /// and the report names its uncertain parts.
     pub fn run(
         &mut self,
         device: &mut dyn ProbedDevice,
@@ -130,7 +130,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
         None => Buffer::default(),
     };
     if (buffer.keeps || buffer.reads_ahead) && meter.switch_buffer_off()? {
-        // The profile has the buffer as it serves; the measurements that follow have the buffer as it is now.
+        // The profile describes the buffer as it was; the measurements that follow use the buffer as switched off.
         let rest = report.kept("read cache, switched off", buffer::find(meter))?.unwrap_or_default();
         findings::of_switched_off(&mut report, &rest);
         buffer.vary = rest.vary;
@@ -173,7 +173,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     let mut placed = match report.kept("layout", placed_if_mapped(&map, &geometry, &spec, cylinders))? {
         Some(placed) => placed,
         None => {
-            // Zones and heads that no profile can have are withdrawn, with all findings that depend on them.
+            // No profile can have these zones and heads: they are withdrawn, with all findings that depend on them.
             let of_size = layout::of_size(meter.capacity(), meter.sector_bytes())?;
             (cylinders, heads, spec) = (of_size.cylinders, of_size.heads, of_size.layout);
             (map, geometry) = (Map::of_nothing(meter.capacity()), geometry::unknown());
@@ -187,7 +187,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     let zero_latency = report.kept("zero-latency reads", zero_latency)?.flatten();
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
     let mut points = Vec::new();
-    // Zones with measured places have no unknown cylinders between them.
+    // If the places of zones were measured, there are no unknown cylinders between them.
     let known = match surfaces {
         Some(_) => None,
         None => report.kept("seeks inside of zones", inside.inside())?.flatten(),
@@ -226,12 +226,13 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
         seeks.part_at(rounded(seeks.overhead_ms + missed_ms));
     }
-    // The profile must repeat the finding about reads over a head switch: the switch is moved to that side of the gap.
+    // The profile must repeat the finding about reads over a head switch, so the switch is made longer or shorter than
+    // the gap between the tracks.
     if let Some(crossing) = crossing {
         let measured = seeks.head_switch_ms;
         seeks.head_switch_ms = crossing.repeated_by(measured);
         if (seeks.head_switch_ms - measured).abs() > sure::EQUAL_TIMES_MS_MAX {
-            // One of the two measurements is wrong: the value is a bound.
+            // One of the two measurements is wrong, so the value is reported as a bound.
             seeks.head_switch_moved = true;
         }
     }
@@ -251,7 +252,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     );
     let zero_latency = zero_latency.is_some_and(|seen| seen.value);
     let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.value));
-    // A varying speed is reported as it is now.
+    // If the speed varies, the profile has the present one.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
         profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency, written.as_ref());
@@ -302,7 +303,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     Ok(ProbedProfile { profile, report })
 }
 
-/// Returns the layout if the map has one; a drive whose first angles could not be measured has none.
+/// Returns the layout if the map has one; a drive on which no angle could be measured has none.
 fn placed_if_mapped(
     map: &Map,
     geometry: &Geometry,
@@ -361,10 +362,10 @@ fn profile(
         Some(w) if w.write_back.value => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
     };
-    // A negative rest belongs to the seeks.
+    // If the sum is negative, the rest belongs to the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
-    // A drive that evicts all data that it has transferred has no read cache, but still a buffer for writes.
+    // A drive that evicts all data that it has transferred has no read cache, but still has a buffer for writes.
     let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back.value);
     let write_overhead = written.and_then(|w| w.overhead).map(|o| o.value).unwrap_or(seeks.overhead_ms);
     Profile {

@@ -8,46 +8,46 @@ use units::Lbn;
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Its name: `revolution time`, `heads` and so on.
+    /// The name of the finding: `revolution time`, `heads` and so on.
     pub what: String,
     /// The value with its unit.
     pub value: String,
-    /// 0 (a guess) to 1 (measured without contradiction).
+    /// The probability that the value is right: 0 (a guess) to 1 (measured without contradiction).
     pub confidence: f64,
     /// The reason why the confidence is not higher.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// The reliability of a profile in a region where it may be wrong: the share of random reads there that it predicts within
-/// 50 us.
+/// The reliability of a profile in a region where it may be wrong: the share of random reads there that the profile
+/// predicts within 50 us.
 ///
-/// The reads are the probe's own, made after the profile was finished, each after one anywhere on the drive. With 95%
-/// confidence the share of all such reads lies between `low` and `high` (Wilson's score interval, JASA 1927).
+/// The reads were made after the profile was finished, each after a read anywhere on the drive. With 95% confidence the
+/// share of all such reads lies between `low` and `high` (Wilson's score interval, JASA 1927).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
-    /// The number of reads; with none the interval is all from 0 to 1.
+    /// The number of reads; without any the interval is from 0 to 1.
     pub reads: u64,
-    /// The share of them within 50 us of their prediction.
+    /// The share of these reads within 50 us of their prediction.
     pub within_50us: f64,
-    /// The lower limit of the share of all reads.
+    /// The lower limit of the share of all such reads.
     pub low: f64,
-    /// The upper limit.
+    /// The upper limit of the share of all such reads.
     pub high: f64,
 }
 
 /// The share of predicted reads below which the report calls the profile unsure.
 pub(crate) const PREDICTED_SHARE_MIN: f64 = 0.97;
 
-/// The least confidence in a revolution time with which a failed measurement does not end the probe: random times reach
-/// less.
+/// The least confidence in a revolution time with which a probe continues after a failed measurement: random times
+/// reach less.
 const REVOLUTION_CONFIDENCE_MIN: f64 = 0.7;
 
 /// The number of standard deviations that contain 95% of a normal distribution.
 const CONFIDENCE_DEVIATIONS: f64 = 1.959_964;
 
 impl Confidence {
-    /// Returns the confidence after `near` of `reads` met their predictions.
+    /// Returns the confidence after `near` of `reads` reads met their predictions.
     pub fn of(near: u64, reads: u64) -> Self {
         let n = reads as f64;
         let share = if reads == 0 { 0.0 } else { near as f64 / n };
@@ -79,18 +79,18 @@ impl fmt::Display for Confidence {
 /// LBNs for which the profile may be wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unsure {
-    /// The first LBN.
+    /// The first LBN of the region.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// The LBN past the last.
+    /// The LBN past the last one.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
-    /// The observation there.
+    /// The observation in the region, in words.
     pub why: String,
-    /// The reliability of the profile there.
+    /// The reliability of the profile in the region.
     pub confidence: Confidence,
-    /// The reliability elsewhere for a request right after one there: the arm may not be where the profile predicts. The
-    /// request after that is not affected.
+    /// The reliability of the profile outside the region for a request right after one in the region: the arm may not
+    /// be where the profile predicts. The request after that one is not affected.
     pub behind: Confidence,
 }
 
@@ -100,7 +100,8 @@ impl Unsure {
         Self { first: Lbn::new(first), end: Lbn::new(end), why, confidence: nothing, behind: nothing }
     }
 
-    /// Returns a note on requests elsewhere right after one there; `None` if they meet their predictions, or none was timed.
+    /// Returns a note on requests right after one in the region; `None` if they meet their predictions, or none was
+    /// timed.
     pub fn behind_it(&self) -> Option<String> {
         let Confidence { reads, within_50us, .. } = self.behind;
         (reads > 0 && within_50us < PREDICTED_SHARE_MIN).then(|| {
@@ -120,25 +121,25 @@ impl fmt::Display for Unsure {
     }
 }
 
-/// LBNs that could not be read, or written. The probe avoided them, and no prediction of them was checked. It met them by
-/// chance; a scan finds all (`freeblock scrub`).
+/// LBNs that could not be read, or written. The probe met them by chance and then avoided them; no prediction of them
+/// was checked. A scan finds all such LBNs (`freeblock scrub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
-    /// The first LBN.
+    /// The first LBN of the run.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// The LBN past the last.
+    /// The LBN past the last one.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
 }
 
-/// A measurement that ended without a result. The profile has a stand-in in its place, and the report names where that may
-/// be wrong.
+/// A measurement that ended without a result. The profile has a default in its place, and the report names where that
+/// may be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GivenUp {
-    /// The measurement.
+    /// The name of the measurement.
     pub what: String,
-    /// The reason, and a correction.
+    /// The reason why the measurement ended, and a correction.
     pub why: String,
 }
 
@@ -149,21 +150,21 @@ fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
 /// The comparison of the profile with random requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Check {
-    /// The first LBN of the mapped part of the drive, from which its reads were drawn.
+    /// The first LBN of the mapped part of the drive, from which the requests were drawn.
     #[serde(serialize_with = "number")]
     pub first: Lbn,
-    /// The LBN past the last. The rest of the drive, if any, is among the regions for which the profile may be wrong.
+    /// The LBN past the mapped part. The rest of the drive is among the regions for which the profile may be wrong.
     #[serde(serialize_with = "number")]
     pub end: Lbn,
-    /// The share of the drive's LBNs in this part.
+    /// The share of the drive's LBNs in the mapped part.
     pub of_drive: f64,
     /// The number of requests.
     pub requests: u64,
-    /// The share predicted within 50 us.
+    /// The share of the requests that completed within 50 us of their predictions.
     pub within_50us: f64,
-    /// The share that came whole revolutions early or late.
+    /// The share of the requests that completed whole revolutions early or late.
     pub revolutions_off: f64,
-    /// The share with any other error.
+    /// The share of the requests with any other error.
     pub elsewhere: f64,
 }
 
@@ -174,21 +175,22 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The measurements that ended without a result.
     pub given_up: Vec<GivenUp>,
-    /// The regions where the profile may be wrong; empty if it met every check.
+    /// The regions where the profile may be wrong; empty if all checks met their predictions.
     pub unsure: Vec<Unsure>,
     /// The sectors that could not be read, ascending; only those that the probe met.
     pub unreadable: Vec<Unreadable>,
     /// The sectors that could not be written, ascending; only those that the probe met.
     pub unwritable: Vec<Unreadable>,
-    /// The check at the end.
+    /// The result of the check with random reads.
     pub check: Check,
-    /// The check with random requests, a third of them writes to the writable sectors; `None` without such sectors.
+    /// The result of the check with random requests, a third of them writes to the writable sectors; `None` without
+    /// such sectors.
     pub writes: Option<Check>,
     /// The regions where predictions of writes may be wrong; the whole drive if no writes were allowed.
     pub unsure_writes: Vec<Unsure>,
-    /// The number of commands sent.
+    /// The number of commands that the probe executed.
     pub commands: u64,
-    /// The drive time in seconds.
+    /// The time from the first command to the last completion, s.
     pub drive_time_s: f64,
 }
 
@@ -224,13 +226,13 @@ impl Report {
             || unsure as f64 > (1.0 - PREDICTED_SHARE_MIN) * drive
     }
 
-    /// Returns the result of a measurement. If the drive's times or its defects prevented it, records that; the probe then
-    /// continues with a stand-in.
+    /// Returns the result of a measurement. If the drive's times or its defects prevented the measurement, records that
+    /// and returns `None`; the probe then continues with a default.
     ///
     /// # Errors
-    /// The device is gone, the probe was interrupted, or the state is of another drive: these are not the drive's answers.
-    /// Any error if it is uncertain that the drive spins: memory timed by a busy machine's clock shows a revolution time by
-    /// chance, and must get no profile.
+    /// The device is gone, the probe was interrupted, or the state is of another drive: such errors are not the drive's
+    /// answers. Any error counts if the drive may not spin: memory timed by a busy machine's clock may show a
+    /// revolution time by chance, and must get no profile.
     pub(crate) fn kept<T>(
         &mut self,
         what: &str,
@@ -246,7 +248,7 @@ impl Report {
         }
     }
 
-    /// Returns whether the revolution time is certain enough for a spinning drive.
+    /// Returns whether the revolution time is certain enough for a drive that spins.
     fn spins(&self) -> bool {
         self.findings.iter().any(|f| f.what == "revolution time" && f.confidence >= REVOLUTION_CONFIDENCE_MIN)
     }

@@ -1,4 +1,5 @@
-//! The seek curve, the head switch and the command overhead, from the shortest moves that still catch their sector.
+//! The seek curve, the head switch and the command overhead, from the shortest moves after which a sector is still
+//! caught.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -11,14 +12,15 @@ use model::{Layout, Location};
 use std::ops::Range;
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// A measured move.
+/// A measured move of the arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SeekPoint {
-    /// Cylinders.
+    /// The distance of the move, in cylinders.
     pub(crate) distance: u32,
-    /// The time of the move: with the command overhead in ns while the curve is measured, without it in ms in the findings.
+    /// The time of the move: in ns with the command overhead while the curve is measured; in ms without the overhead in
+    /// the findings.
     pub(crate) time: f64,
-    /// The distance of the two searches that have found the time, in its unit.
+    /// The mean distance of the searches from the time, in the same unit as the time.
     pub(crate) spread: f64,
 }
 
@@ -31,46 +33,48 @@ impl SeekPoint {
 /// The findings about the arm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeks {
-    /// Times and ranges in ms, without the command overhead.
+    /// The seek times and their spreads, in ms without the command overhead.
     pub(crate) curve: Vec<SeekPoint>,
     pub(crate) overhead_ms: f64,
     /// Whether the overhead was separated from the seeks.
     pub(crate) parted: bool,
-    /// The probability that the overhead is right, if it was separated, and that the head switch is, if it was found so.
+    /// The probabilities that the overhead and the head switch are right; `None` if they were not measured by two
+    /// commands at a time.
     pub(crate) overhead_sure: Option<f64>,
     pub(crate) head_switch_sure: Option<f64>,
     pub(crate) head_switch_ms: f64,
-    /// Whether the head switch shows beside the shortest seek.
+    /// Whether the head switch is longer than the shortest seek, which otherwise hides it.
     pub(crate) head_switch_shows: bool,
-    /// Whether reads over a head switch contradict the measured one.
+    /// Whether reads over a head switch contradict the head switch that was measured between commands.
     pub(crate) head_switch_moved: bool,
     pub(crate) cylinder_switch_ms: Option<f64>,
-    /// Cylinders, standard deviation of moves in ms: zero if it is too small to be measured. The probability is that most of
-    /// these are right.
+    /// The standard deviations of seek times, in ms, by distance in cylinders; zero if they are too small to be
+    /// measured. The probability is that most of them are right.
     pub(crate) spread: Measured<Vec<(u32, f64)>>,
 }
 
 impl Seeks {
-    /// Returns the time of a move over `distance` cylinders, overhead included, ms.
+    /// Returns the time of a move over `distance` cylinders, in ms, including the overhead.
     pub(crate) fn at(&self, distance: u32) -> f64 {
         let after = self.curve.partition_point(|p| p.distance < distance);
         let point = self.curve.get(after).or(self.curve.last());
         point.map_or(self.head_switch_ms, |p| p.time) + self.overhead_ms
     }
 
-    /// Returns how much more of these moves may be the command's overhead, ms: no move takes less than zero.
+    /// Returns how much more of the measured times may belong to the command's overhead, ms: no seek takes less than
+    /// zero.
     pub(crate) fn overhead_may_be_more_ms(&self) -> f64 {
         if self.parted {
             return 0.0;
         }
         let shortest = self.curve.iter().map(|p| p.time).fold(f64::MAX, f64::min);
-        // A single head has no switch.
+        // A drive with a single head has no head switch.
         let switch = if self.head_switch_ms > 0.0 { self.head_switch_ms } else { f64::MAX };
         let most = f64::min(shortest, switch);
         if most < f64::MAX { most } else { 0.0 }
     }
 
-    /// Splits the same moves with another command overhead.
+    /// Splits the measured times with another command overhead.
     pub(crate) fn part_at(&mut self, overhead_ms: f64) {
         let longer = self.overhead_ms - overhead_ms;
         let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
@@ -105,7 +109,7 @@ impl Target for InLayout<'_> {
             let sector = (past.ceil() as u64 + more) % n;
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
-            // A layout slightly larger than the drive does no harm.
+            // A layout may be slightly larger than the drive; such LBNs are left out.
             self.within.contains(lbn).then(|| (lbn.get(), ends(sector)))
         })
     }
@@ -122,16 +126,16 @@ impl Target for InLayout<'_> {
 /// The most searches for each distance.
 const SEARCHES: usize = 5;
 
-/// The distance of a point from the line through its neighbours above which more points are measured beside it, ns.
+/// If a point is farther than this from the line through its neighbours, ns, more points are measured beside it.
 const SMOOTH_DISTANCE_NS_MAX: f64 = 90_000.0;
-/// The most such points, because varying readings can make every point stand apart.
+/// The most such further points, because varying readings can make every point stand apart.
 const REFINED_POINTS_MAX: usize = 90;
 
-/// The points of the curve among which the shortest seek is, in cylinders.
+/// The longest distance, in cylinders, that is searched for the shortest seek.
 const SHORTEST_SEEK_CYLINDERS_MAX: u32 = 10;
 
-/// Returns the distances to measure on a drive of this many cylinders: all short ones, then ever fewer, then at equal
-/// intervals.
+/// Returns the distances to measure on a drive of this many cylinders: all short ones, then ever fewer of them, then
+/// distances at equal intervals.
 fn distances(cylinders: u32) -> Vec<u32> {
     let even = (cylinders / 100).max(100);
     let mut list: Vec<u32> = (1..=10).collect();
@@ -147,7 +151,8 @@ fn distances(cylinders: u32) -> Vec<u32> {
     list
 }
 
-/// Orders every fourth first, then every second, then all: if time runs out, the curve is known as a whole.
+/// Puts every fourth distance first, then every second, then the rest: if time runs out, the curve is known coarsely
+/// over all distances.
 fn coarse_first(list: Vec<u32>) -> Vec<u32> {
     let pass = |i: usize| if i.is_multiple_of(4) { 0 } else { 1 + i % 2 };
     let mut ordered: Vec<(usize, u32)> = list.into_iter().enumerate().map(|(i, d)| (pass(i), d)).collect();
@@ -155,22 +160,23 @@ fn coarse_first(list: Vec<u32>) -> Vec<u32> {
     ordered.into_iter().map(|(_, d)| d).collect()
 }
 
-/// The ends of the measurements of the curve and of the variation of moves, as shares of the probe's time limit.
+/// The shares of the probe's time limit at which the measurements of the curve and of the variation of seeks end.
 const CURVE_TIME_SHARE_MAX: f64 = 0.88;
 const SPREAD_TIME_SHARE_MAX: f64 = 0.92;
 
-/// The most distances at which the variation is measured.
+/// The most distances at which the variation of seeks is measured.
 const SPREAD_DISTANCES_MAX: u32 = 7;
 
-/// A drive is not ready before its shortest seek: moves that are longer by less than this seem to vary less than they do,
-/// ns.
+/// Seeks that are less than this longer than the shortest seem to vary less than they do, ns: a drive is not ready
+/// before the time of its shortest seek.
 const HIDDEN_SPREAD_NS_MAX: f64 = 75_000.0;
 
-/// The distance on both sides of the expected time at which a search begins, ns.
+/// A search begins with a range that extends this far below and above the expected time, ns.
 const SEARCH_START_NS: f64 = 250_000.0;
 
-/// If points are within this of the lines through their neighbours, ns, one between them is within a quarter of it. On a
-/// drive with a slow arm it is then not measured, and other searches begin this near to the line.
+/// If points are within `STRAIGHT_DISTANCE_NS_MAX` of the lines through their neighbours, ns, a point between them is
+/// within a quarter of it, and is not measured on a drive with a slow arm. Other searches on such a drive begin with a
+/// range of `LINE_SEARCH_START_NS` around the line.
 const STRAIGHT_DISTANCE_NS_MAX: f64 = 25_000.0;
 const LINE_SEARCH_START_NS: f64 = 150_000.0;
 
@@ -179,18 +185,19 @@ pub(crate) struct SeekMeter<'m, 'a> {
     pub(crate) meter: &'m mut Meter<'a>,
     pub(crate) layout: &'m Layout,
     pub(crate) buffer: &'m Buffer,
-    /// The first and last cylinders of its zones: moves stay inside of one if any zone is large enough.
+    /// The first and last cylinders of the layout's zones: moves stay inside of one zone if any is large enough.
     pub(crate) zones: Vec<(u32, u32)>,
 }
 
-/// Cylinders, ns with the command overhead, range of the searches in ns.
+/// Moves by distance, ascending; the times include the command overhead, and times and spreads are in ns.
 pub(crate) type Points = Vec<SeekPoint>;
 
-/// The longest moves inside of a zone that are needed to find gaps between zones.
+/// Some zone must hold moves of this many cylinders for gaps between zones to be found.
 const GAP_MOVES_MIN: u32 = 24;
 
 impl SeekMeter<'_, '_> {
-    /// Returns moves inside of zones, and the shortest to another head, ns, if there are several zones of sufficient size.
+    /// Returns moves inside of zones, and the shortest time of a move to another head, ns; `None` if there are no
+    /// several zones of sufficient size.
     pub(crate) fn inside(&mut self) -> Result<Option<(Points, f64)>, ProbeError> {
         let longest = self.zones.iter().map(|z| z.1 - z.0).max().unwrap_or(0);
         if self.zones.len() < 2 || longest < GAP_MOVES_MIN {
@@ -214,7 +221,7 @@ impl SeekMeter<'_, '_> {
                 break;
             }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
-            // Between its neighbours, or after the last.
+            // The new point is between its neighbours, or after the last point.
             let after = points.partition_point(|p| p.distance < d);
             let slow = self.meter.is_slow();
             if slow && d > SHORTEST_SEEK_CYLINDERS_MAX && is_straight(points, after) {
@@ -238,7 +245,8 @@ impl SeekMeter<'_, '_> {
         Ok(())
     }
 
-    /// Measures everything about the arm, given the known points.
+    /// Measures the seek curve, the head switch, the overhead and the variation of seeks; `known` are the points
+    /// measured before.
     pub(crate) fn run(mut self, known: Points) -> Result<Seeks, ProbeError> {
         let revolution = self.meter.revolution();
         let mut points = known;
@@ -264,8 +272,8 @@ impl SeekMeter<'_, '_> {
         };
         let hit = (self.buffer.hit_ns - self.buffer.bus_sector_ns).max(0.0);
         let overhead = match switch {
-            // A drive is not ready before its shortest seek; the difference between that and the switch is the command's
-            // overhead.
+            // A drive is not ready before the time of its shortest seek. If that hides the head switch, the shortest
+            // seek takes longer only by the command's overhead.
             Some(switch) if shortest < f64::MAX && shortest > switch => switch.min(shortest - switch),
             _ if shortest < f64::MAX => hit.min(shortest / 2.0),
             _ => hit,
@@ -294,7 +302,7 @@ impl SeekMeter<'_, '_> {
         })
     }
 
-    /// Measures more points beside those that stand apart from their neighbours.
+    /// Measures more points beside those that are far from the line through their neighbours.
     fn refine(&mut self, points: &mut Points) -> Result<(), ProbeError> {
         let mut left = REFINED_POINTS_MAX;
         for _ in 0..3 {
@@ -327,7 +335,8 @@ impl SeekMeter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the shortest move over `distance` cylinders, to the same head or to another; overhead included, ns.
+    /// Returns the shortest time of a move over `distance` cylinders, to the same head or to another, including the
+    /// overhead.
     fn moved(
         &mut self,
         distance: u32,
@@ -340,7 +349,7 @@ impl SeekMeter<'_, '_> {
         shortest_of(SEARCHES, self.meter, range, bus, &mut leg)
     }
 
-    /// Returns the variation of moves at some distances that the least time of a command does not hide.
+    /// Returns the variation of seeks at some distances at which a drive's shortest seek does not hide it.
     fn spread(&mut self, points: &[SeekPoint]) -> Result<Measured<Vec<(u32, f64)>>, ProbeError> {
         let shortest = points.iter().map(|p| p.time).fold(f64::MAX, f64::min);
         let points: Vec<_> = points.iter().filter(|p| p.time > shortest + HIDDEN_SPREAD_NS_MAX).collect();
@@ -351,7 +360,7 @@ impl SeekMeter<'_, '_> {
         let mut found: Vec<(u32, f64)> = Vec::new();
         let mut sure = Vec::new();
         for i in 0..SPREAD_DISTANCES_MAX {
-            // At equal intervals of the logarithm of the distance.
+            // The distances have equal intervals in their logarithms.
             let part = f64::from(i) / f64::from(SPREAD_DISTANCES_MAX - 1);
             let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
             let Some(&&SeekPoint { distance, time, .. }) =
@@ -382,14 +391,14 @@ impl SeekMeter<'_, '_> {
     }
 }
 
-/// Returns the time of a distance on the line through two points, ns.
+/// Returns the time on the line through two points at distance `d`, ns.
 fn on_line(a: &SeekPoint, b: &SeekPoint, d: u32) -> f64 {
     let from = f64::from(a.distance);
     a.time + (b.time - a.time) * (f64::from(d) - from) / (f64::from(b.distance) - from)
 }
 
-/// Returns whether the curve is straight around a new point at this index: both its neighbours are next to the lines through
-/// theirs.
+/// Returns whether the curve is straight where a new point at `index` would be: each of its two neighbours is near the
+/// line through its own neighbours.
 fn is_straight(points: &[SeekPoint], index: usize) -> bool {
     let Some([a, b, c, d]) = index.checked_sub(2).and_then(|first| points.get(first..first + 4)) else {
         return false;
@@ -398,8 +407,8 @@ fn is_straight(points: &[SeekPoint], index: usize) -> bool {
         && (on_line(b, d, c.distance) - c.time).abs() < STRAIGHT_DISTANCE_NS_MAX
 }
 
-/// Returns a track at this distance from the arm, on the same head or on another; if there is none, the arm moves elsewhere
-/// first.
+/// Returns a track `distance` cylinders from the arm, on the same head or on another. If no such track exists, the arm
+/// moves elsewhere first.
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,
@@ -409,7 +418,7 @@ fn leg<'l>(
     other_head: bool,
 ) -> Result<Option<InLayout<'l>>, ProbeError> {
     let bus = bus_ns / meter.revolution();
-    // Between zones there may be cylinders without LBNs: distances are certain inside of one.
+    // There may be cylinders without LBNs between zones, so only distances inside of one are certain.
     let wide: Vec<(u32, u32)> = zones.iter().copied().filter(|z| z.1 - z.0 >= distance).collect();
     for _ in 0..8 {
         if let Some(index) = target(meter, layout, &wide, distance, other_head) {
@@ -417,14 +426,14 @@ fn leg<'l>(
             let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
             return Ok(Some(InLayout { layout, index, end_revolutions: sector + bus, within, op: Op::Read }));
         }
-        // There is no such move from here.
+        // No such move starts from the arm's present position.
         let away = away(meter, layout, &wide, distance);
         meter.read(away, 1)?;
     }
     Ok(None)
 }
 
-/// Returns an LBN from which such a move stays inside of a zone, or any if there is none.
+/// Returns an LBN from which such a move stays inside of a zone; any LBN if no zone is wide enough.
 fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u32) -> u64 {
     let capacity = meter.capacity();
     let any = meter.draw.below(capacity);
@@ -438,7 +447,7 @@ fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u
     lbn.map(|e| e.lbn.get() + meter.draw.below(u64::from(e.len))).filter(|&lbn| lbn < capacity).unwrap_or(any)
 }
 
-/// Returns a track `distance` cylinders from the arm, in the same one of the sufficiently wide zones, if any.
+/// Returns a track `distance` cylinders from the arm; in the arm's own zone, if any zone is wide enough.
 fn target(
     meter: &mut Meter<'_>,
     layout: &Layout,

@@ -2,7 +2,7 @@
 
 use crate::zone::{Cycle, Zone};
 
-/// The most heads that are looked for: more than any drive has.
+/// The most heads that a shape may have: more than any drive has.
 pub(crate) const HEADS_MAX: u64 = 32;
 
 /// The order in which LBNs run over the tracks.
@@ -14,14 +14,14 @@ pub(crate) enum Kind {
     Serpentine,
     /// Runs of this many tracks on one surface, back and forth.
     Bands(u64),
-    /// The same, with the surfaces of each band in the same order.
+    /// Such runs of tracks, but with the surfaces of each band in the same order.
     ForwardBands(u64),
-    /// Each zone on one surface, and its tracks on as many cylinders.
+    /// Each zone on one surface, each of its tracks on another cylinder.
     ByZone,
 }
 
 impl Kind {
-    /// Returns the number of tracks in a run on one surface, if they are more than one.
+    /// Returns the number of tracks in a run on one surface; `None` if the order has no runs.
     pub(crate) fn band(self) -> Option<u64> {
         match self {
             Self::Bands(width) | Self::ForwardBands(width) => Some(width),
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// The order, and the heads.
+/// A possible order of tracks, with the number of heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
@@ -38,7 +38,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns the cylinder and head of a track, counted from a zone's first.
+    /// Returns the cylinder and head of a track; all three count from a zone's first.
     pub(crate) fn position(self, track: u64) -> (u64, u64) {
         let heads = self.heads.max(1);
         match self.kind {
@@ -58,20 +58,21 @@ impl Shape {
         }
     }
 
-    /// Returns whether all tracks of a head have one density, as far as the densities of each zone recur.
+    /// Returns whether all tracks of a head have one density, in every zone whose densities recur.
     pub(crate) fn fits(self, zones: &[Zone]) -> bool {
         zones.iter().all(|zone| self.begins(zone).is_some())
     }
 
-    /// Returns the number of a zone's tracks before the first of a cylinder, or of a band, if densities recur and each head
-    /// has one.
+    /// Returns the number of a zone's tracks before the first cylinder or band, if densities recur and each head has
+    /// one density.
     pub(crate) fn begins(self, zone: &Zone) -> Option<u64> {
         let (slots, width) = zone.cycle.as_ref().map_or((1, 1), |c| (c.slots.len() as u64, c.width()));
         (0..slots).map(|slot| slot * width).find(|&first| self.densities_from(zone, first).is_some())
     }
 
-    /// Returns the same number, with the densities of the heads in the same order as in another zone: if a zone's first runs
-    /// count as zones of their own, its cycle begins with another head than the drive's bands.
+    /// Returns the number of a zone's tracks before the first band whose heads have their densities in the same order
+    /// as in `like`. If a zone's first runs were mapped as zones of their own, its cycle begins with another head than
+    /// the drive's bands.
     pub(crate) fn begins_like(self, zone: &Zone, like: &Zone) -> Option<u64> {
         let first = self.begins(zone)?;
         let (Some(cycle), Some(width)) = (&zone.cycle, self.kind.band()) else { return Some(first) };
@@ -86,12 +87,13 @@ impl Shape {
         };
         let starts = (0..cycle.slots.len() as u64).map(|slot| slot * width);
         let all: Vec<(u64, f64)> = starts.filter_map(|start| Some((start, apart(start)?))).collect();
-        // Densities are whole sectors.
+        // Densities are whole sectors, so a sector's difference is allowed.
         let least = all.iter().map(|start| start.1).fold(f64::MAX, f64::min) + 1.0 / zone.sectors as f64;
         all.iter().find(|start| start.1 <= least).map(|start| start.0)
     }
 
-    /// Returns a track with the same place in the order of tracks as a zone's first, far enough from the beginning.
+    /// Returns a track with the same place in the order of tracks as a cylinder's first, far enough from the zone's
+    /// beginning.
     pub(crate) fn origin(self, zone: &Zone) -> u64 {
         let Some(length) = zone.cycle.as_ref().map(Cycle::tracks) else { return 0 };
         length * self.unit() - self.begins(zone).unwrap_or(0)
@@ -109,13 +111,13 @@ impl Shape {
         }
     }
 
-    /// Returns the sectors per track of each head of a zone whose densities recur, if they are the same all over it.
+    /// Returns the sectors per track of each head, if each head has one density all over the zone.
     pub(crate) fn densities(self, zone: &Zone) -> Option<Vec<u64>> {
         self.densities_from(zone, 0)
     }
 
-    /// Returns the sectors per track of each head of a zone whose densities recur, if one of its tracks is the first of a cylinder
-    /// or band.
+    /// Returns the sectors per track of each head, if each head has one density and the zone's track `first` is the
+    /// first of a cylinder or band.
     fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
         let mut by_head = vec![0; self.heads.max(1) as usize];
         let Some((slots, width)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.width())) else {
@@ -133,7 +135,7 @@ impl Shape {
             }
             *of = sectors;
         }
-        // A head that a short zone does not reach.
+        // A short zone does not reach this head.
         by_head.iter_mut().filter(|n| **n == 0).for_each(|n| *n = zone.sectors);
         Some(by_head)
     }
@@ -156,7 +158,7 @@ mod tests {
         let shape = Shape { kind: Kind::ForwardBands(4), heads: 3 };
         let like = zone([100, 95, 90]);
         assert_eq!(shape.begins_like(&zone([80, 76, 72]), &like), Some(0));
-        // The first run, of the first head, counts as a zone of its own.
+        // The first run, of the first head, was mapped as a zone of its own.
         assert_eq!(shape.begins_like(&zone([76, 72, 80]), &like), Some(8));
     }
 }

@@ -1,4 +1,4 @@
-//! Revolution time: repeated reads of one sector end whole revolutions apart.
+//! The revolution time: repeated reads of one sector end whole revolutions apart.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
@@ -6,31 +6,31 @@ use crate::revolutions::wrap;
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
 
-/// The range of speeds, in revolutions per second: 1,500 to 60,000 rpm.
+/// The speeds that are tried, in revolutions per second: 1,500 to 60,000 rpm.
 const REVOLUTIONS_PER_SECOND_MIN: f64 = 25.0;
 const REVOLUTIONS_PER_SECOND_MAX: f64 = 1_000.0;
 
 /// The number of visits to each sector.
 const ROUNDS: usize = 6;
 
-/// The number of sectors at first.
+/// The number of sectors that are visited at first.
 const SECTORS: usize = 24;
-/// The most sectors that are visited one after the other.
+/// The most sectors that are visited; more are tried if their reads are cache hits.
 const VISITED_SECTORS_MAX: usize = 96;
 
-/// The most sectors that are read before one is read again.
+/// The most sectors that are read before the first is read again.
 const EVICTING_SECTORS_MAX: u64 = 16_384;
-/// The number of looks whether it left the buffer.
+/// The number of sectors that are read again to find out whether they have left the buffer.
 const EVICTION_LOOKS: usize = 8;
-/// The number of intervals measured then.
+/// The number of sectors that are then read a second time.
 const PAIRS: usize = 96;
-/// The distance of two sectors unless the drive is too small for it.
+/// The distance between two sectors, unless the drive is too small for it.
 const STRIDE_SECTORS: u64 = 16_384;
 
-/// A response shorter than this, with a far seek in it, is a cache hit (ns).
+/// After a far seek, a response shorter than this is a cache hit, ns.
 const HIT_NS_MAX: f64 = 900_000.0;
 
-/// The strength of a lower speed, relative to the strongest, above which it is the true one: multiples of a speed are as
+/// The lowest speed with at least this share of the greatest strength is the true one: multiples of a speed are as
 /// strong as the speed itself.
 const FUNDAMENTAL_STRENGTH_RATIO_MIN: f64 = 0.9;
 
@@ -39,7 +39,7 @@ const FUNDAMENTAL_STRENGTH_RATIO_MIN: f64 = 0.9;
 pub(crate) struct Spin {
     /// The revolution time, ns.
     pub(crate) revolution: f64,
-    /// The share of the reads whose ends are whole revolutions apart: 1 is certain.
+    /// How well the ends of reads agree on whole revolutions: 1 if all do, 0 if they are random.
     pub(crate) strength: f64,
     /// Whether all ends agree to the nanosecond; if not, the speed of the spindle must be followed.
     pub(crate) steady: bool,
@@ -68,8 +68,8 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
     fit(meter, &times)
 }
 
-/// Returns when the reads of each of this many sectors ended, ns, the number of cache hits, and the mean time of the others,
-/// ns. The sectors lie within `reach` LBNs of one another.
+/// Visits `sectors` sectors several times. Returns the instants at which the reads of each sector ended, ns, the number
+/// of cache hits, and the mean time of the other reads, ns. The sectors lie within `reach` LBNs of one another.
 fn visits(
     meter: &mut Meter<'_>,
     sectors: usize,
@@ -80,7 +80,7 @@ fn visits(
     let mut times = vec![Vec::new(); sectors];
     let (mut hits, mut all_ns) = (0, 0.0);
     for _ in 0..ROUNDS {
-        // In the same order the times would repeat, because an exact drive is deterministic.
+        // The order changes from round to round: on an exact drive the same order would repeat the same times.
         meter.draw.shuffle(&mut order);
         for &(i, lbn) in &order {
             let reading = meter.read(lbn, 1)?;
@@ -96,12 +96,12 @@ fn visits(
     Ok((times, hits, mean_ns))
 }
 
-/// Sectors that are read one after another, near to one another, until the first of them are no longer in the buffer. Each of
+/// Sectors near to one another that are read one after another until the first of them have left the buffer. Each of
 /// those is then read a second time, after one to two times as many others.
 struct Ring {
     /// The next new sector.
     next: u64,
-    /// The sectors that were read, the least recently read first, and when.
+    /// The sectors that were read, the least recently read first, and the instants at which the reads ended, ns.
     read: VecDeque<(u64, f64)>,
 }
 
@@ -112,7 +112,7 @@ impl Ring {
 
     /// Reads a new sector.
     fn further(&mut self, meter: &mut Meter<'_>) -> Result<(), ProbeError> {
-        // Not in the data that the drive read ahead of the one before, and at another angle.
+        // The distance exceeds the read-ahead of the previous sector, and varies so that angles do.
         let all = self.read.len().max(SECTORS) as u64;
         let stride = (meter.capacity() / 8 / all).clamp(2, STRIDE_SECTORS);
         self.next = (self.next + stride + meter.draw.below(stride)) % meter.capacity();
@@ -123,7 +123,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Reads the sector that was read least recently; returns both times if it did not come from the buffer.
+    /// Reads the sector that was read least recently; returns the ends of both reads if the second did not come from
+    /// the buffer.
     fn again(&mut self, meter: &mut Meter<'_>) -> Result<Option<Vec<f64>>, ProbeError> {
         let Some((lbn, before)) = self.read.pop_front() else { return Ok(None) };
         let reading = meter.read(lbn, 1)?;
@@ -149,7 +150,8 @@ impl Ring {
             }
             sectors *= 2;
         }
-        // As many others as it takes, and up to as many again: equal intervals would not tell a speed from others beside it.
+        // Between the two reads of a sector there are as many others as evict it, and up to as many again: intervals of
+        // one length would not distinguish neighbouring speeds.
         let mut times = Vec::new();
         let sectors = self.read.len();
         let pairs = sectors.min(PAIRS);
@@ -163,10 +165,10 @@ impl Ring {
     }
 }
 
-/// Returns how well the ends agree on `speed` revolutions per second: 1 if all do.
+/// Returns how well the ends of reads of each sector agree on `speed` revolutions per second: 1 if all do.
 fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
-    // Where each sector was read twice only, pairs are all there is.
+    // If no sector was read more than twice, two ends have to suffice.
     let least = if times.iter().any(|l| l.len() > 2) { 3 } else { 2 };
     for list in times.iter().filter(|l| l.len() >= least) {
         let (mut x, mut y) = (0.0, 0.0);
@@ -183,9 +185,9 @@ fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
     if count == 0.0 { 0.0 } else { sum / count }
 }
 
-/// Returns the speeds that are looked at, `step` revolutions a second apart, and the [`strength`] of each on lists of two ends.
-/// Two ends agree by the cosine of the phase between them. From one speed to the next that phase grows by the same angle, so a
-/// rotation replaces the sine and the cosine of each speed.
+/// Returns the tried speeds, `step` revolutions a second apart, with the [`strength`] of each on lists of two ends. The
+/// strength of two ends is the cosine of the phase between them. From one speed to the next that phase grows by the
+/// same angle, so rotating each phase by that angle replaces the computation of its sine and cosine.
 fn scan(pairs: &[Vec<f64>], step: f64) -> Vec<(f64, f64)> {
     let seconds = pairs.iter().filter_map(|pair| Some((pair.last()? - pair.first()?) * 1e-9));
     let phase = |seconds: f64, speed: f64| (TAU * (seconds * speed).fract()).sin_cos();
@@ -207,7 +209,7 @@ fn scan(pairs: &[Vec<f64>], step: f64) -> Vec<(f64, f64)> {
 }
 
 fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
-    // First between consecutive visits: a short time needs few speeds to be tried.
+    // The search begins with intervals between consecutive visits: if they are short, few speeds need to be tried.
     let pairs: Vec<Vec<f64>> = times.iter().flat_map(|l| l.windows(2)).map(<[f64]>::to_vec).collect();
     let longest = |lists: &[Vec<f64>]| {
         let spans = lists.iter().filter_map(|l| Some(l.last()? - l.first()?));
@@ -240,15 +242,15 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
         meter.spread = spread(times, revolution);
         return Ok(Spin { revolution, strength, steady: true });
     }
-    // The ends do not agree over the whole time: the speed varies, or completions do.
+    // The ends do not agree over the whole time, so the speed varies, or the completions do.
     meter.set_revolution(1e9 / rough);
     Ok(Spin { revolution: 1e9 / rough, strength: short_strength, steady: false })
 }
 
-/// The strength above which a spindle is steady, and timed to the nanosecond.
+/// The strength above which the speed is constant, and completions are exact to the nanosecond.
 const STEADY_STRENGTH_SHARE_MIN: f64 = 0.999_999;
 
-/// Returns the top of the line nearest to `speed`.
+/// Returns the speed of greatest strength near `speed`, and that strength.
 fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
     let (mut speed, mut step) = (speed, step);
     let mut best = strength(times, speed);
@@ -267,7 +269,7 @@ fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
 /// Rounds to a whole number of revolutions per minute if the measurement permits it.
 fn snapped(revolution: f64, span: f64) -> f64 {
     let whole = 60e9 / (60e9 / revolution).round();
-    // The accumulated difference of the two over the span, ns.
+    // The accumulated difference of the two revolution times over the span, ns.
     let apart = (whole - revolution).abs() * span / revolution;
     if apart < 3_000.0 { whole } else { revolution }
 }
@@ -282,7 +284,7 @@ fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
         let middle = crate::revolutions::median(&mut sorted);
         for offset in offsets {
             let d = wrap(offset - middle);
-            // A large error is that of a cache hit, or of a read that waited for another cause.
+            // A larger error is that of a cache hit, or of a read that waited for another reason.
             if d.abs() < 0.1 {
                 sum += d * d;
                 count += 1.0;

@@ -1,35 +1,35 @@
-//! The variation of moves, from the share of sectors that are caught by the time left for the move.
+//! The variation of moves, from the share of sectors that are caught by the time left for a move.
 //!
-//! A move of constant time would catch every sector that passes later and none that passes earlier. If moves vary, the share
-//! that is caught rises with the time left, following the distribution of their times: a normal one is fitted, plus a few
-//! that are late however much time is left.
+//! If all moves took the same time, the head would catch every sector that passes later and none that passes earlier.
+//! If moves vary, the share of caught sectors rises with the time left, like the distribution function of the times. A
+//! normal distribution is fitted, with a small share of moves that are late however much time is left.
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use std::sync::LazyLock;
 
-/// The trials of one distance: first around the known move time, then twice around the result; once is enough if caught and
-/// missed sectors do not mix.
+/// The trials of one distance: the first number around the known move time, then the second around the result, twice.
+/// Once is enough if the caught and missed times do not overlap.
 const FIRST_TRIALS: u32 = 32;
 const LATER_TRIALS: u32 = 48;
 
-/// The range on either side at first, ns.
+/// The first trials leave up to this much more or less time than the known move time, ns.
 const FIRST_RANGE_NS: f64 = 160_000.0;
-/// The smallest range on either side later, ns.
+/// The later trials leave at least up to this much more or less time than the mean, ns.
 const LATER_RANGE_NS: f64 = 60_000.0;
-/// The range on either side later, in standard deviations.
+/// The later trials leave up to this many standard deviations more or less time than the mean.
 const LATER_RANGE_DEVIATIONS: f64 = 2.5;
 
-/// The share of moves that are late for another reason (a head that settles late, a missed track), and of moves that catch a
-/// sector they should miss.
+/// The share of moves that are late for another reason (a head that settles late, a missed track), and that of moves
+/// that catch a sector they should miss.
 const LATE_SHARE: f64 = 0.025;
 const EARLY_SHARE: f64 = 0.002;
 
-/// The smallest standard deviation that is tried, ns, because a smaller one cannot be measured.
+/// The smallest standard deviation that is tried, ns: a smaller one cannot be measured.
 pub(crate) const DEVIATION_NS_MIN: f64 = 3_000.0;
 /// The largest standard deviation that is tried, ns.
 const DEVIATION_NS_MAX: f64 = 200_000.0;
-/// The ratio of two successive standard deviations that are tried.
+/// The ratio of two consecutive standard deviations that are tried.
 const DEVIATION_STEP_FACTOR: f64 = 1.06;
 
 /// The mean and the standard deviation of a move's time, ns.
@@ -41,16 +41,16 @@ pub(crate) struct Spread {
     pub(crate) sure: f64,
 }
 
-/// The difference up to which deviations are equal, ns; for larger ones, a quarter.
+/// Standard deviations are equal up to this difference, ns, or up to a quarter.
 const EQUAL_DEVIATIONS_NS_MAX: f64 = 5_000.0;
 
-/// Makes a move with this many ns left; returns whether its sector was caught, if that is known.
+/// Makes a move with the given time left, ns; returns whether its sector was caught, `None` if that is not known.
 pub(crate) type Moved<'t> = dyn FnMut(&mut Meter<'_>, f64) -> Result<Option<bool>, ProbeError> + 't;
 
 /// One trial: the time left, ns, and whether it was enough.
 type Trial = (f64, bool);
 
-/// Finds the variation of a move that takes about `about` ns; `trial` makes it with a number of ns left.
+/// Finds the variation of a move that takes about `about` ns; `trial` makes the move with a given time left.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     about: f64,
@@ -59,7 +59,7 @@ pub(crate) fn find(
     let mut trials: Vec<Trial> = Vec::new();
     let mut take = |meter: &mut Meter<'_>, middle: f64, around: f64, count: u32| -> Result<_, ProbeError> {
         let mut of: Vec<u32> = (0..count).collect();
-        // In random order, so that changes over time do not depend on the distance.
+        // The order is random, so that slow changes do not depend on the time left.
         meter.draw.shuffle(&mut of);
         for i in of {
             let left = middle + around * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0);
@@ -86,7 +86,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Returns the likeliest normal distribution; `None` if there are too few trials, or all had the same result.
+/// Returns the likeliest normal distribution of the times; `None` if too few trials had either result.
 fn fitted(trials: &[Trial]) -> Option<Spread> {
     let caught = trials.iter().filter(|t| t.1).count();
     if caught < 4 || trials.len() - caught < 4 {
@@ -99,7 +99,7 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     let mut likelihoods: Vec<(f64, f64)> = Vec::new();
     let mut deviation = DEVIATION_NS_MIN;
     while deviation < DEVIATION_NS_MAX {
-        // Means closer than a quarter of a deviation cannot be distinguished.
+        // Means closer to each other than a quarter of a deviation cannot be distinguished.
         let steps = ((high - low) / (0.25 * deviation)).ceil().max(1.0);
         let mut likeliest = f64::MIN;
         let mut k = 0.0;
@@ -116,7 +116,7 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
         deviation *= DEVIATION_STEP_FACTOR;
     }
     let (most, found) = best;
-    // The deviation at the end of the range may be any larger one.
+    // If the likeliest deviation is the largest tried, the true one may be any larger one.
     if found.deviation * DEVIATION_STEP_FACTOR < DEVIATION_NS_MAX {
         let near = |deviation: f64| {
             (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, EQUAL_DEVIATIONS_NS_MAX)
@@ -129,8 +129,8 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
 }
 
 impl Spread {
-    /// Returns the logarithm of the likelihood of all trials. A logarithm costs more than all else here, so one is taken of the
-    /// product of many.
+    /// Returns the logarithm of the likelihood of all trials. Logarithms would take most of the time, so likelihoods
+    /// are multiplied in groups first.
     fn log_likelihood(self, trials: &[Trial]) -> f64 {
         let products =
             trials.chunks(FACTORS).map(|some| some.iter().map(|&t| self.likelihood(t)).product::<f64>());
@@ -144,19 +144,19 @@ impl Spread {
     }
 }
 
-/// The most likelihoods that are multiplied. Each is [`EARLY_SHARE`] or [`LATE_SHARE`] at least, so that the product is a
-/// normal number.
+/// The most likelihoods that are multiplied before a logarithm is taken. Each is at least [`EARLY_SHARE`] or
+/// [`LATE_SHARE`], so the product does not underflow.
 const FACTORS: usize = 64;
 const _: () = assert!(EARLY_SHARE > 1e-4 && LATE_SHARE > 1e-4 && FACTORS * 4 < 300);
 
 /// The number of deviations beyond which the normal distribution function is 0 or 1 to a double's precision.
 const CERTAIN_DEVIATIONS: f64 = 8.5;
 
-/// The steps of [`NORMAL_PROBABILITIES`] in a deviation: between two the function is straight to half a millionth.
+/// The steps of [`NORMAL_PROBABILITIES`] in a deviation: a line between two of them is exact to half a millionth.
 const STEPS_PER_DEVIATION: f64 = 256.0;
 
-/// The normal distribution function from `-CERTAIN_DEVIATIONS` on, in steps. The fit asks for it a million times, and nearly all of its time
-/// would go to the exponential function.
+/// The normal distribution function from `-CERTAIN_DEVIATIONS` on, in steps. The fit uses the function a million times,
+/// and computing its exponential would take nearly all of the time.
 static NORMAL_PROBABILITIES: LazyLock<Vec<f64>> = LazyLock::new(|| {
     (0..=(2.0 * CERTAIN_DEVIATIONS * STEPS_PER_DEVIATION) as u32 + 1)
         .map(|k| computed(f64::from(k) / STEPS_PER_DEVIATION - CERTAIN_DEVIATIONS))
@@ -166,7 +166,7 @@ static NORMAL_PROBABILITIES: LazyLock<Vec<f64>> = LazyLock::new(|| {
 /// The normal distribution function, to a millionth.
 fn normal(z: f64) -> f64 {
     let at = (z + CERTAIN_DEVIATIONS) * STEPS_PER_DEVIATION;
-    // A negative number becomes index 0, and a very large one the largest.
+    // A negative number becomes index 0, and a very large number the largest index.
     match NORMAL_PROBABILITIES.get(at as usize..) {
         Some([below, above, ..]) if at >= 0.0 => below + (above - below) * at.fract(),
         _ => f64::from(u8::from(z > 0.0)),
@@ -196,7 +196,7 @@ mod tests {
             let trials: Vec<Trial> = (0..400)
                 .map(|i| {
                     let left = 1e6 + around * (f64::from(i) / 200.0 - 1.0);
-                    // Two in a hundred settle late.
+                    // Two moves in a hundred settle late.
                     let late = if part() < 0.02 { 500_000.0 * part() } else { 0.0 };
                     let sum: f64 = (0..12).map(|_| part()).sum();
                     (left, 1e6 + truth * (sum - 6.0) + late <= left)

@@ -1,4 +1,4 @@
-//! The times of the moves that distinguish shapes: from a zone's first track to those a few further.
+//! The times of the moves that distinguish shapes: from a zone's first track to tracks up to some thousand further.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -12,10 +12,10 @@ use crate::zone::Zone;
 use std::f64::consts::SQRT_2;
 use std::ops::Range;
 
-/// The end of this measurement, as a share of the probe's time limit.
+/// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.72;
 
-/// Returns the moves to measure, in tracks, if skews recur after `unit` of them.
+/// Returns the moves to measure, in tracks, if skews recur after `unit` tracks.
 pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     let mut steps: Vec<u64> = match unit {
         Some(r) if r <= HEADS_MAX => {
@@ -38,8 +38,8 @@ pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     steps
 }
 
-/// Times the moves from tracks that begin a repetition to those `steps` further; also returns how far each search ended from
-/// its first result, ns.
+/// Times the moves from a zone's first track to the tracks `steps` further. Also returns the distance of each result
+/// from that of its first search, ns.
 pub(crate) fn measure(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -64,12 +64,12 @@ pub(crate) fn measure(
     Ok((Moves { times, variance, noisy: meter.is_noisy() }, apart))
 }
 
-/// Returns the range of a search for a move that takes about this long, ns.
+/// Returns the range of times in which a search for a move of about `ns` ns begins.
 pub(crate) fn around(ns: f64) -> Range<f64> {
     (ns - 250_000.0).max(0.0)..ns + 250_000.0
 }
 
-/// A track of the map.
+/// A track of the map as the target of a move.
 #[derive(Clone, Copy)]
 pub(crate) struct OnTrack<'a> {
     pub(crate) zone: &'a Zone,
@@ -92,7 +92,7 @@ impl Target for OnTrack<'_> {
     }
 }
 
-/// Times a move from a zone's first track to another.
+/// Times a move from a zone's first track to the track `step` further.
 fn timed_from_first(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -104,7 +104,7 @@ fn timed_from_first(
     timed(meter, OnTrack { zone, track: 0 }, OnTrack { zone, track: step }, how, buffer)
 }
 
-/// Times a move between two tracks with this many searches in this range.
+/// Times a move between two tracks by at most `searches` searches that begin with the range `guess`.
 pub(crate) fn timed(
     meter: &mut Meter<'_>,
     from: OnTrack<'_>,
@@ -118,7 +118,7 @@ pub(crate) fn timed(
         let source = from.zone.lbn_near(from.track, sector);
         let mut reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // The arm stayed in place.
+            // A cache hit does not move the arm.
             meter.leave(source)?;
             reading = meter.read(source, 1)?;
         }
@@ -130,15 +130,15 @@ pub(crate) fn timed(
     shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)
 }
 
-/// Returns the variance of a search, us squared, from some moves that are timed once more; it is based on the median, so a
-/// single wrong one does not matter.
+/// Returns the variance of a search, us squared, from some moves that are timed once more. It follows from the median
+/// of the differences, so a single wrong search does not matter.
 pub(crate) fn repeated(
     meter: &mut Meter<'_>,
     zone: &Zone,
     times: &[StepTime],
     buffer: &Buffer,
 ) -> Result<f64, ProbeError> {
-    // Later reads are the same as without this measurement.
+    // Later reads draw the same random numbers as without this measurement.
     let dice = meter.draw.clone();
     let mut apart = Vec::new();
     for &StepTime { step, ns } in times.iter().step_by((times.len() / REPEATED_MOVES).max(1)) {
@@ -152,14 +152,15 @@ pub(crate) fn repeated(
     Ok(variance_of(&mut apart))
 }
 
-/// Returns the variance of a search from the differences of pairs: the median of normal differences is two thirds of their
-/// deviation, which is that of two searches.
+/// Returns the variance of a search from the differences between two searches for each of several moves. The median of
+/// normal differences is two thirds of their standard deviation, and their variance is that of two searches.
 fn variance_of(apart: &mut [f64]) -> f64 {
     (median(apart) / 0.6745).powi(2) / 2.0
 }
 
-/// Returns the probability that no search went wrong so far that it decides about a shape. If too many may have, each move
-/// is first timed again, which makes it more accurate. `apart` is how far each search ended from its first result, ns.
+/// Returns the probability that no search was so wrong that the choice of a shape depends on it. If too many searches
+/// may be, each move is first timed again, which makes it more accurate. `apart` has the distance of each result from
+/// that of its first search, ns.
 pub(crate) fn again_where_astray(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -177,7 +178,7 @@ pub(crate) fn again_where_astray(
         return Ok(sure);
     }
     let mut apart: Vec<f64> = moves.times.iter().zip(&seconds).map(|(t, s)| (t.ns - s).abs() / 1e3).collect();
-    // The mean of two searches has half the variance of one.
+    // The mean of two searches has half the variance of a single one.
     moves.variance = moves.variance.max(variance_of(&mut apart) / 2.0);
     let of_one = Moves { variance: 2.0 * moves.variance, ..moves.clone() };
     let mut differ = 0;
@@ -207,7 +208,7 @@ fn seconds(
         if !meter.is_within(TIME_SHARE_MAX) {
             break;
         }
-        // A move that is not found again keeps its time.
+        // A move for which the second search finds nothing keeps its time.
         let guess = aside(meter, times, i);
         let again = timed_from_first(meter, zone, step, (3, guess), buffer)?;
         seconds.push(again.map_or(first, |again| again.ns));
@@ -215,8 +216,8 @@ fn seconds(
     Ok(seconds)
 }
 
-/// Returns the range of a second search for a move: around its neighbours, and not at the same place again. A late move
-/// misleads a search that looks near it, and a second search there would agree with the first.
+/// Returns the range of a second search for a move: around the times of its neighbours, with a random offset. A late
+/// move misleads a search that begins near its time, so a second search that began there would make the same error.
 fn aside(meter: &mut Meter<'_>, times: &[StepTime], i: usize) -> Range<f64> {
     let beside = times
         .get(i.saturating_sub(NEIGHBOURS_PER_SIDE)..(i + NEIGHBOURS_PER_SIDE + 1).min(times.len()))
@@ -225,16 +226,17 @@ fn aside(meter: &mut Meter<'_>, times: &[StepTime], i: usize) -> Range<f64> {
     around(median(&mut beside) + SEARCH_DISTANCE_NS_MAX * (2.0 * meter.draw.unit() - 1.0))
 }
 
-/// The number of neighbours on either side that predict a move's time, and the largest distance from that at which a search
-/// begins, ns.
+/// The number of neighbours on either side that predict a move's time, and the largest offset from that prediction at
+/// which a search begins, ns.
 const NEIGHBOURS_PER_SIDE: usize = 2;
 const SEARCH_DISTANCE_NS_MAX: f64 = 150_000.0;
 
-/// Returns the probability that no move has a wrong time. `of` were timed twice, `differ` of these a third time because the
-/// searches disagreed, and `once` only once.
+/// Returns the probability that no move has a wrong time. `of` moves were timed twice, `differ` of them a third time
+/// because the searches disagreed, and `once` moves only once.
 ///
-/// If each search goes wrong with probability p, two disagree with 2p(1 - p), and the median of three is wrong if two or
-/// more are. This is averaged over every p, weighted by its likelihood given the disagreements.
+/// If each search is wrong with probability p, two searches disagree with probability 2p(1 - p), and the median of
+/// three is wrong if two or three of them are. The result is the mean over all p, weighted by the likelihood of the
+/// disagreements.
 fn none_astray(differ: usize, of: usize, once: usize) -> f64 {
     let (mut sum, mut right) = (0.0, 0.0);
     for k in 0..STEPS_OF_P {
@@ -248,27 +250,28 @@ fn none_astray(differ: usize, of: usize, once: usize) -> f64 {
     if sum > 0.0 { right / sum } else { 0.0 }
 }
 
-/// The number of values of p from zero to a half.
+/// The number of values of p between zero and a half.
 const STEPS_OF_P: u32 = 500;
 
-/// Returns the probability that searches go far wrong seldom enough to distinguish shapes, after `far` of them did.
+/// Returns the probability that searches are far off seldom enough to distinguish shapes, after `far` of `of` searches
+/// were.
 fn seldom(far: usize, of: usize) -> f64 {
     sure::at_least(1.0 - FAR_SEARCH_SHARE_MAX, far as u64, of as u64)
 }
 
-/// The share of searches far from their first result above which shapes cannot be distinguished. In the default noise it is
-/// one in sixty. If one head in ten lands late by up to a millisecond it is one in thirteen, and late moves look like those
-/// of other cylinders.
+/// The share of searches far from their first result above which shapes cannot be distinguished. In the default noise
+/// the share is one in sixty. If one move in ten ends late by up to a millisecond, it is one in thirteen, and late
+/// moves look like moves to other cylinders.
 const FAR_SEARCH_SHARE_MAX: f64 = 1.0 / 12.0;
 
-/// The probability below which each move is timed again; two such searches of eighty are permitted.
+/// The probability below which each move is timed again; two far searches of eighty do not reach it.
 const RETIMING_PROBABILITY: f64 = 0.98;
 
-/// The number of moves that are timed once more.
+/// The number of moves that are timed once more to measure the variance of a search.
 const REPEATED_MOVES: usize = 12;
 
-/// The variance of a search, us squared, if seeks do not vary: it stops with a range of `SEARCH_RANGE_NS`, in which the time
-/// is uniformly distributed; and that of a search if seeks vary.
+/// The variances of a search, us squared. If seeks are exact, a search stops with a range of `SEARCH_RANGE_NS`, in
+/// which the time is uniformly distributed; the second constant is for seeks that vary.
 pub(crate) const SEARCH_VARIANCE_US2: f64 = SEARCH_RANGE_NS * SEARCH_RANGE_NS / 12e6;
 pub(crate) const NOISY_SEARCH_VARIANCE_US2: f64 = 250.0;
 

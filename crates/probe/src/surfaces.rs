@@ -1,9 +1,10 @@
-//! Zones on one surface each: LBNs fill one surface's part of a zone after another's, or zones by falling density.
+//! Zones on one surface each: LBNs fill the zones of one surface after those of another, or all zones by falling
+//! density.
 //!
-//! Such a zone has one track on each cylinder, and the next zone by LBN may begin anywhere. Moves inside the largest zone
-//! give the time of each distance in cylinders. Moves from LBN 0 to each zone give the order of zones from the rim inward.
-//! In that order, moves between a zone and one whose place is known give its first cylinder; zones that share cylinders
-//! are on different surfaces.
+//! Such a zone has one track on each of its cylinders, and the next zone by LBN may begin on any cylinder. Moves inside
+//! the largest zone give the time of each distance in cylinders. Moves from LBN 0 to each zone give the order of zones
+//! from the rim inward. In that order, moves between a zone and one whose place is known give its first cylinder; zones
+//! that share cylinders are on different surfaces.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -19,53 +20,55 @@ use crate::zone::Zone;
 use model::profile::LayoutSpec;
 use std::ops::Range;
 
-/// The end of this measurement, as a share of the probe's time limit.
+/// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.72;
 
-/// The fewest tracks of a zone that is placed by moves; a shorter one continues the zone before it.
+/// The fewest tracks of a zone that is placed by moves; a shorter zone is assumed to continue the previous one.
 const ZONE_TRACKS_MIN: u64 = 64;
 
-/// The number of boundaries between zones over which moves show whether zones are far apart.
+/// The number of boundaries between consecutive zones over which moves are timed, to show whether these zones are far
+/// apart.
 const BOUNDARIES: usize = 6;
 
-/// The factor from one distance of the curve to the next: a line in the square root of the distance fits between them.
+/// The factor from one measured distance to the next: between them the time is linear in the square root of the
+/// distance.
 const CURVE_FACTOR: f64 = 1.4;
 
 /// The longest move from LBN 0, in revolutions.
 const MOVE_REVOLUTIONS_MAX: f64 = 3.0;
 
-/// The shortest distance of the moves that place a zone, in cylinders, and the most of them.
+/// The shortest of the moves that place a zone, in cylinders, and the most of these moves.
 const PLACING_CYLINDERS_MIN: u32 = 16;
 const PLACING_MOVES_MAX: usize = 8;
 
-/// The tolerance of a place, in standard deviations.
+/// The tolerance of a zone's place, in standard deviations of a time.
 const PLACE_DEVIATIONS: f64 = 3.0;
 
 /// The error of a place that is extrapolated, as a share of the distance.
 const EXTRAPOLATED_ERROR_SHARE: f64 = 0.2;
 
-/// The largest accumulated error of a place, as a share of the zone: neighbours on a surface overlap by no more.
+/// The largest error of a zone's place, as a share of the zone: zones on one surface may seem to overlap by so much.
 const PLACE_ERROR_SHARE_MAX: f64 = 0.05;
 
-/// The share of zones below whose placing the zones are not taken to be on one surface each.
+/// If the places of a smaller share of zones agree, the zones are not assumed to be on one surface each.
 const PLACED_SHARE_MIN: f64 = 0.8;
 
-/// Zones one after another that are measured as one: a large one, and short ones beside it.
+/// Consecutive zones that are placed as one: a large zone, and short zones beside it.
 #[derive(Clone, Debug)]
 struct Part {
     /// The indices of the map's zones.
     zones: Range<usize>,
-    /// The index of the large one.
+    /// The index of the large zone.
     main: usize,
-    /// The tracks before the large one, and those of all.
+    /// The number of tracks before the large zone, and that of all tracks.
     before: u64,
     tracks: u64,
-    /// The cylinder of the large zone's first track, and its tolerance.
+    /// The cylinder of the large zone's first track, and the tolerance of that cylinder.
     at: f64,
     within: f64,
 }
 
-/// The places of a map's zones.
+/// The places of a map's zones on the drive's surfaces.
 pub(crate) struct Surfaces {
     /// The first cylinder and the surface of each zone.
     places: Vec<(u32, u16)>,
@@ -73,7 +76,8 @@ pub(crate) struct Surfaces {
     sure: f64,
 }
 
-/// Finds the places of zones if each is on one surface; `None` if zones follow one another, or their places were not found.
+/// Finds the places of zones if each is on one surface; `None` if zones follow one another on all surfaces, or no
+/// places were found.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -81,7 +85,7 @@ pub(crate) fn find(
 ) -> Result<Option<Surfaces>, ProbeError> {
     let is_plain = map.zones.iter().all(|zone| zone.cycle.is_none() && zone.region.is_none());
     let parts = parts(map);
-    // If commands vary by more than seeks do, a single move shows no distance.
+    // If commands vary by more than seeks do, a single move does not show its distance.
     let varies = meter.is_noisy() && buffer.vary;
     if !is_plain
         || varies
@@ -91,7 +95,7 @@ pub(crate) fn find(
     {
         return Ok(None);
     }
-    // Later reads are the same as without this measurement.
+    // If no places are found, later reads draw the same random numbers as without this measurement.
     let dice = meter.draw.clone();
     let mut finder = Finder { meter, map, buffer, curve: Curve::default(), from_rim: Vec::new() };
     let found = if finder.are_apart(&parts)? { finder.run(parts)? } else { None };
@@ -101,7 +105,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Returns the large zones, each with the short ones behind it.
+/// Returns the large zones, each with the short zones behind it, and the first also with those before it.
 fn parts(map: &Map) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut before = 0;
@@ -129,7 +133,7 @@ struct Finder<'m, 'a> {
     map: &'m Map,
     buffer: &'m Buffer,
     curve: Curve,
-    /// The times of moves from LBN 0, by cylinder.
+    /// The times of moves from LBN 0, ns, by cylinder.
     from_rim: Vec<(f64, f64)>,
 }
 
@@ -160,8 +164,8 @@ impl<'m> Finder<'m, '_> {
         Ok(found.map(|found| found.ns))
     }
 
-    /// Returns whether at least half of the first boundaries take longer than a quarter of the zones beside them: then zones
-    /// that follow one another by LBN are not neighbours.
+    /// Returns whether moves over at least half of the first boundaries take longer than moves over a quarter of a zone
+    /// beside them: zones that are consecutive by LBN are then not neighbours.
     fn are_apart(&mut self, parts: &[Part]) -> Result<bool, ProbeError> {
         let (mut apart, mut seen) = (0, 0);
         for two in parts.windows(2).take(BOUNDARIES) {
@@ -191,7 +195,7 @@ impl<'m> Finder<'m, '_> {
         ) else {
             return Ok(None);
         };
-        // The order from the rim inward.
+        // The order of the zones from the rim inward.
         let mut order: Vec<(f64, usize)> = vec![(0.0, 0)];
         for (i, part) in parts.iter().enumerate().skip(1) {
             if !self.is_within_time(0.3 * i as f64 / parts.len() as f64) {
@@ -216,7 +220,7 @@ impl<'m> Finder<'m, '_> {
                 let known: Vec<&Part> = placed.iter().filter_map(|&p| parts.get(p)).collect();
                 agree += u64::from(self.place(&mut part, &known)?);
             }
-            // The times of moves from LBN 0 that place the next.
+            // The time of a move from LBN 0 to this zone's end helps to place the next zone.
             let zone = self.zone(&part);
             let end = part.at + zone.map_or(0, Zone::tracks) as f64 - 1.0;
             if k > 0 {
@@ -237,7 +241,8 @@ impl<'m> Finder<'m, '_> {
         Ok(if sure < PLACED_SHARE_MIN { None } else { on_surfaces(self.map, parts, sure) })
     }
 
-    /// Measures the times of moves inside the zone with the most tracks; returns whether there are enough.
+    /// Measures the times of moves inside the zone with the most tracks; returns whether there are enough times for a
+    /// curve.
     fn measure_curve(&mut self, parts: &[Part]) -> Result<bool, ProbeError> {
         let zones = parts.iter().filter_map(|part| self.zone(part));
         let Some(zone) = zones.max_by_key(|zone| zone.tracks()) else { return Ok(false) };
@@ -257,12 +262,12 @@ impl<'m> Finder<'m, '_> {
         self.from_rim.insert(after, (cylinder, ns));
     }
 
-    /// Returns the cylinder to which a move from LBN 0 takes this long, and its tolerance.
+    /// Returns the cylinder to which a move from LBN 0 takes `ns`, and the tolerance of that cylinder.
     fn guess(&self, ns: f64) -> (f64, f64) {
         let points = &self.from_rim;
         let after =
             points.partition_point(|point| point.1 < ns).clamp(1, points.len().saturating_sub(1).max(1));
-        // Neighbours that are nearer to each other than their errors give no slope.
+        // Points that are nearer to each other than their errors give no slope.
         let apart = 8.0 * self.deviation();
         let begin = (0.0, self.curve.points.first().map_or(0.0, |first| first.1));
         let below = points.iter().take(after).rev().find(|point| point.1 < ns - apart).unwrap_or(&begin);
@@ -303,12 +308,12 @@ impl<'m> Finder<'m, '_> {
             if finest && off.abs() <= 2.0 * within {
                 part.at += off / 2.0;
                 part.within = within;
-                // Where moves hardly depend on the distance, any two agree.
+                // If times hardly depend on the distance, any two moves agree, so such a place does not count.
                 return Ok(within <= PLACE_ERROR_SHARE_MAX * part.tracks as f64);
             }
             part.at += off;
             finest = distance <= f64::from(2 * PLACING_CYLINDERS_MIN) || within >= 0.7 * part.within;
-            // A place that was far off is looked for again from farther.
+            // If a place was far off, the next move is longer.
             part.within = if off.abs() > 2.0 * part.within { 2.0 * off.abs() } else { within };
             part.within = part.within.min(self.curve.longest() / 2.0);
         }
@@ -316,24 +321,25 @@ impl<'m> Finder<'m, '_> {
     }
 }
 
-/// Two tracks whose distance places a zone.
+/// Two tracks of different zones: a move between them places the second zone.
 struct TrackPair<'z> {
     from: (&'z Zone, u64),
     to: (&'z Zone, u64),
     cylinders: f64,
-    /// Whether the zone's track is farther inward than the known one.
+    /// Whether the second track is farther inward than the first.
     inward: bool,
 }
 
 impl<'z> TrackPair<'z> {
-    /// Returns the tracks nearest to this distance, but not nearer.
+    /// Returns two tracks whose distance is nearest to `distance` cylinders, but not shorter.
     fn of(from: &Part, to: &Part, distance: f64, inward: bool, map: &'z Map) -> Option<Self> {
         let (source, target) = (map.zones.get(from.main)?, map.zones.get(to.main)?);
         let (of, last) = (source.tracks() as f64 - 1.0, target.tracks() as f64 - 1.0);
-        // The first tracks of both are this far apart.
+        // The distance between the first tracks of the zones, in cylinders.
         let apart = to.at - from.at;
         let signed = if inward { distance } else { -distance };
-        // The middle of the tracks that both have at this distance, or the nearest.
+        // The second track is in the middle of those that have a partner at this distance; if there are none, it is the
+        // nearest.
         let low = f64::max(0.0, signed - apart);
         let high = f64::min(last, of + signed - apart);
         let b = (if low <= high {
@@ -356,15 +362,15 @@ impl<'z> TrackPair<'z> {
     }
 }
 
-/// The times of moves by distance.
+/// The times of moves by distance in cylinders.
 #[derive(Default)]
 struct Curve {
-    /// Cylinders and ns, both ascending.
+    /// Distances in cylinders and times in ns, both ascending.
     points: Vec<(f64, f64)>,
 }
 
 impl Curve {
-    /// Adds a longer distance; a longer move does not take less time.
+    /// Adds the time of a longer distance; a time that is not longer than the previous one is raised.
     fn add(&mut self, cylinders: f64, ns: f64) {
         let least = self.points.last().map_or(0.0, |last| last.1 + 1.0);
         self.points.push((cylinders, ns.max(least)));
@@ -374,13 +380,13 @@ impl Curve {
         self.points.last().map_or(1.0, |last| last.0)
     }
 
-    /// Returns the points around a place in the list.
+    /// Returns the two points around an index in the list.
     fn around(&self, after: usize) -> Option<((f64, f64), (f64, f64))> {
         let after = after.clamp(1, self.points.len().checked_sub(1)?);
         Some((*self.points.get(after - 1)?, *self.points.get(after)?))
     }
 
-    /// Returns the time of a distance, ns.
+    /// Returns the time of a move over `cylinders`, interpolated, ns.
     fn time(&self, cylinders: f64) -> f64 {
         let Some((a, b)) = self.around(self.points.partition_point(|point| point.0 < cylinders)) else {
             return 0.0;
@@ -389,21 +395,22 @@ impl Curve {
         a.1 + part * (b.1 - a.1)
     }
 
-    /// Returns the distance of a time, in cylinders.
+    /// Returns the distance of a move that takes `ns`, interpolated, in cylinders.
     fn cylinders(&self, ns: f64) -> f64 {
         let Some((a, b)) = self.around(self.points.partition_point(|point| point.1 < ns)) else { return 0.0 };
         let part = (ns - a.1) / (b.1 - a.1);
         (a.0.sqrt() + part * (b.0.sqrt() - a.0.sqrt())).max(0.0).powi(2)
     }
 
-    /// Returns the time of one more cylinder at a distance, ns.
+    /// Returns the additional time of one more cylinder at a distance, ns.
     fn slope(&self, cylinders: f64) -> f64 {
         let (near, far) = (cylinders / 1.5, cylinders * 1.5);
         ((self.time(far) - self.time(near)) / (far - near)).max(1e-3)
     }
 }
 
-/// Returns the parts on as few surfaces as hold them, from the rim inward; `None` for more than a drive has.
+/// Places the parts on as few surfaces as hold them, from the rim inward; `None` if there are more surfaces than a
+/// drive has.
 fn on_surfaces(map: &Map, mut parts: Vec<Part>, sure: f64) -> Option<Surfaces> {
     parts.iter_mut().for_each(|part| part.at -= part.before as f64);
     parts.sort_by(|a, b| a.at.total_cmp(&b.at));
@@ -424,7 +431,7 @@ fn on_surfaces(map: &Map, mut parts: Vec<Part>, sure: f64) -> Option<Surfaces> {
         });
         let end = ends.get_mut(surface)?;
         let at = part.at.max(0.0).round() as u64;
-        // Neighbours on a surface have no cylinder in common and none between them, as far as moves show.
+        // If a part begins near the end of the last zone on its surface, it is assumed to begin exactly there.
         let mut first = if (part.at - *end as f64).abs() <= near { *end } else { at };
         for i in part.zones.clone() {
             *places.get_mut(i)? = (u32::try_from(first).ok()?, surface as u16);

@@ -1,9 +1,9 @@
 //! Joins zones of the map that are parts of one zone of the drive.
 //!
-//! The mapper begins a new zone at every irregularity: if the first LBN is not the first of a band, at a track without LBNs,
-//! in the last, narrower band. As zones of their own each would begin with a cylinder of its own, and all distances would be
-//! too long. So the tracks of the largest zone are extended in both directions, and the zones beside it are looked for on
-//! them, with unused sectors in between.
+//! The mapper begins a new zone at every irregularity: where the first LBN is not the first of a band, at a track
+//! without LBNs, in the last, narrower band. If each became a zone of the profile, it would begin with a cylinder of
+//! its own, and all distances would be too long. So the tracks of the largest zone are extended in both directions.
+//! Neighbouring zones whose LBNs lie on these tracks become a part of it, with unused sectors in between.
 
 use crate::mapping::Map;
 use crate::revolutions::{frac, wrap};
@@ -15,7 +15,7 @@ use model::profile::{LayoutSpec, Revolutions, SectorsPerTrack, Sparing, Zone as 
 use std::ops::Range;
 use units::{Lbn, TrackIndex};
 
-/// The number of sampled LBNs of a zone.
+/// The number of LBNs of a zone whose angles are compared.
 const SAMPLES: u64 = 40;
 
 /// The most tracks in a row without LBNs between two joined zones.
@@ -24,10 +24,10 @@ const EMPTY_TRACKS_MAX: u64 = 3;
 /// The most sectors without an LBN that one zone of a profile lists.
 const ZONE_SLIPS_MAX: u64 = 20_000;
 
-/// Zones of the map that are one of the profile.
+/// Zones of the map that are one zone of the profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
-    /// Their indices in the map.
+    /// The indices of these zones in the map.
     pub(crate) zones: Range<usize>,
     /// The profile's zone, with cylinders from 0 on.
     pub(crate) spec: ZoneSpec,
@@ -43,15 +43,15 @@ pub(crate) struct Joiner<'m> {
     pub(crate) loose: f64,
 }
 
-/// The tracks of a zone as if all their sectors held LBNs.
+/// The extended tracks of a zone, as if all their sectors held LBNs.
 struct Bare {
     spec: ZoneSpec,
     layout: Layout,
-    /// The place of the beginning of the zone that they were derived from.
+    /// The number of sectors on these tracks before the zone.
     begin: u64,
 }
 
-/// The first sectors of zones on bare tracks.
+/// The positions of the first sectors of zones on the extended tracks.
 #[derive(Clone, Debug)]
 struct Placed {
     zones: Range<usize>,
@@ -59,7 +59,7 @@ struct Placed {
 }
 
 impl Joiner<'_> {
-    /// Joins all zones that `is_wanted` accepts, and those beside others of the same tracks.
+    /// Joins all zones that `is_wanted` accepts, and neighbours whose LBNs lie on the same tracks.
     pub(crate) fn run(&self, is_wanted: &dyn Fn(usize) -> bool) -> Vec<Whole> {
         let mut found: Vec<Whole> = Vec::new();
         let zones = &self.map.zones;
@@ -93,7 +93,7 @@ impl Joiner<'_> {
         self.map.zones.get(i)
     }
 
-    /// Returns the zones beside one with the same densities.
+    /// Returns the consecutive zones around `anchor` that have no other densities than it.
     fn run_of(&self, anchor: usize, is_free: &dyn Fn(usize) -> bool) -> Range<usize> {
         let densities = self.zone(anchor).map(densities).unwrap_or_default();
         let same = |i: usize| {
@@ -141,12 +141,12 @@ impl Joiner<'_> {
         best.map(|b| b.1)
     }
 
-    /// Returns the possible numbers of cylinders of the tracks, of which `before` precede the zone that they are derived
-    /// from.
+    /// Returns the numbers of cylinders that the extended tracks may have: `before` of these tracks precede the zone
+    /// from which they are derived, and `after` begin with it.
     fn cylinders(&self, before: u64, after: u64) -> Vec<u32> {
         let heads = self.shape.heads.max(1);
         match self.shape.kind.band() {
-            // The last band's runs are as long as it is wide.
+            // The last band may be narrower.
             Some(width) => {
                 let bands = (before + after) / (width * heads);
                 let (most, least) = (bands + 1, bands.saturating_sub(1));
@@ -186,7 +186,7 @@ impl Joiner<'_> {
         Layout::new(&whole, spec.last_cylinder + 1, self.shape.heads.max(1) as u16).ok()
     }
 
-    /// Returns the zones beside the anchor that lie on its tracks.
+    /// Returns the neighbouring zones whose LBNs lie on the tracks of the anchor, with their positions.
     fn placed(&self, bare: &Bare, anchor: usize, run: &Range<usize>) -> Option<Placed> {
         let zone = self.zone(anchor)?;
         if !self.stands(zone, bare, bare.begin) {
@@ -220,7 +220,7 @@ impl Joiner<'_> {
         Some(placed)
     }
 
-    /// Returns whether a zone's LBNs are at the angles of these tracks, from a sector on.
+    /// Returns whether a zone's LBNs are at the angles of these tracks, if the zone begins with sector `first`.
     fn stands(&self, zone: &Zone, bare: &Bare, first: u64) -> bool {
         let last = zone.lbns() - 1;
         let begin = zone.place(zone.first);
@@ -245,7 +245,8 @@ impl Joiner<'_> {
         Some((angle, u64::from(track.sectors)))
     }
 
-    /// Returns the profile's zone: unused sectors are reserved at its beginning, slips inside, spares at its end.
+    /// Returns the profile's zone: unused sectors before the first LBN are reserved, those inside are slips, and those
+    /// behind the last LBN are spares.
     fn spec_of(&self, bare: &Bare, placed: &Placed, unit: u64) -> Option<ZoneSpec> {
         let heads = self.shape.heads.max(1);
         let mut spec = bare.spec.clone();
@@ -254,7 +255,6 @@ impl Joiner<'_> {
         let empty = first_track / unit * unit;
         let track = bare.layout.track(TrackIndex::new(empty as u32));
         spec.offset = Revolutions::Decimal(rounded(track.angle.as_revolutions()));
-        // The unused sectors.
         let on_cylinder = match &spec.sectors_per_track {
             SectorsPerTrack::Same(n) => heads * u64::from(*n),
             SectorsPerTrack::ByHead(list) => list.iter().map(|&n| u64::from(n)).sum(),
@@ -262,7 +262,7 @@ impl Joiner<'_> {
         let left_out = empty / heads * on_cylinder;
         let (mut slips, mut slip_runs) = (Vec::new(), Vec::new());
         let mut slip = |sectors: Range<u64>| {
-            // Whole tracks are one run.
+            // More than a track of sectors is listed as a run.
             let count = sectors.end.saturating_sub(sectors.start);
             if count > on_cylinder / heads {
                 slip_runs.push((sectors.start, count))
@@ -289,7 +289,7 @@ impl Joiner<'_> {
         }
         let last = u64::from(bare.layout.locate(Lbn::new(next - 1))?.track.get()) - empty;
         spec.last_cylinder = match self.shape.kind.band() {
-            // Bands behind the last LBN belong to zones that were not placed here.
+            // Bands behind the last LBN belong to other zones.
             Some(width) => {
                 let used = (last / (width * heads) + 1) * width - 1;
                 (u64::from(spec.last_cylinder) - empty / heads).min(used) as u32
@@ -301,7 +301,7 @@ impl Joiner<'_> {
         let places = u64::from(spec.last_cylinder + 1) * on_cylinder;
         spec.sparing.spares = places.checked_sub(spec.reserved)?.checked_sub(lbns)?;
         if let Some(width) = self.shape.kind.band() {
-            // As narrow as possible: the sectors behind the last LBN are in other cylinders, or unused.
+            // The zone is made as narrow as possible, because the sectors behind the last LBN may be in other zones.
             let narrow = |spec: &ZoneSpec| -> Option<ZoneSpec> {
                 let mut less = spec.clone();
                 less.last_cylinder = less.last_cylinder.checked_sub(1)?;
@@ -316,7 +316,7 @@ impl Joiner<'_> {
         self.holds(&spec, placed).then_some(spec)
     }
 
-    /// Returns whether a profile's zone has all these LBNs at their angles.
+    /// Returns whether a profile's zone has exactly these zones' LBNs, at their angles.
     fn holds(&self, spec: &ZoneSpec, placed: &Placed) -> bool {
         let Some(layout) = self.layout(spec) else { return false };
         let zones: Vec<&Zone> = placed.zones.clone().filter_map(|i| self.zone(i)).collect();
@@ -342,12 +342,13 @@ fn densities(zone: &Zone) -> Vec<u64> {
     }
 }
 
-/// Returns the number of sectors from a zone's first to its last.
+/// Returns the number of sectors from a zone's first LBN to its last.
 fn length(zone: &Zone) -> u64 {
     zone.place(zone.end - 1) - zone.place(zone.first) + 1
 }
 
-/// Returns the LBNs before which sectors are unused, and the number of those; `None` if there are too many.
+/// Returns the LBNs before which sectors are unused, each with the number of these sectors; `None` if there are too
+/// many.
 fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
     let mut gaps: Vec<(u64, u64)> =
         zone.shifts.iter().filter(|s| s.lbn > zone.first).map(|s| (s.lbn, s.sectors)).collect();
@@ -359,7 +360,7 @@ fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
         gaps.extend((1..=count).map(|i| (zone.first + i * region.lbns, region.spares)));
     }
     gaps.sort_unstable();
-    // Two gaps before the same LBN are one.
+    // Two gaps before one LBN are joined.
     let mut joined: Vec<(u64, u64)> = Vec::new();
     for (lbn, sectors) in gaps {
         match joined.last_mut() {

@@ -1,16 +1,16 @@
-//! Probes drives, then predicts 2,000 random reads of 4 KiB with the found profiles. A line a drive.
+//! Probes drives, then predicts 2,000 random reads of 4 KiB with the profiles that were found; prints a line a drive.
 //!
-//! `cargo run --release -p freeblock-probe --example builtin` takes every built-in drive; names may be given instead, and
-//! `random:SEED`, `wong:NAME:SEED` or the path of a DiskSim parameter file. `--segments N` gives the drives a cache of N
-//! segments. `--noise` makes drives that differ from their profiles as `drive::Behaviour::fast02` has it, `--seed N`
-//! by other dice; `--random N` adds the hidden drives of seeds 0 to N; `--stages` says when each measurement began,
-//! `--profile` prints what was found.
+//! `cargo run --release -p freeblock-probe --example builtin` probes every built-in drive. Names of drives may be given
+//! instead, and `random:SEED`, `wong:NAME:SEED` or the path of a DiskSim parameter file. `--segments N` gives the
+//! drives a cache of N segments. `--noise` makes drives differ from their profiles as `drive::Behaviour::fast02` does,
+//! with the seed of `--seed N`. `--random N` adds the hidden drives of seeds 0 to N. `--stages` prints when each
+//! measurement began, and `--profile` prints the report and the profile.
 //!
-//! The columns are shares of reads: `near` is within 50 us of the prediction, on the drive with all its noise; `true` the same
-//! on the drive without random noise; `revolutions` is whole revolutions off, and `other` otherwise off. `sure` is as
-//! `near`, for the reads outside the regions that the report names as uncertain, and `none` if those are all of the drive.
-//! The confidence follows the order of tracks found, and the true one. The last line counts the drives that are named whole,
-//! and has the least `sure` of the others.
+//! The columns are shares of reads. `near`: within 50 us of the prediction, on the drive with all its noise. `true`:
+//! the same on the drive without random noise. `turns`: off by whole revolutions. `other`: off by any other time.
+//! `sure`: like `near`, but only for reads outside the regions that the report names as uncertain; `none` if the report
+//! names the whole drive. Behind them stand the order of tracks found, the true order, and the confidence. The last
+//! line has the number of drives that are named as a whole, and the least `sure` of the others.
 
 #[path = "../tests/probe/common/mod.rs"]
 mod common;
@@ -91,7 +91,8 @@ fn main() {
     );
 }
 
-/// Probes one; the share of reads that come as predicted where the report is sure, if that is anywhere, of a probe that came to an end.
+/// Probes one drive and prints its line. Returns `None` if the probe failed; otherwise the share of predicted reads
+/// outside the regions that the report names, which is `None` if the report names the whole drive.
 #[expect(clippy::print_stdout, reason = "an example")]
 fn line(wanted: &BuiltinFlags, name: &str, truth: &Profile) -> Option<Option<f64>> {
     let drive = |noise: bool| match (noise, wanted.noise) {
@@ -114,7 +115,7 @@ fn line(wanted: &BuiltinFlags, name: &str, truth: &Profile) -> Option<Option<f64
             return None;
         }
     };
-    // A spindle that drifts is where the probe left it.
+    // A spindle whose speed varies goes on from where the probe left it.
     let on = if wanted.noise { device } else { drive(true) };
     let Shares { near, revolutions, other, sure } =
         common::predictions_on(on, truth, &profile, &report, 2_000);

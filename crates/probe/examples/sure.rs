@@ -1,13 +1,15 @@
-//! How often what reports say is right, held against how sure they say they are.
+//! Compares how often findings are right with the confidences that reports give them.
 //!
-//! `cargo run --release -p freeblock-probe --example sure` probes the built-in drives of up to five minutes with the default noise,
-//! each by the dice of seeds 1 to 3. `--random N` takes the hidden drives of seeds 0 to N instead, or names of drives are given, and
-//! `random:SEED`; `--ways WORDS`, as often as wanted (`noise,late_settles=100000:1ms`), says how they behave, `--seeds N` by how many
-//! dice, `--one` that they are given one command at a time, `--only FINDING`, as often as wanted, of what alone. `--wrong` lists what
-//! is wrong, the surest first; `--each` everything.
+//! `cargo run --release -p freeblock-probe --example sure` probes the built-in drives of up to 9 GB with the default
+//! noise, with seeds 1 to 3 each. `--random N` takes the hidden drives of seeds 0 to N instead; so do names of drives,
+//! and `random:SEED`. `--ways WORDS` gives the drives' behaviour (`noise,late_settles=100000:1ms`) and may be repeated.
+//! `--seeds N` sets the number of seeds, and `--one` gives the drives one command at a time. `--only FINDING`, which
+//! may be repeated, leaves out all other findings. `--wrong` lists the wrong findings, the most certain first, and
+//! `--each` lists all.
 //!
-//! For each finding, and for all together: of how many the drive's profile tells, what the confidences add up to, and how many are
-//! right; the same of those that are 75% sure or more, and of those that are 95%. `tests/probe/common/judge.rs` says what right means.
+//! The table has, for each finding and for all together, the number of findings that the drive's profile can judge, the
+//! sum of their confidences, and the number that are right. The second and third columns are for findings with
+//! confidences of at least 75% and 95%. `tests/probe/common/judge.rs` defines what is right.
 
 #[path = "../tests/probe/common/mod.rs"]
 mod common;

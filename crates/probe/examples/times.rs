@@ -1,9 +1,9 @@
-//! Drive time of probes, the slowest first: every built-in drive that is to take five minutes or less, in every way a user can
-//! switch it that tells on it, with writes allowed to sectors 100,000 to 120,000 and without.
+//! The drive time of probes, the slowest first: of every built-in drive of up to 9 GB, with every behaviour that a user
+//! can switch and that affects the time, with writes allowed to sectors 100,000 to 120,000 and without.
 //!
-//! `cargo run --release -p freeblock-probe --example times` takes all of them; names of drives and `--ways WORDS`, as often as
-//! wanted (`noise,queue=sptf:64`), take these instead. `--seeds N` takes the noise of seeds 1 to N, `--stages` says how long
-//! each measurement took, `--reads` leaves out the probes with writes.
+//! `cargo run --release -p freeblock-probe --example times` probes all of these. Names of drives select drives, and
+//! `--ways WORDS`, which may be repeated (`noise,queue=sptf:64`), selects behaviours. `--seeds N` takes the noise of
+//! seeds 1 to N, `--stages` prints how long each measurement took, and `--reads` leaves out the probes with writes.
 
 #[path = "../tests/probe/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Writes, if the user allows them: their acknowledgement, and the head's settling time.
+//! Writes, if the user allows them: how they are acknowledged, and the settling time of the head.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -11,42 +11,42 @@ use crate::sure::{self, Measured};
 use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The fewest writable sectors: the head's waits must differ.
+/// The fewest writable sectors: with fewer, all writes would wait for nearly the same angle.
 pub(crate) const WRITABLE_SECTORS_MIN: u64 = 64;
 
 /// The number of writes whose responses show when they are acknowledged.
 const WRITES: usize = 11;
 
-/// The most attempts for that number of successful writes, so that failures end them.
+/// The most attempts for that number of successful writes, because writes may fail.
 const WRITE_ATTEMPTS_MAX: usize = 4 * WRITES;
 
-/// The range of responses, in revolutions, that are not the medium's.
+/// Responses within this range, in revolutions, come from the buffer: the medium's vary by a revolution.
 const EQUAL_RESPONSES_REVOLUTIONS_MAX: f64 = 0.06;
 
-/// The longest work of a drive after it acknowledged a write from its buffer.
+/// The longest time that a drive works after it acknowledged a write from its buffer.
 const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The distances of the compared moves, as parts of the drive's cylinders; shorter ones if the arm is slow. Settling does
-/// not depend on the distance.
+/// The distances of the compared moves, as divisors of the drive's cylinders; the second list, of shorter moves, is for
+/// a slow arm. Settling does not depend on the distance.
 const DISTANCE_DIVISORS: [u32; 4] = [20, 10, 5, 3];
 const DISTANCE_DIVISORS_SLOW: [u32; 4] = [40, 28, 20, 14];
 
-/// The end of this measurement, as a share of the probe's time limit.
+/// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.9;
 
-/// The searches for each move.
+/// The most searches for each move.
 const SEARCHES: usize = 3;
 
-/// The time added to a move so that a read behind a write is not too early, ns.
+/// The time added to a move so that a read right after a write does not miss its sector, ns.
 const READ_AFTER_WRITE_MARGIN_NS: f64 = 300_000.0;
 
 /// The largest deviation of a plausible completion from whole revolutions, in revolutions.
 const COMPLETION_ERROR_REVOLUTIONS_MAX: f64 = 0.05;
 
-/// The attempts at a move from or to the writable sectors.
+/// The most attempts to find a move from or to the writable sectors.
 const ATTEMPTS: u32 = 32;
 
-/// Returns the distances for a drive's arm.
+/// Returns the divisors of the distances for a drive's arm.
 fn distances(meter: &Meter<'_>) -> [u32; 4] {
     if meter.is_slow() { DISTANCE_DIVISORS_SLOW } else { DISTANCE_DIVISORS }
 }
@@ -56,24 +56,24 @@ fn distances(meter: &Meter<'_>) -> [u32; 4] {
 pub(crate) struct Writes {
     /// Whether writes are acknowledged from the buffer.
     pub(crate) write_back: Measured<bool>,
-    /// The response of such a write of one sector, ns.
+    /// The response of a write of one sector, ns; the buffer's, if writes are acknowledged from the buffer.
     pub(crate) acknowledged_ns: f64,
     /// Whether reads of sectors just written are cache hits.
     pub(crate) kept: bool,
-    /// The settling time of a write beyond that of a read of the same sector; for a buffered write, as a read right after it
-    /// shows.
+    /// The settling time of a write beyond that of a read of the same sector. For a write acknowledged from the buffer,
+    /// a read right after the write shows it.
     pub(crate) settle: Option<Settle>,
-    /// A write's command overhead, if two commands at a time separate it from the settling, or writes on the current track,
-    /// which need no settling.
+    /// The command overhead of a write, ms. Either two commands at a time separate it from the settling, or it is that
+    /// of writes on the current track, which need no settling.
     pub(crate) overhead: Option<Measured<f64>>,
-    /// How much longer a read's overhead is after a write than after a read (negative if shorter).
+    /// The overhead of a read after a write less that of a read after a read, ms.
     pub(crate) read_after_write: Option<Measured<f64>>,
-    /// The same difference for a write's overhead.
+    /// The overhead of a write after a write less that of a write after a read, ms.
     pub(crate) write_after_write: Option<Measured<f64>>,
 }
 
-/// Returns the median of these values, each with the accuracy `fine`, ms, with the probability that it is within the tolerance
-/// of a prediction.
+/// Returns the median of some values, each with the accuracy `fine`, ms, and the probability that the median is within
+/// the tolerance of a prediction.
 fn measured(values: &mut [f64], fine: f64) -> Option<Measured<f64>> {
     let sure = sure::within(values, fine, sure::EQUAL_TIMES_MS_MAX);
     (!values.is_empty()).then(|| Measured { value: rounded(median(values)), sure })
@@ -83,20 +83,22 @@ fn measured(values: &mut [f64], fine: f64) -> Option<Measured<f64>> {
 #[derive(Clone, Debug)]
 pub(crate) struct Settle {
     pub(crate) ms: f64,
-    /// The range of the measurements, ms.
+    /// The largest difference of two measurements, ms.
     pub(crate) apart_ms: f64,
-    /// By how much it may be more, or less, ms, if only the sum of a read's overhead and its moves is known.
+    /// By how much the settling time may be more, or less, ms, if only the sum of a read's overhead and its moves is
+    /// known.
     pub(crate) may_be_more_ms: f64,
     pub(crate) may_be_less_ms: f64,
-    /// The probability that it is within the tolerance of a prediction.
+    /// The probability that the settling time is within the tolerance of a prediction.
     pub(crate) sure: f64,
-    /// The part of the reads' overhead that was missed, ms: a write settles no shorter than a read does.
+    /// The part of the reads' overhead that was counted as seek time, ms: it follows if a write seems to settle faster
+    /// than a read.
     pub(crate) missed_overhead_ms: f64,
 }
 
 impl Settle {
-    /// Computes the settling time from measurements that are too short, or too long, by the error of the reads' overhead,
-    /// which may be larger, or smaller, by the given values; `fine` is the accuracy of one, ms.
+    /// Computes the settling time from measurements, ms. Each is wrong by the error of the reads' overhead, which may
+    /// be larger, or smaller, by the given values; `fine` is the accuracy of one measurement, ms.
     fn of(
         mut measured: Vec<f64>,
         (overhead_may_be_more_ms, overhead_may_be_less_ms): (f64, f64),
@@ -109,7 +111,7 @@ impl Settle {
         let most = measured.iter().copied().fold(f64::MIN, f64::max);
         let middle = median(&mut measured);
         let missed = (-middle).clamp(0.0, overhead_may_be_more_ms);
-        // A tiny negative value is zero.
+        // A negative value within the accuracy is zero.
         let middle = middle + missed;
         let ms = if middle.abs() < f64::max(fine, most - least) { middle.max(0.0) } else { middle };
         let may_be_more_ms = overhead_may_be_more_ms - missed;
@@ -127,19 +129,19 @@ impl Settle {
     }
 }
 
-/// Rounds to the microsecond; never returns a negative zero, which would be printed as such.
+/// Rounds to the microsecond; never returns a negative zero, which would be printed with its sign.
 fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3 + 0.0
 }
 
-/// A command and the one before it.
+/// A command, and the command before it.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     before: Op,
     op: Op,
 }
 
-/// Measures writes to `region` alone; returns `None` if the drive refuses writes.
+/// Measures writes, to `region` alone; returns `None` if no write succeeds.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -182,11 +184,11 @@ struct Mover<'l> {
     region: LbnRange,
 }
 
-/// A sector whose write is acknowledged from the buffer. A read right behind it shows when it was written, because the arm
-/// moves to the read after the write.
+/// A sector whose write is acknowledged from the buffer. The arm moves to a read right after the write only once the
+/// data are written, so the read shows when that was.
 struct Behind<'a> {
     target: InLayout<'a>,
-    /// The sector that is read, and the time after the end of the write that is not too early, ns.
+    /// The sector to read, and the time after the end of the write in which the arm reaches it, ns.
     next: InLayout<'a>,
     after_ns: f64,
     bus_ns: f64,
@@ -211,7 +213,7 @@ impl Target for Behind<'_> {
         end: Instant,
     ) -> Option<Result<Option<bool>, ProbeError>> {
         let revolution = meter.revolution();
-        // The platter's angle at the end of a read of a sector that passes that long after the write.
+        // The platter's angle at the end of a read of a sector that passes `after_ns` after the write.
         let passed = end
             + Duration::from_nanos((self.after_ns + self.next.sector() * revolution + self.bus_ns) as u64);
         let then = meter.revolutions_at(passed);
@@ -231,7 +233,7 @@ impl Target for Behind<'_> {
 }
 
 impl Mover<'_> {
-    /// Measures moves to writes that are acknowledged from the buffer, with a read behind each.
+    /// Measures moves to writes that are acknowledged from the buffer, each followed by a read.
     fn behind(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
         let mut settles = Vec::new();
         let hidden = self.seeks.overhead_ms * 1e6;
@@ -250,7 +252,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Returns the shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
+    /// Returns the shortest time of a move over `distance` cylinders to a write that is acknowledged from the buffer,
+    /// ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
         if !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some() {
             return Ok(None);
@@ -295,7 +298,7 @@ impl Mover<'_> {
     fn through(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
         let (mut settles, mut parted, mut overheads, mut after) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        // On the current track there is no settling: only the overhead, and a sector on the bus.
+        // A write on the current track needs no settling: it takes only the overhead, and a sector on the bus.
         let pair = |before, op| Pair { before, op };
         let here = self.moved(meter, 0, pair(Op::Read, Op::Write))?;
         let here_after = self.moved(meter, 0, pair(Op::Write, Op::Write))?;
@@ -320,14 +323,15 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        // The error is that of two searches, or of four if both overheads are measured.
+        // Each value contains the errors of two searches, or of four if the overheads are measured by searches of their
+        // own.
         let fine = resolution(meter) / 1e6;
         found.settle = if parted.is_empty() {
             Settle::of(settles, (self.read_here(meter, &mut after)?, self.may_be_less_ms()), 2.0 * fine)
         } else {
             Settle::of(parted, (0.0, 0.0), std::f64::consts::SQRT_2 * fine)
         };
-        // Each is the difference of two searches.
+        // Each value is the difference of two searches.
         let fine = std::f64::consts::SQRT_2 * fine;
         found.overhead = measured(&mut overheads, fine);
         found.read_after_write = measured(&mut after, fine);
@@ -336,13 +340,13 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Returns how much less a read's overhead may be, ms: all of it, if only its sum with a move is known.
+    /// Returns how much less a read's overhead may be, ms: all of it, if only the sum of overhead and move is known.
     fn may_be_less_ms(&self) -> f64 {
         if self.seeks.parted { 0.0 } else { self.seeks.overhead_ms }
     }
 
-    /// Returns how much more a read's overhead may be, ms: at most the time of a read behind a write to the same track,
-    /// without a move or read-ahead; `after` is how much longer it is after a write.
+    /// Returns how much more a read's overhead may be, ms. The bound is the time of a read right after a write to the
+    /// same track, without a move or read-ahead; `after` has how much longer reads take after a write.
     fn read_here(&self, meter: &mut Meter<'_>, after: &mut [f64]) -> Result<f64, ProbeError> {
         let most = self.seeks.overhead_may_be_more_ms();
         if most <= 0.0 || after.is_empty() {
@@ -354,8 +358,8 @@ impl Mover<'_> {
         Ok(here.map_or(most, |ns| bound(ns).clamp(0.0, most)))
     }
 
-    /// Returns the shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a
-    /// sector that is caught. Writes stay inside the writable region.
+    /// Returns the shortest time of a move over `distance` cylinders, overhead included, ns: from the submission to the
+    /// beginning of a sector that is caught. Writes stay inside the writable region.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
         if !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some() {
             return Ok(None);
@@ -371,7 +375,7 @@ impl Mover<'_> {
                 let lbn = self.region.start().get() + meter.draw.below(self.region.len().get());
                 let Some(here) = layout.locate(Lbn::new(lbn)) else { continue };
                 let Some((there, far)) = away(meter, layout, here.track, distance) else { continue };
-                // From the written sector to anywhere, or from anywhere to it.
+                // The move goes from the writable sector to anywhere, or from anywhere to that sector.
                 let (source, index) = if from_region { (lbn, there) } else { (far, here.track) };
                 if !within(pair.before).contains(Lbn::new(source)) {
                     continue;
@@ -402,8 +406,8 @@ impl Mover<'_> {
     }
 }
 
-/// Returns the shortest moves over `distance` cylinders behind another command, to read and to write, ns; `None` on a handle
-/// that takes one command at a time.
+/// Returns the shortest times of moves over `distance` cylinders right after another command, to a read and to a write,
+/// ns; `None` if the handle takes one command at a time.
 fn behind(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -423,9 +427,9 @@ fn behind(
 
 /// The acknowledgements of writes.
 struct Acknowledged {
-    /// Whether all come equally fast, whatever the platter's angle.
+    /// Whether all writes are acknowledged equally fast, whatever the platter's angle.
     alike: Measured<bool>,
-    /// The time in the middle.
+    /// The median response time, ns.
     ns: f64,
 }
 
@@ -438,7 +442,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknow
         }
         let away = meter.draw.below(meter.capacity());
         let one = meter.read(away, 1)?;
-        // The drive has finished the work of an earlier write.
+        // During this wait the drive finishes the work of an earlier write.
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let lbn = region.start().get() + meter.draw.below(region.len().get());
         let written = meter.execute(one.completed + wait, Op::Write, lbn, 1)?;
@@ -455,8 +459,8 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknow
         .filter(|&&ns| (ns - middle).abs() < EQUAL_RESPONSES_REVOLUTIONS_MAX * meter.revolution())
         .count();
     let write_back = alike + 2 >= responses.len().max(3);
-    // With a buffer all responses are alike, except for unknown causes, of which one more case is assumed; without one,
-    // responses are alike by chance.
+    // With a buffer all responses are alike, except for unknown causes, of which one more case than seen is assumed.
+    // Without a buffer responses are alike by chance.
     let (of_buffer, of_medium) =
         (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * EQUAL_RESPONSES_REVOLUTIONS_MAX);
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
@@ -484,7 +488,7 @@ fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> 
     Ok(hits >= 2)
 }
 
-/// Returns a track `distance` cylinders from another one, under the same head, and an LBN there.
+/// Returns a track `distance` cylinders from another one, under the same head, and an LBN on it.
 fn away(
     meter: &mut Meter<'_>,
     layout: &Layout,

@@ -11,16 +11,17 @@ use units::{Lbn, LbnRange, Op, Sectors};
 /// The number of requests for half a track.
 const REQUESTS: u32 = 24;
 
-/// The distance between the end of a request and that of its last sector, in revolutions, above which it began in its
-/// middle; and the number of such requests that suffices.
+/// If a request ends this much before its last sector passes, in revolutions, the drive began in the middle of the
+/// request; and the number of such requests that suffices as evidence.
 const END_DISTANCE_REVOLUTIONS_MIN: f64 = 0.04;
 const MIDDLE_STARTS_MIN: u32 = REQUESTS / 6;
 
-/// Returns whether the drive begins in the middle, after this many requests ended elsewhere than their last sector.
+/// Decides whether the drive begins in the middle of requests, after `elsewhere` of `seen` requests ended away from
+/// their last sector.
 ///
-/// A head that arrives at a random angle is among the half track half of the time, and this shows unless it is near
-/// either end. Without zero latency no request ends elsewhere, except for unknown causes, of which one more case is
-/// assumed (Laplace's rule).
+/// A head that arrives at a random angle is inside the half track half of the time, which shows unless the head is near
+/// either end. Without zero latency every request ends at its last sector, except for unknown causes, of which one more
+/// case is assumed (Laplace's rule).
 fn begins_in_middle(elsewhere: u32, seen: u32) -> Measured<bool> {
     let on = elsewhere >= MIDDLE_STARTS_MIN;
     let (with, without) = (0.5 - 2.0 * END_DISTANCE_REVOLUTIONS_MIN, 1.0 / f64::from(seen + 2));
@@ -29,8 +30,8 @@ fn begins_in_middle(elsewhere: u32, seen: u32) -> Measured<bool> {
     Measured::answer(on, ratio)
 }
 
-/// Returns whether reads may begin in the middle; `None` if the bus is so slow that it makes no difference, or no read
-/// succeeded.
+/// Returns whether reads may begin in the middle; `None` if the bus is so slow that this makes no difference, or too
+/// few reads succeeded.
 pub(crate) fn reads(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -41,7 +42,7 @@ pub(crate) fn reads(
     find(meter, zone, Op::Read, all, bus_ns)
 }
 
-/// Returns whether writes to the medium may; also `None` if `region` contains no half of a track.
+/// Returns whether writes to the medium may begin in the middle; also `None` if `region` contains no half of a track.
 pub(crate) fn writes(
     meter: &mut Meter<'_>,
     map: &Map,
@@ -50,16 +51,16 @@ pub(crate) fn writes(
 ) -> Result<Option<Measured<bool>>, ProbeError> {
     let inside = |z: &&Zone| z.end.min(region.end().get()).saturating_sub(z.first.max(region.start().get()));
     let Some(zone) = map.zones.iter().max_by_key(inside) else { return Ok(None) };
-    // Later reads are the same as without this measurement.
+    // Later reads draw the same random numbers as without this measurement.
     let dice = meter.draw.clone();
     let found = find(meter, zone, Op::Write, region, bus_ns);
     meter.draw = dice;
     found
 }
 
-/// Measures requests for half a track, with heads that arrive at all angles. A drive that reads in order ends each request at
-/// the angle of its last sector. A drive with zero-latency access begins where the head arrives; if that is inside the request,
-/// it ends there one revolution later, so at other angles.
+/// Measures requests for half a track, with the arm arriving at all angles. A drive that reads in order ends each
+/// request at the angle of its last sector. A drive with zero-latency access begins where the head arrives; if that is
+/// inside the request, the request ends there one revolution later, at another angle.
 fn find(
     meter: &mut Meter<'_>,
     zone: &Zone,
@@ -70,11 +71,12 @@ fn find(
     if bus_ns * zone.sectors as f64 > meter.revolution() || zone.sectors < 4 {
         return Ok(None);
     }
-    // The last sector of a write crosses the bus before it passes, not after.
+    // The last sector of a read crosses the bus after it has passed, as in the map's angles; that of a write does so
+    // before.
     let bus_revolutions = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
     // All data of a write must arrive before the arm does, so the arm comes from farther away.
     let away = if op.is_write() { (zone.tracks() / 3).max(1) } else { 1 };
-    // The tracks with permitted sectors.
+    // The tracks that may hold permitted sectors.
     let first_track = zone.locate(within.start().get().max(zone.first)).0;
     let last_track = zone.locate(within.end().get().min(zone.end).saturating_sub(1).max(zone.first)).0;
     let (mut seen, mut elsewhere) = (0, 0);
@@ -86,7 +88,7 @@ fn find(
         let half = n / 2;
         let first = zone.lbn_near(track, n / 8);
         let last = first + half - 1;
-        // The request must lie on one track, without a slip.
+        // The request must lie on one track, and contain no slip.
         if last >= zone.end
             || !within.contains(Lbn::new(first))
             || !within.contains(Lbn::new(last))
@@ -95,7 +97,7 @@ fn find(
         {
             continue;
         }
-        // From all angles, so that some arms arrive in the first half of the request.
+        // The moves start from all angles, so that some end inside the request.
         let sector = i * n / u64::from(REQUESTS);
         meter.read(zone.lbn_near((track + away) % tracks, sector), 1)?;
         let reading = meter.execute(meter.now(), op, first, half)?;

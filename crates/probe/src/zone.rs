@@ -1,38 +1,39 @@
-//! The model of a run of tracks with one density, or with recurring densities: the angle of each of its LBNs.
+//! The model of consecutive tracks with one density, or with recurring densities: the angle of each of their LBNs.
 
 use crate::revolutions::wrap;
 
-/// A rotation that recurs: from the first of `unit` tracks to the first of the next.
+/// A rotation that recurs: from the first of `unit` tracks to the first of the next `unit` tracks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Level {
-    /// The number of tracks; 1 at the lowest level, and a multiple of the level below at each other.
+    /// The number of tracks; 1 at the lowest level, and a multiple of the next lower level's at all others.
     pub(crate) unit: u64,
     /// The rotation, in revolutions.
     pub(crate) advance: f64,
 }
 
-/// A slip: from `lbn` on, LBNs are this many sectors further.
+/// A slip: all LBNs from `lbn` on are `sectors` sectors further along the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shift {
     pub(crate) lbn: u64,
     pub(crate) sectors: u64,
 }
 
-/// Equal parts with reserved spare sectors at their end.
+/// Equal parts of a zone, each with reserved spare sectors at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// The LBNs in each.
+    /// The LBNs in each part.
     pub(crate) lbns: u64,
-    /// The spare sectors at the end of each.
+    /// The spare sectors at the end of each part.
     pub(crate) spares: u64,
 }
 
-/// Tracks with densities that differ by head: those of one cylinder or band recur, or of two if heads go back and forth.
+/// The tracks after which densities recur, if densities differ by head: those of one cylinder or band, or of two if
+/// heads go back and forth.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cycle {
-    /// The places of tracks in a cycle; all have the same number of tracks.
+    /// The slots of the cycle, which all have the same number of tracks.
     pub(crate) slots: Vec<Slot>,
-    /// The sectors in each cycle.
+    /// The sectors in the cycle.
     pub(crate) sectors: u64,
     /// The rotation from the first track of one cycle to that of the next, in revolutions.
     pub(crate) advance: f64,
@@ -41,19 +42,19 @@ pub(crate) struct Cycle {
 /// Consecutive tracks of a cycle on one surface: one, or those of a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slot {
-    /// The sectors of the cycle before this slot.
+    /// The number of sectors of the cycle before this slot.
     pub(crate) before: u64,
     pub(crate) tracks: u64,
-    /// The sectors on each track.
+    /// The sectors on each track of the slot.
     pub(crate) sectors: u64,
     /// The rotation from the cycle's first track to the slot's, in revolutions.
     pub(crate) angle: f64,
-    /// The rotation from each of its tracks to the next, in revolutions.
+    /// The rotation from each track of the slot to the next, in revolutions.
     pub(crate) skew: f64,
 }
 
 impl Cycle {
-    /// Returns a cycle of slots whose places are not yet counted.
+    /// Returns a cycle of these slots; counts the sectors before each.
     pub(crate) fn new(mut slots: Vec<Slot>, advance: f64) -> Self {
         let mut sectors = 0;
         for slot in &mut slots {
@@ -63,24 +64,24 @@ impl Cycle {
         Self { slots, sectors, advance }
     }
 
-    /// Returns the tracks of each slot.
+    /// Returns the number of tracks of each slot.
     pub(crate) fn width(&self) -> u64 {
         self.slots.first().map_or(1, |slot| slot.tracks)
     }
 
-    /// Returns the tracks of the cycle.
+    /// Returns the number of tracks of the cycle.
     pub(crate) fn tracks(&self) -> u64 {
         self.width() * self.slots.len() as u64
     }
 }
 
-/// Tracks of one density, or of densities that recur. Angles are those at which a read of one sector ends.
+/// Consecutive tracks of one density, or of recurring densities. An angle is that at which a read of one sector ends.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Zone {
     pub(crate) first: u64,
-    /// The LBN past its last.
+    /// The LBN past the zone's last.
     pub(crate) end: u64,
-    /// The sectors on a track; on its shortest one if they differ.
+    /// The sectors on a track; on the shortest track if densities differ.
     pub(crate) sectors: u64,
     /// The recurring whole tracks of different densities; such a zone has no spares.
     pub(crate) cycle: Option<Cycle>,
@@ -90,7 +91,7 @@ pub(crate) struct Zone {
     pub(crate) levels: Vec<Level>,
     pub(crate) shifts: Vec<Shift>,
     pub(crate) region: Option<Region>,
-    /// LBNs that stand elsewhere, each alone.
+    /// Single LBNs that are not at the zone's angles, ascending.
     pub(crate) odd: Vec<u64>,
 }
 
@@ -109,7 +110,7 @@ impl Zone {
         }
     }
 
-    /// Returns the same zone from one of its tracks on, if its densities recur.
+    /// Returns the zone without the tracks before `first`, if its densities recur; otherwise the whole zone.
     pub(crate) fn beginning_at(&self, first: u64) -> Self {
         let mut zone = self.clone();
         let Some(cycle) = zone.cycle.as_mut().filter(|_| first > 0) else { return zone };
@@ -126,14 +127,15 @@ impl Zone {
         zone
     }
 
-    /// Returns the zone with runs of this width, and the tracks before the first of them as a zone of their own; `None` if
-    /// such a run has two densities, or a jump of more than `loose` revolutions.
+    /// Returns the zone with runs of `width` tracks (a run is the tracks of a slot), and the tracks before the first
+    /// run as a zone of their own; `None` if such a run would have two densities, or a jump of more than `loose`
+    /// revolutions.
     pub(crate) fn with_runs_of(&self, width: u64, loose: f64) -> Option<Vec<Self>> {
         let own = self.cycle.as_ref().filter(|cycle| cycle.width() > 1 && width > 1)?;
         let cycle = least_multiple(own.tracks(), width);
         let advance = (cycle / own.tracks()) as f64 * own.advance;
         let skew = |track| self.slot(track).map(|(_, slot, _)| slot.skew);
-        // The run of these tracks, as a slot of a cycle that begins at one of them.
+        // The run of the tracks from `first` on, as a slot of a cycle that begins at track `begin`.
         let run = |begin: u64, first: u64| {
             let jump = |track| {
                 let even = (track - first) as f64 * skew(first)?;
@@ -181,7 +183,7 @@ impl Zone {
         self.end - self.first
     }
 
-    /// Returns the number of sectors before an LBN, counted from the zone's first.
+    /// Returns the number of sectors between the zone's first sector and that of an LBN.
     pub(crate) fn place(&self, lbn: u64) -> u64 {
         let offset = lbn.saturating_sub(self.first);
         let spares = self.region.map_or(0, |r| offset / r.lbns * r.spares);
@@ -190,7 +192,7 @@ impl Zone {
         offset + spares + before
     }
 
-    /// Returns the track of an LBN, and its sector there.
+    /// Returns the track of an LBN, and its sector on that track.
     pub(crate) fn locate(&self, lbn: u64) -> (u64, u64) {
         let place = self.place(lbn);
         let Some(cycle) = &self.cycle else { return (place / self.sectors, place % self.sectors) };
@@ -201,7 +203,7 @@ impl Zone {
         ((whole * cycle.slots.len() as u64 + index as u64) * cycle.width() + along, sector)
     }
 
-    /// Returns the number of sectors before a track.
+    /// Returns the number of sectors between the zone's first sector and a track.
     pub(crate) fn track_place(&self, track: u64) -> u64 {
         match self.slot(track) {
             Some((cycle, slot, along)) => {
@@ -211,7 +213,7 @@ impl Zone {
         }
     }
 
-    /// Returns the angle of a track's first sector.
+    /// Returns the angle of a track's first sector, in revolutions.
     pub(crate) fn track_angle(&self, track: u64) -> f64 {
         if let Some((cycle, slot, along)) = self.slot(track) {
             let whole = (track / cycle.tracks()) as f64 * cycle.advance;
@@ -226,13 +228,13 @@ impl Zone {
         angle
     }
 
-    /// Returns the predicted angle of an LBN.
+    /// Returns the predicted angle of an LBN, in revolutions.
     pub(crate) fn predict(&self, lbn: u64) -> f64 {
         let (track, sector) = self.locate(lbn);
         self.track_angle(track) + sector as f64 / self.sectors_on(track) as f64
     }
 
-    /// Returns the number of sectors on one of its tracks.
+    /// Returns the number of sectors on a track of the zone.
     pub(crate) fn sectors_on(&self, track: u64) -> u64 {
         self.slot(track).map_or(self.sectors, |(_, slot, _)| slot.sectors)
     }
@@ -261,7 +263,7 @@ impl Zone {
         low
     }
 
-    /// Returns the number of tracks with its LBNs.
+    /// Returns the number of tracks that hold the zone's LBNs.
     pub(crate) fn tracks(&self) -> u64 {
         match self.end.checked_sub(1) {
             Some(last) if last >= self.first => self.locate(last).0 + 1,
@@ -269,7 +271,7 @@ impl Zone {
         }
     }
 
-    /// Returns whether two zones have the same rotations, as far as the shorter goes.
+    /// Returns whether two zones of one density have the same rotations, at the levels that both zones have.
     pub(crate) fn alike(&self, other: &Self, within: f64) -> bool {
         self.sectors == other.sectors
             && self.cycle.is_none()
@@ -304,7 +306,8 @@ mod tests {
         zone
     }
 
-    /// Returns a zone of bands of three tracks on each of two heads, with a slip of a track and two sectors.
+    /// Returns a zone of bands of three tracks on each of two heads, with a slip of 14 sectors: a track of 12 and two
+    /// more.
     fn by_run() -> Zone {
         let mut zone = Zone::new(100, 10, 0.5);
         zone.end = 100 + 66 * 3;
@@ -322,7 +325,7 @@ mod tests {
             assert_eq!(zone.lbn_near(track, sector), lbn);
             assert_eq!(zone.track_place(track) + sector, zone.place(lbn));
         }
-        // Behind the slip: the third cycle's second track of the second run.
+        // The LBN is behind the slip, on the second track of the second run of the third cycle.
         let (lbn, track) = (100 + 2 * 66 + 30 + 12 + 5 - 14, 2 * 6 + 3 + 1);
         assert_eq!((zone.locate(lbn), zone.sectors_on(track)), ((track, 5), 12));
         assert!((zone.predict(lbn) - (0.5 + 2.0 * 0.6 + 0.3 + 0.1 + 5.0 / 12.0)).abs() < 1e-12);
@@ -337,7 +340,7 @@ mod tests {
     #[test]
     fn runs_seen_in_pairs_or_in_halves_have_the_width_of_others() {
         let slot = |tracks, sectors, angle| Slot { before: 0, tracks, sectors, angle, skew: 0.1 };
-        // Two runs of four tracks, from the middle of the first on, in halves; and in pairs.
+        // Two runs of four tracks: once as halves, from the middle of the first run on; once as pairs of runs.
         let halves = [(2, 10), (2, 12), (2, 12), (2, 10)];
         let pairs = [(8, 10), (8, 12)];
         for (runs, begin) in [(halves.as_slice(), 2), (pairs.as_slice(), 0)] {
@@ -358,7 +361,7 @@ mod tests {
                 let part = parts.iter().find(|part| lbn < part.end).unwrap();
                 assert!(wrap(part.predict(lbn) - zone.predict(lbn)).abs() < 1e-9, "{lbn}");
             }
-            // No runs of three tracks have one density each.
+            // No three consecutive tracks from any start give runs of one density each.
             assert_eq!(zone.with_runs_of(3, 1e-6), None);
         }
     }

@@ -5,10 +5,10 @@ use crate::shape::{Kind, Shape};
 use crate::zone::{Shift, Zone};
 use model::profile::{Course, Order, Revolutions, SectorsPerTrack, Sparing, SparingRegion, Zone as ZoneSpec};
 
-/// A skew within this distance of whole sectors counts as whole, if the error over all of the zone stays below it.
+/// A skew within this distance of whole sectors counts as whole, if its error over the zone stays below this.
 const WHOLE_ERROR_SECTORS_MAX: f64 = 0.05;
 
-/// Returns the profile's name for the order of a shape.
+/// Returns the name that a profile has for the order of tracks of a shape.
 pub(crate) fn order(shape: Shape) -> Order {
     match shape.kind {
         Kind::Cylinder | Kind::ByZone => Order::Cylinder,
@@ -22,8 +22,8 @@ pub(crate) fn order(shape: Shape) -> Order {
     }
 }
 
-/// Returns a zone on this many cylinders from `first` on, as the profile names it; `bus_revolutions` is the time from the end of a
-/// sector to the end of its read, in revolutions.
+/// Returns a zone on `cylinders` cylinders from `first` on, in the profile's terms; `bus_revolutions` is the time from
+/// the end of a sector to the end of its read, in revolutions.
 pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_revolutions: f64) -> ZoneSpec {
     let n = zone.sectors_on(0);
     let densities = shape.densities(zone).filter(|_| zone.cycle.is_some());
@@ -31,7 +31,7 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_re
     let places = u64::from(cylinders) * on_cylinder;
     let (track, head, cylinder) = skews(zone, shape);
     let skipped = |s: &Shift| (zone.place(s.lbn) - s.sectors, s.sectors);
-    // Whole tracks are one run.
+    // More than a track of sectors is listed as a run.
     let (long, short): (Vec<&Shift>, Vec<&Shift>) = zone.shifts.iter().partition(|s| s.sectors > n);
     let slips = short.into_iter().map(skipped).flat_map(|(first, count)| first..first + count);
     let sectors_per_track = match densities {
@@ -86,7 +86,7 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
     }
 }
 
-/// Returns whole sectors as a fraction, and any other skew as a number.
+/// Returns a skew of whole sectors as a fraction, and any other skew as a decimal number.
 fn revolutions(skew: f64, per_track: u64, times: u64) -> Revolutions {
     let sectors = frac(skew) * per_track as f64;
     if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)

@@ -1,5 +1,6 @@
-//! Random requests over the whole drive: those outside the regions named by the report meet their predictions, whatever
-//! region the request before was in. If that left the arm elsewhere than in the map, the report states the share that does.
+//! Random requests over the whole drive: requests outside the regions named by the report meet their predictions,
+//! whatever region the previous request was in. If that request may leave the arm elsewhere than predicted, the report
+//! states how often.
 
 use crate::common::{self, Emulated};
 use probe::{Options, Probe, ProbedDevice};
@@ -12,8 +13,9 @@ fn share((near, of): Near) -> f64 {
     f64::from(near) / f64::from(of.max(1))
 }
 
-/// Probes a random drive whose report names regions. Returns the counts of requests outside them, after another such request
-/// and after one inside, and the report's statement about the latter.
+/// Probes a random drive whose report names regions. Returns the counts of requests outside these regions, first after
+/// another such request, then after one inside; and the report's upper limit for the share of the latter that meets its
+/// predictions.
 fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
     let truth = common::random(seed);
     let mut drive = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };
@@ -32,7 +34,7 @@ fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
         before = sure;
         ControlFlow::Continue(())
     });
-    // Weights by the share of the drive.
+    // The regions count by their LBNs.
     let lbns = |u: &probe::Unsure| (u.end.get() - u.first.get()) as f64;
     let all: f64 = report.unsure.iter().map(lbns).sum();
     let said: f64 = report.unsure.iter().map(|u| lbns(u) * u.behind.high).sum::<f64>() / all;
@@ -45,13 +47,13 @@ fn requests_outside_named_regions_meet_their_predictions_or_the_report_says_so()
     let noisy = [2, 5, 12, 15, 24, 25].map(|seed| (seed, true));
     let mut parts = 0;
     for (seed, noisy) in exact.into_iter().chain(noisy) {
-        // The report names the whole drive, or no region.
+        // The report names no region, or the whole drive.
         let Some(([sure, unsure], said)) = sure_ones(seed, noisy) else { continue };
         let what = format!("{seed}, noisy {noisy}: {sure:?} behind sure ones, {unsure:?} behind others");
         assert!(share(sure) >= 0.97, "{what}");
         if unsure.1 > 100 {
             parts += 1;
-            // No better than the report says, or as good as outside the regions.
+            // The share is as good as after other requests, or the report says that it is not.
             assert!(share(unsure) >= 0.94 || said < 0.97, "{what}, at most {said} said");
         }
     }

@@ -1,5 +1,5 @@
-//! Every built-in drive at its size, exact and with the black box's default noise: found within its time, predicted as
-//! promised or the region named, its order of tracks right or reported as uncertain.
+//! Every built-in drive at its full size, exact and with the default noise: found within its time; predicted, or the
+//! region named as uncertain; the order of tracks right, or reported as uncertain.
 
 use crate::common::{Emulated, holds, is_large, is_right_or_unsure};
 use model::{Profile, builtin};
@@ -10,12 +10,12 @@ fn is_found(name: &str, device: &dyn Fn(&Profile) -> Emulated) {
     let truth = builtin::find(name).unwrap();
     let mut device = device(&truth);
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
-    // Five minutes of drive time for 9 GB, an hour for 2 TB and more.
+    // The limit is five minutes of drive time for 9 GB, and an hour for 2 TB and more.
     holds(device, &truth, &found, if is_large(name) { 3_600.0 } else { 300.0 });
     is_right_or_unsure(&truth, &found);
 }
 
-/// A module for each drive, so that they run beside each other.
+/// Defines a module for each drive, so that the tests run in parallel.
 macro_rules! drives {
     ($($name:ident)*) => {
         const TESTED: &[&str] = &[$(stringify!($name)),*];

@@ -1,4 +1,4 @@
-//! Caches of many segments, as drives of today have: what is in the cache says nothing of the platter.
+//! Caches of many segments, as today's drives have: a sector in the cache does not show the platter's angle.
 
 use crate::common::{Emulated, confidence, holds, predictions_on};
 use drive::Behaviour;

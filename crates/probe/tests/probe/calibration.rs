@@ -1,4 +1,5 @@
-//! Confidences are calibrated: at least about that share of findings is right, over random drives, exact and noisy.
+//! Confidences are calibrated: of the findings with a confidence, at least about that share is right, over random
+//! drives, exact and noisy.
 
 use crate::common::judge::{Judged, drive, judged};
 use crate::common::{self, predictions_on};
@@ -10,7 +11,7 @@ use std::ops::ControlFlow;
 /// The seeds of the random drives.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=30;
 
-/// Returns all findings, and whether each is right; [`judged`] defines that for each.
+/// Returns all findings with the drive's seed; [`judged`] decides whether each is right.
 fn said(behaviour: Behaviour, two: bool) -> Vec<(u64, Judged)> {
     let of = |seed: u64| {
         let truth = common::random(seed);
@@ -23,8 +24,8 @@ fn said(behaviour: Behaviour, two: bool) -> Vec<(u64, Judged)> {
     SEEDS.flat_map(of).collect()
 }
 
-/// Checks that the share of right findings is that of their confidences, except for chance: two and a half standard
-/// deviations. One more may be wrong, because confidences are rounded to percent.
+/// Checks that as many findings are right as their confidences add up to, except for chance: two and a half
+/// standard deviations. One more may be wrong, because confidences are rounded to a percent.
 fn enough(of: &[&(u64, Judged)]) -> Result<(), String> {
     let expected: f64 = of.iter().map(|(_, j)| j.confidence).sum();
     let variance: f64 = of.iter().map(|(_, j)| j.confidence * (1.0 - j.confidence)).sum();
@@ -50,7 +51,7 @@ fn hold(said: &[(u64, Judged)]) {
             panic!("{what}: {problem}");
         }
     }
-    // All findings together with at least this confidence.
+    // The findings of all kinds together that have at least this confidence.
     for least in [0.5, 0.75, 0.9, 0.95, 0.99] {
         let of: Vec<_> = said.iter().filter(|(_, j)| j.confidence >= least).collect();
         let right = of.iter().filter(|(_, j)| j.right).count() as f64 / of.len() as f64;

@@ -5,7 +5,8 @@ use probe::{Options, Predictor, Probe, ProbedDevice};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// Returns the share of reads of a region that a profile predicts within 50 us, each after one anywhere.
+/// Returns the share of reads of a region that a profile predicts within 50 us, each after a read
+/// anywhere on the drive.
 fn share_there(drive: &mut Emulated, predictor: &mut Predictor, region: (u64, u64), reads: u64) -> f64 {
     let capacity = drive.capacity().get();
     let mut state = 0x9abc_def0_1234_5678_u64;
@@ -45,11 +46,11 @@ fn the_stated_confidence_covers_the_true_share() {
             regions += 1;
             covered += u32::from((said.low..=said.high).contains(&share));
             wide += u32::from(said.reads < 10);
-            // The profile's file contains it too.
+            // The sources in the profile's file list the region, too.
             assert!(found.profile.sources.contains(&region.to_string()));
         }
     }
-    // One in twenty intervals of 95% may miss; one in ten is beyond chance.
+    // One in twenty intervals of 95% may miss the true share; one in ten is more than chance.
     assert!(regions > 15 && covered * 10 >= regions * 9, "{covered} of {regions}");
     assert!(wide * 2 < regions, "{wide} of {regions} were hardly read");
 }

@@ -43,7 +43,8 @@ fn unreadable_sectors_are_avoided_and_reported() {
     }
 }
 
-/// The places that every probe reads: the first sectors, the end of the first track, and a scratch of some tracks.
+/// The damaged sectors are some that every probe reads (the first ones, the end of the first track) and some tracks
+/// elsewhere.
 #[test]
 fn a_scratch_and_a_bad_first_sector_are_avoided() {
     let truth = truth();
@@ -61,9 +62,9 @@ fn a_scratch_and_a_bad_first_sector_are_avoided() {
     }
 }
 
-/// The zone's prediction for an unreadable sector is compared with a readable one nearby. When a reading some hundred
-/// sectors away counted as that sector's, a scratch of two tracks became zones of a track each, and one of 3,000 sectors at
-/// the drive's end ended the probe.
+/// The zone's prediction for an unreadable sector is compared with a readable sector nearby. When a reading some
+/// hundred sectors away counted as the unreadable sector's, a scratch of two tracks became zones of a track each, and a
+/// scratch of 3,000 sectors at the drive's end ended the probe.
 #[test]
 fn a_scratch_of_many_tracks_is_no_other_zone() {
     let truth = truth();
@@ -85,7 +86,7 @@ fn a_scratch_of_many_tracks_is_no_other_zone() {
             device.damage(LbnRange::new(Lbn::new(scratch.start), len));
             let found = run(&mut device).unwrap_or_else(|error| panic!("{scratch:?}: {error}"));
             assert!(reported(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
-            // A scratch that begins with the first sector of a cylinder may hide that the cylinder continues as the others.
+            // A scratch that begins with the first sector of a cylinder may hide that this cylinder is like the others.
             let zones = found.profile.layout.zones.len();
             assert!(zones == 1 || scratch.start == 681 && zones == 2, "{scratch:?}: {zones} zones");
             assert!(found.report.unsure.is_empty(), "{scratch:?}: {:?}", found.report.unsure);
@@ -95,8 +96,8 @@ fn a_scratch_of_many_tracks_is_no_other_zone() {
     }
 }
 
-/// At the beginning, one reading thousands of sectors away does not determine the angle of a sector: no map is invented from
-/// it.
+/// If the first readable sectors are thousands of sectors away, no angle of the first ones can be inferred: the probe
+/// invents no map.
 #[test]
 fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
     for scratch in [0..3_000, 1..3_000, 680..4_680] {
@@ -112,7 +113,7 @@ fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
     }
 }
 
-/// A drive without its first track is mapped if times are exact; if they vary, the report says that it is uncertain.
+/// A drive without its first track is mapped if times are exact; if they vary, the report may call it uncertain.
 #[test]
 fn a_drive_whose_first_track_is_lost_is_mapped_or_reported_as_uncertain() {
     for behaviour in [Behaviour::default(), Behaviour::fast02()] {
@@ -139,7 +140,7 @@ fn moved_sectors_and_pauses_are_no_failures() {
     common::holds(device, &truth(), &found, 300.0);
 }
 
-/// A drive that reads nothing.
+/// A drive on which every read fails.
 struct Dead(Emulated);
 
 impl ProbedDevice for Dead {
@@ -156,14 +157,14 @@ impl ProbedDevice for Dead {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        // The drive tries for as long as another reads.
+        // The drive retries for as long as a read takes.
         self.0.execute(at, op, range)?;
         let (reason, mend) = ("no sector can be read".to_owned(), "look at its cable".to_owned());
         Err(DeviceError { op, range, unreadable: Some(range.start()), reason, mend })
     }
 }
 
-/// Not even the revolution time of such a drive is found.
+/// The probe does not even find the revolution time of such a drive.
 #[test]
 fn a_drive_that_reads_nothing_is_given_up_with_place_and_mend() {
     let mut device = Dead(Emulated::with(&truth(), Behaviour::default(), 1));

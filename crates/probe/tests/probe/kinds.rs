@@ -21,8 +21,7 @@ fn probed_as(device: &mut Emulated, options: Options) -> ProbedProfile {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Serpentine heads, on drives where a move to the next cylinder takes longer with a head change than
-/// without.
+/// The drives are such that a move to the next cylinder takes longer with a head change than without.
 #[test]
 fn heads_back_and_forth_are_found_where_moves_show_them() {
     for (drive, noisy) in [("mimic-base", false), ("mimic-base", true), ("mimic-slow-seek", true)] {
@@ -50,7 +49,7 @@ fn bands_of_a_surface_are_found_for_sure() {
 }
 
 /// On this drive the shortest seek hides the head switch, and a move to the next cylinder takes the same time
-/// to every head: both orders of heads have the same times for every request.
+/// to every head: every request takes the same time in both orders of heads.
 #[test]
 fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     let truth = builtin::find("quantum-atlas-10k").unwrap();
@@ -62,8 +61,8 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     assert!(found.profile.heads == truth.heads && heads.confidence > 0.95, "{heads:?}");
 }
 
-/// The bus is faster than the medium, and half a track takes its own time all the same: an Atlas 10K by
-/// FAST'02.
+/// The bus is faster than the medium, so the time of reading half a track shows where the drive begins it;
+/// the settings are those of the Atlas 10K of FAST'02 and others.
 #[test]
 fn a_read_that_may_begin_anywhere_differs_from_one_that_waits() {
     for (drive, on) in [
@@ -85,14 +84,13 @@ fn a_read_that_may_begin_anywhere_differs_from_one_that_waits() {
     }
 }
 
-/// The standard deviation of one search for a move with the default noise, ms; and the share of normal errors
-/// within two standard deviations.
+/// The standard deviation of one search for a move with the default noise, ms.
 const SEARCH_MS: f64 = 0.02;
 /// The share of a normal distribution within two standard deviations.
 const TWO_DEVIATIONS_SHARE: f64 = 0.9545;
 
-/// On an Atlas 10K the shortest seek hides the head switch from single commands, and a write's settling time
-/// is visible only together with the command's overhead.
+/// On an Atlas 10K the shortest seek hides the head switch from single commands, and the settling time of a
+/// write is visible only together with the command's overhead.
 #[test]
 fn two_commands_at_a_time_show_what_one_hides() {
     let truth = builtin::find("quantum-atlas-10k").unwrap();
@@ -109,14 +107,13 @@ fn two_commands_at_a_time_show_what_one_hides() {
         };
         near("head switch", mechanics.head_switch_ms, truth.mechanics.head_switch_ms);
         near("write settle", mechanics.write_settle_ms, truth.mechanics.write_settle_ms);
-        // Only measured moves are compared: moves of other distances are interpolated, and the curve bends a
-        // lot.
+        // Only measured distances are compared, because the curve bends strongly between them.
         let model::profile::Seek::Table { points } = &found.profile.seek else { panic!("another curve") };
         let off: Vec<f64> = points.iter().map(|p| p.1 - model.seek(p.0).as_nanos() as f64 / 1e6).collect();
         let mean = off.iter().sum::<f64>() / off.len() as f64;
         assert!(mean.abs() < 0.025, "seeks, seed {seed}: {mean} ms in the mean");
         moves.extend(off);
-        // The noise adds 0.01 ms to a command in the mean.
+        // The noise adds a mean of 0.01 ms to a command.
         near("overhead of a read", firmware.overheads.read_miss.0, 0.01);
         let of_writes = &truth.firmware.as_ref().unwrap().overheads.write_miss;
         let of_a_write = firmware.overheads.write_miss.0 - 0.01;
@@ -125,8 +122,8 @@ fn two_commands_at_a_time_show_what_one_hides() {
             *sure += finding(&found, what).confidence / seeds.len() as f64;
         }
     }
-    // With single seeds the share is 0.86 to 1. All searches together have the share of a normal error, less
-    // three standard errors.
+    // With a single seed the share is 0.86 to 1. All searches together must have the share of a normal error,
+    // less three standard errors.
     let near_by = moves.iter().filter(|ms| ms.abs() < 2.0 * SEARCH_MS).count() as f64 / moves.len() as f64;
     let least = TWO_DEVIATIONS_SHARE
         - 3.0 * (TWO_DEVIATIONS_SHARE * (1.0 - TWO_DEVIATIONS_SHARE) / moves.len() as f64).sqrt();
@@ -134,8 +131,7 @@ fn two_commands_at_a_time_show_what_one_hides() {
     assert!(sure.iter().all(|&sure| sure > 0.9), "{sure:?}");
 }
 
-/// On these drives a command that continues the last one costs 0.2 ms less than one elsewhere
-/// (docs/MODEL.md).
+/// On these drives a hit that continues the last read takes 0.2 ms less than another hit (docs/MODEL.md).
 #[test]
 fn a_hit_that_goes_on_differs_from_one_elsewhere() {
     for name in ["seagate-cheetah-4lp", "seagate-cheetah-9lp", "seagate-cheetah-18lp", "mimic-base"] {
@@ -156,8 +152,8 @@ fn a_hit_that_goes_on_differs_from_one_elsewhere() {
     }
 }
 
-/// Random drives, with one head or several, whose seek curves have dents: the probe once found another number
-/// of heads and was sure of it.
+/// Random drives, with one head or several, whose seek curves have dents: a probe of them once was sure of a
+/// wrong number of heads.
 #[test]
 fn heads_are_right_or_not_said_to_be_sure() {
     for seed in testing::some(3, [24, 33, 38, 49, 58, 59, 82, 87, 97, 108]) {
@@ -174,9 +170,9 @@ fn heads_are_right_or_not_said_to_be_sure() {
     }
 }
 
-/// The same with noise: seek curves with dents (38, 49, 82, 87); a curve so straight that moves over several
-/// cylinders take nearly the same time (19); patterns that recur by chance (38, 40, 67); a track without LBNs
-/// in a band (78, exact).
+/// Drives that misled the probe under noise: seek curves with dents (38, 49, 82, 87); a curve so flat that
+/// moves over several cylinders take nearly the same time (19); patterns that recur by chance (38, 40, 67); a
+/// track without LBNs in a band (78, exact).
 #[test]
 fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     let of = |seed: u64, mut device: Emulated| {
@@ -203,9 +199,9 @@ fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     }
 }
 
-/// The bus of each drive takes two to six times as long for a sector as the medium, and no cache hit shows
-/// it. With the default noise a drive starts to transfer after a random share of a request, which no profile
-/// predicts.
+/// The bus of each drive takes two to six times as long for a sector as the medium, and there is no cache hit
+/// to time it. With the default noise a drive starts to transfer after a random share of a request, which no
+/// profile predicts.
 #[test]
 fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
@@ -221,7 +217,7 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
             let said = finding(&found, "bus");
             let reported: f64 = said.value.split(' ').next().unwrap().parse().unwrap();
             let off_us = 1e3 * (reported - truth.firmware.as_ref().unwrap().bulk_sector_ms);
-            // The error over a whole request is within the limit of a predicted read.
+            // The error over a request of 32 sectors is within the limit of a predicted read.
             assert!(
                 32.0 * off_us.abs() < 50.0 && said.confidence > 0.9,
                 "{name}, {noise}, {overlap}: {said:?}"
@@ -233,8 +229,8 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
     }
 }
 
-/// With such a bus no time depends on the order in which sectors of a read pass, and the order of writes is
-/// not visible either.
+/// On a bus slower than the medium, no time depends on the order in which the sectors of a read pass; the
+/// order of writes is not visible either.
 #[test]
 fn zero_latency_hidden_by_a_slow_bus_is_not_said_to_be_known() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-9lp"] {
@@ -277,7 +273,7 @@ fn whether_a_drive_reads_ahead_is_known_either_way() {
 }
 
 /// If sectors wait for the bus, times depend on the share of a request that the drive buffers before it
-/// begins to transfer; no profile has that share.
+/// begins to transfer. No profile has that share.
 #[test]
 fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
     let names = ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"];

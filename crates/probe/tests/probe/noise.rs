@@ -14,7 +14,8 @@ fn probed(truth: &Profile, seed: u64) -> ProbedProfile {
     found
 }
 
-/// This drive has 18 MB. Read-ahead from one anchor must not reach the next, because cache hits do not vary.
+/// This drive has 18 MB. Read-ahead from one anchor must not reach the next: a cache hit would not show the platter's
+/// angle.
 #[test]
 fn anchors_of_a_small_drive_are_read_from_the_medium() {
     let truth = common::random(19);
@@ -22,14 +23,14 @@ fn anchors_of_a_small_drive_are_read_from_the_medium() {
         let found = probed(&truth, seed);
         let spread = finding(&found, "spread of an angle").value.clone();
         let us: f64 = spread.trim_end_matches(" us").parse().unwrap();
-        // Completions are uniform over 10 us, a standard deviation of 2.9 us; the change of the speed adds to
-        // it.
+        // Completions are uniformly delayed over 10 us, a standard deviation of 2.9 us; changes of the speed add to
+        // that.
         assert!((2.5..10.0).contains(&us), "seed {seed}: {spread}");
     }
 }
 
-/// The seek curve has no bends, so that every difference is an error of the measurement. Commands and
-/// completions take 15 us more in the mean than the profile says, which is a part of every move.
+/// The seek curve is smooth, so every difference from it is an error of the measurement. Commands and completions take
+/// a mean of 15 us more than the profile says, which is a part of every move.
 #[test]
 fn moves_are_known_to_a_part_of_what_one_varies_by() {
     let of = |profile: &Profile, distance: u32| {
@@ -42,20 +43,20 @@ fn moves_are_known_to_a_part_of_what_one_varies_by() {
         let truth = builtin::find(drive).unwrap();
         let found = probed(&truth, seed).profile;
         let Seek::Table { points } = &found.seek else { panic!("{drive}: another curve") };
-        // Only measured distances are compared: the curve may bend between them.
+        // Only measured distances are compared, because the curve may bend between them.
         let errors: Vec<f64> = points.iter().map(|p| of(&found, p.0) - of(&truth, p.0)).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         let rms = (errors.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / errors.len() as f64).sqrt();
         let worst = errors.iter().map(|e| (e - mean).abs()).fold(0.0, f64::max);
-        // The standard deviation of one move is 20 us.
+        // The standard deviation of a single move is 20 us.
         let said = format!("{drive}, seed {seed}: {mean:.1} us, apart by {rms:.1}, at most {worst:.1}");
         assert!((5.0..30.0).contains(&mean) && rms < 12.0 && worst < 45.0, "{said}");
     }
 }
 
-/// The moves of this drive take so long that the seek curve alone would take all of the time. Some 98% of its
-/// reads are as predicted, by the seed, too close to 97% for the check to decide always; then it has used all
-/// of its time.
+/// The moves of this drive take so long that the whole seek curve would take all of the time. About 98% of the reads
+/// are as predicted, too close to 97% for the check to decide with every seed; if it does not, the check must have used
+/// all of its time.
 #[test]
 fn a_slow_arm_leaves_time_for_the_check() {
     let truth = builtin::find("mimic-slow-seek").unwrap();
@@ -73,8 +74,8 @@ fn a_slow_arm_leaves_time_for_the_check() {
     assert!(named <= 1, "{named} of 3");
 }
 
-/// Each band has three runs of sectors that readings do not distinguish; a zone of a quarter of their density
-/// follows.
+/// Each band has three runs of sectors so short that readings do not distinguish them; behind the bands follows a zone
+/// of a quarter of their density.
 #[test]
 fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
     let truth = common::random(5);
@@ -85,13 +86,13 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
         assert_eq!(found.profile.layout.order, truth.layout.order, "seed {seed}");
         assert_eq!(found.profile.heads, truth.heads, "seed {seed}");
         let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
-        // Seeks that are one revolution late are 2% of all, so the share is close to 97%, on either side.
+        // The 2% of seeks that end one revolution late bring the share close to 97%, on either side.
         assert!(shares.near >= 0.95 && found.report.check.within_50us >= 0.95, "seed {seed}: {shares:?}");
     }
 }
 
-/// Two runs of 128 tracks on a surface follow each other, then two with 7% fewer sectors; a sector takes 6 us. The first LBN
-/// that deviates by a visible angle is 110 LBNs behind the end of a run.
+/// Two consecutive runs of 128 tracks lie on one surface, then two with 7% fewer sectors; a sector takes 6 us. The
+/// first LBN that deviates visibly is 110 LBNs behind the end of a run.
 #[test]
 fn runs_with_densities_of_their_own_are_found_where_sectors_are_too_small_to_tell() {
     for name in ["wong:st3160811as:1", "wong:st3320613as:1"] {
@@ -106,8 +107,8 @@ fn runs_with_densities_of_their_own_are_found_where_sectors_are_too_small_to_tel
     }
 }
 
-/// A sector takes 1.7 us, far less than the spread of a reading. The buffer has 64 segments, so half a second
-/// passes until a sector can be read again, and the speed changes by 139 millionths meanwhile.
+/// A sector takes 1.7 us, far less than the spread of a reading. The buffer has 64 segments, so half a second passes
+/// before a sector can be read again from the medium, and the speed changes by 139 millionths meanwhile.
 #[test]
 fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     let truth = builtin::find("nearline-20tb").unwrap();
@@ -115,7 +116,7 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     let named: u64 = found.report.unsure.iter().map(|region| region.end.get() - region.first.get()).sum();
     let capacity = probe::ProbedDevice::capacity(&device).get();
-    // The bound is half an hour: a probe that could not map the drive took 44 minutes.
+    // The limit is half an hour: a probe that could not map the drive took 44 minutes.
     holds(Emulated::noisy(&truth, 1), &truth, &found, 1_800.0);
     let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
     assert!(shares.near >= 0.97, "{shares:?}");
@@ -123,9 +124,8 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
     assert_eq!((found.profile.heads, found.profile.layout.order), (truth.heads, truth.layout.order));
 }
 
-/// Commands, completions or the bus vary, or are slow, by more than a cache hit usually takes: hits are
-/// recognised by the distribution of their times. Unknown properties are reported as such, and the probe
-/// continues.
+/// Commands, completions or the bus are slow, or vary, by more than a cache hit usually takes: the probe recognises
+/// hits by the distribution of their times. It reports unknown properties as such, and continues.
 #[test]
 fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     let probed = |truth: &Profile, switch: &str, (dice, seed): (u64, u64)| {
@@ -146,11 +146,11 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
             assert!(cache.enabled && cache.segments == 16, "{switch}, {seed}: {cache:?}");
         }
     }
-    // Many unreadable sectors, the first one among them.
+    // This drive has many unreadable sectors, the first sector among them.
     let truth = builtin::find("mimic-fast-rotate").unwrap();
     let found = probed(&truth, "bad_sectors=5000:20", (17, 41));
     assert!(found.profile.heads == truth.heads && !found.report.unreadable.is_empty());
-    // A hidden head switch, on a drive without a buffer.
+    // This drive has a hidden head switch, and no buffer.
     let truth = builtin::find("ibm-ultrastar-9es").unwrap();
     let found = probed(&truth, "buffer=off", (16, 24));
     let switch = finding(&found, "head switch");
@@ -158,8 +158,8 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     assert!(off < 0.05 || switch.confidence < 0.9, "{switch:?} for {}", truth.mechanics.head_switch_ms);
 }
 
-/// One move in five, or in ten, settles late by up to a millisecond: late moves were once assigned to other
-/// cylinders, and the probe was sure of one head in place of eight.
+/// One move in five, or in ten, settles late by up to a millisecond. A probe once assigned the late moves to other
+/// cylinders, and was sure of one head instead of eight.
 #[test]
 fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
     let cases = [
@@ -186,8 +186,8 @@ fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
     }
 }
 
-/// One move in ten settles late, and a search with such a move at a critical point ended with an error of 200
-/// us: with these seeds the probe was once 81% to 97% sure of one head in place of six, eight or ten.
+/// One move in ten settles late, and a search that met such a move at a critical step ended with an error of 200 us:
+/// with these seeds a probe once was 81% to 97% sure of one head instead of six, eight or ten.
 #[test]
 fn one_search_that_a_late_head_led_astray_does_not_make_another_shape() {
     let dice = [

@@ -1,5 +1,5 @@
-//! Drives that cannot be understood, or not as a whole: there is a profile all the same, the report names its gaps, and a
-//! resumed probe does not come to the same end.
+//! Drives that cannot be measured, or not as a whole: the probe still returns a profile, the report names the parts
+//! that are missing, and a resumed probe measures anew.
 
 use crate::common::{self, Emulated};
 use drive::{BadSectors, Behaviour};
@@ -12,7 +12,7 @@ fn truth() -> Profile {
     model::builtin::find("mimic-less-capacity").unwrap()
 }
 
-/// A drive whose completions are randomly delayed, by up to a revolution, from some command on.
+/// A drive whose completions are randomly delayed, each by up to a revolution, after the first `calm` commands.
 struct Restless {
     device: Emulated,
     calm: u64,
@@ -25,7 +25,8 @@ impl Restless {
         Self { device: Emulated::new(&truth()), calm, late: 0, dice: 1 }
     }
 
-    /// Returns the delay of everything from now on, compared with the drive inside.
+    /// Returns the total delay of this drive's clock against that of the inner drive, and adds to it after the first
+    /// commands.
     fn later(&mut self) -> Duration {
         match self.calm.checked_sub(1) {
             Some(calm) => self.calm = calm,
@@ -96,14 +97,13 @@ fn a_probe_that_goes_on_from_a_part_measures_anew_and_finds_the_whole() {
     let found = probed(&mut again, &mut device);
     assert!(!found.report.is_partial(), "{:?}", found.report);
     common::holds(device, &truth(), &found, 300.0);
-    // That probe is whole: continuing from it measures nothing.
+    // That result is whole, so a resumed probe of it sends no commands.
     let journal = Journal::from_bytes(&again.journal().to_bytes(), "state").unwrap();
     let mut same = Probe::resume(Options::default(), journal).unwrap();
     assert_eq!(probed(&mut same, &mut Restless::after(0)), found);
     assert_eq!(same.journal().attempts(), 1);
 }
 
-/// Every further read of such a drive may cost data that could still be saved.
 #[test]
 fn a_drive_that_has_lost_too_much_is_read_no_further_and_has_a_profile() {
     let bad_sectors = Some(BadSectors { count: 200_000, retries: 8 });

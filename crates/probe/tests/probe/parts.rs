@@ -1,5 +1,5 @@
-//! Drives that are mapped in parts: because of tracks without LBNs, a first LBN that is not the first of a band, or zone
-//! boundaries.
+//! Drives that the mapper finds in parts: because of tracks without LBNs, a first LBN that is not the first of a band,
+//! or zone boundaries.
 
 use crate::common::{self, Emulated, finding, holds};
 use model::Profile;
@@ -14,8 +14,9 @@ fn random(seed: u64) -> (Profile, ProbedProfile) {
     (truth, found)
 }
 
-/// Drives with bands that begin in the middle, or end narrower (4, 16); with an unused track, as a defect (7, 16); with
-/// spares on every track and a slip (8); with densities that differ by head, beginning in the middle (3, 9, 28).
+/// Drives with bands that begin in the middle, or whose last band is narrower (4, 16); with an unused track, as a
+/// defect (7, 16); with spares on every track and a slip (8); with densities that differ by head and a beginning in the
+/// middle (3, 9, 28).
 #[test]
 fn parts_of_a_zone_are_put_together() {
     for seed in [3, 4, 7, 9, 16, 28] {
@@ -35,14 +36,15 @@ fn cylinders_without_lbns_between_zones_are_found_by_moves_over_them() {
     let (truth, found) = random(23);
     let firsts =
         |profile: &Profile| -> Vec<u32> { profile.layout.zones.iter().map(|z| z.first_cylinder).collect() };
-    // 11,270 reserved sectors at the beginning of the second zone are whole cylinders too, and one precedes it.
+    // The 11,270 reserved sectors at the beginning of the second zone are whole cylinders, too; one further cylinder
+    // precedes that zone.
     assert_eq!(finding(&found, "cylinders without LBNs").value, "12");
     let (found, truth) = (firsts(&found.profile), firsts(&truth));
     assert_eq!(found[2..], truth[2..], "{found:?}, {truth:?}");
 }
 
-/// The time of a read does not show whether a drive begins it in its middle: the short seeks of these drives are longer than
-/// those of others, and some reads are cache hits.
+/// On these drives the time of a read does not show whether the drive begins reads in their middle: their short seeks
+/// are longer than those of other drives, and some reads are cache hits.
 #[test]
 fn zero_latency_shows_in_where_reads_end() {
     for seed in [4, 16, 8, 18, 28, 9] {
@@ -56,8 +58,8 @@ fn zero_latency_shows_in_where_reads_end() {
     }
 }
 
-/// A head switch takes 0.83 ms, and the next track continues at the same angle: a read over it loses a revolution, and cache
-/// hits do not show that.
+/// A head switch takes 0.83 ms, and the next track continues at the same angle: a read over a head switch loses a
+/// revolution, and moves between commands do not show that.
 #[test]
 fn a_revolution_lost_at_a_head_switch_is_found() {
     let (truth, found) = random(16);
@@ -68,7 +70,8 @@ fn a_revolution_lost_at_a_head_switch_is_found() {
     assert!((switch - real).abs() < 0.05, "{switch} ms for {real} ms");
 }
 
-/// A density that is wrong by one sector shows only over most of a track; each track is measured by itself until they recur.
+/// A density that is wrong by one sector shows only over most of a track, so the probe measures each track by itself
+/// until densities recur.
 #[test]
 fn densities_that_differ_by_head_are_found_where_times_vary() {
     for seed in [9, 28] {
@@ -82,7 +85,7 @@ fn densities_that_differ_by_head_are_found_where_times_vary() {
     }
 }
 
-/// Mapped until time runs out: the check covers that part, and says so; the rest is named.
+/// The map ends when time runs out: the check covers the mapped part and has its end, and the report names the rest.
 #[test]
 fn a_check_of_a_part_of_the_drive_says_which() {
     for (seed, whole) in [(0, false), (16, true)] {

@@ -1,11 +1,11 @@
-//! The predictions of a drive's own profile for its next read, compared with the drive.
+//! The predictions that a drive's own profile gives for reads, compared with the drive.
 
 use crate::common::{self, Emulated};
 use model::Layout;
 use std::ops::ControlFlow;
 
-/// Drives that may begin a read in its middle: among its sectors on one track, not over the end of one; the sectors that
-/// were read first wait in the buffer for those before them.
+/// These drives may begin a read in its middle if it lies on one track, but not if it crosses the end of a track. The
+/// sectors that are read first wait in the buffer for the sectors before them.
 #[test]
 fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
     for seed in [3, 4, 5, 8, 9, 16, 21, 22, 23, 26] {
@@ -13,7 +13,8 @@ fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
         assert!(truth.mechanics.zero_latency_read, "{seed}");
         let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
         let mut drive = Emulated::new(&truth);
-        // Reads on one track, and those over the end of one: the number of near ones, and of all.
+        // Pairs of the number of predicted reads and of all reads: for reads on one track, and for reads over the end
+        // of one.
         let mut counts = [(0_u32, 0_u32); 2];
         common::read_at_random(&mut drive, &truth, 4_000, &|_| true, |range, error| {
             let count = &mut counts[usize::from(layout.pieces(range).count() > 1)];

@@ -1,4 +1,4 @@
-//! Compares a report with the drive: whether each finding with a confidence is right.
+//! Compares a report with the drive: decides whether each finding is right.
 
 use super::{Emulated, Shares};
 use drive::Behaviour;
@@ -8,23 +8,23 @@ use probe::{ProbedDevice, ProbedProfile};
 use std::collections::BTreeMap;
 use units::{Cylinder, Head, Lbn};
 
-/// The tolerance of equal times, ms: that of a prediction.
+/// The largest difference of equal times, ms: the tolerance of a prediction.
 const EQUAL_TIMES_MS_MAX: f64 = 0.05;
 
-/// A finding with its confidence and the truth.
+/// A finding with its confidence, compared with the drive.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Its name in the report.
+    /// The name of the finding in the report.
     pub what: String,
     /// The confidence, 0 to 1.
     pub confidence: f64,
     /// Whether the finding is right.
     pub right: bool,
-    /// The finding and the truth, in words.
+    /// The finding and the drive's value, in words.
     pub reported: String,
 }
 
-/// Returns all findings that can be compared with the drive's profile; each has its criterion beside it.
+/// Returns all findings that can be compared with the drive's profile; `Judge::right` has the criterion of each.
 pub fn judged(truth: &Profile, behaviour: &Behaviour, found: &ProbedProfile, shares: Shares) -> Vec<Judged> {
     let judge = Judge::new(truth, behaviour, found, shares);
     let of = |f: &probe::Finding| {
@@ -54,7 +54,7 @@ fn number(text: &str) -> f64 {
     rest[..end].parse().unwrap_or(f64::NAN)
 }
 
-/// Returns whether a number lies in a range such as `5 to 8`, or is the only one.
+/// Returns whether a number lies in a range such as `5 to 8`, or equals a single number; and the number as text.
 fn between(value: &str, is: u64) -> (bool, String) {
     let (least, most) = value.split_once(" to ").unwrap_or((value, value));
     ((number(least)..=number(most)).contains(&(is as f64)), is.to_string())
@@ -67,8 +67,8 @@ impl<'t> Judge<'t> {
         Self { truth, behaviour, found: &found.profile, model, probed, shares }
     }
 
-    /// Returns the mean additional time of each command, ms: the times of commands and completions are increased uniformly
-    /// from zero.
+    /// Returns the mean time that the noise adds to each command, ms: the delays of commands and completions are
+    /// uniformly distributed from zero on.
     fn mean_delay_ms(&self) -> f64 {
         (self.behaviour.command_spread + self.behaviour.completion_spread).as_nanos() as f64 / 2e6
     }
@@ -83,8 +83,8 @@ impl<'t> Judge<'t> {
         self.behaviour.bus_sector.map_or(firmware.bulk_sector_ms, |bus| bus.as_nanos() as f64 / 1e6)
     }
 
-    /// Returns the tracks with LBNs, the cylinders with LBNs, and the fewest and most sectors on a track, without a fiftieth
-    /// of the LBNs at either end.
+    /// Returns the number of tracks with LBNs, the number of cylinders with LBNs, and the fewest and most sectors on a
+    /// track; the latter leave out a fiftieth of the LBNs at either end.
     fn used(&self) -> (u64, u64, [u32; 2]) {
         let layout = self.model.layout();
         let (mut tracks, mut cylinders, mut last) = (0, 0, None);
@@ -116,7 +116,8 @@ impl<'t> Judge<'t> {
         (tracks, cylinders, [least, most])
     }
 
-    /// Returns the share of LBNs within 50 us of their angles in the found layout, with one common rotation of the platter.
+    /// Returns the share of LBNs within 50 us of their angles in the found layout, after one rotation of the whole
+    /// platter.
     fn in_place(&self) -> f64 {
         let (here, there) = (self.model.layout(), self.probed.layout());
         let capacity = here.capacity().get();
@@ -129,7 +130,7 @@ impl<'t> Judge<'t> {
             .filter_map(|lbn| Some((at(there, lbn)? - at(here, lbn)?).rem_euclid(1.0)))
             .collect();
         let near = 2.0 * EQUAL_TIMES_MS_MAX * f64::from(self.truth.rpm) / 60e3;
-        // The rotation on which most agree.
+        // Of all rotations, the one on which most LBNs agree counts.
         let agree = |off: f64| {
             offs.iter().filter(|&&o| ((o - off + 0.5).rem_euclid(1.0) - 0.5).abs() < near / 2.0).count()
         };
@@ -137,7 +138,7 @@ impl<'t> Judge<'t> {
         most as f64 / 2_000.0
     }
 
-    /// Returns whether a finding is right, and the truth; `None` if the profile does not contain it.
+    /// Returns whether a finding is right, and the drive's value; `None` if the profile does not give it.
     fn right(&self, what: &str, value: &str) -> Option<(bool, String)> {
         let near =
             |truth: f64| ((number(value) - truth).abs() <= EQUAL_TIMES_MS_MAX, format!("{truth:.3} ms"));
@@ -145,7 +146,7 @@ impl<'t> Judge<'t> {
         let hits = self.truth.firmware.clone().unwrap_or_default();
         let heads = self.truth.heads;
         Some(match what {
-            // Within the drift of the speed.
+            // Right within the drift of the spindle's speed.
             "revolution time" => {
                 let revolution = 60e3 / f64::from(self.truth.rpm);
                 let drift = self.behaviour.drift.map_or(0.0, |d| f64::from(d.most_ppm) / 1e6);
@@ -155,7 +156,7 @@ impl<'t> Judge<'t> {
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled);
                 ((value == "on") == on, on.to_string())
             }
-            // At most the length of a cache segment.
+            // Right if at most the length of a cache segment.
             "read-ahead" => {
                 let reads = self.behaviour.read_ahead.unwrap_or(cache.read_ahead != ReadAhead::None);
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled) && reads;
@@ -169,24 +170,25 @@ impl<'t> Judge<'t> {
             "cache segments" => {
                 (number(value) as usize == cache.segments as usize, cache.segments.to_string())
             }
-            // A hit elsewhere; one that continues the last read costs the lower of a pair (docs/MODEL.md).
+            // The time of a hit elsewhere; a hit that continues the last read takes the smaller of the two times
+            // (docs/MODEL.md).
             "hit" => near(
                 hits.per_request_overhead_ms
                     + hits.overheads.read_hit.0.max(hits.overheads.read_hit.1)
                     + self.bus_ms()
                     + self.mean_delay_ms(),
             ),
-            // For a request of 64 sectors.
+            // Right if a request of 64 sectors takes an equal time.
             "bus" => (
                 (number(value) - self.bus_ms()).abs() * 64.0 <= EQUAL_TIMES_MS_MAX,
                 format!("{:.4} ms", self.bus_ms()),
             ),
-            // 97% of the LBNs are at the angles of the zones.
+            // Right if 97% of the LBNs are at the found angles.
             "zones" => {
                 let share = self.in_place();
                 (share >= 0.97, format!("{:.1}% in place", 100.0 * share))
             }
-            // As far as it matters: over a revolution the difference is at most 50 us.
+            // Right if the difference takes at most 50 us in a revolution.
             "sectors per track" => {
                 let [least, most] = self.used().2;
                 let (said_most, said_least) = value.split_once(" to ")?;
@@ -202,12 +204,12 @@ impl<'t> Judge<'t> {
                 let order_of =
                     |o| if o == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { o };
                 let (said, is) = (self.found.layout.order, self.truth.layout.order);
-                // A single head has no order.
+                // A drive with a single head has only one order of tracks.
                 (said == order_of(is) || heads == 1 && self.found.heads == 1, format!("{is:?}"))
             }
             "heads" => (number(value) as u16 == heads, heads.to_string()),
             "cylinders" => between(value, self.used().1),
-            // Between zones: cylinders without LBNs, with others with LBNs on both sides.
+            // The cylinders without LBNs that lie between cylinders with LBNs.
             "cylinders without LBNs" => {
                 let layout = self.model.layout();
                 let holds = |c: u32| {
@@ -225,12 +227,12 @@ impl<'t> Judge<'t> {
             }
             "head switch" if heads > 1 => near(self.truth.mechanics.head_switch_ms),
             "cylinder switch" if heads > 1 => near(self.truth.mechanics.cylinder_switch_ms?),
-            // The times of moves are those of the curve: at most three in a hundred random reads come whole revolutions off.
+            // Right if at most three in a hundred random reads end whole revolutions off.
             "seek curve" => (
                 self.shares.revolutions <= 0.03,
                 format!("{:.1}% whole revolutions off", 100.0 * self.shares.revolutions),
             ),
-            // Most of them are within a quarter, or 5 us, of the variation of seeks and commands together.
+            // Right if most of them are within a quarter, or 5 us, of the variation of seeks and commands together.
             "spread of seeks" => {
                 let even = self.behaviour.command_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();
                 let late = self.behaviour.completion_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();
@@ -261,7 +263,7 @@ impl<'t> Judge<'t> {
     }
 }
 
-/// Returns a drive with that behaviour, with one command at a time or two.
+/// Returns a drive with that behaviour, which takes one command at a time or two.
 pub fn drive(truth: &Profile, behaviour: Behaviour, seed: u64, two: bool) -> Emulated {
     let device = Emulated::with(truth, behaviour, seed);
     if two { device } else { device.one_at_a_time() }

@@ -1,4 +1,4 @@
-//! A drive behind the probe's handle.
+//! Emulated drives for the probe, and checks of its results.
 
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the example; each uses a part")]
 
@@ -36,12 +36,12 @@ impl Emulated {
         self.host.drive_mut().damage(range);
     }
 
-    /// The sectors that cannot be read, ascending.
+    /// Returns the sectors that cannot be read, ascending.
     pub fn unreadable(&self) -> impl Iterator<Item = units::Lbn> + '_ {
         self.host.drive().unreadable()
     }
 
-    /// Returns the drive behind a handle that takes one command at a time, as that of a disk's path does.
+    /// Returns the drive behind a handle that takes one command at a time, as the handle of a disk's device file does.
     pub fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
     }
@@ -90,7 +90,8 @@ impl ProbedDevice for Emulated {
     }
 }
 
-/// Implements [`ProbedDevice`] for a type with a `device` that runs `before` each command, or two; `before` may prevent them.
+/// Implements [`ProbedDevice`] for a type that has a `device` and a function `before`; that function runs before each
+/// command, or pair of commands, and may prevent it.
 macro_rules! goes_through {
     ($device:ty) => {
         impl probe::ProbedDevice for $device {
@@ -134,13 +135,13 @@ macro_rules! goes_through {
 #[allow(unused_imports, reason = "shared by tests; each uses a part")]
 pub(crate) use goes_through;
 
-/// A device that is removed after this many commands.
+/// A device that is removed after `left` commands.
 pub struct Cut<'d> {
     pub device: &'d mut dyn ProbedDevice,
     pub left: u64,
 }
 
-/// Its error from then on.
+/// The reason of the error that a removed device returns.
 pub const CUT: &str = "the cable came off";
 
 impl Cut<'_> {
@@ -160,7 +161,7 @@ pub fn is_large(name: &str) -> bool {
     ["desktop", "nearline"].iter().any(|begins| name.starts_with(begins))
 }
 
-/// Returns the built-in drives whose probes must take at most five minutes of drive time.
+/// Returns the built-in drives of up to 9 GB, whose probes must take at most five minutes of drive time.
 pub fn nine_gigabytes() -> impl Iterator<Item = &'static str> {
     model::builtin::names().iter().copied().filter(|name| !is_large(name))
 }
@@ -195,8 +196,8 @@ pub const WAYS: &[&str] = &[
     "fast02,recalibration=5s:200ms",
 ];
 
-/// Returns a drive by its name: a built-in one's, `random:SEED`, `wong:NAME:SEED` for a drive with the numbers that Wong
-/// measured, or the path of a DiskSim parameter file.
+/// Returns the profile of a drive by its name: a built-in drive's name, `random:SEED`, `wong:NAME:SEED` for a drive
+/// with the values that Wong measured, or the path of a DiskSim parameter file.
 pub fn profile_of(name: &str) -> Option<Profile> {
     if let Some(seed) = name.strip_prefix("random:") {
         return Some(random(seed.parse().ok()?));
@@ -211,14 +212,14 @@ pub fn profile_of(name: &str) -> Option<Profile> {
     model::builtin::find(name).ok()
 }
 
-/// Returns a random drive with some electronics.
+/// Returns a random drive with the firmware of the Cheetah 18LP.
 pub fn random(seed: u64) -> Profile {
     let mut profile = model::random_profile::random_profile(seed, model::random_profile::Size::Small);
     profile.firmware = model::builtin::find("seagate-cheetah-18lp").unwrap().firmware;
     profile
 }
 
-/// Returns the default noise without its randomness: the bus and the queue remain.
+/// Returns the default noise without its random parts: only the bus and the queue remain.
 pub fn without_chance() -> Behaviour {
     Behaviour {
         seek_spread: Duration::ZERO,
@@ -233,8 +234,8 @@ pub fn without_chance() -> Behaviour {
     }
 }
 
-/// The shares of random reads by their prediction: within 50 us, whole revolutions off, otherwise off; and, outside regions
-/// that the report names, within 50 us (`None` if it names all of the drive).
+/// The shares of random reads that complete within 50 us of their predictions, whole revolutions off, and otherwise
+/// off; and the share within 50 us outside regions that the report names (`None` if it names the whole drive).
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     pub near: f64,
@@ -243,13 +244,12 @@ pub struct Shares {
     pub sure: Option<f64>,
 }
 
-/// Makes random reads of 4 KiB on the true drive, each predicted by a drive made from the found profile with the same
-/// history.
+/// Makes random reads of 4 KiB on an exact drive, each predicted by a `Predictor` of the found profile.
 pub fn predictions(truth: &Profile, found: &Profile, report: &Report, requests: u64) -> Shares {
     predictions_on(Emulated::new(truth), truth, found, report, requests)
 }
 
-/// Makes random reads of 4 KiB on a given drive, each predicted by a drive made from the found profile with the same history.
+/// Makes random reads of 4 KiB on a given drive, each predicted by a `Predictor` of the found profile.
 pub fn predictions_on(
     mut drive: Emulated,
     truth: &Profile,
@@ -258,7 +258,7 @@ pub fn predictions_on(
     requests: u64,
 ) -> Shares {
     let (near, revolutions, other) = predicted(&mut drive, truth, found, requests, &|_| true);
-    // A user who knows that a region is uncertain does not update the platter's angle there.
+    // Reads in uncertain regions would spoil the predicted angle of the platter, so only the others are made.
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
     let named: u64 = report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
     let sure = if named == 0 {
@@ -271,8 +271,9 @@ pub fn predictions_on(
     Shares { near, revolutions, other, sure }
 }
 
-/// Reads 4 KiB at this many random wanted places, each predicted by a drive made from the found profile with the same
-/// history. Calls `seen` with the delay of each in ns, except for the first 60, which determine the platter's angle.
+/// Draws `places` random LBNs and reads 4 KiB at each that is `wanted`, predicted by a `Predictor` of the found
+/// profile. Calls `seen` with the delay of each read in ns, except for the first 60 reads, which determine the
+/// platter's angle.
 pub fn read_at_random(
     drive: &mut Emulated,
     found: &Profile,
@@ -293,7 +294,7 @@ pub fn read_at_random(
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
         let at = drive.now();
         let Ok(timed) = drive.execute(at, Op::Read, range) else {
-            // An unreadable sector is not an error of the prediction.
+            // An unreadable sector does not count as an error of the prediction.
             predictor.read(at, range);
             predictor.failed(drive.now());
             continue;
@@ -308,7 +309,7 @@ pub fn read_at_random(
     }
 }
 
-/// Returns the shares of reads of wanted LBNs: within 50 us, whole revolutions off, otherwise off.
+/// Returns the shares of reads of wanted LBNs that complete within 50 us, whole revolutions off, and otherwise off.
 fn predicted(
     drive: &mut Emulated,
     truth: &Profile,
@@ -347,8 +348,8 @@ pub fn confidence(report: &Report, what: &str) -> f64 {
     report.findings.iter().find(|f| f.what == what).map_or(0.0, |f| f.confidence)
 }
 
-/// Checks the promises for every drive, which the probe left in `device`: the time, and right predictions outside the
-/// regions that the report names.
+/// Checks the promises that hold for every drive: the time of the probe, and right predictions outside the regions that
+/// the report names. `device` is the drive as the probe left it.
 pub fn holds(device: Emulated, truth: &Profile, found: &ProbedProfile, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
@@ -359,14 +360,14 @@ pub fn holds(device: Emulated, truth: &Profile, found: &ProbedProfile, most_seco
     assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
 }
 
-/// Checks that each LBN of a drive of this capacity is in the part that was checked, or in a region that is named.
+/// Checks that each LBN of a drive of this capacity is in the checked part, or in a region that the report names.
 pub fn covers(report: &Report, capacity: u64) {
     let (check, unsure) = (report.check, &report.unsure);
     let (first, end) = (check.first.get(), check.end.get());
     let of_drive = (end - first) as f64 / capacity as f64;
     assert!(end <= capacity && (check.of_drive - of_drive).abs() < 1e-9, "{check:?} of {capacity}");
     assert!(unsure.iter().all(|u| u.first < u.end && u.end.get() <= capacity), "{unsure:?} of {capacity}");
-    // In turn: as far as ranges reach that begin before the end of the covered part.
+    // The ranges are joined in ascending order, as long as each begins before the end of the covered part.
     let mut ranges: Vec<(u64, u64)> = unsure.iter().map(|u| (u.first.get(), u.end.get())).collect();
     ranges.push((first, end));
     ranges.sort_unstable();
@@ -381,7 +382,7 @@ const CONFIDENCE_MIN: f64 = 0.75;
 pub fn is_right_or_unsure(truth: &Profile, found: &ProbedProfile) {
     let name = &truth.name;
     let (order, heads) = (finding(found, "order of tracks"), finding(found, "heads"));
-    // The cylinder at which heads turn round does not matter in a single zone; a single head has no order.
+    // In a single zone both serpentine orders are the same, and a drive with a single head has only one order.
     let order_of =
         |order| if order == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { order };
     let right = found.profile.layout.order == order_of(truth.layout.order) || truth.heads == 1;
@@ -391,7 +392,7 @@ pub fn is_right_or_unsure(truth: &Profile, found: &ProbedProfile) {
         "{name}: {heads:?}, {}",
         truth.heads
     );
-    // Runs on one surface and whole cylinders are distinguished even if heads are not.
+    // Runs on one surface must be distinguished from whole cylinders even if the number of heads is wrong.
     let family = |order| matches!(order, Order::SurfaceSerpentine { .. });
     let bands = order.value.starts_with("bands");
     assert!(order.confidence < CONFIDENCE_MIN || bands == family(truth.layout.order), "{name}: {order:?}");

@@ -1,4 +1,4 @@
-//! The results for hidden drives, of which the probe has only a handle.
+//! The results of probes of hidden drives: the probe has only a handle of each.
 
 use crate::common::{self, CUT, Cut, Emulated, finding, predictions_on};
 use model::Profile;
@@ -89,7 +89,7 @@ fn a_drive_whose_times_and_speed_vary_is_found() {
     assert_eq!(found.profile.layout.zones[0].sectors_per_track, truth.layout.zones[0].sectors_per_track);
 }
 
-/// A number of commands that no small drive needs.
+/// More commands than a probe of any small drive needs.
 const COMMANDS_MAX: u64 = 60_000;
 
 #[test]
@@ -102,8 +102,8 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
         assert!(found.report.commands <= COMMANDS_MAX, "{seed}: {} commands", found.report.commands);
     }
-    // One drive is mapped in part, one is too close to 97% to decide, and one is a little below: all end in
-    // time, and the wrong regions are named.
+    // One drive is mapped in part, one has a share of predicted reads too close to 97% to decide, and one is a little
+    // below: all probes end in time, and name the wrong regions.
     for seed in [0, 45, 50] {
         let truth = common::random(seed);
         let found = probed(&truth);
@@ -134,14 +134,13 @@ fn densities_that_differ_by_head_are_found() {
             list.sort_unstable();
             list
         };
-        // If a zone begins with a cylinder whose heads descend, its heads are numbered in the other
-        // direction.
+        // If a zone begins with a cylinder whose heads descend, the probe numbers the heads in the other direction.
         assert_eq!(by_head(&found.profile), by_head(&truth), "{seed}");
     }
 }
 
-/// Bands whose runs have densities of their own: of some tracks, back and forth, with slips; and those of real drives, in
-/// every order of surfaces, also with whole tracks without LBNs.
+/// Bands whose runs have densities of their own: random ones of some tracks, back and forth, with slips; and those of
+/// real drives, in every order of surfaces, some with whole tracks without LBNs.
 #[test]
 fn densities_that_differ_by_head_within_bands_are_found() {
     let random = [6, 30, 43, 46, 48].map(|seed| (common::random(seed), 300.0));
@@ -165,7 +164,7 @@ fn densities_that_differ_by_head_within_bands_are_found() {
     }
 }
 
-/// Slips do not end a zone whose cylinders recur.
+/// A slip does not end a zone whose densities recur.
 #[test]
 fn slips_among_densities_that_differ_by_head_are_found() {
     let truth = common::profile_of("wong:deskstar-7k80:1").unwrap();
@@ -189,27 +188,25 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         common::is_right_or_unsure(&truth, &found);
         found
     };
-    // Among them are drives with very different densities of zones (7, 27), and with densities that differ by
-    // head (28).
+    // Some of these drives have very different densities of zones (7, 27), or densities that differ by head (28).
     let each = testing::some(4, [1, 7, 10, 16, 18, 26, 27, 28]).into_iter().map(|seed| (seed, false));
-    // With two commands at a time parts of the first are named: cylinders between its zones are miscounted,
-    // which 2% of the reads show.
+    // With two commands at a time, parts of the drive of seed 10 are named: the cylinders between its zones are
+    // miscounted, which 2% of the reads show.
     let mut named = std::collections::BTreeSet::new();
     for (seed, two) in each.chain(testing::some(2, [10, 16, 18, 26]).into_iter().map(|seed| (seed, true))) {
         if !found(seed, two).report.unsure.is_empty() {
             named.insert(seed);
         }
     }
-    // With the noise of seeds 1 to 6 one probe of 48 names a part. One command at a time and two give the
-    // same map.
+    // With the noise of seeds 1 to 6, one probe of 48 names a part. One command at a time and two give the same map.
     assert!(named.len() <= 1, "{named:?}");
-    // One drive is mapped in part; the other is slow, and every part of it is read again.
+    // The first drive is mapped in part; the second is slow, and each part of it is read again.
     for seed in [17, 23] {
         assert!(!found(seed, false).report.unsure.is_empty(), "{seed}");
     }
 }
 
-/// Probes with writes allowed to some sectors in the middle; returns the outcome and all writes.
+/// Probes with writes allowed to some sectors in the middle; returns the result and the ranges of all writes.
 fn written(truth: &Profile, behaviour: drive::Behaviour) -> (ProbedProfile, Vec<LbnRange>) {
     let mut device = Watched { device: Emulated::with(truth, behaviour, 1), written: Vec::new() };
     let region = region_of(&device);
@@ -222,7 +219,7 @@ fn region_of(device: &dyn ProbedDevice) -> LbnRange {
     LbnRange::new(units::Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
 }
 
-/// A device that records its writes.
+/// A device that records the ranges of its writes.
 struct Watched {
     device: Emulated,
     written: Vec<LbnRange>,
@@ -254,7 +251,7 @@ fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
     for (said, real) in [(said.read_miss, real.read_miss), (said.write_miss, real.write_miss)] {
         assert!((said.0 - real.0).abs() < 0.05 && (said.1 - real.1).abs() < 0.05, "{said:?} {real:?}");
     }
-    // The second of two commands writes nowhere else either.
+    // If the probe sends two commands at a time, the second one writes nowhere else either.
     let (_, wrote) = written(&truth, common::without_chance());
     assert!(!wrote.is_empty());
     assert!(wrote.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
@@ -262,8 +259,8 @@ fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
 
 #[test]
 fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
-    // The profile of a drive without writes once said write-through. A core that believed it made the
-    // foreground of a write-back drive up to 1.9% slower at a bound of 1%.
+    // The profile of a drive without measured writes once said write-through. A core that relied on that made the
+    // foreground of a write-back drive up to 1.9% slower, at a bound of 1%.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     for on in [true, false] {
         let behaviour = drive::Behaviour { write_back: Some(on), ..drive::Behaviour::default() };
@@ -280,7 +277,8 @@ fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
 
 #[test]
 fn a_buffer_that_gives_up_what_it_has_handed_over_may_take_writes() {
-    // Reads are never hits there, so the buffer was once reported as off, and with it write-back.
+    // Such a buffer evicts data once they are transferred, so reads are never hits: a probe once reported the buffer,
+    // and write-back, as off.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     let behaviour = drive::Behaviour {
         write_back: Some(true),
@@ -338,7 +336,7 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
     let whole = probed(&truth);
     let mut state: Option<Vec<u8>> = None;
     for _ in 0..20 {
-        // Each piece has a new process, a new clock, and a drive with an empty buffer.
+        // Each part of the probe has a new process, a new clock, and a drive with an empty buffer.
         let mut probe = match &state {
             None => Probe::new(Options::default()),
             Some(bytes) => {
@@ -362,7 +360,7 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
     panic!("not done after 20 pieces");
 }
 
-/// Returns the journal of a probe of `device` that was ended after this number of commands.
+/// Returns the journal of a probe of `device` whose device was removed after `commands` commands.
 fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
     let mut probe = Probe::new(Options::default());
     let result =
@@ -371,7 +369,7 @@ fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
     probe.journal().to_bytes()
 }
 
-/// Continues from `state` with another handle.
+/// Continues a probe from `state` with another handle.
 fn resumed(state: &[u8], device: &mut dyn ProbedDevice) -> Result<ProbedProfile, ProbeError> {
     let journal = Journal::from_bytes(state, "state")?;
     Probe::resume(Options::default(), journal)?.run(device, &mut |_| ControlFlow::Continue(()))
@@ -381,7 +379,7 @@ fn resumed(state: &[u8], device: &mut dyn ProbedDevice) -> Result<ProbedProfile,
 fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let state = begun(Emulated::noisy(&truth, 3), 5_000);
-    // Another seed: the spindle's speed has changed meanwhile.
+    // The other seed stands for a pause in which the spindle's speed has changed.
     let mut device = Emulated::noisy(&truth, 4);
     let found = resumed(&state, &mut device).unwrap();
     assert_eq!(found.profile.heads, truth.heads);
@@ -389,8 +387,8 @@ fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
     assert!(shares.near >= 0.97, "{shares:?}");
 }
 
-/// Ten tracks of 365 sectors, and a buffer of 16 segments of 512: once all tracks were read, the medium
-/// serves only reads that are longer than a segment.
+/// The drive has ten tracks of 365 sectors, and a buffer of 16 segments of 512 sectors: once all tracks were read, only
+/// reads longer than a segment come from the medium.
 #[test]
 fn a_drive_that_fits_into_its_buffer_is_found_or_named() {
     let truth = common::random(223);
@@ -408,7 +406,7 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let state = begun(Emulated::new(&truth), 3_000);
     let mut other = truth.clone();
-    // It has the same size and speed, and other skews.
+    // The other drive has the same size and speed, but other skews.
     other.layout.zones[0].track_skew = model::profile::Revolutions::Decimal(0.21);
     let error = resumed(&state, &mut Emulated::new(&other)).unwrap_err().to_string();
     assert!(error.contains("another drive"), "{error}");
@@ -417,7 +415,7 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let smaller = builtin::find("seagate-cheetah-4lp").unwrap();
     let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();
     assert!(error.contains("sectors of 512 bytes, the drive"), "{error}");
-    // A journal that is too short to be continued is refused as well.
+    // A journal that is too short to be continued is refused, too.
     for young in [0, 20] {
         let state = begun(Emulated::new(&truth), young);
         let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! A probe's promises to its caller: it uses only the handle, reports progress, may be ended at any command, and measures
-//! few tracks.
+//! A probe's promises to its caller: the probe uses only the handle, reports progress, may be ended at any command, and
+//! measures few tracks.
 
 use crate::common::{self, CUT, Cut, Emulated, finding};
 use model::{Layout, Profile, builtin};
@@ -10,7 +10,7 @@ fn probed(truth: &Profile) -> ProbedProfile {
     Probe::new(Options::default()).run(&mut Emulated::new(truth), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Checks that two profiles are the same except for their origin.
+/// Checks that two profiles are the same except for their sources.
 fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
     assert_eq!(
         (found.rpm, found.cylinders, found.heads),
@@ -18,7 +18,7 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
         "{what}"
     );
     assert_eq!(found.layout, whole.layout, "{what}");
-    // A search for a move ends with a range of some microseconds; chance decides about the side.
+    // A search for a move ends with a range of some microseconds, so times may differ by that much.
     let near = |a: f64, b: f64| (a - b).abs() < 0.03;
     let seeks = |profile: &Profile| match &profile.seek {
         model::profile::Seek::Table { points } => points.clone(),
@@ -34,7 +34,8 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
     assert_eq!(firmware(found).cache, firmware(whole).cache, "{what}");
 }
 
-/// Killed after random numbers of commands, few and many, again and again: the saved state is the journal until then.
+/// The probe is killed after random numbers of commands, few and many, several times; the saved state is the journal up
+/// to then.
 #[test]
 fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
@@ -49,12 +50,12 @@ fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
             ((u128::from(state) * u128::from(bound)) >> 64) as u64
         };
         for round in testing::some(1, 0..4) {
-            // The drive keeps rotating between probes.
+            // The same drive is probed again, and has rotated in between.
             let mut device = Emulated::with(&truth, behaviour, 0);
             let mut saved: Option<Vec<u8>> = None;
             let mut cuts = Vec::new();
             let found = loop {
-                // Some kills come while the probe looks for the platter's angle after the one before.
+                // Some kills come while the probe looks for the platter's angle after the previous kill.
                 let left = match below(4) {
                     0 => below(20),
                     _ => below(4_000),
@@ -82,8 +83,8 @@ fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
     }
 }
 
-/// The same if times vary, for a drive whose spindle and arm had other noise meanwhile: no measurement repeats exactly, but
-/// the findings are as good, and their confidences hold. Cut off during every stage: the buffer, the spindle, zones, heads,
+/// The times vary, and the resumed probe has a drive with other noise: no measurement repeats exactly, but the findings
+/// are as good, and their confidences hold. The probe is cut off in every stage: the buffer, the spindle, zones, heads,
 /// seeks, the check.
 #[test]
 fn a_resumed_probe_finds_a_noisy_drive_as_well() {
@@ -99,7 +100,7 @@ fn a_resumed_probe_finds_a_noisy_drive_as_well() {
         })
         .unwrap();
     let whole_shares = common::predictions_on(device, &truth, &whole.profile, &whole.report, 2_000);
-    // In each stage, and a few commands after the end of the one before.
+    // The cuts are in the middle of each stage, and three commands after its beginning.
     let commands: Vec<u64> = stages.iter().map(|stage| stage.1).collect();
     let inside = commands.windows(2).map(|two| two[0] + (two[1] - two[0]) / 2);
     let places: Vec<u64> = inside.chain(commands.iter().map(|c| c + 3)).filter(|&at| at > 0).collect();
@@ -118,7 +119,7 @@ fn a_resumed_probe_finds_a_noisy_drive_as_well() {
                 let mut probe = Probe::resume(Options::default(), journal).unwrap();
                 let found = probe.run(&mut later, &mut |_| ControlFlow::Continue(())).unwrap();
                 let shares = common::predictions_on(later, &truth, &found.profile, &found.report, 2_000);
-                // Two shares of 2,000 reads each differ by at most three standard deviations of their difference.
+                // Two shares of 2,000 reads each may differ by three standard deviations of their difference.
                 let deviation = (2.0 * whole_shares.near * (1.0 - whole_shares.near) / 2_000.0).sqrt();
                 assert!(
                     shares.near > whole_shares.near - 3.0 * deviation,
@@ -153,14 +154,13 @@ fn progress_rises_from_zero_to_one() {
         assert!(shares.len() as u64 >= found.report.commands / 64, "{} calls", shares.len());
         assert!(shares.is_sorted(), "{name}: {shares:?}");
         assert!(shares[0] < 0.1 && shares.last() == Some(&1.0), "{name}: {shares:?}");
-        // Progress increases.
         let moves = shares.windows(2).filter(|two| two[0] < two[1]).count();
         assert!(moves > 80, "{name}: {moves} steps in {} calls", shares.len());
     }
 }
 
-/// A caller that saves the journal in the hook has a state from before the first command on, and may end the probe at any
-/// call, even while a resumed probe is still replaying.
+/// A caller that saves the journal in the hook has a state from before the first command on. The caller may end the
+/// probe at any call, even while a resumed probe still replays its journal.
 #[test]
 fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
@@ -180,7 +180,7 @@ fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call
             ControlFlow::Continue(())
         };
         assert!(matches!(probe.run(&mut device, hook), Err(ProbeError::Interrupted)), "{calls}");
-        // A state that is too young is measured anew; an older one loses nothing.
+        // A state without a revolution time is measured anew; an older state loses nothing.
         let usable = if longest < 200 { 0 } else { longest };
         assert_eq!(reported, Some(usable), "{calls}");
         longest = usable.max(probe.journal().commands());
@@ -195,7 +195,7 @@ fn the_hook_is_called_before_the_first_command_and_can_end_the_probe_at_any_call
     is_the_same(&found.profile, &whole.profile, "ended often");
 }
 
-/// The name and the texts of a profile, its sources and a drive's own name change nothing: the probe uses only the handle.
+/// A profile's name, title and sources change nothing, because the probe sees only the handle.
 #[test]
 fn a_probe_uses_only_the_handle() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
@@ -205,7 +205,7 @@ fn a_probe_uses_only_the_handle() {
     other.title = "Another one".to_owned();
     other.sources = vec!["nothing".to_owned()];
     assert_eq!(probed(&other), found);
-    // Half of its sectors, behind the same handle.
+    // A drive with half of the sectors behind the same kind of handle gives another profile.
     let mut half = truth;
     half.cylinders /= 2;
     half.layout.zones[0].last_cylinder = half.cylinders - 1;
@@ -226,8 +226,8 @@ fn few_tracks_are_measured_and_their_number_is_reported() {
         let measured: u64 = reported.value.parse().unwrap();
         let zones = truth.layout.zones.len();
         let slips: usize = truth.layout.zones.iter().map(|z| z.slips.len()).sum();
-        // A repetition is seen on a few tracks; an irregularity is looked for ever farther ahead, found by a binary search,
-        // and measured.
+        // A repetition shows on a few tracks. For an irregularity the probe reads ever farther ahead, and a binary
+        // search finds it.
         let tracks = f64::from(layout.track_count());
         let most = 3.0 * (zones + slips) as f64 * tracks.log2();
         assert!(measured as f64 <= most, "{name}: {measured} tracks, {zones} zones, {slips} slips");

@@ -1,5 +1,5 @@
-//! Drives of which some tracks break their zone's rule. The probe measures a few tracks of a zone, assumes
-//! that the rest is regular, and samples it.
+//! Drives with some tracks that break their zone's rule. The probe measures a few tracks of a zone, assumes
+//! that the others are regular, and samples them.
 
 use crate::common::{self, Emulated, finding};
 use drive::Behaviour;
@@ -10,13 +10,13 @@ use units::{LbnRange, Op};
 
 const CYLINDERS: u32 = 600;
 
-/// The drive below: the sectors of a track, the tracks of a cylinder, and the skews in sectors from track to
-/// track and over the end of a cylinder.
+/// The sectors of a track of the drives below, the tracks of a cylinder, and the skews in sectors: from track
+/// to track, and over the end of a cylinder.
 const SECTORS: u32 = 136;
 const HEADS: u32 = 5;
 const SKEWS: (i64, i64) = (36, 84);
 
-/// A drive of one zone.
+/// Returns a drive of one regular zone.
 fn regular() -> Profile {
     let mut truth = model::builtin::find("mimic-less-capacity").unwrap();
     truth.cylinders = CYLINDERS;
@@ -29,8 +29,8 @@ fn regular() -> Profile {
     truth
 }
 
-/// Returns the same drive with another angle (`off`, in sectors) and density on some cylinders; the cylinders
-/// behind them are where they would be anyway.
+/// Returns the regular drive with another angle (`off`, in sectors) and density on some cylinders; all other
+/// cylinders are at their angles.
 fn broken(cylinders: Range<u32>, off: i64, sectors: u32) -> Profile {
     let mut truth = regular();
     let whole = truth.layout.zones.remove(0);
@@ -63,7 +63,7 @@ fn probed(truth: &Profile, behaviour: Behaviour, seed: u64) -> (Emulated, Probed
     (device, found)
 }
 
-/// A drive that knows whether a read as long as the check's has met some of its LBNs.
+/// A drive that records whether a read of the check's length has met some of its LBNs.
 struct Met {
     device: Emulated,
     some: Range<u64>,
@@ -87,7 +87,7 @@ fn measured(found: &ProbedProfile) -> u64 {
     finding(found, "tracks measured").value.parse().unwrap()
 }
 
-/// Returns the number of LBNs that two regions share.
+/// Returns the number of LBNs that a region and a range share.
 fn common_to(region: &Unsure, others: &Range<u64>) -> u64 {
     region.end.get().min(others.end).saturating_sub(region.first.get().max(others.start))
 }
@@ -99,7 +99,7 @@ fn few_tracks_of_a_regular_zone_are_measured_and_no_region_is_unsure() {
         let (device, found) = probed(&truth, behaviour, 1);
         assert_eq!(found.profile.layout.zones.len(), 1);
         assert!(found.report.unsure.is_empty(), "{:?}", found.report.unsure);
-        // The tracks of two cylinders, and at most three readings for each halving of the rest: 40 of 3,000.
+        // The bound is the tracks of two cylinders, and three for each halving of the rest: 45 of 3,000.
         let tracks = f64::from(CYLINDERS * HEADS);
         let most = f64::from(2 * HEADS) + 3.0 * tracks.log2();
         assert!(measured(&found) as f64 <= most, "{} tracks", measured(&found));
@@ -107,8 +107,8 @@ fn few_tracks_of_a_regular_zone_are_measured_and_no_region_is_unsure() {
     }
 }
 
-/// Returns the runs of cylinders of one density, with their lengths. Two cylinders may be two zones, because
-/// no pattern recurs within two.
+/// Returns the numbers of consecutive cylinders with one density. Two such cylinders may be two zones,
+/// because no pattern recurs within two.
 fn densities(profile: &Profile) -> Vec<(u32, SectorsPerTrack)> {
     let mut runs: Vec<(u32, SectorsPerTrack)> = Vec::new();
     for zone in &profile.layout.zones {
@@ -121,10 +121,10 @@ fn densities(profile: &Profile) -> Vec<(u32, SectorsPerTrack)> {
     runs
 }
 
-/// Another density moves all later LBNs, so every reading further ahead finds it.
+/// Another density moves all later LBNs, so every later reading shows it.
 #[test]
 fn tracks_of_another_density_are_modelled_with_few_more_measured() {
-    // The bound of `promises.rs` for three zones; if times vary, each track is read about twice.
+    // The bound is that of `promises.rs` for three zones; if times vary, each track is read about twice.
     let most = 3.0 * 3.0 * f64::from(CYLINDERS * HEADS).log2();
     for (behaviour, times) in [(Behaviour::default(), 1.0), (Behaviour::fast02(), 2.0)] {
         for cylinders in [300..301, 77..90, 597..599] {
@@ -138,8 +138,8 @@ fn tracks_of_another_density_are_modelled_with_few_more_measured() {
     }
 }
 
-/// All other tracks are where they would be anyway, so only a read of a broken one finds it; then these
-/// tracks are named, however few they are.
+/// All other tracks are at their angles, so only a read of a broken track finds one; then the report names
+/// the broken tracks, however few there are.
 #[test]
 fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
     let (mut met, mut exactly) = (0, 0);
@@ -156,15 +156,15 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
             let broken = device.some;
             let what = format!("{seed}: {cylinders:?} of {behaviour}, {:?}", found.report);
-            // The map assumed them to be regular, and measured no more than on a regular drive, except for
-            // readings that met them by chance.
+            // The map assumes that these tracks are regular, and measures no more than on a regular drive,
+            // except for readings that meet them by chance.
             assert!(measured(&found) <= measured(&whole) + 60, "{what}");
-            // If times vary, moves are measured twice on one of the drives and once on the other.
+            // If times vary, moves may be measured twice on one of the two drives and once on the other.
             let noisy = behaviour != Behaviour::default();
             assert!(noisy || found.report.commands <= whole.report.commands + 3_500, "{what}");
             let named = &found.report.unsure;
             assert!(named.iter().all(|region| common_to(region, &broken) > 0), "{what}");
-            // If times vary, a read may be at another angle by chance. It is not so when it is read again, so
+            // If times vary, a read may end at another angle by chance. Repeated reads then do not, so
             // nothing is named.
             if found.report.check.elsewhere == 0.0 || !device.met {
                 continue;
@@ -182,12 +182,12 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             exactly += u32::from(named.len() == 1 && named[0].end.get() - named[0].first.get() == reported);
         }
     }
-    // One read in 600, 300 or 200 meets a broken track, of 500 reads. If broken tracks are more than a tenth
+    // Of the 500 reads, one in 600, 300 or 200 meets a broken track. If broken tracks are more than a tenth
     // of a part of the drive, the whole part is named.
     assert!(met >= 12 && exactly >= 3, "{met} met, {exactly} named exactly");
 }
 
-/// At least one of 500 reads meets a fiftieth of the drive, except once in 24,000 times.
+/// At least one of 500 reads meets a fiftieth of the drive, except in one of 24,000 probes.
 #[test]
 fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
     for seed in 1..=6 {
@@ -198,7 +198,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
         let reported: u64 =
             found.report.unsure.iter().map(|region| common_to(region, &lbns(&cylinders))).sum();
         let broken = lbns(&cylinders);
-        // A reading ahead of the map may meet them as well: then they are a zone of their own.
+        // A reading ahead of the map may meet these tracks as well: then they are a zone of the profile.
         let modelled = found.profile.layout.zones.len() == 3;
         let of = broken.end - broken.start;
         assert!(modelled || 10 * reported >= 9 * of, "{seed}: {:?}", found.report.unsure);
@@ -206,7 +206,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
     }
 }
 
-/// A read ends in one of them once in a thousand times.
+/// A sector read meets one of the moved sectors once in a thousand times.
 #[test]
 fn single_sectors_that_moved_are_reported_when_a_read_meets_one() {
     let mut truth = regular();

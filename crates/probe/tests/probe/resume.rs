@@ -1,5 +1,5 @@
-//! A probe's decisions depend only on its journal: cut off anywhere, it continues to exactly the same profile and report if
-//! the drive gives the same answers.
+//! A probe's decisions depend only on its journal: after a cut at any command it continues to exactly the same profile
+//! and report, if the drive gives the same answers.
 
 use crate::common::{self, Cut, Emulated};
 use model::{Profile, builtin};
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// A command, or two at a time, with its times.
+/// A command with its times, or two commands that were sent together.
 type Call = Vec<((Op, LbnRange), Timed)>;
 
-/// A drive whose answers are recorded.
+/// A drive whose answers are recorded for a [`Twin`].
 struct Kept<'d> {
     device: &'d mut dyn ProbedDevice,
     calls: Vec<Call>,
@@ -47,8 +47,8 @@ impl ProbedDevice for Kept<'_> {
     }
 }
 
-/// The number of reads that a probe repeats after a pause to find the platter's angle, and the number of last single-sector
-/// reads among which they are.
+/// The number of reads that a probe repeats after a pause to find the platter's angle, and a bound on the number of
+/// last single-sector reads from which they are chosen.
 const REPEATED_READS: usize = 15;
 const LAST_READS: usize = 200;
 
@@ -56,13 +56,14 @@ fn is_single((op, range): (Op, LbnRange)) -> bool {
     op == Op::Read && range.len() == Sectors::new(1)
 }
 
-/// Returns the last reads of one sector: of more, a place elsewhere might be one.
+/// Returns the last reads of single sectors. There are few, so that reads elsewhere are not mistaken for repeats of
+/// them.
 fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
     let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
     single.take(LAST_READS).map(|&((_, range), timed)| (range.start(), timed.completed))
 }
 
-/// The answers that the same drive would have given: after a pause of whole revolutions they are the recorded ones.
+/// A drive that gives the recorded answers. The pause before it was whole revolutions, so the answers stay right.
 struct Twin {
     capacity: Sectors,
     sector_bytes: Bytes,
@@ -70,14 +71,14 @@ struct Twin {
     now: Instant,
     /// The revolution time, ns, from the state file.
     revolution: f64,
-    /// When the last read of each repeated single sector ended.
+    /// The ends of the last reads of single sectors, any of which may be repeated.
     ended: BTreeMap<Lbn, Instant>,
     repeated: usize,
     rest: VecDeque<Call>,
 }
 
 impl Twin {
-    /// Returns the drive with the answers `calls` after this many commands of a probe that left `state`.
+    /// Returns the drive that continues `calls` after this number of commands of a probe that left `state`.
     fn after(device: &dyn ProbedDevice, calls: &[Call], commands: usize, state: &[u8]) -> Self {
         let (mut done, mut counted) = (0, 0);
         while counted < commands {
@@ -89,7 +90,7 @@ impl Twin {
             sector_bytes: device.sector_bytes(),
             takes_two: device.takes_two(),
             now: calls[..done].iter().flatten().map(|call| call.1.completed).max().unwrap(),
-            // After the first bytes, the capacity, the sectors' size and the seed.
+            // The revolution time stands behind the magic bytes, the capacity, the sectors' size and the seed.
             revolution: f64::from_bits(u64::from_le_bytes(state[32..40].try_into().unwrap())),
             ended: late(&calls[..done]).collect(),
             repeated: 0,
@@ -97,7 +98,7 @@ impl Twin {
         }
     }
 
-    /// Returns an instant whole revolutions after `instant`, to a part of a nanosecond, and after now.
+    /// Returns an instant after now that is whole revolutions after `instant`, to a part of a nanosecond.
     fn later(&self, instant: Instant) -> Instant {
         let least = (self.now.as_nanos() + 20_000_000 - instant.as_nanos()) as f64 / self.revolution;
         let revolutions = (least.ceil() as u64..)
@@ -133,7 +134,7 @@ impl ProbedDevice for Twin {
             return Ok(self.next([(op, range)])[0]);
         }
         let submitted = self.now;
-        // First reads elsewhere, so that the repeated ones are not cache hits.
+        // A read of another sector is one that evicts the sectors to repeat; its time does not matter.
         self.now = match self.ended.get(&range.start()) {
             Some(&ended) => {
                 self.repeated += 1;
@@ -153,7 +154,7 @@ impl ProbedDevice for Twin {
     }
 }
 
-/// Returns whether the twin can identify each repeated read after these calls: no sector was read twice lately.
+/// Returns whether each repeated read can be identified after these calls, because no sector was read twice recently.
 fn are_distinct(calls: &[Call]) -> bool {
     let mut lbns: Vec<Lbn> = late(calls).map(|c| c.0).collect();
     let reads = lbns.len();
@@ -172,7 +173,8 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
     let whole = run(&mut Probe::new(options.clone()), &mut kept).unwrap();
     let calls = kept.calls;
     let commands: usize = calls.iter().map(Vec::len).sum();
-    // From the point where the revolution time is known and some sectors were read again, to the end.
+    // The cuts lie between the point at which the revolution time is known and some sectors were read again, and the
+    // end.
     let distinct: Vec<usize> =
         (calls.len() / 10..calls.len() - 1).step_by(7).filter(|&n| are_distinct(&calls[..=n])).collect();
     assert!(distinct.len() > 10 * places, "{}: {} of {}", truth.name, distinct.len(), calls.len());
@@ -191,7 +193,7 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
     }
 }
 
-/// With varying times and speed, on drives that are found as a whole and on drives of which little is found.
+/// The times and the speed vary, on drives that are found as a whole and on drives of which little is found.
 #[test]
 fn a_probe_cut_off_resumes_to_the_same_result_if_the_answers_are_the_same() {
     let small = builtin::find("mimic-less-capacity").unwrap();

@@ -1,5 +1,5 @@
-//! A drive is probed while it serves other requests: a reading counts only if the drive did nothing else since the command
-//! before it.
+//! A drive is probed while it serves other requests: a reading counts only if the drive executed nothing else since the
+//! previous command.
 
 use crate::common;
 use drive::{Behaviour, Command, Completion, Drive, Rules};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// The sectors of a request of the load.
+/// The sectors of each request of the load.
 const SECTORS: u64 = 8;
 
 /// An instant that no run reaches.
 const UNREACHED_INSTANT: Instant = Instant::from_nanos(u64::MAX);
 
-/// The delay of the load by the probe, relative to its response times.
+/// The largest delay of the load by the probe, relative to the load's response times.
 const HARM_RATIO_MAX: f64 = 0.01;
 
 /// A drive whose host sends it one command at a time, in order of arrival.
@@ -23,12 +23,12 @@ struct Side {
     drive: Drive,
     queue: VecDeque<Command>,
     busy: bool,
-    /// The arrivals of the load's requests.
+    /// The arrivals of the load's requests, by id.
     arrived: BTreeMap<u64, Instant>,
-    /// The sum of their response times, ns, and their number.
+    /// The sum of the response times of the load's requests, ns, and their number.
     response_ns: f64,
     served: u64,
-    /// The last completion of another command.
+    /// The last completion of a command of the probe.
     done: Option<Completion>,
 }
 
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// Lets time pass to `until`.
+    /// Advances the drive to `until`, and sends the queued commands one after another.
     fn advance(&mut self, until: Instant) {
         while let Some(at) = self.drive.next_event().filter(|at| *at <= until) {
             self.drive.advance(at);
@@ -71,10 +71,11 @@ impl Side {
     }
 }
 
-/// A drive under a load of random requests, a third of them writes, whose arrivals have random distances.
+/// A drive under a load of random requests, a third of them writes, with exponentially distributed times between
+/// arrivals.
 ///
-/// A run of the probe's commands begins when the drive is idle and the delay of all requests so far is within
-/// [`HARM_RATIO_MAX`]. The delay is measured against a twin of the drive that serves the same load alone.
+/// The probe may begin a run of commands when the drive is idle and the delay of all requests so far is within
+/// [`HARM_RATIO_MAX`]. The delay is measured against a second drive that serves the same load alone.
 struct Serving {
     here: Side,
     alone: Side,
@@ -132,7 +133,7 @@ impl Serving {
         self.next = self.arrival();
     }
 
-    /// Lets time pass to the drive's next event, to the next arrival or to `until`, whichever is first.
+    /// Advances the clock to the drive's next event, the next arrival or `until`, whichever is first.
     fn step(&mut self, until: Instant) {
         let event = self.here.drive.next_event().unwrap_or(until).min(until);
         if self.next <= event {
@@ -143,7 +144,7 @@ impl Serving {
         self.here.advance(self.now);
     }
 
-    /// Returns the delay of the load so far, relative to its response times alone.
+    /// Returns the delay of the load so far, relative to its response times on the drive that serves it alone.
     fn harm(&self) -> f64 {
         (self.here.response_ns - self.alone.response_ns) / self.alone.response_ns.max(1.0)
     }
@@ -198,7 +199,8 @@ impl ProbedDevice for Serving {
     }
 }
 
-/// Prints the figures of docs/PROBE.md, and checks that requests of a load are delayed by no more than the bound, and that the found profile predicts the drive.
+/// Prints the figures of docs/PROBE.md. Checks that the delay of the load is within the bound, and that the found
+/// profile predicts the drive.
 #[allow(clippy::print_stdout, reason = "a document quotes the figures")]
 fn holds(serving: &Serving, truth: &Profile, found: &ProbedProfile) {
     let harm = serving.harm();
@@ -229,8 +231,8 @@ fn nine_gigabytes_are_found_within_a_day_under_twenty_requests_a_second() {
     assert!(hours < 24 && requests > 100_000, "{hours} hours, {requests} requests");
 }
 
-/// Each part of the probe sees only the state file of the part before. The probe's count of cache segments repeats what other
-/// requests disturbed, so its decisions depend on that too.
+/// Each part of the probe has only the state file of the previous part. The probe counts cache segments again when
+/// other requests disturbed it, so its decisions depend on these disturbances, too.
 #[test]
 fn a_probe_under_a_load_continues_from_its_state_file() {
     let truth = builtin::find("mimic-less-capacity").unwrap();

@@ -1,4 +1,4 @@
-//! The measured variation of seeks, compared with the noise of the black box.
+//! The measured variation of seeks, compared with the noise of the emulated drive.
 
 use crate::common::{Emulated, finding};
 use drive::Behaviour;
@@ -12,7 +12,7 @@ fn probed(drive: &str, behaviour: Behaviour) -> ProbedProfile {
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Returns standard deviations by distance, us.
+/// Returns the standard deviations of seeks, us, by distance in cylinders.
 fn spread(found: &ProbedProfile) -> Vec<(u32, f64)> {
     found.profile.mechanics.seek_spread_ms.iter().map(|&(d, ms)| (d, 1e3 * ms)).collect()
 }
@@ -28,13 +28,13 @@ fn seeks_of_constant_time_have_no_spread() {
     }
 }
 
-/// A drive that reads ahead stops for the next command at the end of a sector: its moves do vary, by a part of a sector's
-/// time.
+/// A drive that reads ahead stops for the next command at the end of a sector, so its moves vary by a part of a
+/// sector's time.
 #[test]
 fn reading_ahead_varies_moves_by_less_than_a_sector() {
     let found = probed("quantum-atlas-10k", Behaviour::default());
     let spread = spread(&found);
-    // 334 sectors in 5.985 ms.
+    // A sector takes 17.9 us: a track has 334 sectors, and a revolution takes 5.985 ms.
     assert!(spread.len() >= 6 && spread.iter().all(|s| s.1 < 17.9), "{spread:?}");
 }
 
@@ -51,7 +51,7 @@ fn the_spread_of_seeks_is_found_at_every_distance() {
     }
 }
 
-/// In the default noise the overhead of a command varies uniformly by 20 us as well, and moves settle late.
+/// In the default noise the overhead of a command also varies, uniformly by 20 us, and some moves settle late.
 #[test]
 fn the_spread_of_seeks_is_found_among_other_noise() {
     for drive in ["mimic-less-capacity", "quantum-atlas-10k"] {

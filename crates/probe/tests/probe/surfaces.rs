@@ -1,10 +1,11 @@
-//! Zones on one surface each, in LBN order zone by zone or by falling density: moves between them show their cylinders.
+//! Zones on one surface each, in LBN order surface by surface or by falling density: moves between the zones show their
+//! cylinders.
 
 use crate::common::{self, Emulated, finding};
 use probe::{Options, Probe};
 use std::ops::ControlFlow;
 
-/// Probes a drive of such zones, and compares the number of heads and the predicted reads with the true ones.
+/// Probes a drive of such zones; checks the number of heads and the share of predicted reads.
 fn is_found(name: &str, noisy: bool, least: f64) {
     let truth = common::profile_of(name).unwrap();
     let mut device = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };
@@ -21,7 +22,8 @@ fn zones_of_one_surface_by_falling_density_are_placed() {
     is_found("wong:wd3000bkhg:1", false, 0.99);
 }
 
-/// Sectors are too short for single readings, and the first LBN behind a zone's end meets its prediction by chance.
+/// On this drive a sector is too short for single readings, and the first LBN behind a zone's end meets its prediction
+/// by chance.
 #[test]
 fn zones_of_one_surface_are_placed_where_times_vary() {
     is_found("wong:hd103sj:1", true, 0.97);

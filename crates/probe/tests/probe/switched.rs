@@ -1,5 +1,5 @@
-//! A drive that can switch its look-ahead and read cache off: the profile has the buffer as it serves, and all other
-//! measurements are made without it.
+//! A drive that can switch its look-ahead and read cache off: the profile describes the buffer as it was, and all
+//! other measurements are made with the buffer off.
 
 use crate::common::Emulated;
 use drive::Behaviour;
@@ -8,7 +8,7 @@ use probe::{DeviceError, Journal, Options, Probe, ProbeError, ProbedDevice, Prob
 use std::ops::ControlFlow;
 use units::{Bytes, Instant, LbnRange, Op, Sectors};
 
-/// A drive with a switch: a second drive without a buffer, on the same platter, takes over.
+/// A drive with a switch, which replaces the drive by a second one without a buffer, on the same platter.
 struct Switched {
     on: Emulated,
     off: Emulated,
@@ -72,7 +72,7 @@ fn a_drive_whose_buffer_is_switched_off_has_the_same_profile_with_fewer_commands
     let cache = |outcome: &ProbedProfile| outcome.profile.firmware.as_ref().unwrap().cache.clone();
     assert!(cache(&switched).enabled && cache(&switched).segments > 1);
     assert_eq!(cache(&switched), cache(&as_ever));
-    // Measured angles differ in the eighth decimal.
+    // The measured offsets of zones differ in the eighth decimal.
     let (mut layout, expected) = (switched.profile.layout.clone(), &as_ever.profile.layout);
     for (zone, expected) in layout.zones.iter_mut().zip(&expected.zones) {
         zone.offset = expected.offset.clone();
@@ -83,7 +83,7 @@ fn a_drive_whose_buffer_is_switched_off_has_the_same_profile_with_fewer_commands
     assert!(fewer * 10 < all * 9, "{fewer} commands, {all} with the buffer on");
 }
 
-/// Ends a probe after this number of commands, and returns its state.
+/// Ends a probe after `commands` commands, and returns its journal.
 fn cut(device: &mut Switched, commands: u64) -> Journal {
     let mut probe = Probe::new(Options::default());
     let stopped = probe.run(device, &mut |at| {
@@ -104,7 +104,7 @@ fn a_state_that_was_measured_without_the_buffer_goes_on_without_it_only() {
     assert!(resumed(&journal, &mut same).is_ok() && same.is_off);
     let other = resumed(&journal, &mut Switched::new(false)).unwrap_err();
     assert!(other.to_string().contains("look-ahead or read cache switched off"), "{other}");
-    // A state that was measured with the buffer goes on with it.
+    // A state that was measured with the buffer on goes on with the buffer on.
     let journal = cut(&mut Switched::new(false), 3_000);
     let mut could = Switched::new(true);
     assert!(resumed(&journal, &mut could).is_ok() && !could.is_off);

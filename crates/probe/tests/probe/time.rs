@@ -1,5 +1,5 @@
-//! The duration of a probe in drive time: at most five minutes for 9 GB, and well below that with every setting of an
-//! emulated drive, writes included.
+//! The duration of a probe in drive time: at most five minutes for 9 GB, with every setting of an emulated drive, and
+//! with writes.
 
 use crate::common::Emulated;
 use drive::Behaviour;
@@ -8,11 +8,11 @@ use probe::{Options, Probe, ProbedDevice, ProbedProfile};
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Sectors};
 
-/// The permitted time for 9 GB, s, and the largest part of it that a probe may take.
+/// The permitted time for 9 GB, s, and the largest share of it that a probe may take.
 const ALLOWED_S: f64 = 300.0;
 const ALLOWED_SHARE_MAX: f64 = 0.95;
 
-/// The settings of an emulated drive with the longest probes (`--example times` has all settings).
+/// The settings of an emulated drive with the longest probes; the example `times` has all settings.
 const WAYS: &[&str] = &[
     "fast02,queue=sptf:64",
     "fast02,queue=off",
@@ -47,7 +47,7 @@ fn is_in_time(name: &str, ways: &[&str], seeds: &[u64]) {
     }
 }
 
-/// The drive with the slowest arm: nine seeds of the default noise with a queue took 302 to 310 s.
+/// On the drive with the slowest arm, nine seeds of the default noise with a queue once took 302 to 310 s.
 #[test]
 fn the_slowest_arm_leaves_time_for_writes_as_well() {
     is_in_time(
@@ -57,7 +57,8 @@ fn the_slowest_arm_leaves_time_for_writes_as_well() {
     );
 }
 
-/// Tests a drive with all settings in the long tier. In the short tier the drives take turns, so that each setting has a drive.
+/// Tests a drive with all settings in the long tier of tests, and with one setting in the short tier; the drives
+/// together cover all settings.
 fn is_in_every_way(drives: &[&str], name: &str) {
     let at = drives.iter().position(|drive| *drive == name).unwrap();
     let way = &WAYS[at % WAYS.len()];
@@ -75,7 +76,7 @@ macro_rules! drives {
     };
 }
 
-/// A test for each drive, so that they run beside each other.
+/// A test for each drive, so that the tests run in parallel.
 mod in_every_way {
     drives! {
         quantum_atlas_10k seagate_cheetah_4lp seagate_cheetah_9lp seagate_cheetah_18lp ibm_ultrastar_9es

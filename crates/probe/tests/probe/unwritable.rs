@@ -1,4 +1,5 @@
-//! Drives that fail writes, some or all: the probe avoids and reports them, and continues with reads.
+//! Drives that fail some or all writes: the probe avoids and reports these sectors, and continues
+//! with reads.
 
 use crate::common::{self, Emulated};
 use model::Profile;
@@ -7,12 +8,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// The drive's handling of writes.
+/// The way in which the drive fails writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteFaults {
-    /// It names one sector in this many that cannot be written.
+    /// The drive fails a write to every LBN that is a multiple of this, and names that LBN.
     FailOneIn(u64),
-    /// It refuses all, and names no sector.
+    /// The drive refuses all writes, and names no sector.
     Refused,
 }
 
@@ -106,7 +107,7 @@ fn failed_writes_are_in_the_journal_too() {
     for writes in [WriteFaults::FailOneIn(50), WriteFaults::Refused] {
         let truth = truth();
         let whole = run(&mut Failing::new(&truth, writes, false)).unwrap();
-        // Near its end, among the writes.
+        // The cut is near the probe's end, between the writes.
         let cut = whole.report.commands - 700;
         let mut probe = Probe::new(options());
         let end = probe.run(&mut Failing::new(&truth, writes, false), &mut |at| {
@@ -124,7 +125,8 @@ fn failed_writes_are_in_the_journal_too() {
     }
 }
 
-/// A drive that is gone in the middle of a write is not one that refuses writes.
+/// If a drive is gone in the middle of a write, the probe ends, and does not report that the drive
+/// refuses writes.
 #[test]
 fn a_drive_that_is_gone_is_not_taken_for_one_that_refuses_writes() {
     let truth = truth();

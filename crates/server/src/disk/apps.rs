@@ -1,4 +1,4 @@
-//! The application of a disk.
+//! The application of a disk: the program on top of the core that makes background requests.
 
 use super::background::{Background, SnapshotRequests};
 use crate::recording::RecordedCore;
@@ -7,7 +7,7 @@ use freeblock::HalfReadBlocks;
 use scheduler::{Application, Record, Sessions, Wanted, Watched};
 use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 
-/// The calls of a live disk to its application, beside those about blocks. By default it has no restrictions.
+/// The calls of a live disk to its application, beside those about blocks. The defaults restrict nothing.
 pub trait DiskHooks: Application {
     /// Returns whether a foreground write has to wait. The disk asks again after the next delivered record and the next
     /// call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and returns
@@ -17,40 +17,43 @@ pub trait DiskHooks: Application {
         false
     }
 
-    /// Returns whether a write that can wait has to wait: a snapshot reads the blocks as background work.
+    /// Returns whether a background write has to wait. A snapshot reads the blocks under such a write as background
+    /// work.
     fn hold_later(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         self.hold(sessions, range)
     }
 
-    /// Returns whether a request of the foreground, also a read, may access `range` now. For a waiting request the disk
-    /// asks again as for a held write.
+    /// Returns whether a request of the foreground, also a read, may access `range` now: the application may fence off
+    /// ranges. For a waiting request the disk asks again as for a [held](Self::hold) write.
     fn fenced(&self, range: LbnRange) -> Fence {
         let _ = range;
         Fence::Open
     }
 
-    /// Returns the owner of the fence, in words.
+    /// Returns the message for requests that a fence refuses.
     fn fence(&self) -> String {
         String::new()
     }
 
-    /// Returns whether it waits for the end of the foreground requests that had begun within its fences; then
-    /// [`clear`](Self::clear) is called.
+    /// Returns whether the application waits for the end of the foreground requests that had begun within its fences.
+    /// At
+    /// their end the disk calls [`clear`](Self::clear).
     fn wants_clear(&self) -> bool {
         false
     }
 
-    /// Called when they have ended.
+    /// Called when all foreground requests that had begun within the fences have ended.
     fn clear(&mut self, sessions: &mut dyn Sessions) {
         let _ = sessions;
     }
 
-    /// Called when a write or discard of the foreground goes to the device. For each [`wrote`](Self::wrote) is called.
+    /// Called when a write or discard of the foreground is sent to the device. Each such call is followed by one of
+    /// [`wrote`](Self::wrote).
     fn writing(&mut self, range: LbnRange) {
         let _ = range;
     }
 
-    /// Called when it has ended, successfully or not.
+    /// Called when a write or discard of the foreground has succeeded or failed.
     fn wrote(&mut self, range: LbnRange) {
         let _ = range;
     }
@@ -60,36 +63,36 @@ pub trait DiskHooks: Application {
         let _ = writers;
     }
 
-    /// Returns why no other writes are allowed now, if so: then new clients are refused, and writes of present ones
+    /// Returns why only the application may write now, if so. New clients are refused then, and writes of present ones
     /// fail.
     fn taken(&self) -> Option<String> {
         None
     }
 
-    /// Returns the snapshots of the disk that it serves.
+    /// Returns the snapshots of the disk that the application serves.
     fn snapshots(&self) -> Vec<Snapshot> {
         Vec::new()
     }
 
-    /// Takes a client's request to one of its snapshots. Returns whether it has that snapshot: then it gives an
-    /// [answer](Self::answer).
+    /// Takes a client's request to a snapshot. Returns whether the application has the snapshot; if so, an
+    /// [answer](Self::answer) follows.
     fn read_snapshot(&mut self, sessions: &mut dyn Sessions, request: &BackgroundRequest) -> bool {
         let _ = (sessions, request);
         false
     }
 
-    /// Sets the time of the calls that follow and have none of their own.
+    /// Sets the time for the following calls that have no argument for the time.
     fn set_time(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// Returns the figures of the requests to its snapshots.
+    /// Returns the figures of the requests to the application's snapshots.
     fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
         let _ = now;
         Vec::new()
     }
 
-    /// Returns when it next has work that no other call brings.
+    /// Returns when [`do_due`](Self::do_due) next has work that no other call brings.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -100,18 +103,18 @@ pub trait DiskHooks: Application {
         false
     }
 
-    /// Called when a command of the foreground has moved a part of promoted blocks of a session, in this time.
+    /// Called when a foreground command that took `took` has read or written `part` of a session's promoted blocks.
     fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         let _ = (session, part, took);
     }
 
-    /// Drops the requests to its snapshots of a client that is gone. Returns their numbers.
+    /// Drops the requests of a disconnected client to the application's snapshots. Returns their numbers.
     fn leave(&mut self, sessions: &mut dyn Sessions, client: u64) -> Vec<u64> {
         let _ = (sessions, client);
         Vec::new()
     }
 
-    /// Returns the next answer to a request to one of its snapshots. The disk asks after each call and each record.
+    /// Returns the next answer to a request to a snapshot. The disk asks after each call and each record.
     fn answer(&mut self) -> Option<Answer> {
         None
     }
@@ -127,19 +130,21 @@ pub trait DiskHooks: Application {
     }
 
     /// Returns whether all writes reported so far have to be flushed. The disk asks after each call and each record,
-    /// unless a flush for this application is in flight; for each true it calls [`flushed`](Self::flushed) once.
+    /// unless a flush for this application is in flight. For each `true` the disk calls [`flushed`](Self::flushed)
+    /// once.
     fn wants_flush(&mut self) -> bool {
         false
     }
 
-    /// Called when all writes reported before it [wanted](Self::wants_flush) a flush are on the medium, or the device
+    /// Called when all writes reported before the flush was [wanted](Self::wants_flush) are on the medium, or the
+    /// device
     /// has failed.
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
 }
 
-/// The access of others to a place of the disk.
+/// The access of clients to a range that the application may have fenced off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Allowed.
@@ -159,7 +164,7 @@ pub enum Spare {
     Idle,
 }
 
-/// No application: of a disk that serves clients alone.
+/// The type of a missing application, for a disk that only serves clients.
 #[derive(Clone, Copy, Debug)]
 pub enum NoApp {}
 
@@ -169,7 +174,7 @@ impl Application for NoApp {
     fn done(&mut self, _: &mut dyn Sessions, _: &Record, _: &[u8], _: Instant) {}
 }
 
-/// The application of a disk, and beside it the background requests of clients.
+/// The two sources of background work of a disk: its application, and the background requests of clients.
 pub(super) struct Apps<A> {
     pub app: Option<A>,
     pub background: Option<Background>,
@@ -184,7 +189,8 @@ pub(super) struct CallContext<'a> {
 }
 
 impl CallContext<'_> {
-    /// Lets an application make calls.
+    /// Runs `call` with an application and the core's sessions. Forgets the read parts of blocks that the call
+    /// withdraws.
     pub fn with<T, R>(self, app: &mut T, call: impl FnOnce(&mut T, &mut dyn Sessions) -> R) -> R {
         let mut watched = Watched::new(self.core, |call, answer| {
             if answer.is_ok() {
@@ -200,7 +206,7 @@ impl<A: DiskHooks> Apps<A> {
         Self { app: None, background: None, flushing: false }
     }
 
-    /// Returns the background requests, if this session is theirs.
+    /// Returns the background requests of clients, if `session` is one of their sessions.
     fn background_of(&mut self, session: SessionId) -> Option<&mut Background> {
         self.background.as_mut().filter(|background| background.owns(session))
     }
@@ -244,7 +250,7 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Hands a request to the application. Returns whether that has the snapshot.
+    /// Hands a request to the application. Returns whether the application has the snapshot.
     pub fn read_snapshot(&mut self, context: CallContext<'_>, request: &BackgroundRequest) -> bool {
         let Some(app) = &mut self.app else { return false };
         context.with(app, |app, sessions| app.read_snapshot(sessions, request))
@@ -261,7 +267,8 @@ impl<A: DiskHooks> Apps<A> {
         background.into_iter().chain(self.app.as_ref().and_then(DiskHooks::due)).min()
     }
 
-    /// Has the work done that is due. Returns whether held writes are to be tried again.
+    /// Lets the background requests and the application do the work that is due. Returns whether held writes are to be
+    /// tried again.
     pub fn do_due(&mut self, context: CallContext<'_>, now: Instant) -> bool {
         let CallContext { core, blocks } = context;
         let mut again = false;
@@ -284,7 +291,7 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Drops the requests to snapshots of a client that is gone. Returns their numbers.
+    /// Drops the requests of a disconnected client to snapshots. Returns their numbers.
     pub fn leave(&mut self, context: CallContext<'_>, client: u64) -> Vec<u64> {
         let leave = |app| context.with(app, |app: &mut A, sessions| app.leave(sessions, client));
         self.app.as_mut().map(leave).unwrap_or_default()
@@ -295,7 +302,7 @@ impl<A: DiskHooks> Apps<A> {
         std::iter::from_fn(|| self.app.as_mut()?.answer())
     }
 
-    /// Reports the bytes moved to the application, if the session is its own.
+    /// Reports bytes read or written for a session to the application, unless the session is of background requests.
     pub fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
         if self.background_of(session).is_none()
             && let Some(app) = &mut self.app
@@ -304,7 +311,7 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Delivers a record.
+    /// Delivers a record to the owner of its session.
     pub fn done(&mut self, context: CallContext<'_>, record: &Record, bytes: &[u8], now: Instant) {
         if let Some(background) = self.background_of(record.session) {
             context.with(background, |background, sessions| background.done(sessions, record, bytes, now));
@@ -313,7 +320,7 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Returns whether the application holds a write, which can wait unless it is urgent.
+    /// Returns whether the application holds a write; one that is not `urgent` is background work.
     pub fn hold(&mut self, context: CallContext<'_>, range: LbnRange, urgent: bool) -> bool {
         let Some(app) = &mut self.app else { return false };
         context.with(app, |app, sessions| match urgent {
@@ -327,7 +334,7 @@ impl<A: DiskHooks> Apps<A> {
         self.app.as_ref().map_or(Fence::Open, |app| app.fenced(range))
     }
 
-    /// Returns the owner of the fence, in words.
+    /// Returns the message for requests that a fence refuses.
     pub fn fence(&self) -> String {
         self.app.as_ref().map(DiskHooks::fence).unwrap_or_default()
     }
@@ -358,7 +365,8 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Copies the bytes of a block that is to be written into a buffer. Returns whether its owner has them.
+    /// Copies the bytes of a block that is to be written into a buffer. Returns whether the block's owner has the
+    /// bytes.
     pub fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         match self.background_of(wanted.session) {
             Some(background) => background.buffer(wanted, into),

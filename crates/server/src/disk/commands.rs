@@ -1,7 +1,8 @@
-//! The commands at the device, and those that wait for them.
+//! The commands at the device, and the commands that wait for them.
 //!
-//! A device may reorder its commands. So no command goes there while it overlaps another one and either writes
-//! ([`OverlapQueue`]).
+//! A device may reorder its commands. So a command is not sent while it overlaps another command at the device and one
+//! of
+//! the two writes ([`OverlapQueue`]).
 
 use device::{Ask, Failure};
 use freeblock::OverlapQueue;
@@ -11,13 +12,14 @@ use units::{Duration, Instant, LbnRange, Op};
 
 use super::requests::RequestSeq;
 
-/// The number of unanswered commands after which the device gets no more; waiting ones then fail one after the other.
+/// The number of given-up commands at the device from which on no more are sent, because the device is probably dead.
+/// The commands that wait then time out one after the other.
 const SILENT_COMMANDS_MAX: usize = 16;
 
 /// The origin of a command.
 #[derive(Debug)]
 pub(super) enum CommandOrigin {
-    /// The core has sent it; the foreground request that it is for, if the core says so.
+    /// A command of the core, with the foreground request that the command serves, if it serves one.
     Command(Command, Option<RequestSeq>),
     /// A foreground request that bypasses the core.
     Request(RequestSeq),
@@ -32,18 +34,18 @@ pub(super) enum CommandOrigin {
 pub(super) struct DeviceCommand {
     pub origin: CommandOrigin,
     pub range: LbnRange,
-    /// [`Op::Write`] if it changes the disk.
+    /// [`Op::Write`] if the command changes the disk, also for a discard.
     pub op: Op,
-    /// When it arrived; once it is at the device, when it was sent.
+    /// When the command arrived here; once it is at the device, when it was sent.
     pub since: Instant,
-    /// `None` once it is at the device.
+    /// The request to the device; `None` once the command is at the device.
     ask: Option<Ask>,
-    /// The bytes written, if a background block has to learn of them.
+    /// The bytes of a write, if a background block that is partly read overlaps it.
     pub written: Option<Vec<u8>>,
 }
 
 impl CommandOrigin {
-    /// Returns the name of the core's command.
+    /// Returns the id of the core's command, if the core has sent it.
     pub fn command(&self) -> Option<CommandId> {
         match self {
             Self::Command(command, _) => Some(command.id),
@@ -72,7 +74,7 @@ impl DeviceCommand {
     }
 }
 
-/// The commands at the device, by the names that the device knows them under, and those that wait.
+/// The commands at the device, by the numbers that the device knows them under, and the commands that wait.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     queue: OverlapQueue<DeviceCommand>,
@@ -81,7 +83,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// Adds a command, to be sent as soon as nothing is in its way.
+    /// Adds a command, to be sent as soon as no command at the device forbids it.
     pub fn push(&mut self, now: Instant, origin: CommandOrigin, range: LbnRange, ask: Ask) {
         let changes = matches!(ask, Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. });
         let op = if changes { Op::Write } else { Op::Read };
@@ -89,7 +91,9 @@ impl Commands {
         self.queue.push(op, range, command);
     }
 
-    /// Returns the next command that can be sent, which is at the device from here on, with its name there.
+    /// Returns the next command that can be sent, with its number for the device. The command counts as at the device
+    /// from
+    /// here on.
     pub fn send_next(&mut self, now: Instant) -> Option<(u64, &mut DeviceCommand, Ask)> {
         if self.silent >= SILENT_COMMANDS_MAX {
             return None;
@@ -117,15 +121,17 @@ impl Commands {
         self.silent
     }
 
-    /// Returns when the next command will have taken `timeout`.
+    /// Returns when the oldest command, at the device or waiting, will have taken `timeout`.
     pub fn due(&self, timeout: Duration) -> Option<Instant> {
         let sent = self.queue.under_way().find(|command| !command.is_given_up());
         let oldest = sent.into_iter().chain(self.queue.oldest()).map(|command| command.since).min();
         oldest.map(|since| since + timeout)
     }
 
-    /// Gives up the oldest command that has taken `timeout` by `now`; returns its origin, its range, and since when it
-    /// has waited. If it is at the device and writes, it still blocks commands that overlap it, because it may land.
+    /// Gives up the oldest command that has taken `timeout` by `now`. Returns the command's origin, its range, and
+    /// since
+    /// when it has waited. A write at the device still blocks commands that overlap it, because the device may yet do
+    /// it.
     pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(CommandOrigin, LbnRange, Instant)> {
         let over = |command: &DeviceCommand| command.since + timeout <= now;
         let sent = self.queue.under_way_mut().find(|(_, command)| !command.is_given_up());
@@ -144,11 +150,12 @@ impl Commands {
     }
 }
 
-/// Returns the first sector that a failed command could not do, if known.
+/// Returns the sector that a failed command could not read or write, or the command's first sector if that is unknown.
 pub(super) fn blamed(failure: &Failure, command: &Command) -> units::Lbn {
     match failure {
         Failure::Medium(lbn) if command.range.contains(*lbn) => *lbn,
-        // The failure is of no sector: background parts merged with a foreground request must not hide it from that.
+        // The failure concerns the whole command, so it must also reach a foreground request merged with background
+        // parts.
         _ => command.range.start(),
     }
 }

@@ -23,7 +23,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.apps.background.as_mut().map(|background| context.with(background, call))
     }
 
-    /// Registers a read unless it has to wait for blocks that are moving, or is refused there.
+    /// Registers a read, unless a fence makes it wait or refuses it.
     pub(super) fn begin_in_background(&mut self, id: u64, asked: Asked) {
         let now = self.core_time;
         match self.apps.fenced(asked.range) {
@@ -39,7 +39,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    /// Registers a write that nothing blocks any more.
+    /// Registers a background write that no older request or application blocks.
     pub(super) fn begin_write_in_background(&mut self, seq: RequestSeq) {
         let now = self.core_time;
         let Some(request) = self.requests.get_mut(seq) else { return };
@@ -56,8 +56,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.hurry_if_awaited(seq);
     }
 
-    /// Begins the requests that waited for parts of background writes that are done, and ends the writes that are done;
-    /// one that has to be on the medium gets a flush first. Returns whether there were any.
+    /// Handles finished parts of background writes: begins the requests that waited for these parts, and answers writes
+    /// that
+    /// are done. A write-through request gets a flush before its answer. Returns whether any part was finished.
     pub(super) fn take_background_writes(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(written) = self.background().and_then(Background::next_written) {
@@ -80,7 +81,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         any
     }
 
-    /// Makes foreground work of the parts of background writes that a request waits for, directly or not.
+    /// Makes foreground work of the parts of background writes that a foreground request waits for, directly or through
+    /// other requests.
     pub(super) fn hurry_awaited_by(&mut self, seq: RequestSeq) {
         let awaited = self.requests.awaited_by(seq);
         self.hurry_writes(&awaited);
@@ -92,7 +94,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.hurry_writes(&awaited);
     }
 
-    /// Makes the background writes foreground work that a task waits for: it takes the disk, or a place, for itself.
+    /// Makes foreground work of the background writes whose end a task waits for, because the task needs the disk or a
+    /// range
+    /// for itself.
     pub(super) fn hurry_writes_before_tasks(&mut self) {
         let all = self.requests.background_at_work();
         if all.size_hint().1 == Some(0) {
@@ -127,8 +131,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    /// Returns whether a background request is at work within a fence; then it becomes foreground work, because an
-    /// application waits for its end.
+    /// Returns whether a background read is registered within a fence. Such reads become foreground work, because the
+    /// application waits for their end.
     pub(super) fn background_is_fenced(&mut self) -> bool {
         let Some(background) = &self.apps.background else { return false };
         let fenced: Vec<_> =
@@ -142,8 +146,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         !fenced.is_empty()
     }
 
-    /// Has the applications do what is due, as the requests of the background that have waited as long as their floor
-    /// permits. Returns whether something was.
+    /// Lets the application and the background requests do the work that is due, for example for requests that have
+    /// waited
+    /// as long as their floor permits. Returns whether any was due.
     pub(super) fn do_due(&mut self, now: Instant) -> bool {
         let due = self.apps.due().is_some_and(|at| at <= now);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
@@ -153,7 +158,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         due
     }
 
-    /// Hands a request to the application, which has the snapshots.
+    /// Hands a request for a snapshot to the application, or refuses it.
     pub(super) fn ask_snapshot(&mut self, request: &BackgroundRequest) {
         let refused = match request.ask {
             Ask::Flush => None,

@@ -1,10 +1,10 @@
-//! Distributions of times.
+//! Distributions of response times and delays.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use units::Duration;
 
-/// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from a hit in the host's cache to a
+/// The bounds of [`Latency::buckets`], in microseconds: about three per decade, from a hit in the host's cache to a
 /// drive that recalibrates.
 pub const BOUNDS_US: [u64; 16] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000,
@@ -16,17 +16,17 @@ pub const BOUNDS_US: [u64; 16] = [
 pub struct Latency {
     /// The number of times.
     pub count: u64,
-    /// Their sum, in microseconds.
+    /// The sum of all times, in microseconds.
     pub sum_us: f64,
-    /// Median, in microseconds to three digits.
+    /// The median in microseconds, to three digits as the other percentiles.
     pub p50_us: f64,
-    /// 90th percentile.
+    /// The 90th percentile, in microseconds.
     pub p90_us: f64,
-    /// 99th percentile.
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// 99.9th percentile.
+    /// The 99.9th percentile, in microseconds.
     pub p999_us: f64,
-    /// The longest.
+    /// The longest time, in microseconds.
     pub max_us: f64,
     /// The number of times up to each of [`BOUNDS_US`].
     pub buckets: Vec<u64>,
@@ -55,7 +55,7 @@ impl Latency {
 }
 
 impl Latency {
-    /// Makes a distribution of times in microseconds with their counts.
+    /// Makes a distribution from pairs of a time in microseconds and its count.
     pub(super) fn of_counts(counts: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut counts: Vec<(u64, u64)> = counts.collect();
         counts.sort_unstable();
@@ -99,7 +99,7 @@ impl Meter {
 
     pub fn note(&mut self, time: Duration) {
         let ns = time.as_nanos();
-        // The histogram grows; it refuses only values that no histogram can hold.
+        // The histogram grows as needed, so an error can only mean a value that no histogram can hold.
         let _ = self.times.record(ns);
         self.sum_ns += u128::from(ns);
         if let Some(bucket) = BOUNDS_US.iter().position(|us| ns <= us * 1_000) {

@@ -1,16 +1,16 @@
-//! The measured cost of background work, as the status has it.
+//! The measured cost of background work, as the status shows it.
 
 use scheduler::{AuditArm, AuditReport, AuditWindow, Interval};
 use serde::Serialize;
 
-/// Requests of windows of one kind.
+/// The requests in all windows of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeasuredArm {
     /// The number of windows.
     pub windows: u64,
-    /// The requests that arrived and were done in them.
+    /// The requests that arrived and were done in these windows.
     pub requests: u64,
-    /// Their mean response time in milliseconds.
+    /// The mean response time of these requests, in milliseconds.
     pub response_ms: f64,
 }
 
@@ -37,11 +37,12 @@ impl From<Interval> for MeasuredShare {
     }
 }
 
-/// The cost of background work to clients, measured: in some windows of time no background work goes, and in some of them
-/// requests are handed to the drive as they come ([`AuditReport`]). Shares are missing until there are enough windows.
+/// The cost of background work to clients, measured by comparing windows of time ([`AuditReport`]): in some windows no
+/// background work is done, and in some of these the drive gets each request at once. A share is missing until enough
+/// windows have been compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
-    /// The requests that came while background work was wanted.
+    /// The requests that arrived while background work was wanted.
     pub requests: u64,
     /// Windows with background work.
     pub on: MeasuredArm,
@@ -49,15 +50,16 @@ pub struct Measured {
     pub plain: MeasuredArm,
     /// Windows of the disk alone: without background work, and with requests in the drive's own order.
     pub through: MeasuredArm,
-    /// The pairs of windows that are still needed for the two shares.
+    /// The number of pairs of windows that are still needed for `background` and for `order`.
     pub pairs_missing: [u64; 2],
     /// The increase by background work: `on` against `plain`.
     pub background: Option<MeasuredShare>,
     /// The increase by the order in which requests are sent: `plain` against `through`.
     pub order: Option<MeasuredShare>,
-    /// The upper end of both together, with 95% confidence at all times since the first interval.
+    /// The upper bound on the increase of the mean response time, with 95% confidence at all times since the first
+    /// interval.
     pub bound: Option<f64>,
-    /// The increase that is not in the account of harm, and is taken off its bound as far as it is known.
+    /// The increase that the estimate of harm does not include. It is subtracted from the bound on harm.
     pub unaccounted: Option<f64>,
     /// The kind of the current window: `on`, `plain` or `through`.
     pub window: &'static str,

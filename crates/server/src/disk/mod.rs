@@ -1,4 +1,4 @@
-//! A device with the core over it: foreground requests in, and background work in their gaps.
+//! A device with the core over it: passes on foreground requests, and does background work in their gaps.
 
 mod apps;
 mod background;
@@ -47,7 +47,7 @@ use thiserror::Error;
 use tracing::debug;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// The reasons why a device and a profile make no disk.
+/// The reason why no disk can be made of a device and a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DiskError {
@@ -58,11 +58,11 @@ pub enum DiskError {
     OtherSize {
         /// The device's size.
         device: Bytes,
-        /// Its sectors'.
+        /// The size of the device's sectors.
         device_sector: Bytes,
         /// The profile's size.
         profile: Bytes,
-        /// Its sectors'.
+        /// The size of the profile's sectors.
         profile_sector: Bytes,
     },
     /// The core rejects its configuration.
@@ -70,26 +70,26 @@ pub enum DiskError {
     Config(#[from] IdleTimeError),
 }
 
-/// A device with the core outside it, and an application on the core. It is a [`Device`] itself: a server of devices
-/// serves it without noticing the background work.
+/// A device with the core outside it, and an application on the core. A `Disk` is itself a [`Device`], so that a server
+/// of devices serves it as any other; the background work is invisible to clients.
 ///
 /// As with any device nothing happens between calls, and time is an argument: under a live server and in a test on
 /// virtual time the same calls give the same commands.
 ///
 /// # Promises about the bytes
 /// * Overlapping requests, if one of them writes, are done in order of arrival, and are never at the device together.
-/// * A flush goes to the device at once: it covers all acknowledged writes. A write-through request is passed on as
+/// * A flush is sent to the device at once and covers all acknowledged writes. A write-through request is passed on as
 ///   such.
 /// * The bytes of a background write are requested when the core chooses the block; a foreground write that arrived
 ///   before or arrives later is on the medium afterwards.
 /// * A record's bytes equal the medium at one instant before the delivery, also if the block came in parts, or was
 ///   never read but written.
-/// * If the device does not answer a command [in time](Self::set_timeout), the request that it was for fails;
-///   background blocks are requested again. While the device may still carry out a write that was given up, no
-///   overlapping command goes there: a late write cannot overwrite a newer one.
+/// * If the device does not answer a command [in time](Self::set_timeout), the command's foreground request fails, and
+///   its background blocks are requested again. While the device may still carry out a write that was given up, no
+///   overlapping command is sent, so that a late write cannot overwrite a newer one.
 /// * While the application has the disk for itself ([`DiskHooks::taken`]), writes and discards of the foreground fail.
-/// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
-///   without it.
+/// * A bad sector fails the request that asks for it, and the blocks in which it lies. Other requests and blocks that
+///   were merged into the same command are done again without the bad sector.
 ///
 /// ```
 /// use device::{Ask, Device, Emulated};
@@ -154,19 +154,21 @@ pub struct Disk<D, A = NoApp> {
     blocks: HalfReadBlocks,
     writes: WriteBytes,
     answers: VecDeque<Answer>,
-    /// Whether one of them is of a foreground request.
+    /// Whether one of the answers is to a foreground request.
     answers_foreground: bool,
-    /// Whether the core chooses background work only when the answers have been taken.
+    /// Whether the core's choice of background work is postponed until the answers have been taken, so that they are
+    /// not
+    /// delayed by it.
     chooses_later: bool,
     /// Whether the application knows that writes are in flight.
     changing: bool,
     counters: Counters,
     watch: TrustWatch,
-    /// The state of the probe, as its owner says.
+    /// The state of the probe, as [`Disk::set_probe`] was told.
     probe: Option<ProbeStatus>,
     /// The latest time given to the core.
     core_time: Instant,
-    /// The time that the device has for a command.
+    /// The time after which an unanswered command is given up.
     timeout: Duration,
 }
 
@@ -215,7 +217,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         })
     }
 
-    /// Sets the mimic that SMTF asks; it learns from each foreground request from here on.
+    /// Sets the mimic, a predictor of request times that the policy SMTF asks. The mimic learns from each foreground
+    /// request
+    /// from here on.
     pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
         self.core.core.set_mimic(Some(mimic));
     }
@@ -252,12 +256,14 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.apps.app.as_ref()
     }
 
-    /// Returns the application to change it without calls: no time passes for the disk, and nothing is sent to it.
+    /// Returns the application, for changes that cause no work: no time passes for the disk, and no command is sent.
     pub fn app_mut(&mut self) -> Option<&mut A> {
         self.apps.app.as_mut()
     }
 
-    /// Lets the application make calls: it gets the records of the sessions that it opens. `None` if there is none.
+    /// Lets the application make calls. The application gets the records of the sessions that it opens. `None` if the
+    /// disk
+    /// has no application.
     pub fn call<R>(&mut self, now: Instant, call: impl FnOnce(&mut A, &mut dyn Sessions) -> R) -> Option<R> {
         self.between_events(now, |disk| {
             let context = CallContext { core: &mut disk.core, blocks: &mut disk.blocks };
@@ -265,7 +271,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         })
     }
 
-    /// Runs a function that may make calls, and does the work that they cause.
+    /// Runs a function that may make calls to the core, and does the work that the calls cause.
     fn between_events<R>(&mut self, now: Instant, run: impl FnOnce(&mut Self) -> R) -> R {
         self.device.advance(now);
         self.pump(now);
@@ -276,9 +282,11 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         answer
     }
 
-    /// Replaces the core's model of the drive and its configuration, as [`OutsideDrive::adopt`]; a mimic that no policy asks any
-    /// more is dropped. `setup` goes into the recording of a [recorded](Self::record) disk, and has to suffice to make a core
-    /// with both in a replay.
+    /// Replaces the core's model of the drive and its configuration, as [`OutsideDrive::adopt`] does. A mimic that no
+    /// policy
+    /// asks any more is dropped. `setup` goes into the recording of a [recorded](Self::record) disk; a replay must be
+    /// able to
+    /// make the new model and configuration from it.
     ///
     /// # Errors
     /// The model has another size, or the configuration is impossible.
@@ -305,12 +313,13 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         &self.device
     }
 
-    /// Sets the receiver of requests for a probe while the disk serves; `None`: it is not probed.
+    /// Sets the function that is called when a probe of the serving disk is asked for. With `None` the disk is not
+    /// probed.
     pub fn on_probe_asked(&mut self, asked: Option<Box<dyn Fn() + Send>>) {
         self.readings.set_waker(asked);
     }
 
-    /// Asks for a probe. Returns whether there is a receiver.
+    /// Asks for a probe. Returns whether a function for that [is set](Self::on_probe_asked).
     pub fn ask_for_probe(&self) -> bool {
         self.readings.ring()
     }
@@ -493,12 +502,12 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
         self.counters.delivered(&record);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };
-        // Its sectors may be good: without bytes it is read again.
+        // A block without bytes may have good sectors: the application reads the block again.
         self.apps.done(context, &record, &bytes, now);
         self.ask_again();
     }
 
-    /// Tries again for held writes.
+    /// Tries again to begin held writes and the background reads that wait at fences.
     fn ask_again(&mut self) {
         for seq in std::mem::take(&mut self.held) {
             self.begin(seq);
@@ -514,7 +523,7 @@ fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
     usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)
 }
 
-/// Returns the range of a flush.
+/// Returns the empty range of a flush.
 fn nowhere() -> LbnRange {
     LbnRange::new(units::Lbn::ZERO, Sectors::ZERO)
 }

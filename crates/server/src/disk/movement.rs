@@ -1,26 +1,28 @@
-//! The parts of requests' time at the device, estimated from the profile.
+//! An estimate from the profile of how requests spend their time at the device: seeks, transfers, and the drive's
+//! buffer.
 
 use model::{DriveModel, Position};
 use units::{Duration, LbnRange, Op};
 
-/// The most tracks of a command that count.
+/// The most tracks of one command that are added up, which bounds the work for a long command.
 const TRACKS_MAX: usize = 64;
 
-/// The parts of the time of requests, of which the rest are waits for the platter and overheads of commands.
+/// Parts of the total time of requests at the device. The rest is rotational latency and command overheads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Movement {
-    /// Moves of the head to the tracks of requests, as the profile has them.
+    /// The time of the head's moves to the tracks of requests, by the profile.
     pub moves: Duration,
-    /// Sectors of requests under the head.
+    /// The time in which the sectors of requests pass under the head.
     pub sectors: Duration,
-    /// The whole time of requests that took less than the head needs: the drive's buffer has served them.
+    /// The whole time of requests that took less than the moves and sectors need: the drive's buffer served them.
     pub buffered: Duration,
-    /// The track of the head, as far as commands show it.
+    /// The track at which the last command left the head; `None` before the first.
     at: Option<Position>,
 }
 
 impl Movement {
-    /// Records a command; `took` is its time if it is a request's. A drive without a profile has no parts.
+    /// Records a command. `took` is the command's time if the command is for a request. Nothing is recorded for a drive
+    /// without a profile.
     pub fn note(&mut self, drive: &DriveModel, op: Op, range: LbnRange, took: Option<Duration>) {
         if !drive.is_known() {
             return;
@@ -34,7 +36,7 @@ impl Movement {
             at = Some(here);
         }
         match took {
-            // The head need not have moved.
+            // The drive's buffer served the request, so the head may not have moved.
             Some(took) if took < moves + sectors => {
                 self.buffered += took;
                 return;
@@ -74,7 +76,7 @@ mod tests {
         time.note(&drive, Op::Read, range(far, 8), Some(Duration::from_millis(20)));
         let there = drive.move_time(place(0), place(far), Op::Read);
         assert!(there > Duration::from_millis(2) && time.moves == there);
-        // A task's block moves the head and has no time of requests.
+        // The command for a task's block moves the head and adds no time.
         let before = time;
         time.note(&drive, Op::Read, range(0, 8), None);
         assert_eq!((time.moves, time.sectors, time.buffered), (before.moves, before.sectors, Duration::ZERO));

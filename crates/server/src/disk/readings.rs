@@ -1,8 +1,9 @@
 //! Readings of the disk for a probe, which characterises it while it serves.
 //!
-//! The probe needs the times of commands that the drive did nothing beside. A reading is sent when no other command is
-//! at the device and the core [permits](scheduler::HostCall::Read) it; its times count unless the device
-//! answered another command meanwhile.
+//! The probe needs the times of commands during which the drive did nothing else. So a reading is sent when no other
+//! command is at the device and the core [permits](scheduler::HostCall::Read) it. The times of a reading count unless
+//! the
+//! device answered another command in between.
 
 use super::commands::CommandOrigin;
 use super::{Disk, DiskHooks};
@@ -15,20 +16,20 @@ use units::{Instant, Lbn, LbnRange};
 /// A reading that a probe asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The earliest instant at which it is sent.
+    /// The earliest instant at which the reading is sent.
     pub at: Instant,
-    /// The sectors.
+    /// The sectors to read.
     pub range: LbnRange,
-    /// Whether it counts only if the device was given no other command since the last reading.
+    /// Whether the reading counts only if the device was given no other command since the last reading.
     pub next: bool,
 }
 
 /// The times of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadingTimes {
-    /// When it was sent to the device.
+    /// When the reading was sent to the device.
     pub submitted: Instant,
-    /// When the device had done it.
+    /// When the device had done the reading.
     pub completed: Instant,
 }
 
@@ -50,9 +51,9 @@ type ReadingCallback = Box<dyn FnOnce(ReadingResult) + Send>;
 struct HostReading {
     reading: Reading,
     tell: ReadingCallback,
-    /// The command at the device, and when it was sent.
+    /// The command at the device, and when the command was sent.
     sent: Option<(CommandId, Instant)>,
-    /// Whether the device has answered another command meanwhile.
+    /// Whether the device has answered another command since the reading was sent.
     disturbed: bool,
 }
 
@@ -62,9 +63,9 @@ pub(super) struct Readings {
     asked: Option<HostReading>,
     /// Whether the device was given another command since the last reading.
     others: bool,
-    /// When to look again.
+    /// When the waiting reading may be permitted.
     due: Option<Instant>,
-    /// The receiver of requests for a probe.
+    /// The function to call when a probe is asked for.
     waker: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -83,7 +84,7 @@ impl Readings {
         self.waker.as_ref().map(|waker| waker()).is_some()
     }
 
-    /// Returns when the waiting reading is to be looked at again.
+    /// Returns when the waiting reading may be permitted.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -106,8 +107,9 @@ impl Readings {
         }
     }
 
-    /// Tells the result of the command if it is the reading's. A reading that was disturbed is begun again, unless it
-    /// counts only behind the last one.
+    /// Reports the result of a command, if it is the reading's. A disturbed reading is begun again, unless it has to
+    /// follow
+    /// the last one directly ([`Reading::next`]).
     pub fn ended(&mut self, id: CommandId, at: Instant, failure: Option<&Failure>) {
         let Some(asked) = self.asked.take_if(|asked| asked.sent.is_some_and(|(own, _)| own == id)) else {
             return;
@@ -131,7 +133,7 @@ impl Readings {
 }
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
-    /// Says whether there are [readings](Self::read) to come.
+    /// Tells the core whether [readings](Self::read) will follow.
     pub fn want_readings(&mut self, wanted: bool) {
         let begun = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
         debug_assert!(begun.is_ok(), "{begun:?}");
@@ -140,8 +142,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    /// Reads sectors for a probe as soon as the bound on harm permits it and nothing else is at the device, and tells
-    /// the times. A reading that waits is dropped by the next one, and by the end of [readings](Self::want_readings).
+    /// Reads sectors for a probe as soon as the bound on harm permits it and no other command is at the device. Then
+    /// calls
+    /// `tell` with the times. The next call, and the end of [readings](Self::want_readings), drop a reading that waits.
     pub fn read(
         &mut self,
         now: Instant,
@@ -155,7 +158,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.pump(now);
     }
 
-    /// Begins the reading that waits, if it may begin. Returns whether anything has happened.
+    /// Begins the waiting reading, if the core permits it. Returns whether the reading was sent or has failed.
     pub(super) fn begin_reading(&mut self, now: Instant) -> bool {
         self.readings.due = None;
         let Some(asked) = self.readings.asked.take_if(|asked| asked.sent.is_none()) else { return false };

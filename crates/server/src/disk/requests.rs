@@ -1,13 +1,13 @@
-//! The foreground's requests, from arrival to answer.
+//! The requests of clients, from arrival to answer: all of the foreground, and background writes.
 //!
-//! Overlapping requests, if one of them writes, are carried out in order of arrival: a client with several in flight
-//! gets the same results as with one at a time. The core orders all others.
+//! Overlapping requests, if one of them writes, are carried out in order of arrival: a client with several requests in
+//! flight gets the same results as with one at a time. The core orders all other requests.
 
 use device::{Ask, Failure};
 use std::collections::BTreeMap;
 use units::{Instant, Lbn, LbnRange};
 
-/// A request's number in the order of arrival.
+/// The number of a request in the order of arrival.
 pub(super) type RequestSeq = u64;
 
 /// The state of a request.
@@ -17,29 +17,30 @@ pub(super) enum State {
     Waits,
     /// The core's pool is full.
     Queued,
-    /// An application has to read the blocks first that it would overwrite.
+    /// The application has to read the blocks under the write first, or has fenced off its range.
     Held,
-    /// The core or the device has it.
+    /// The core or the device has the request.
     Begun,
 }
 
 #[derive(Debug)]
 pub(super) struct Request {
-    /// The client's name for it.
+    /// The client's number for the request.
     pub id: u64,
     pub range: LbnRange,
     pub ask: Ask,
-    /// Whether it is a write that can wait: the core gets it as background work.
+    /// Whether the request is a background write: the core gets it as background work.
     pub background: bool,
     pub arrived: Instant,
     pub state: State,
-    /// The number of ranges of older requests that it has to wait for.
+    /// The number of ranges of older requests that have to be done first.
     blockers: usize,
-    /// Whether it is a background write that a request of the foreground waits for, directly or not.
+    /// Whether the request is a background write that a foreground request waits for, directly or through other
+    /// requests.
     awaited: bool,
     /// The bytes read.
     pub read: Vec<u8>,
-    /// The reason why it failed.
+    /// The reason why the request failed.
     pub failure: Option<Failure>,
 }
 
@@ -49,7 +50,7 @@ impl Request {
     }
 }
 
-/// A part of a request of the background that a request of the foreground waits for.
+/// A part of a background write that a foreground request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Awaited {
     pub seq: RequestSeq,
@@ -59,23 +60,23 @@ pub(super) struct Awaited {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     all: BTreeMap<RequestSeq, Request>,
-    /// The ranges by their beginning: the end, and whether the request changes the disk. A background write has more
-    /// than one when parts of it are done.
+    /// The ranges that are not done, by first sector: the end, and whether the request changes the disk. A background
+    /// write of which a part in the middle is done has two ranges.
     places: BTreeMap<(Lbn, RequestSeq), (Lbn, bool)>,
-    /// The length of the longest range: a search for overlaps starts this far before a place.
+    /// The length in sectors of the longest range. A search for overlaps begins this far before the searched range.
     longest: u64,
     next: RequestSeq,
     /// The number of requests that change the disk.
     changing: usize,
-    /// The number of requests that can wait.
+    /// The number of background writes.
     background: usize,
-    /// The requests and ranges that searches have looked at.
+    /// The number of requests and ranges that searches have looked at.
     #[cfg(test)]
     looked_at: std::cell::Cell<usize>,
 }
 
 impl Requests {
-    /// Adds a request; a flush has no range, and waits for nothing.
+    /// Adds a request. A flush has no range and waits for no other request.
     pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> RequestSeq {
         let seq = self.next;
         self.next += 1;
@@ -102,7 +103,7 @@ impl Requests {
         seq
     }
 
-    /// Adds a write that can wait.
+    /// Adds a background write.
     pub fn add_background(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> RequestSeq {
         let seq = self.add(id, range, ask, arrived);
         if let Some(request) = self.all.get_mut(&seq) {
@@ -117,7 +118,7 @@ impl Requests {
         self.all.len() - self.background
     }
 
-    /// Returns the writes that can wait and that the core has, or that are held.
+    /// Returns the background writes that the core has or that are held.
     pub fn background_at_work(&self) -> impl Iterator<Item = Awaited> {
         let at_work =
             |request: &Request| request.background && matches!(request.state, State::Begun | State::Held);
@@ -127,12 +128,15 @@ impl Requests {
             .map(|(seq, request)| Awaited { seq: *seq, part: request.range })
     }
 
-    /// Records that this request of the foreground waits. Returns the parts of background writes at work that it waits
-    /// for, itself or because it waits for others that do; those that have not begun are marked. It waits for the
-    /// common part of a begun write, and for all of a held one.
+    /// Records that this foreground request waits. Returns the parts of begun or held background writes that the
+    /// request
+    /// waits for, directly or through a chain of other requests. Marks the background writes of such a chain that have
+    /// not
+    /// begun as awaited. Of a begun write only the overlapping part is awaited, of a held write all.
     ///
-    /// An older request of the foreground in between has recorded the same for itself. The rest of a chain are writes
-    /// that each overlap the one behind them, so the ranges that wait for an older request are one range.
+    /// A chain ends at another foreground request, because that request has made its own call. The other links of a
+    /// chain are
+    /// writes, each of which overlaps the next, so all of them together cover one range.
     pub fn awaited_by(&mut self, seq: RequestSeq) -> Vec<Awaited> {
         let mut awaited = Vec::new();
         let Some(mut waiting) = self.all.get(&seq).map(|request| request.range) else { return awaited };
@@ -166,8 +170,9 @@ impl Requests {
         awaited
     }
 
-    /// Returns the awaited parts of a background write that has just begun or is held: other requests wait for these parts, and
-    /// the foreground waits for those requests.
+    /// Returns the parts of a background write that a foreground request waits for, directly or through other requests.
+    /// The
+    /// write has just begun, or is held.
     pub fn awaited_parts(&self, seq: RequestSeq) -> Vec<Awaited> {
         let Some(write) = self.all.get(&seq).filter(|write| write.awaited) else { return Vec::new() };
         if write.state == State::Held {
@@ -182,7 +187,7 @@ impl Requests {
             .collect()
     }
 
-    /// Records that a part of a background write is done: no other request has to wait for it any more.
+    /// Records that a part of a background write is done, so that no other request has to wait for the part.
     pub fn part_done(&mut self, seq: RequestSeq, part: LbnRange) {
         let over: Vec<LbnRange> =
             self.over(part).filter(|(of, ..)| *of == seq).map(|(_, place, _)| place).collect();
@@ -191,7 +196,7 @@ impl Requests {
         }
     }
 
-    /// Takes a part of a place from a request: younger ones do not have to wait for it.
+    /// Removes a part from a range of a request, and from the counts of the younger requests that waited for the range.
     fn free(&mut self, seq: RequestSeq, place: LbnRange, part: LbnRange) {
         let Some(part) = place.intersection(part) else { return };
         let Some((_, changes)) = self.places.remove(&(place.start(), seq)) else { return };
@@ -243,7 +248,7 @@ impl Requests {
         Some(request)
     }
 
-    /// Returns the requests that overlap a range, where they do, and whether they change the disk.
+    /// Returns the unfinished ranges that overlap `range`, with their requests, and whether these change the disk.
     fn over(&self, range: LbnRange) -> impl Iterator<Item = (RequestSeq, LbnRange, bool)> {
         let from = Lbn::new(range.start().get().saturating_sub(self.longest));
         let places = self.places.range((from, 0)..(range.end(), 0));
@@ -312,8 +317,9 @@ mod tests {
             }
         }
 
-        /// Parts of begun background writes that are done block nothing; the parts that a request waits for are found
-        /// through any chain of requests.
+        /// Finished parts of begun background writes block no request. The parts that a foreground request waits for
+        /// are
+        /// found through chains of requests of any length.
         #[test]
         fn the_awaited_parts_are_those_that_a_search_sector_by_sector_finds(
             requests in prop::collection::vec((0u64..30, 1u64..16, any::<bool>(), prop::bool::weighted(0.8)), 1..14),
@@ -376,7 +382,8 @@ mod tests {
                         }
                     }
                 }
-                // They were found when the request came, or when they began, or through one in between.
+                // Each part was found when the request arrived, when the write began, or for another request in
+                // between.
                 prop_assert!(expected.is_subset(&early), "{expected:?} {early:?}");
                 let found = sectors(&index.awaited_by(seq as RequestSeq));
                 prop_assert!(found.is_subset(&expected), "{found:?} {expected:?}");
@@ -389,12 +396,12 @@ mod tests {
         parts.iter().flat_map(|one| lbns(one).map(|lbn| (one.seq, lbn))).collect()
     }
 
-    /// One client could otherwise keep the thread of the disk busy: it has all its writes overlap.
+    /// Without such a bound one client whose writes all overlap could keep the disk's thread busy.
     #[test]
     fn the_work_for_a_request_grows_no_faster_than_the_number_of_those_it_overlaps() {
         const WRITES: u64 = 1_000;
         let write = || Ask::Write { bytes: Vec::new(), through: false };
-        // The younger ones begin before the older ones, after them, or in the same place.
+        // The ranges of younger writes begin before those of older ones, behind them, or at the same sector.
         for place in [|at: u64| WRITES - at, |at| at, |_| 0] {
             let mut index = Requests::default();
             let range = |at| LbnRange::new(Lbn::new(place(at)), Sectors::new(WRITES));

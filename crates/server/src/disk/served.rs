@@ -1,4 +1,4 @@
-//! The disk as a device for its server.
+//! [`Disk`] as a [`Device`], for a server of devices.
 
 use super::apps::CallContext;
 use super::background::Asked;
@@ -24,7 +24,8 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
         self.device.size()
     }
 
-    /// Returns the device's abilities, except that zeroes go through the core as any write.
+    /// Returns the device's abilities without `write_zeroes`: the server then sends a write of zeroes, which the core
+    /// schedules as any other.
     fn abilities(&self) -> Abilities {
         Abilities { write_zeroes: false, ..self.device.abilities() }
     }
@@ -66,7 +67,7 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
         match (ask, refused) {
             (Ask::Read, None) => self.begin_in_background(id, Asked { client, range, arrived: now }),
             (_, Some(failure)) => self.refuse_in_background(id, failure),
-            // Nothing was changed at the background export, so there is nothing to flush.
+            // No request to the background export has changed the disk, so there is nothing to flush.
             (Ask::Flush, None) if !self.background().is_some_and(|background| background.has_changed()) => {
                 self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
             }
@@ -143,7 +144,9 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
         }
     }
 
-    /// Advances the device, which then has reported all commands that ended by now; gives up those past their timeout.
+    /// Advances the device, takes its answers to all commands that ended by now, and then gives up the commands past
+    /// their
+    /// timeout.
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);
@@ -160,14 +163,14 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
 }
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
-    /// Begins a request that has been added, unless an older one has to be done first.
+    /// Begins a request that has been added, unless an older request has to be done first.
     fn added(&mut self, seq: RequestSeq) {
         if self.requests.are_changing() && !self.changing {
             self.changing = true;
             self.apps.set_changing(true);
         }
         if self.requests.is_blocked(seq) {
-            // Only the foreground cannot wait.
+            // A foreground request must not wait for background writes.
             if self.requests.get_mut(seq).is_some_and(|request| !request.background) {
                 self.hurry_awaited_by(seq);
             }

@@ -12,20 +12,20 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op};
 
-/// Background bytes by the source of the time for them.
+/// The bytes of background work, by the kind of time in which they were read or written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BackgroundBytes {
-    /// In gaps of the foreground: free.
+    /// Bytes in gaps of the foreground, which cost the foreground nothing.
     pub gap_bytes: u64,
-    /// In idle time.
+    /// Bytes in idle time.
     pub idle_bytes: u64,
-    /// As foreground work, because an application promoted them.
+    /// Bytes of foreground commands for blocks that an application promoted.
     pub promoted_bytes: u64,
     /// Blocks delivered, bad ones included.
     pub blocks: u64,
     /// Blocks that the device could not read or write.
     pub bad_blocks: u64,
-    /// Blocks with a part in memory.
+    /// Blocks of which a part is in memory and the rest is still to be read.
     pub parts_kept: usize,
 }
 
@@ -34,29 +34,28 @@ pub struct BackgroundBytes {
 pub struct Gaps {
     /// Gaps examined.
     pub seen: u64,
-    /// Gaps with a detour.
+    /// Gaps with a detour: the head read background blocks on its way to a request.
     pub used: u64,
-    /// Gaps among those for which the request has waited one more revolution.
+    /// Detours that ended too late, so that the request waited for one more revolution.
     pub extra_revolutions: u64,
-    /// The commands for requests that were done while no gap was examined, by the name of the reason
-    /// ([`Caution::name`]).
+    /// Commands for requests whose gap was not examined, counted by the name of the reason ([`Caution::name`]).
     pub passed_over: BTreeMap<&'static str, u64>,
 }
 
 /// The accuracy of the core's predictions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PredictionStatus {
-    /// Commands that were compared.
+    /// Commands whose time was compared with the prediction.
     pub commands: u64,
     /// Commands that took whole revolutions longer than predicted: missed revolutions.
     pub late: u64,
-    /// Commands that took whole revolutions less.
+    /// Commands that took whole revolutions less than predicted.
     pub early: u64,
-    /// Commands whose error is no number of revolutions.
+    /// Commands whose error is no whole number of revolutions.
     pub unexplained: u64,
-    /// The share that was predicted to within a tenth of a millisecond.
+    /// The share of commands that were predicted to within a tenth of a millisecond.
     pub within_100us: f64,
-    /// The prediction errors, to 10 us; those above 20 ms count as 20.
+    /// The absolute prediction errors, rounded to 10 us; those above 20 ms count as 20 ms.
     pub errors: Latency,
 }
 
@@ -78,61 +77,60 @@ impl HarmStatus {
     }
 }
 
-/// The device's time since the start, by use. If commands were at the device together, each counts from the
-/// end of the one before.
+/// The device's time since the start, by use. A command that was at the device together with others counts from the end
+/// of the command before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceTime {
-    /// All of it, in microseconds.
+    /// The time since the start, in microseconds.
     pub elapsed_us: f64,
-    /// Requests of the foreground, with the blocks that were read or written along with them.
+    /// Foreground requests, with the background blocks merged into their commands, in microseconds.
     pub requests_us: f64,
-    /// The moves of the head, a part of `requests_us`, estimated from the profile; none without one.
+    /// The part of `requests_us` in which the head moved, estimated from the profile; `None` without a profile.
     pub moves_us: Option<f64>,
-    /// The passing of sectors under the head, a part of `requests_us`, estimated from the profile; none
-    /// without one.
+    /// The part of `requests_us` in which sectors passed under the head, estimated from the profile; `None` without
+    /// one.
     pub sectors_us: Option<f64>,
-    /// The requests that were too short for the head, so that the drive's buffer served them, a part of
-    /// `requests_us`; none without a profile. The rest of `requests_us` is waits for the platter and
-    /// overheads of commands.
+    /// The part of `requests_us` of requests that were so fast that the drive's buffer must have served them; `None`
+    /// without a profile. The rest of `requests_us` is rotational latency and command overheads.
     pub buffered_us: Option<f64>,
-    /// Commands for background blocks in gaps of the foreground.
+    /// Commands for background blocks in gaps of the foreground, in microseconds.
     pub gaps_us: f64,
-    /// Commands for background blocks in idle time.
+    /// Commands for background blocks in idle time, in microseconds.
     pub idle_us: f64,
-    /// Flushes, discards, and commands that were given up.
+    /// Flushes, discards, and commands that were given up, in microseconds.
     pub others_us: f64,
 }
 
-/// An access of the device.
+/// A command that the device has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Accessed {
-    /// Its first sector.
+    /// The first sector of the access.
     pub lbn: u64,
-    /// Its sectors.
+    /// The number of sectors of the access.
     pub sectors: u64,
-    /// The purpose: `request`, `gap` or `idle`.
+    /// The purpose of the access: `request`, or background work in a `gap` or in `idle` time.
     pub purpose: &'static str,
-    /// Whether it was a write.
+    /// Whether the access was a write.
     pub write: bool,
-    /// The time since its end, in microseconds.
+    /// The time since the end of the access, in microseconds.
     pub ago_us: f64,
 }
 
-/// The most accesses in a status: a sample of where the arm was.
+/// The most accesses in a status: enough to draw the recent positions of the arm.
 const ACCESSES_MAX: usize = 24;
 
 /// The state of the probe that characterises a disk while it serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProbeStatus {
-    /// `probing`, `found` (the core has the profile), `partial` (no profile that it could rely on), or `failed`.
+    /// `probing`, `found` (the core uses the profile), `partial` (no profile that the core could rely on), or `failed`.
     pub state: &'static str,
-    /// The share of the measurements that is done, at most one.
+    /// The share of the measurements that is done, 0 to 1.
     pub share: f64,
-    /// Readings.
+    /// The number of readings.
     pub commands: u64,
-    /// The disk's time for them, in seconds.
+    /// The disk's time for the readings, in seconds.
     pub drive_time_s: f64,
-    /// Why there is no profile, if there is none.
+    /// The reason why the probe found no profile, if it found none.
     pub reason: Option<String>,
 }
 
@@ -151,46 +149,46 @@ pub struct DiskStatus {
     pub failed: u64,
     /// Bytes read for the foreground.
     pub read_bytes: u64,
-    /// Bytes written for it.
+    /// Bytes written for the foreground.
     pub written_bytes: u64,
     /// Foreground requests that are not answered yet.
     pub outstanding: usize,
-    /// The background's share.
+    /// The background work done.
     pub background: BackgroundBytes,
     /// The use of gaps.
     pub gaps: Gaps,
     /// The accuracy of the predictions of the device's times.
     pub foresight: PredictionStatus,
-    /// The harm of detours that ended too late, at most.
+    /// The upper bound on the harm of detours that ended too late.
     pub detours: HarmStatus,
     /// The harm of work in idle time.
     pub idle: HarmStatus,
-    /// The bound on both shares together (`harm_percent` as a share), if there is one.
+    /// The bound on the shares of `detours` and `idle` together (`harm_percent` as a share), if one is configured.
     pub harm_bound: Option<f64>,
-    /// The cost of background work, measured, if it is.
+    /// The measured cost of background work, if it is measured.
     pub measured: Option<Measured>,
     /// Commands that were given up, because the device did not answer in time.
     pub timed_out: u64,
-    /// Those of them that it has not answered yet.
+    /// Commands that were given up and that the device has still not answered.
     pub unanswered: usize,
-    /// Why the disk should be checked or replaced, if it should.
+    /// The reason why the disk should be checked or replaced, if it should.
     pub failing: Option<&'static str>,
-    /// Why gaps are not used now, if they are not.
+    /// The reason why gaps are not used now, if they are not.
     pub caution: Option<&'static str>,
-    /// Whether the disk has contradicted its profile for long, so that gaps are not used; the log says since when.
+    /// Whether the disk has contradicted its profile for so long that gaps are not used. The log says since when.
     pub mistrusted: bool,
-    /// The delay between the device's completion and the host's notice of it.
+    /// The delay between a completion by the device and the host's notice of the completion.
     pub lateness: Latency,
-    /// The requests of clients that are background work, if the disk takes some.
+    /// The background requests of clients, if the disk takes background requests.
     pub background_requests: Option<BackgroundStatus>,
     /// The requests of clients to each snapshot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub snapshot_requests: Vec<SnapshotRequests>,
-    /// The device's time by what it was spent on.
+    /// The device's time by use.
     pub device_time: DeviceTime,
     /// The last accesses, the oldest first.
     pub accesses: Vec<Accessed>,
-    /// The state of the probe, if the disk is probed while it serves, or was since the start.
+    /// The state of the probe, if the disk was probed since the start.
     pub probe: Option<ProbeStatus>,
 }
 
@@ -207,17 +205,17 @@ pub(super) struct Counters {
     space: BackgroundBytes,
     /// The end of the last command.
     until: Instant,
-    /// The time of requests, of gaps, of idle time, and of others.
+    /// The device's time for requests, for background work in gaps and in idle time, and for other commands.
     spent: [Duration; 4],
-    /// The parts of the time of requests.
+    /// The parts of the device's time for requests.
     movement: Movement,
-    /// The commands for requests that were done while no gap was examined, by reason.
+    /// Commands for requests whose gap was not examined, by reason.
     passed_over: BTreeMap<&'static str, u64>,
     /// The last accesses, with the times of their ends.
     accesses: VecDeque<(Instant, Accessed)>,
 }
 
-/// The requests and blocks that wait now.
+/// The present numbers of requests, partly read blocks and unanswered commands.
 pub(super) struct Waits {
     pub outstanding: usize,
     pub parts_kept: usize,
@@ -244,7 +242,9 @@ impl Counters {
         }
     }
 
-    /// Records the time of a command that ended at `at`; one without a purpose is a flush, a discard, or was given up.
+    /// Records the time of a command that was sent at `since` and ended at `at`. Without a `purpose` the command is a
+    /// flush or
+    /// discard, or was given up.
     pub fn spent(
         &mut self,
         core: &OutsideDrive,
@@ -298,7 +298,7 @@ impl Counters {
         self.accesses.iter().map(aged).collect()
     }
 
-    /// Records how late the host noticed a completion.
+    /// Records the delay with which the host noticed a completion.
     pub fn heard(&mut self, late: Duration) {
         self.lateness.note(late);
     }

@@ -8,14 +8,15 @@ use scheduler::Outcome;
 use tracing::{error, warn};
 use units::{Duration, Instant, LbnRange};
 
-/// The default time for a command: the same as Linux gives a SCSI disk, and longer than disks spend on a sector that is
-/// hard to read.
+/// The default time after which an unanswered command is given up: what Linux gives a SCSI disk, and longer than disks
+/// spend on a sector that is hard to read.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
-    /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After it the request fails, or its
-    /// background blocks are requested again; commands that overlap an unanswered write wait until the device has
-    /// answered.
+    /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After that time a foreground request
+    /// fails,
+    /// and background blocks are requested again. Commands that overlap an unanswered write wait until the device
+    /// answers.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -56,7 +57,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         any
     }
 
-    /// Handles an answer to a command that was given up. If it was a write, it has landed now.
+    /// Handles an answer to a command that was given up. `landed` has the bytes of a write that the device has done
+    /// after
+    /// all, if a background block needs them.
     pub(super) fn answered_late(
         &mut self,
         range: LbnRange,

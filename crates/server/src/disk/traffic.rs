@@ -1,4 +1,4 @@
-//! Commands between the core and the device, and their bytes.
+//! The commands of the core on their way to the device, their bytes, and the device's answers.
 
 use super::apps::{CallContext, Spare};
 use super::commands::{CommandOrigin, DeviceCommand, blamed};
@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use units::{Duration, Instant, Op, RequestId};
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
-    /// Queues a command of the core; a write gets its bytes.
+    /// Queues a command of the core, a write with its bytes.
     pub(super) fn command(&mut self, command: Command, now: Instant) {
         let seq = command.request.map(RequestId::get);
         let ask = match command.op {
@@ -31,7 +31,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.commands.push(now, CommandOrigin::Command(command, seq), range, ask);
     }
 
-    /// Returns the bytes that a command writes, and whether through to the medium. `None` if bytes are missing, which
+    /// Returns the bytes that a command writes, and whether the write is a write-through. `None` if bytes are missing,
+    /// which
     /// is a defect.
     fn content_of(&mut self, command: &Command, seq: Option<RequestSeq>) -> Option<(Vec<u8>, bool)> {
         let (mut own, mut through) = (None, false);
@@ -105,7 +106,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    /// Logs when the device has contradicted its profile for some time, and when that ends.
+    /// Logs when the device has contradicted its profile for some time, and when it agrees with the profile again.
     fn log_trust(&mut self, now: Instant) {
         let core = &self.core.core;
         let caution = core.caution();
@@ -155,14 +156,16 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             }
         };
         let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
-        // An earlier failure was of a request merged with it, not its own.
+        // A failure of an earlier command was that of a request or block merged with this request.
         if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq)) {
             request.failure = failure;
         }
         self.core.command_done(self.core_time, id, outcome);
     }
 
-    /// Reports the time of a command that was sent for promoted blocks to the applications that have them.
+    /// Divides the time of a command for promoted blocks among the blocks by their sectors, and reports each share to
+    /// the
+    /// block's owner.
     fn promoted(&mut self, command: &Command, parts: &[Part], took: Duration) {
         let all = command.range.len().get().max(1);
         for part in parts {
@@ -174,8 +177,9 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         }
     }
 
-    /// Reports to the application the bytes of its blocks that a command has moved, unless they were promoted to
-    /// foreground work.
+    /// Reports to the application the bytes that a command has read or written of its blocks, except promoted blocks,
+    /// which
+    /// are foreground work.
     fn moved(&mut self, command: &Command, parts: &[Part], seq: Option<RequestSeq>) {
         let when = match command.purpose {
             Purpose::Idle { .. } => Spare::Idle,

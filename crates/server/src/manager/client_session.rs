@@ -391,7 +391,7 @@ impl TaskManager {
         Ok(id)
     }
 
-    /// Executes a call of a client program, and returns the answer. The calls that answer a request for bytes have none.
+    /// Executes a call of a client program, and returns the answer. A call that answers a request for bytes has none.
     pub fn client_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
         if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
             return Some(Event::Refused { call: *call, text });

@@ -1,16 +1,16 @@
-//! The bounds of the memory for blocks that are read ahead: of a disk, and of all disks of a daemon.
+//! The bounds of the memory for blocks that are read ahead: one of each disk, and one of all disks of a daemon.
 
 use super::AllDisks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
-/// A bound, and what is held of it.
+/// A bound on memory, and the bytes that are in use.
 #[derive(Debug)]
 struct Pool {
     most: Bytes,
     held: AtomicU64,
-    /// The number of exports that read ahead now, snapshots' included.
+    /// The number of exports that read ahead now, including those of snapshots.
     readers: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl Pool {
         self.most.get() / self.readers.load(Ordering::Acquire).max(1)
     }
 
-    /// Holds these bytes, if there is room for them.
+    /// Reserves bytes, and returns whether there was room for them.
     fn hold(&self, bytes: u64) -> bool {
         let with = |held: u64| held.checked_add(bytes).filter(|held| *held <= self.most.get());
         self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, with).is_ok()
@@ -34,9 +34,11 @@ impl Pool {
     }
 }
 
-/// The memory for blocks that are read ahead, which the background export of a disk and its snapshots share, and all disks
-/// of a daemon. Each of them that reads ahead may hold an equal share, and one that holds more when another begins drops
-/// the rest step by step.
+/// The memory for blocks that are read ahead. The background export and the snapshots of a disk share one bound, and
+/// all
+/// disks of a daemon may share another. Each export that reads ahead may hold an equal share. When another export
+/// begins
+/// to read ahead, the share shrinks, and each export drops the excess step by step.
 #[derive(Clone, Debug)]
 pub struct ReadAheadBudget {
     disk: Arc<Pool>,
@@ -44,12 +46,13 @@ pub struct ReadAheadBudget {
 }
 
 impl ReadAheadBudget {
-    /// Returns a budget of this size.
+    /// Returns a budget of `most` bytes for one disk alone.
     pub fn of(most: Bytes) -> Self {
         Self { disk: Pool::of(most), daemon: None }
     }
 
-    /// Returns a budget of this size for one disk of a daemon, whose disks have this budget together.
+    /// Returns a budget of `most` bytes for one disk of a daemon. All disks of the daemon share this budget as a second
+    /// bound.
     #[must_use]
     pub fn for_disk(&self, most: Bytes) -> Self {
         Self { disk: Pool::of(most), daemon: Some(Arc::clone(&self.disk)) }
@@ -59,7 +62,7 @@ impl ReadAheadBudget {
         [Some(&*self.disk), self.daemon.as_deref()].into_iter().flatten()
     }
 
-    /// Returns its size.
+    /// Returns the size of the budget: the smaller of its bounds.
     pub fn most(&self) -> Bytes {
         self.pools().map(|pool| pool.most).min().unwrap_or(Bytes::ZERO)
     }
@@ -75,7 +78,7 @@ impl ReadAheadBudget {
         self.pools().map(Pool::share).min().unwrap_or(0)
     }
 
-    /// Returns the bytes that an export with `mine` has to drop before it may hold `wanted` more.
+    /// Returns the bytes that an export that holds `mine` has to drop before it may hold `wanted` more.
     pub(super) fn lacks(&self, mine: Bytes, wanted: u64) -> u64 {
         let over = |held: u64, most: u64| held.saturating_add(wanted).saturating_sub(most);
         let together =
@@ -83,7 +86,7 @@ impl ReadAheadBudget {
         over(mine.get(), self.share()).max(together.unwrap_or(0))
     }
 
-    /// Holds these bytes, if there is room for them.
+    /// Reserves bytes, and returns whether there was room for them.
     pub(super) fn hold(&self, bytes: u64) -> bool {
         if !self.disk.hold(bytes) {
             return false;
@@ -95,12 +98,12 @@ impl ReadAheadBudget {
         fits
     }
 
-    /// Gives bytes back that were held.
+    /// Gives reserved bytes back.
     pub(super) fn release(&self, bytes: u64) {
         self.pools().for_each(|pool| pool.release(bytes));
     }
 
-    /// Counts one that reads ahead, or does so no more.
+    /// Counts an export that begins to read ahead, or that stops.
     pub(super) fn count(&self, reads: bool) {
         for pool in self.pools() {
             if reads {

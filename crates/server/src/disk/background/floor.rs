@@ -1,4 +1,5 @@
-//! The least service of background requests while the foreground leaves no time for them.
+//! The floor: the least service of background requests while the foreground leaves no time for them. A request that
+//! would get less is promoted, which makes it foreground work.
 
 use super::Background;
 use scheduler::Sessions;
@@ -7,21 +8,23 @@ use std::fmt;
 use std::num::NonZeroU64;
 use units::{Bytes, Duration, Instant, Sectors, TaskId};
 
-/// The interval at which blocks of a request are promoted again. One call promotes only as many as the core's pool has
-/// room for.
+/// The interval at which the remaining blocks of a request are promoted again: one call promotes only as many blocks as
+/// the core's pool has room for.
 const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 
-/// The most debt that is still owed after a time without requests.
+/// The most missing service that is still made up for after a time without requests.
 const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
-/// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short way, and few
-/// for a client of the disk to wait behind.
+/// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short
+/// path
+/// of the head, and few for a foreground request to wait behind.
 const PROMOTED_REQUESTS_MAX: usize = 32;
 
-/// The sectors beyond which no request is added to a round. A floor in bytes a second has no rounds, and no such limit.
+/// The number of sectors at which a round of promotions takes no more requests. A round is the requests that a floor in
+/// seconds promotes together. A floor in bytes a second has no rounds.
 const PROMOTED_SECTORS_MAX: u64 = 2_048;
 
-/// A floor under the service of background requests. A request that would get less becomes foreground work.
+/// The least service of background requests. A request that would get less becomes foreground work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     /// While requests wait, at least this number of bytes arrive in a second on average.
@@ -39,12 +42,13 @@ impl fmt::Display for Floor {
     }
 }
 
-/// The service that is owed under a floor in bytes a second: the bytes of the time since `paid_until`. Service beyond the
-/// floor is no credit for later, and a time without requests is not owed.
+/// The service missing under a floor in bytes a second: the floor's bytes for the time since `paid_until`. Service
+/// beyond
+/// the floor is no credit for later, and a time without requests adds no debt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Debt {
     paid_until: Instant,
-    /// The last end of a request.
+    /// When a request last ended.
     ended: Instant,
 }
 
@@ -54,8 +58,9 @@ fn time_of(rate: NonZeroU64, bytes: Bytes) -> Duration {
 }
 
 impl Debt {
-    /// Records that no request has waited since the last end of one. The rest of the debt is kept: the time in which a
-    /// promoted request is served is owed to a reader that asks for the next one after it.
+    /// Records the first request after a time without requests, which adds no debt. The older debt stays: a reader that
+    /// asks
+    /// for one range after the other is still owed the time in which its promoted request was served.
     pub fn begin(&mut self, now: Instant) {
         let until = self.paid_until + now.saturating_since(self.ended);
         let least = Instant::from_nanos(now.as_nanos().saturating_sub(OLD_DEBT_MAX.as_nanos()));
@@ -67,13 +72,13 @@ impl Debt {
         self.ended = now;
     }
 
-    /// Records that these bytes have arrived, or are being fetched.
+    /// Subtracts bytes that have arrived, or are being read, from the debt.
     pub fn paid(&mut self, rate: NonZeroU64, bytes: Bytes, now: Instant) {
         let until = self.paid_until.as_nanos().saturating_add(time_of(rate, bytes).as_nanos());
         self.paid_until = Instant::from_nanos(until).min(now);
     }
 
-    /// Returns when a request of these bytes is owed.
+    /// Returns when the debt reaches this number of bytes, so that a request of this size has to be promoted.
     pub fn due(&self, rate: NonZeroU64, bytes: Bytes) -> Instant {
         Instant::from_nanos(self.paid_until.as_nanos().saturating_add(time_of(rate, bytes).as_nanos()))
     }
@@ -87,22 +92,24 @@ pub(super) enum BackgroundId {
     Held(u64),
 }
 
-/// The orders in which requests become foreground work and are promoted again. The next one is found without a look at
-/// all the others at each event.
+/// The orders in which requests become foreground work and are promoted again, so that an event does not look at all
+/// requests.
 #[derive(Debug, Default)]
 pub(super) struct PromoteOrder {
     /// The requests that the floor has not made foreground work, the oldest first.
     waiting: BTreeSet<(Instant, BackgroundId)>,
-    /// The times at which requests are promoted again. Those of requests that are over, or have another time now, are
-    /// dropped when they come.
+    /// The times at which requests are promoted again. An entry whose request is over, or has another time now, is
+    /// dropped
+    /// at its time.
     again: BTreeSet<(Instant, BackgroundId)>,
-    /// The disk's time for promoted requests when those of this round became foreground work, under a floor in seconds. They
-    /// are done before others are promoted, and the clients of the disk have as much time after them: neighbouring blocks
-    /// without end would win every choice of the shortest way.
+    /// Under a floor in seconds, the disk's total time for promoted requests when the present round began. After a
+    /// round
+    /// the foreground has the disk alone for as long as the round took. Without this pause an endless series of
+    /// neighbouring blocks would win every choice of the shortest path.
     round_begun: Option<Duration>,
-    /// The earliest begin of the next round.
+    /// The earliest start of the next round.
     next_round: Instant,
-    /// The requests that were looked at.
+    /// The number of entries that were looked at.
     #[cfg(test)]
     looks: u64,
 }
@@ -113,17 +120,17 @@ impl PromoteOrder {
         self.waiting.insert((arrived, request));
     }
 
-    /// Removes a request that is over or is foreground work now; nothing happens if it is not there.
+    /// Removes a request that is over or is foreground work now, if the request is in the order.
     pub fn remove(&mut self, arrived: Instant, request: BackgroundId) {
         self.waiting.remove(&(arrived, request));
     }
 
-    /// Has a request promoted at this time.
+    /// Schedules the next promotion of a request.
     pub fn promote_at(&mut self, at: Instant, request: BackgroundId) {
         self.again.insert((at, request));
     }
 
-    /// Returns the next request that may have to be promoted by `now`, and the time that was set for it.
+    /// Removes and returns the next entry of a request to promote again that is due by `now`.
     fn next_again(&mut self, now: Instant) -> Option<(Instant, BackgroundId)> {
         self.again.first().filter(|(at, _)| *at <= now)?;
         #[cfg(test)]
@@ -135,21 +142,21 @@ impl PromoteOrder {
 }
 
 impl Background {
-    /// Records that the time since the last request is not owed, if no request waits.
+    /// If no request waits, excludes the time since the last request from the debt.
     pub(super) fn begin_debt(&mut self, now: Instant) {
         if self.reads.is_empty() && self.writes.is_empty() && self.held.is_empty() {
             self.debt.begin(now);
         }
     }
 
-    /// Counts sectors against a floor in bytes a second.
+    /// Subtracts sectors from the debt under a floor in bytes a second.
     pub(super) fn pay(&mut self, sectors: Sectors, now: Instant) {
         if let Some(Floor::BytesPerSecond(rate)) = self.floor {
             self.debt.paid(rate, sectors.bytes(self.sector), now);
         }
     }
 
-    /// Returns when the floor next makes a request foreground work, or blocks of declarations are made.
+    /// Returns when there is next work to [do](Self::do_due): a promotion, or blocks to read ahead or drop.
     pub fn due(&self) -> Option<Instant> {
         if self.suspended {
             return self.memory.trim_due();
@@ -192,14 +199,17 @@ impl Background {
         }
     }
 
-    /// Returns the oldest request that is not promoted, and when it is due; none while many are promoted, or during a round.
+    /// Returns the oldest request that is not promoted, and when it is to be promoted. `None` while the most that may
+    /// be are
+    /// promoted, or during a round.
     fn first_due(&self) -> Option<(BackgroundId, Instant)> {
         let most = if self.has_rounds() { 1 } else { PROMOTED_REQUESTS_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)
     }
 
-    /// Returns whether requests are promoted in rounds, with time for the clients of the disk between them. A floor in bytes
-    /// a second needs none: it bounds itself.
+    /// Returns whether requests are promoted in rounds, with time for the foreground between rounds. A floor in bytes a
+    /// second
+    /// needs no rounds, because its rate bounds the promoted work.
     fn has_rounds(&self) -> bool {
         matches!(self.floor, Some(Floor::Within(_)))
     }
@@ -221,8 +231,9 @@ impl Background {
         Some((oldest, at))
     }
 
-    /// Makes the requests foreground work that are due by `now`. Returns whether there are some among them that are
-    /// held.
+    /// Makes the requests foreground work that are due by `now`. Returns whether held requests are among them, whose
+    /// blocks
+    /// now have to be copied as foreground work.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let (mut copies, mut sectors) = (false, 0);
         let is_due = |(_, at): &(BackgroundId, Instant)| *at <= now;
@@ -260,7 +271,7 @@ impl Background {
         copies
     }
 
-    /// Promotes the blocks that promoted requests still wait for.
+    /// Promotes the blocks that are left of promoted requests whose time has come.
     pub(super) fn promote_again(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         let both = [self.session, self.memory.session()];
         while let Some((at, request)) = self.order.next_again(now) {
@@ -297,8 +308,8 @@ mod tests {
     use scheduler::Priority;
     use units::{Lbn, LbnRange};
 
-    /// Returns background requests of sixteen clients that have come at these times, under a floor in seconds. No stream
-    /// is recognised, and nothing read ahead.
+    /// Returns the reads of sixteen clients that arrived at these times, under a floor in seconds. The ranges follow no
+    /// stream, so that nothing is read ahead.
     fn waiting(sessions: &mut Counting, floor_s: u64, arrivals: &[Instant], sectors: Sectors) -> Background {
         let floor = Some(Floor::Within(Duration::from_secs(floor_s)));
         let terms = BackgroundTerms { floor, ..BackgroundTerms::default() };
@@ -312,7 +323,7 @@ mod tests {
         background
     }
 
-    /// Sixteen clients at depth 64 wait, and each event asks what is due.
+    /// Sixteen clients have 64 requests each waiting, and each event asks which are due.
     #[test]
     fn an_event_looks_at_few_of_the_requests_that_wait_however_many_these_are() {
         const REQUESTS: u64 = 16 * 64;
@@ -339,14 +350,14 @@ mod tests {
         assert!((REQUESTS..=REQUESTS * seconds).contains(&looks), "{looks} looks");
     }
 
-    /// Large requests that follow each other, which the core and the drive would prefer to all others.
+    /// Requests so large that the core and the drive would do one after the other before all other requests.
     #[test]
     fn under_a_floor_in_seconds_the_clients_of_the_disk_have_as_much_time_as_the_requests_that_were_due() {
         const REQUESTS: usize = 64;
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut sessions = Counting::default();
         let mut background = waiting(&mut sessions, 3, &[at(0); REQUESTS], Sectors::new(512));
-        // The disk takes 10 ms for each as long as there is one.
+        // The disk takes 10 ms for each promoted request.
         let (mut done, mut busy) = (0, 0);
         for ms in (0..20_000).step_by(10) {
             background.do_due(&mut sessions, at(ms));

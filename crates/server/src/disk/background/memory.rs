@@ -1,7 +1,8 @@
-//! Blocks that are read before clients ask for them: declared ranges, and windows ahead of sequential readers.
+//! Blocks that are read ahead of clients' requests: ranges that clients have declared they will read, and windows ahead
+//! of sequential readers.
 //!
-//! Each block is given out once and then dropped. A write to the disk drops the sectors that it covers, so a block here
-//! equals the medium at any time.
+//! Each block is given out once and then dropped. A write to the disk drops the sectors that it covers, so a block in
+//! memory equals the medium at any time.
 
 use super::MemoryStatus;
 use super::budget::ReadAheadBudget;
@@ -10,39 +11,40 @@ use scheduler::{Parameter, Priority, Sessions};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
-/// The most blocks that a step makes or renews: about a tenth of a millisecond's work between two requests of the
-/// foreground.
+/// The most blocks that a step registers or renews, about a tenth of a millisecond of work: foreground requests wait
+/// for
+/// the end of a step.
 const STEP_BLOCKS_MAX: u64 = 64;
 
-/// The time between two steps. With blocks of 16 KiB, 1 GB of declarations is made in a second.
+/// The time between two steps. With blocks of 16 KiB the steps of a second register 1 GB.
 const STEP_EVERY: Duration = Duration::from_millis(1);
 
-/// The time between two looks at the share: so long a reader of another disk may wait for memory.
+/// The time between two checks of the share of the budget. A new reader of another disk may wait this long for memory.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The most declarations that wait for their blocks to be made; then the oldest is dropped.
+/// The most declarations that wait to be registered as blocks. At one more the oldest is dropped.
 const DECLARATIONS_MAX: usize = 1_024;
 
-/// A declared range, or the rest of one, of which no block is made.
+/// A declared range, or the rest of one, of which no block is registered yet.
 #[derive(Clone, Copy, Debug)]
 struct Declared {
     client: u64,
     range: LbnRange,
 }
 
-/// A block in memory, or one that is registered and has not arrived.
+/// A block that is in memory, or is registered with the core and has not arrived.
 #[derive(Debug)]
 struct Block {
     range: LbnRange,
-    /// The client that has declared it, or reads toward it.
+    /// The client that has declared the block, or whose sequential reads approach it.
     client: u64,
-    /// Its place in the order of declaration.
+    /// The block's position in the order of declaration.
     seq: u64,
-    /// The content, when it has arrived.
+    /// The content; `None` until the block has arrived.
     bytes: Option<Vec<u8>>,
-    /// The parts that were not given out yet and are what the medium holds, in order.
+    /// The parts that were neither given out nor overwritten on the medium, in order.
     left: Vec<LbnRange>,
-    /// The reads that wait for it.
+    /// The reads that wait for this block.
     readers: Vec<u64>,
 }
 
@@ -53,24 +55,24 @@ pub(super) struct ReadAheadMemory {
     block: Sectors,
     capacity: Sectors,
     budget: ReadAheadBudget,
-    /// Whether it counts for the shares of the budget: from its first block until it has none.
+    /// Whether this memory counts as a reader for the shares of the budget: while it has blocks or declarations.
     counts: bool,
     priority: Priority,
     session: Option<SessionId>,
-    /// Blocks by their first sector. No two overlap.
+    /// The blocks by their first sector. No two overlap.
     blocks: BTreeMap<Lbn, Block>,
-    /// The first sectors of blocks, least recently declared first.
+    /// The first sectors of the blocks, least recently declared first.
     order: BTreeMap<u64, Lbn>,
     next: u64,
-    /// The declarations of which blocks are still to be made, least recent first. They are no larger than the memory.
+    /// The declarations that are still to be registered, the oldest first. Together they are no larger than the memory.
     declared: VecDeque<Declared>,
-    /// The first instant of the next step.
+    /// The earliest instant of the next step.
     step_at: Instant,
-    /// The next look at a share that other disks make smaller.
+    /// When to check next whether other disks have made the share smaller.
     look_at: Instant,
     held: Bytes,
     pub streams: Streams,
-    /// Bytes that were given out from here.
+    /// Bytes that reads got from this memory.
     given: Bytes,
     /// Bytes of blocks that were dropped before they were given out.
     unread: Bytes,
@@ -81,7 +83,7 @@ pub(super) struct ReadAheadMemory {
 /// A block that has arrived.
 pub(super) struct Arrived {
     pub range: LbnRange,
-    /// The reads that wait for it.
+    /// The reads that wait for this block.
     pub readers: Vec<u64>,
 }
 
@@ -129,7 +131,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Counts a block that a declaration has cost work.
+    /// Counts an operation on a block, for the tests' bound on the work of declarations.
     fn touch(&mut self) {
         #[cfg(test)]
         {
@@ -164,8 +166,9 @@ impl ReadAheadMemory {
         parts
     }
 
-    /// Takes a declaration; its blocks are made in [steps](Self::step). A range that is larger than the memory is cut,
-    /// and a declaration whose blocks later ones would drop is forgotten.
+    /// Takes a declaration, which [steps](Self::step) register block by block. A range that is larger than the memory
+    /// is
+    /// cut, and the oldest declarations are dropped if all together are larger than the memory.
     pub fn declare(&mut self, client: u64, range: LbnRange) {
         let most =
             self.budget.share() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
@@ -187,15 +190,16 @@ impl ReadAheadMemory {
         (!self.declared.is_empty()).then_some(self.step_at).or(self.trim_due())
     }
 
-    /// Returns when blocks beyond its share are due to be dropped, if there are such, or may be: another disk whose readers begin
-    /// to read ahead makes the share smaller, and no event here.
+    /// Returns when to drop blocks beyond the share, or to check the share: readers of another disk that begin to read
+    /// ahead
+    /// make the share smaller, which causes no event on this disk.
     pub fn trim_due(&self) -> Option<Instant> {
         let others = self.budget.of_daemon().is_some() && self.held > Bytes::ZERO;
         let look = others.then_some(self.look_at);
         (self.held.get() > self.budget.share()).then_some(self.step_at).or(look)
     }
 
-    /// Drops blocks beyond its share, if that is due.
+    /// Drops blocks beyond the share, if that is due.
     pub fn trim(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         if self.trim_due().is_some_and(|at| at <= now) {
             self.step_at = now + STEP_EVERY;
@@ -204,7 +208,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Makes blocks of what was declared, at most [`STEP_BLOCKS_MAX`], if a step is due.
+    /// If a step is due, registers at most [`STEP_BLOCKS_MAX`] blocks of the declared ranges.
     pub fn step(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         if self.due().is_none_or(|at| at > now) {
             return;
@@ -226,7 +230,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Forgets that a range was declared of which no block is made, because a read asks for it now.
+    /// Removes a range from the declarations, because a read asks for the range now.
     pub fn is_asked(&mut self, range: LbnRange) {
         if !self.declared.iter().any(|one| one.range.overlaps(range)) {
             return;
@@ -239,8 +243,7 @@ impl ReadAheadMemory {
         self.declared = std::mem::take(&mut self.declared).into_iter().flat_map(rest).collect();
     }
 
-    /// Registers the parts of a range that are not here, and drops the least recently declared blocks to make room for
-    /// them.
+    /// Registers the parts of a range that no block covers, and drops the least recently declared blocks to make room.
     fn make(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange) {
         self.set_counts(true);
         self.renew(range);
@@ -251,7 +254,7 @@ impl ReadAheadMemory {
             Some(session) => session,
             None => match sessions.open(self.priority) {
                 Ok(session) => *self.session.insert(session),
-                // Without a session nothing is read ahead, and reads are served all the same.
+                // Without a session nothing is read ahead; reads are still served from the disk.
                 Err(_) => return self.declared.clear(),
             },
         };
@@ -268,7 +271,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Cuts a range down to the room that there is.
+    /// Cuts a range down to the room that is left.
     fn fitting(&self, part: LbnRange) -> Option<LbnRange> {
         let lacking = self.budget.lacks(self.held, part.len().bytes(self.sector).get());
         let len = part.len().get().saturating_sub(lacking.div_ceil(self.sector.get().max(1)));
@@ -292,7 +295,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Makes the blocks of a range the most recently declared ones.
+    /// Moves the blocks of a range to the end of the order in which blocks are dropped.
     fn renew(&mut self, range: LbnRange) {
         let starts: Vec<Lbn> = self.over(range).map(|block| block.range.start()).collect();
         starts.into_iter().for_each(|start| self.renew_one(start));
@@ -307,8 +310,10 @@ impl ReadAheadMemory {
         self.next += 1;
     }
 
-    /// Drops the least recently declared blocks until there is room, except those of `but`, which are the most recent
-    /// ones. Those that reads wait for become the most recent ones instead, a bounded number of them.
+    /// Drops the least recently declared blocks until there is room for `wanted` bytes, except the blocks of `but`,
+    /// which are
+    /// the most recent ones. A block that reads wait for is renewed instead of dropped. The number of blocks dropped or
+    /// renewed is bounded.
     fn make_room(&mut self, sessions: &mut dyn Sessions, wanted: u64, but: LbnRange) {
         let step = STEP_BLOCKS_MAX * self.block.bytes(self.sector).get();
         let mut over = self.budget.lacks(self.held, wanted).min(step);
@@ -329,7 +334,7 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Drops a block that has not been given out whole, and withdraws it if it has not arrived.
+    /// Drops a block of which a part was not given out, and withdraws the block from the core if it has not arrived.
     fn forget(&mut self, sessions: &mut dyn Sessions, start: Lbn) {
         self.touch();
         let Some(block) = self.remove(start) else { return };
@@ -357,10 +362,8 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Gives out the parts of a read that are here, and has the read wait for blocks that are registered. Returns the
-    /// parts that are neither.
-    ///
-    /// `give` gets each part with its bytes.
+    /// Passes the parts of a read that are in memory to `give`, and lets the read wait for blocks that are registered.
+    /// Returns the other parts, which are neither in memory nor registered.
     pub fn take(&mut self, id: u64, range: LbnRange, mut give: impl FnMut(LbnRange, &[u8])) -> Vec<LbnRange> {
         let starts: Vec<Lbn> = self.over(range).map(|block| block.range.start()).collect();
         let mut missing = vec![range];
@@ -391,15 +394,13 @@ impl ReadAheadMemory {
         missing
     }
 
-    /// Returns the block of this range that has arrived, with the readers that waited for it; `None` if no
-    /// such block is here.
+    /// Takes the reads that wait for the block of this range, which has arrived. `None` if there is no such block.
     pub fn arrived(&mut self, range: LbnRange) -> Option<Arrived> {
         let block = self.blocks.get_mut(&range.start()).filter(|block| block.range == range)?;
         Some(Arrived { range, readers: std::mem::take(&mut block.readers) })
     }
 
-    /// Keeps the bytes of a block that has arrived, except the parts that were given out to the reads that waited for
-    /// it.
+    /// Keeps the bytes of a block that has arrived, except the parts in `given`, which waiting reads got.
     pub fn keep(&mut self, range: LbnRange, bytes: &[u8], given: impl Iterator<Item = LbnRange>) {
         let Some(block) = self.blocks.get_mut(&range.start()) else { return };
         for part in given {
@@ -420,7 +421,9 @@ impl ReadAheadMemory {
         self.remove(range.start());
     }
 
-    /// Drops the sectors that a write has covered. A block that has not arrived is read after the write.
+    /// Drops the sectors that a write has covered. A block that has not arrived needs no change, because it is read
+    /// after the
+    /// write.
     pub fn overwritten(&mut self, range: LbnRange) {
         let starts: Vec<Lbn> =
             self.over(range).filter(|block| block.bytes.is_some()).map(|block| block.range.start()).collect();
@@ -433,7 +436,9 @@ impl ReadAheadMemory {
         }
     }
 
-    /// Drops the blocks of a client that have not arrived and that no other read waits for.
+    /// Drops the declarations of a client, its reads `its`, and its blocks that have not arrived and that no other
+    /// client's
+    /// read waits for.
     pub fn leave(&mut self, sessions: &mut dyn Sessions, client: u64, its: &[u64]) {
         self.declared.retain(|one| one.client != client);
         for block in self.blocks.values_mut() {
@@ -465,7 +470,7 @@ pub(super) mod tests {
     use super::*;
     use scheduler::{SessionCall, SessionError};
 
-    /// Counts calls.
+    /// Counts calls, and records the registered ranges.
     #[derive(Default)]
     pub(in super::super) struct Counting {
         calls: u64,
@@ -502,7 +507,7 @@ pub(super) mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// Four GiB, the most that one request declares.
+    /// Returns a range of 4 GiB, the most that one request can declare.
     fn declared(start: u64) -> LbnRange {
         LbnRange::new(Lbn::new(start), Sectors::new((1 << 23) - 8))
     }
@@ -511,7 +516,7 @@ pub(super) mod tests {
     fn the_work_for_declarations_is_bounded_whatever_is_declared_and_how_often() {
         let (mut memory, mut sessions) = (memory(), Counting::default());
         let bound = |memory: &ReadAheadMemory, sessions: &Counting, steps: u64| {
-            // Each block is made or renewed, and takes the place of at most one other.
+            // Each block is registered or renewed, and drops at most one other block.
             assert!(memory.touched <= 2 * steps * STEP_BLOCKS_MAX, "{} blocks", memory.touched);
             assert!(sessions.calls <= 1 + 2 * steps * STEP_BLOCKS_MAX, "{} calls", sessions.calls);
         };
@@ -531,7 +536,7 @@ pub(super) mod tests {
         }
         assert!(steps <= 2 + blocks / STEP_BLOCKS_MAX, "{steps} steps");
         assert_eq!(memory.held, memory.budget.most());
-        // Now all blocks are there: the same declaration again, and another one.
+        // Now the memory is full: declare another range, and then the first one again.
         for start in [1 << 24, 0] {
             (memory.touched, sessions.calls) = (0, 0);
             memory.declare(1, declared(start));
@@ -577,7 +582,7 @@ pub(super) mod tests {
         for (nth, share) in [(0, 256 << 20), (1, 128 << 20), (2, (256 << 20) / 3)] {
             all[nth].declare(1, declared(0));
             let mut rounds = 0;
-            // Each goes on where it is due, and declares what was dropped.
+            // Each memory does the steps that are due, and declares the range again when blocks were dropped.
             while let Some(due) = all.iter().filter_map(ReadAheadMemory::due).min() {
                 rounds += 1;
                 assert!(rounds < 10_000, "the shares are never equal");
@@ -596,7 +601,7 @@ pub(super) mod tests {
                 assert!(memory.held.get().abs_diff(share) <= BLOCK * 512, "{:?} of {share}", memory.held);
             }
         }
-        // One that ends, and one whose client leaves, count no more.
+        // A memory that is dropped, and one whose client leaves, no longer count as readers.
         all.pop();
         all[1].leave(&mut sessions, 1, &[]);
         assert_eq!((all[1].held, budget.share()), (Bytes::ZERO, 256 << 20));

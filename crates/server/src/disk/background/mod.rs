@@ -1,12 +1,14 @@
-//! Reads of clients as background work: they become reads of a session of the core, which has them in gaps of the
-//! foreground and in idle time, in the order that is cheapest. A read is answered when all its blocks have arrived.
+//! Background requests of clients. A read becomes a read of a session of the core, which does it in gaps of the
+//! foreground and in idle time, block by block in the cheapest order. A read is answered when all its blocks have
+//! arrived.
 //!
 //! The core's promise about a record, that its bytes equal the medium at one instant before its delivery, gives a
 //! client what it expects of a disk: each block of a read is taken from the medium after the read has arrived, so it
 //! holds every write that was acknowledged before.
 //!
-//! Writes are background work in the same way. A request of the foreground that has to wait for a part of one makes
-//! that part foreground work, and is free as soon as that is written.
+//! Writes are background work in the same way. If a foreground request has to wait for a part of a background write,
+//! that
+//! part becomes foreground work, and the request can begin as soon as the part is written.
 
 mod budget;
 mod floor;
@@ -28,21 +30,20 @@ use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
-/// The bytes in a block of a background read: the default of tasks, for the same reason. A block has to fit into a gap
+/// The bytes in a block of a background read: the default block size of tasks, because a block has to fit into a gap
 /// whole.
 const BLOCK_BYTES: u64 = 16 << 10;
 
 /// The terms of a disk's background requests.
 #[derive(Clone, Debug)]
 pub struct BackgroundTerms {
-    /// The least service that requests get even if the foreground leaves no time. `None`: they wait as long as that
-    /// lasts.
+    /// The least service that requests get while the foreground leaves no time. With `None` requests may wait for ever.
     pub floor: Option<Floor>,
-    /// The memory for blocks that are read before they are asked for, which the background export and the snapshots of a
-    /// disk share.
+    /// The memory for blocks that are read ahead, which the background export and the snapshots of a disk share.
     pub memory: ReadAheadBudget,
-    /// Whether clients may write. Then a flush goes to the device even before the first write: a daemon that was killed
-    /// may have acknowledged writes that no flush has covered.
+    /// Whether clients may write. If they may, a flush is sent to the device even before the first write, because an
+    /// earlier
+    /// daemon that was killed may have acknowledged writes that no flush has covered.
     pub write: bool,
 }
 
@@ -59,14 +60,14 @@ struct PendingRead {
     client: u64,
     range: LbnRange,
     arrived: Instant,
-    /// The tasks for what was not read ahead.
+    /// The core's tasks for the parts that were not in memory.
     tasks: Vec<TaskId>,
     bytes: Vec<u8>,
     /// The sectors that have not arrived.
     left: Sectors,
-    /// When its blocks are promoted again, if they have been promoted.
+    /// When the remaining blocks are promoted again, if they have been promoted.
     promote_at: Option<Instant>,
-    /// Whether the floor has made it foreground work, and counts it as served.
+    /// Whether the floor has made the read foreground work, so that all its bytes already count as service.
     served: bool,
 }
 
@@ -81,11 +82,11 @@ pub(in crate::disk) struct Write {
     pub left: Vec<LbnRange>,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
-    /// The parts of these that are promoted.
+    /// The parts of `left` that are promoted.
     pub promoted: Vec<LbnRange>,
-    /// When they are promoted again, if there are some.
+    /// When the parts in `promoted` are promoted again, if there are any.
     pub promote_at: Option<Instant>,
-    /// Whether the floor has made it foreground work, and counts it as served.
+    /// Whether the floor has made the write foreground work, so that all its bytes already count as service.
     pub served: bool,
 }
 
@@ -105,21 +106,21 @@ impl Write {
 pub(in crate::disk) struct Written {
     pub seq: RequestSeq,
     pub part: LbnRange,
-    /// Whether all of the write is done.
+    /// Whether the whole write is done.
     pub over: bool,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
 }
 
-/// A request that is held until blocks are copied, which is background work, too: a write until those under it are, or
-/// a read of a snapshot until those are to which writes were in flight at its instant.
+/// A request that is held until blocks are copied as background work: a write until the snapshots have the blocks under
+/// it, or a read of a snapshot until the blocks with writes in flight at the snapshot's instant are copied.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     arrived: Instant,
     sectors: Sectors,
-    /// Whether a request of the foreground or a task waits for it: then the copying is foreground work.
+    /// Whether a foreground request or a task waits for this request, so that the copying is foreground work.
     hurried: bool,
-    /// Whether the floor has made it foreground work, and counts it as served.
+    /// Whether the floor has made the request foreground work, so that all its bytes already count as service.
     served: bool,
 }
 
@@ -131,7 +132,7 @@ pub(crate) struct Asked {
     pub arrived: Instant,
 }
 
-/// The background requests of a disk: an application beside that of the disk.
+/// The background requests of a disk, or of the readers of a snapshot. They use the core as an application does.
 #[derive(Debug)]
 pub(crate) struct Background {
     sector: Bytes,
@@ -143,21 +144,21 @@ pub(crate) struct Background {
     priority: Priority,
     session: Option<SessionId>,
     suspended: bool,
-    /// The session of writes, and the writes by their tasks, whose numbers grow.
+    /// The core's session for writes, and the writes by the core's tasks for them.
     writer: Option<SessionId>,
     writes: BTreeMap<TaskId, Write>,
-    /// The requests that wait for copies: writes of a disk by their order of arrival, or reads of a snapshot by the
-    /// caller's number.
+    /// The requests that wait for copies: a disk's writes by [`RequestSeq`], or a snapshot's reads by the caller's
+    /// number.
     held: BTreeMap<u64, Held>,
     written: VecDeque<Written>,
-    /// Whether there has been a write or a discard.
+    /// Whether a request has changed the disk, or an earlier daemon's may have.
     changed: bool,
     write_times: Meter,
     written_bytes: u64,
-    /// Reads by the caller's number, which grows: the first is the oldest.
+    /// The reads by the caller's number, which grows: the first is the oldest.
     reads: BTreeMap<u64, PendingRead>,
     tasks: BTreeMap<TaskId, u64>,
-    /// Reads that wait until an application has moved the blocks that they ask for.
+    /// Reads that wait until an application opens the fence around their blocks.
     fenced: BTreeMap<u64, Asked>,
     answers: VecDeque<Answer>,
     times: Meter,
@@ -168,7 +169,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Returns the background requests of a disk with this number of sectors of this size.
+    /// Returns an empty set of background requests of a disk with `capacity` sectors of `sector` bytes.
     pub fn new(terms: BackgroundTerms, priority: Priority, sector: Bytes, capacity: Sectors) -> Self {
         let block = Sectors::new((BLOCK_BYTES / sector.get().max(1)).max(1));
         Self {
@@ -226,8 +227,9 @@ impl Background {
         }
     }
 
-    /// Registers a write. Its blocks are written with these bytes, each once; no other request for its range is under
-    /// way until it is done.
+    /// Registers a write, whose blocks are each written once. The caller begins no other request for the range until
+    /// the
+    /// write is done.
     pub(in crate::disk) fn write(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -241,7 +243,7 @@ impl Background {
             Some(writer) => writer,
             None => {
                 let writer = sessions.open(self.priority)?;
-                // Writes of tasks and of other sessions do not stand for those of a client.
+                // A write of a task or other session to the same block does not replace a client's write.
                 sessions.serve_writes_by_writes(writer, false)?;
                 *self.writer.insert(writer)
             }
@@ -278,7 +280,7 @@ impl Background {
         Some(held)
     }
 
-    /// Returns whether the blocks for a held request are copied as foreground work.
+    /// Returns whether the blocks that a held request waits for are copied as foreground work.
     pub fn is_hurried(&self, id: u64) -> bool {
         self.held.get(&id).is_some_and(|held| held.hurried || held.served)
     }
@@ -299,7 +301,7 @@ impl Background {
     fn block_written(&mut self, done: &Record, now: Instant) {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
         cut(&mut write.left, done.range);
-        // Later writes of this part are not awaited, so that it is not promoted any more.
+        // The part is done, so it is not promoted again.
         cut(&mut write.promoted, done.range);
         write.promote_at = write.promote_at.filter(|_| !write.promoted.is_empty());
         write.bad = write.bad.into_iter().chain(done.bad).min();
@@ -321,7 +323,7 @@ impl Background {
         self.written.pop_front()
     }
 
-    /// Counts a write that is answered.
+    /// Counts a write that has been answered.
     pub(in crate::disk) fn wrote(&mut self, request: &Request, now: Instant) {
         if request.failure.is_some() {
             self.failed += 1;
@@ -331,23 +333,24 @@ impl Background {
         }
     }
 
-    /// Returns whether a session is one of its own.
+    /// Returns whether a session belongs to the background requests.
     pub fn owns(&self, session: SessionId) -> bool {
         [self.session, self.writer, self.memory.session()].contains(&Some(session))
     }
 
-    /// Returns whether a request here has changed the disk, or may have.
+    /// Returns whether a background request has changed the disk, or one of an earlier daemon may have.
     pub fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Records that a request here changes the disk.
+    /// Records that a background request changes the disk.
     pub fn set_changed(&mut self) {
         self.changed = true;
     }
 
-    /// Makes these parts of writes foreground work, and the copying of blocks under those that are held. Returns
-    /// whether there are such.
+    /// Makes the awaited parts of writes foreground work, and for held writes the copying of the blocks under them.
+    /// Returns
+    /// whether there are such held writes, which the caller then has to try again.
     pub(in crate::disk) fn hurry_writes(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -377,7 +380,7 @@ impl Background {
         copies
     }
 
-    /// Registers a part of a read, which ends if that is refused.
+    /// Registers a part of a read with the core. If the core refuses, the read fails.
     fn fetch(&mut self, sessions: &mut dyn Sessions, id: u64, part: LbnRange, now: Instant) {
         if !self.reads.contains_key(&id) {
             return;
@@ -412,11 +415,11 @@ impl Background {
         Ok(*self.session.insert(session))
     }
 
-    /// Stops the reading for requests, or has it go on.
+    /// Stops all reading, or resumes it.
     pub fn suspend(&mut self, sessions: &mut dyn Sessions, suspended: bool) {
         self.suspended = suspended;
         for session in [self.session, self.memory.session()].into_iter().flatten() {
-            // A session that is open can be suspended and resumed.
+            // Cannot fail, because the session is open.
             let _ = if suspended { sessions.suspend(session) } else { sessions.resume(session) };
         }
     }
@@ -452,7 +455,7 @@ impl Background {
         }
     }
 
-    /// Gives a read a part of its bytes.
+    /// Adds the bytes of a block to a read.
     fn give(&mut self, id: u64, part: LbnRange, bytes: &[u8], now: Instant) {
         let sector = self.sector;
         let Some(read) = self.reads.get_mut(&id) else { return };
@@ -464,7 +467,7 @@ impl Background {
         self.finish(id, now);
     }
 
-    /// Registers a range that a client will read, without an answer.
+    /// Records that a client will soon read a range, which is then read ahead.
     pub fn declare(&mut self, sessions: &mut dyn Sessions, client: u64, range: LbnRange, now: Instant) {
         self.memory.declare(client, range);
         if !self.suspended {
@@ -472,12 +475,12 @@ impl Background {
         }
     }
 
-    /// Returns the parts of a range that a read gets from memory, in order.
+    /// Returns the parts of a range that are in memory, in order.
     pub fn in_memory(&self, range: LbnRange) -> Vec<LbnRange> {
         self.memory.parts(range)
     }
 
-    /// Records that a write has changed these sectors, or may have.
+    /// Records that a write has changed these sectors, or may have, so that their bytes in memory are old.
     pub fn overwritten(&mut self, range: LbnRange) {
         self.memory.overwritten(range);
     }
@@ -490,7 +493,7 @@ impl Background {
         let parts: Vec<(u64, LbnRange)> = parts.collect();
         if done.bad.is_some() || bytes.is_empty() {
             self.memory.failed(range);
-            // The bad sector may lie beside what they ask for.
+            // The bad sector may lie outside the parts that the readers asked for: read only these parts again.
             return parts.into_iter().for_each(|(id, part)| self.fetch(sessions, id, part, now));
         }
         self.memory.keep(range, bytes, parts.iter().map(|(_, part)| *part));
@@ -505,17 +508,17 @@ impl Background {
         self.answers.push_back(Answer { id, at: now, result: Err(failure) });
     }
 
-    /// Keeps a read until its fence changes.
+    /// Keeps a read that a fence makes wait.
     pub fn wait(&mut self, id: u64, asked: Asked) {
         self.fenced.insert(id, asked);
     }
 
-    /// Takes the reads that wait at fences, to be tried again.
+    /// Removes and returns the reads that wait at fences, to be tried again.
     pub fn take_fenced(&mut self) -> BTreeMap<u64, Asked> {
         std::mem::take(&mut self.fenced)
     }
 
-    /// Drops everything that a client has asked for and that is not answered. Returns the numbers of its requests.
+    /// Drops the reads and declarations of a client that has disconnected. Returns the numbers of its reads.
     pub fn leave(&mut self, sessions: &mut dyn Sessions, client: u64) -> Vec<u64> {
         let of = |asked: &u64| *asked == client;
         let mut left: Vec<u64> =
@@ -529,11 +532,11 @@ impl Background {
         left
     }
 
-    /// Ends a read and withdraws its blocks.
+    /// Ends a read without an answer, and withdraws its blocks from the core.
     fn abort(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(read) = self.remove(id) {
             for task in read.tasks {
-                // A task whose last block is being delivered has ended.
+                // An error means that the task's last block is being delivered.
                 let _ = sessions.abort(task);
             }
         }
@@ -558,12 +561,12 @@ impl Background {
         self.reads.values().map(|read| read.range)
     }
 
-    /// Returns whether a session is of requests here.
+    /// Returns whether a session belongs to the background requests.
     fn has(&self, session: SessionId) -> bool {
         [self.session, self.memory.session(), self.writer].contains(&Some(session))
     }
 
-    /// Makes all requests for these blocks foreground work, because an application waits for them to end.
+    /// Makes all reads foreground work whose range is `in_the_way` of an application that waits for their end.
     pub fn hurry(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -576,8 +579,9 @@ impl Background {
         self.promote_again(sessions, now);
     }
 
-    /// Records that a command of the foreground has moved a part of promoted requests in this time. A part that another
-    /// request waited for is no cost of the floor.
+    /// Records that a foreground command that took `took` has read or written `part` for promoted requests. Only
+    /// requests that
+    /// the floor promoted count as a cost of the floor.
     pub fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         let reads = self.reads.values().map(|read| (read.served, read.range));
         let writes = self.writes.values().map(|write| (write.served, write.range));

@@ -9,52 +9,54 @@ use units::{Duration, Instant};
 /// The figures of a disk's background requests since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BackgroundStatus {
-    /// Reads that were done.
+    /// The response times of reads that were done.
     pub reads: Latency,
-    /// Their bytes.
+    /// The bytes of the reads.
     pub read_bytes: u64,
-    /// Writes that were done.
+    /// The response times of writes that were done.
     pub writes: Latency,
-    /// Their bytes.
+    /// The bytes of the writes.
     pub written_bytes: u64,
     /// Requests that failed.
     pub failed: u64,
     /// Requests that are not answered yet.
     pub waiting: usize,
-    /// The time for which the oldest of them has waited, in microseconds.
+    /// The time for which the oldest unanswered request has waited, in microseconds.
     pub oldest_wait_us: f64,
-    /// The reason why they wait, if it is known.
+    /// The reason why requests wait, if it is known.
     pub wait: Option<WaitStatus>,
-    /// The time after which the floor makes the oldest of them foreground work, in seconds; none without a floor, or while
-    /// other requests are foreground work.
+    /// The seconds until the floor makes the oldest request foreground work. `None` without a floor, or while other
+    /// requests
+    /// are foreground work.
     pub floor_to_go_s: Option<f64>,
     /// The floor in words, if there is one.
     pub floor: Option<String>,
     /// The requests that the floor has made foreground work, and their cost.
     pub promoted: PromotedStatus,
-    /// The blocks that are read before they are asked for.
+    /// The memory for blocks that are read ahead.
     pub memory: MemoryStatus,
 }
 
 /// The reason why background requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WaitStatus {
-    /// `paused` or `fence` (a task has these sectors, or its requests are paused), or the reason of the core: `requests`,
+    /// `paused` (the snapshot is paused), `fence` (a task has these sectors for itself), or a reason of the core:
+    /// `requests`,
     /// `silence`, `harm`, `measurement`, or `gaps_only`.
     pub reason: &'static str,
-    /// The time without foreground requests that is waited for, in seconds, if it is.
+    /// The time without foreground requests that the core waits for, in seconds, if it waits for that.
     pub silence_s: Option<f64>,
-    /// The time after which the requests go on if no foreground request comes before, in seconds, if it is known.
+    /// The seconds until the requests continue if no foreground request arrives before, if that is known.
     pub to_go_s: Option<f64>,
 }
 
 impl WaitStatus {
-    /// Returns a reason without a time.
+    /// Returns a status with a reason and without times.
     fn of(reason: &'static str) -> Self {
         Self { reason, silence_s: None, to_go_s: None }
     }
 
-    /// Returns the core's reason at `now`; `None` for one that is not known here.
+    /// Returns the core's reason at `now`. `None` for a reason without a name in the status.
     pub(in crate::disk) fn of_core(wait: BackgroundWait, now: Instant) -> Option<Self> {
         let to_go = |until: Instant| Some(until.saturating_since(now).as_secs_f64());
         let of_silence = |reason, silence: Duration, until| {
@@ -74,24 +76,24 @@ impl WaitStatus {
 }
 
 impl BackgroundStatus {
-    /// Adds the core's reason for requests that wait, if they have no other one.
+    /// Adds the core's reason if requests wait for no other reason.
     pub(in crate::disk) fn explained(self, wait: Option<WaitStatus>) -> Self {
         let wait = self.wait.or(wait.filter(|_| self.waiting > 0));
         Self { wait, ..self }
     }
 }
 
-/// The use of the memory for blocks that are read before they are asked for.
+/// The use of the memory for blocks that are read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryStatus {
-    /// Bytes of blocks that are in memory, or are registered to be.
+    /// Bytes of blocks that are in memory, or are being read into memory.
     pub held_bytes: u64,
-    /// The most of these: a share of what the background export and the snapshots of the disk hold together.
+    /// The bound on `held_bytes`: the present share of the memory of the disk, or of all disks.
     pub most_bytes: u64,
-    /// The bytes of all disks together, if they have a bound.
+    /// The memory of all disks together, if it is bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_disks: Option<AllDisks>,
-    /// Bytes that reads were given from there.
+    /// Bytes that reads got from memory.
     pub given_bytes: u64,
     /// Bytes that were dropped before a read asked for them.
     pub unread_bytes: u64,
@@ -100,31 +102,31 @@ pub struct MemoryStatus {
 /// The memory that all disks of a daemon hold together for blocks that are read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AllDisks {
-    /// Bytes of blocks that are in memory, or are registered to be.
+    /// Bytes of blocks that are in memory, or are being read into memory.
     pub held_bytes: u64,
-    /// The most of these (`background_memory` at the top of the configuration).
+    /// The bound on `held_bytes` (`background_memory` at the top of the configuration).
     pub most_bytes: u64,
 }
 
 /// The figures of the requests to a snapshot since the daemon's start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SnapshotRequests {
-    /// The name of its export.
+    /// The name of the snapshot's export.
     pub name: String,
     /// The requests.
     #[serde(flatten)]
     pub requests: BackgroundStatus,
 }
 
-/// The cost of a floor.
+/// The cost of a floor: the work that was promoted to foreground work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PromotedStatus {
     /// Requests that waited longer than the floor permits, and became foreground work.
     pub requests: u64,
-    /// Bytes that were read as foreground work for them.
+    /// Bytes that were read or written as foreground work for these requests.
     pub bytes: u64,
-    /// The time from the sending of these commands until their completion, in microseconds: at most this much of the
-    /// device's time was not the foreground's.
+    /// The time from the sending of the promoted commands to their completion, in microseconds: an upper bound on the
+    /// device's time that the foreground lost.
     pub device_us: f64,
 }
 

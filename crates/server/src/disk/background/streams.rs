@@ -1,12 +1,14 @@
-//! Sequential readers, found from the ranges that they read.
+//! Sequential readers, recognised by the ranges that are read.
 //!
-//! Requests of one reader may arrive in any order, and readers are mixed. So a stream is an interval of the disk that was
-//! read without a hole: a read that touches its end extends it, and two that touch become one.
+//! The requests of one reader may arrive in any order, mixed with those of other readers. So a stream is an interval of
+//! the disk that was read without a hole. A read that begins at the end of a stream extends the stream, and two streams
+//! that touch become one.
 
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
-/// The most streams that are followed; the one that was not extended for longest is forgotten. A scan of them costs about a
-/// microsecond.
+/// The most streams that are followed: a scan of all of them takes about a microsecond. The stream that was not
+/// extended
+/// for the longest time is forgotten.
 const STREAMS_MAX: usize = 256;
 
 /// The number of reads that make a stream sequential.
@@ -21,9 +23,9 @@ struct Stream {
     /// The end of the last read of the stream.
     end: Lbn,
     reads: u64,
-    /// The size of the window.
+    /// The length of the range to read ahead of `end`.
     window: Sectors,
-    /// The end of the range that was registered ahead.
+    /// The end of the range that was read ahead.
     ahead: Lbn,
     used: u64,
 }
@@ -32,20 +34,21 @@ struct Stream {
 #[derive(Debug)]
 pub(super) struct Streams {
     all: Vec<Stream>,
-    /// The smallest window, and the largest.
+    /// The smallest and the largest window.
     least: Sectors,
     most: Sectors,
     clock: u64,
 }
 
 impl Streams {
-    /// Follows the readers of a disk with sectors of this size. Their windows have at most `most` bytes.
+    /// Returns no streams yet, for a disk with sectors of `sector` bytes. A window has at most `most` bytes.
     pub fn new(sector: Bytes, most: Bytes) -> Self {
         let sectors = |bytes: u64| Sectors::new(bytes / sector.get().max(1));
         Self { all: Vec::new(), least: sectors(WINDOW_BYTES_MIN), most: sectors(most.get()), clock: 0 }
     }
 
-    /// Records a read. Returns the range to read ahead, if the reader is sequential and has used half of its window.
+    /// Records a read. Returns the range to read ahead if the read's stream is sequential and half of its window is
+    /// used.
     pub fn read(&mut self, range: LbnRange) -> Option<LbnRange> {
         self.clock += 1;
         let one = Stream {
@@ -85,7 +88,7 @@ impl Streams {
         Some(self.all.swap_remove(at))
     }
 
-    /// Moves the window on, and doubles it.
+    /// If half of the window is used, doubles the window and returns the range to read ahead.
     fn extend(&self, stream: &mut Stream) -> Option<LbnRange> {
         let left = Sectors::new(stream.ahead.get().saturating_sub(stream.end.get()));
         let used_half = left.get().saturating_mul(2) <= stream.window.get();
@@ -100,7 +103,7 @@ impl Streams {
         (from < to).then(|| LbnRange::new(from, to.since(from)))
     }
 
-    /// Halves the window of the stream ahead of which a block was dropped unread.
+    /// Halves the window of the stream whose window had the block at `at`, which was dropped unread.
     pub fn dropped_unread(&mut self, at: Lbn) {
         let of = |stream: &&mut Stream| (stream.end..stream.ahead).contains(&at);
         if let Some(stream) = self.all.iter_mut().find(of) {

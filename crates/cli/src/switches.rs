@@ -1,4 +1,4 @@
-//! The look-ahead and the read cache of a disk: switched off while it is probed, and back on every way out.
+//! Switches off a disk's look-ahead and read cache while the disk is probed, and on again however the command ends.
 
 use crate::output::Console;
 use device::{Quiet, Sg, SwitchJournal, put_back, switch_off};
@@ -6,16 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The records of switches that are off. Root alone may enter it: it has to be trusted, and commands need root anyway.
+/// The directory of the records of switches that are off. Only root may enter it: the records must be trustworthy, and the
+/// commands that switch need root anyway.
 const RECORDS: &str = "/var/lib/freeblock-switches";
 
-/// The disk whose switches this process has off, where a signal's handler finds it.
+/// The disk whose switches this process has switched off; static, so that a signal handler finds it.
 static OFF: Mutex<Option<Quiet>> = Mutex::new(None);
 
 /// The notes for the user that were made while the terminal showed progress.
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Switches off what the disk at a path can switch off; returns whether anything was.
+/// Switches off the look-ahead and the read cache of the disk at a path, if the disk can. Returns whether any was switched off.
 pub(crate) fn off(path: &Path) -> bool {
     let (off, note) = tried(path);
     NOTES.lock().unwrap_or_else(PoisonError::into_inner).extend(note);
@@ -56,7 +57,7 @@ fn tried(path: &Path) -> (bool, Option<String>) {
     }
 }
 
-/// Puts back the switches that [`off`] has changed. Returns a note if they are not back.
+/// Restores the switches that [`off`] has changed. Returns a note if that fails.
 pub(crate) fn back() -> Option<String> {
     let quiet = OFF.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     let error = quiet.end().err()?;
@@ -65,7 +66,7 @@ pub(crate) fn back() -> Option<String> {
     ))
 }
 
-/// Calls [`back`] at the end of its scope, also by a panic.
+/// Calls [`back`] at the end of its scope, even after a panic.
 pub(crate) struct Guard;
 
 impl Drop for Guard {
@@ -74,7 +75,7 @@ impl Drop for Guard {
     }
 }
 
-/// Puts back the switches that killed processes have left off. A process that may not read the records does nothing.
+/// Restores the switches that killed processes have left off. A process that may not read the records does nothing.
 pub(crate) fn put_back_left(console: &Console) {
     let journal = SwitchJournal::new(RECORDS.as_ref());
     for held in journal.left().unwrap_or_default() {
@@ -110,7 +111,7 @@ pub(crate) fn put_back_left(console: &Console) {
     }
 }
 
-/// Returns the path of the disk with an identity; the kernel may have given it another name meanwhile.
+/// Returns the path of the disk with an identity. The kernel may have renamed the disk since the record was written.
 fn path_of(disks: &Path, identity: &str) -> Option<PathBuf> {
     let is_it = |entry: &fs::DirEntry| {
         let found = device::inspect_directory(&entry.path());

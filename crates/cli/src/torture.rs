@@ -19,14 +19,14 @@ use std::time::Instant;
 use torture::{Counts, Failure, Scenario, Torture, shrink_until};
 use units::Duration;
 
-/// The default virtual time.
+/// The default virtual time in hours.
 const HOURS: u64 = 1;
 
-/// The most runs in the search for a shorter history: seconds.
+/// Bounds the runs in the search for a shorter history, so that it takes only seconds.
 const SHRINK_RUNS_MAX: u32 = 2_000;
 
 pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
-    // A panic of the scheduler is write_counts as a broken promise, not by the default hook.
+    // A panic of the scheduler is reported as a broken promise, not by the default hook.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let outcome = match &args.replay {

@@ -28,7 +28,7 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    /// Returns its name on the command line, without the part after a colon; the text of a mixture.
+    /// Returns the load's name on the command line, without the part after a colon; for a mixture, its text.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Random => "random",
@@ -64,7 +64,8 @@ impl FromStr for Load {
     }
 }
 
-/// Returns whether a text is meant in the language of loads: it has signs of that, or begins with a place.
+/// Returns whether a text is meant as a mixture: it contains a sign of that language, or begins with a word for the place of
+/// requests.
 fn is_mixture(text: &str) -> bool {
     text.contains([',', ';', '+', '*', '@', '='])
         || text.split(':').next().is_some_and(|word| matches!(word.trim(), "zipf" | "hot" | "sequential"))
@@ -81,7 +82,7 @@ fn utilisation(text: &str) -> Result<Utilisation, String> {
 /// The most requests of a run: more would take too long.
 pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000;
 
-/// The most tasks: this number may wait at a drive.
+/// The largest number of tasks: each may have a request waiting at the drive.
 const TASKS_MAX: u64 = 65_536;
 
 /// The most seeds of one command: more would take too long.
@@ -186,8 +187,8 @@ pub(crate) fn policy(text: &str) -> Result<PolicyName, String> {
     text.parse().map_err(|error: scheduler::policy::UnknownPolicy| error.to_string())
 }
 
-/// Returns the power of a unit of bytes, and whether an `i` makes that one of 1,024: `k`, `M`, `G` or `T`, in either case, with or
-/// without `i` and `B` behind it.
+/// Returns the exponent of a unit of bytes (1 for `k` to 4 for `T`), and whether an `i` makes the base 1,024: `k`, `M`, `G` or
+/// `T`, in either case, with or without `i` and `B` behind it.
 pub(crate) fn unit(text: &str) -> Option<(u32, bool)> {
     let text = text.trim().to_ascii_lowercase();
     let prefix = text.strip_suffix('b').unwrap_or(&text);
@@ -206,7 +207,7 @@ pub(crate) fn unit(text: &str) -> Option<(u32, bool)> {
 /// The largest size, 1,024 TiB.
 const SIZE_MAX: u64 = 1 << 50;
 
-/// Reads a number of bytes, with or without a [unit]; that is one of 1,024 in any case.
+/// Reads a number of bytes, with or without a [unit]. The base of the unit is 1,024, with or without an `i`.
 pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, rest) = text.split_at(digits);
@@ -307,9 +308,9 @@ pub(crate) fn event(text: &str) -> Result<Event, String> {
 /// Several drives of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Drives {
-    /// This number of equal ones.
+    /// This number of equal drives.
     Count(u32),
-    /// Those that a file names, one in a line.
+    /// The drives that a file names, one on each line.
     File(PathBuf),
 }
 
@@ -336,11 +337,11 @@ impl FromStr for Drives {
 /// The devices of a trace to replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceDevices {
-    /// All, concatenated.
+    /// All devices, concatenated.
     All,
-    /// All, every one on a drive of its own.
+    /// All devices, each on a drive of its own.
     Each,
-    /// This one.
+    /// The device with this number.
     One(u32),
 }
 
@@ -369,7 +370,8 @@ pub(crate) fn compression(text: &str) -> Result<f64, String> {
     within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 20 replays twenty times as fast")
 }
 
-/// Reads the milliseconds taken off a request's key for each millisecond that it has waited.
+/// Reads the weight of age: the milliseconds subtracted from a request's positioning time for each millisecond that it has
+/// waited.
 pub(crate) fn age_weight(text: &str) -> Result<AgeWeight, String> {
     let weight = within(text, 0.0, 1_000.0, "give a factor from 0 (the pure policy) to 1000, such as 0.006")?;
     Ok(AgeWeight::from_millionths((weight * 1e6).round() as u32))

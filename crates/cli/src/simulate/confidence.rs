@@ -20,7 +20,7 @@ fn t_quantile(freedom: usize) -> f64 {
     match T_QUANTILES.get(freedom.max(1) - 1) {
         Some(&quantile) => quantile,
         None => {
-            // The first terms of its expansion about the normal quantile (Abramowitz and Stegun 26.7.5).
+            // The first terms of the expansion of Student's quantile about the normal one (Abramowitz and Stegun 26.7.5).
             let (z, n) = (NORMAL_QUANTILE, freedom as f64);
             z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
         }
@@ -51,7 +51,7 @@ impl Estimate {
         })
     }
 
-    /// Returns the estimate of the number at a path in every run's JSON; `None` where a run has none.
+    /// Returns the estimate of the number at a path in every run's JSON; `None` if a run has no number there.
     pub(crate) fn at(runs: &[Value], path: &str) -> Option<Self> {
         let numbers: Option<Vec<f64>> =
             runs.iter().map(|run| run.pointer(path).and_then(Value::as_f64)).collect();
@@ -71,7 +71,7 @@ pub(crate) fn means(runs: &[&Value]) -> Value {
     }
     match first {
         Value::Object(fields) => by_field(fields, runs, |of_one| Some(means(of_one))),
-        // The drives of an array, one by one; lists that differ in length are not of the same things.
+        // Lists of equal length, such as the drives of an array, item by item. Lists of different lengths do not correspond.
         Value::Array(items)
             if runs.iter().all(|run| run.as_array().is_some_and(|of| of.len() == items.len())) =>
         {
@@ -84,7 +84,7 @@ pub(crate) fn means(runs: &[&Value]) -> Value {
     }
 }
 
-/// Returns half the width of the confidence interval of each number in the runs' results, under the name that it has there.
+/// Returns half the width of the confidence interval of each number in the runs' results, under the number's name.
 pub(crate) fn half_widths(runs: &[&Value]) -> Option<Value> {
     if let Some(numbers) = numbers(runs) {
         return Estimate::of(&numbers).map(|estimate| estimate.half_width.into());

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Instant;
 use units::Duration;
 
-/// The most drives, as a number of lines.
+/// Bounds the lines of a file that names drives.
 const DRIVE_LINES_MAX: usize = values::DRIVES_MAX as usize;
 
 /// Refuses flags that do not go with several drives.
@@ -101,7 +101,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
 /// Returns the names of the drives, as `--drive` takes them.
 ///
 /// # Errors
-/// A file that cannot be read or names too few or too many drives, or more drives than an array has.
+/// A file cannot be read or names too few or too many drives, or an array cannot have this many.
 pub(super) fn names(args: &SimulateArgs) -> Result<Vec<String>, Problem> {
     let names = match &args.drives {
         None => return Ok(vec![args.drive.clone()]),
@@ -214,7 +214,7 @@ pub(super) fn fleet(args: &SimulateArgs, names: &[String], console: &Console) ->
     Ok(all)
 }
 
-/// Returns the title of several drives: how many of which, and their load and scheduler.
+/// Returns the title of several drives: the number of drives of each kind, their load and their scheduler.
 pub(super) fn several_title(drives: &[show::OfDrive], layout: &str, rest: &str) -> String {
     /// The kinds of drives that a title names.
     const KINDS: usize = 3;

@@ -7,27 +7,27 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Sectors};
 use workload::{Arrival, Closed, Issuer, Source, Think};
 
-/// The requests of a run without another end.
+/// The number of requests of a run to which nothing else sets an end.
 pub(crate) const DEFAULT_REQUESTS: u64 = 10_000;
 
-/// Requests and their times.
+/// The requests of a run, with their arrival times.
 pub(crate) struct Foreground {
     pub(crate) issuer: Issuer<Box<dyn Source>>,
-    /// The number of requests, if they end.
+    /// The number of requests, if the load has an end.
     pub(crate) requests: Option<u64>,
-    /// A short description.
+    /// The load in a few words, for the title.
     pub(crate) description: String,
-    /// The replay of a trace.
+    /// The facts of the replay, if the load is a trace.
     pub(crate) replayed: Option<Replayed>,
-    /// The common divisor of its requests' addresses and sizes.
+    /// The greatest common divisor of the requests' addresses and sizes.
     pub(crate) grain: Sectors,
 }
 
-/// The addresses that a load is put on: those of a drive, or of an array.
+/// The address space of a load: that of a drive, or of an array.
 pub(crate) struct Space<'a> {
     pub(crate) capacity: Sectors,
     pub(crate) sector: Bytes,
-    /// The drive, or the first one.
+    /// The drive, or the first drive of the array.
     pub(crate) drive: &'a Arc<DriveModel>,
     /// The sizes of an array's drives; empty for one drive.
     pub(crate) members: Vec<Sectors>,

@@ -7,7 +7,7 @@ use scheduler::policy::{ForeignPolicy, PolicyName};
 use sim::Finished;
 use workload::Source;
 
-/// The calling program's view of a simulation.
+/// The calling program as an observer of a simulation.
 pub trait Watch {
     /// Handles a foreground request that is done; not called during a warm-up.
     fn finished(&mut self, done: &Finished);
@@ -20,11 +20,11 @@ pub struct Parts<'a> {
     pub requests: Option<Box<dyn Source>>,
     /// The foreground's policy, in place of `--policy`.
     pub policy: Option<Box<dyn ForeignPolicy>>,
-    /// Sees every foreground request.
+    /// The observer of every foreground request.
     pub watch: Option<&'a mut dyn Watch>,
 }
 
-/// The parts, by default none.
+/// The parts that a calling program has given, by default none.
 #[derive(Default)]
 pub(crate) struct Given<'a> {
     pub(super) requests: Option<Box<dyn Source>>,
@@ -32,12 +32,12 @@ pub(crate) struct Given<'a> {
     pub(super) watch: Caller<'a>,
 }
 
-/// The calling program, if it sees the requests of the run.
+/// The calling program, if it observes the requests of the run.
 #[derive(Default)]
 pub(super) struct Caller<'a>(Option<&'a mut dyn Watch>);
 
 impl Caller<'_> {
-    /// Reports a request.
+    /// Reports a finished request to the calling program.
     pub(super) fn finished(&mut self, done: &Finished) {
         if let Some(watch) = &mut self.0 {
             watch.finished(done);

@@ -1,4 +1,4 @@
-//! The knowledge that a scheduler outside the drive gets of it: everything, a profile, or its size.
+//! The knowledge that a scheduler outside the drive has of the drive: everything, a profile, or its size.
 
 use super::args::{SimulateArgs, Switch, Where};
 use crate::drive::resolve::{Resolved, resolve};
@@ -14,10 +14,10 @@ pub(super) struct GivenProfile {
 }
 
 impl GivenProfile {
-    /// Reads the flag; `None` without it.
+    /// Reads `--profile`; `None` without this flag.
     ///
     /// # Errors
-    /// The profile is not used, cannot be read, has no costs of commands, or is of another size.
+    /// The scheduler uses no profile, or the profile cannot be read, has no costs of commands, or is of another size.
     pub(super) fn of(args: &SimulateArgs, of: &str, drive: &DriveModel) -> Result<Option<Self>, Problem> {
         let Some(name) = &args.profile else { return Ok(None) };
         if args.place() != Where::Outside {
@@ -42,7 +42,7 @@ impl GivenProfile {
     }
 }
 
-/// Checks the size, as a daemon does, which serves a disk only with a profile of its size.
+/// Checks that the profile has the drive's size: a daemon serves a disk only with a profile of the disk's size.
 fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> Result<(), Problem> {
     let size = |model: &DriveModel| (model.layout().capacity().get(), model.sector_bytes().get());
     let ((has, sector), (sectors, sector_bytes)) = (size(truth), size(&found.model));

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// Inputs between two updates of the progress.
+/// The number of inputs between two updates of the progress.
 const STRIDE_INPUTS: u64 = 4_096;
 
 #[derive(Debug, Serialize)]

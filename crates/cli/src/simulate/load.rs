@@ -42,7 +42,7 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         Load::Mixture(_) => "give reads=SHARE in each part of the load",
         _ => "omit the option: the transactions say what is read and written",
     };
-    // A load in the language may leave its arrivals to the flags.
+    // The text of a mixture may leave the arrivals to the flags.
     let timed = match load {
         Load::Mixture(text) => parsed(text)?.arrival().is_some(),
         _ => true,
@@ -132,7 +132,7 @@ fn grain(args: &SimulateArgs, sector: Bytes) -> Sectors {
     values::sectors(size, sector).unwrap_or(Sectors::new(1))
 }
 
-/// Bytes that generated requests are aligned to.
+/// The alignment of generated requests.
 const ALIGNMENT: Bytes = Bytes::new(4096);
 
 fn random(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
@@ -202,7 +202,7 @@ fn mixture(args: &SimulateArgs, text: &str, space: &Space<'_>) -> Result<Foregro
     Ok(Foreground { grain, ..foreground })
 }
 
-/// Returns the times of [`random`] for requests of a calling program.
+/// Returns the requests of a calling program, with arrival times as in [`random`].
 fn of_caller(args: &SimulateArgs, source: Box<dyn Source>) -> Result<Foreground, Problem> {
     let outstanding = args.outstanding.or(args.mpl).unwrap_or(1);
     let (arrival, times) = match args.rate {
@@ -231,7 +231,7 @@ fn oltp(args: &SimulateArgs, space: &Space<'_>) -> Result<Foreground, Problem> {
     assemble(Box::new(source), arrival, args.seed, None, format!("OLTP, {times}"))
 }
 
-/// The requests in a measurement of the service time, whose mean is then good to half a percent.
+/// The number of requests that measure the mean service time; the mean is then accurate to half a percent.
 const CALIBRATION_REQUESTS: u64 = 20_000;
 
 fn utilisation(

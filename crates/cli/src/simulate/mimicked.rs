@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use units::Sectors;
 
-/// The cells that go into a file at a time.
+/// The number of the learner's cells that are written to a file at a time.
 const CELLS: usize = 1 << 14;
 
 /// Refuses flags that have no effect.
@@ -33,11 +33,12 @@ pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Makes a learner, if the policy uses one; it continues from earlier knowledge, or starts from the table named.
+/// Makes a learner if the policy uses one. The learner continues from the file of `--learnt`, or starts from the table of
+/// `--mimic`.
 ///
 /// # Errors
-/// A table or earlier knowledge cannot be read, or the knowledge is of another drive. A table of another drive is
-/// accepted, because SMTF has to notice by the times that it measures.
+/// One of the files cannot be read, or the file of `--learnt` is of another drive. A table of another drive is accepted,
+/// because SMTF notices that by the times that it measures.
 pub(super) fn learner(
     args: &SimulateArgs,
     name: &str,
@@ -70,7 +71,7 @@ pub(super) fn learner(
     Learner::new(config, table).map(Some).map_err(Problem::failed)
 }
 
-/// Writes the knowledge to the file of `--learnt`.
+/// Writes the learner's state to the file of `--learnt`.
 ///
 /// # Errors
 /// The file cannot be written; its old content is still there then.
@@ -81,7 +82,7 @@ pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -
     }
 }
 
-/// Writes part by part: all of it at once would double the memory.
+/// Writes the state in parts, because a copy of the whole state would double the memory.
 fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
     let mut saving = learner.begin_saving(name);
     loop {
@@ -92,7 +93,7 @@ fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
                 file.seek(SeekFrom::Start(0))?;
                 return file.write_all(&beginning);
             }
-            // The learner is idle meanwhile, and so forgets nothing.
+            // The learner gets no times while it is saved, so it forgets nothing.
             SavedPart::Forgotten => {
                 return Err(io::Error::other("the learner's state was dropped while it was saved"));
             }

@@ -50,7 +50,7 @@ use units::{Bytes, Instant as Start, Sectors};
 use watch::RunWatch;
 use workload::Source;
 
-/// One page of most hosts; the scans of the documentation use it.
+/// The default block of a scan: a memory page of most hosts, as in the scans of the documentation.
 const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
 
 pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome, Problem> {
@@ -58,7 +58,7 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome,
     if let Some(path) = &args.replay_live {
         return live::execute(path, args.json, console);
     }
-    // The results so far may have taken hours.
+    // Ctrl-C ends the run with the results so far, which may have taken hours.
     interrupt::watch(|| {});
     with_parts(args, Given::default(), console)
 }
@@ -112,7 +112,7 @@ impl Kit {
     fn of(args: &SimulateArgs, name: &str) -> Result<Self, Problem> {
         let mut drive = resolve(name)?;
         if let Some(switch) = args.zero_latency {
-            // The drive behaves so, and a scheduler outside knows that.
+            // The switch changes the drive itself, so a scheduler outside knows of the change.
             let on = switch == Switch::On;
             drive.profile.mechanics.zero_latency_read = on;
             drive.profile.mechanics.zero_latency_write = on;
@@ -136,7 +136,7 @@ impl Kit {
         })
     }
 
-    /// Returns the model and the place of a scheduler outside the drive.
+    /// Returns the model that a scheduler outside the drive has of the drive, and the scheduler's configuration.
     fn believed(
         &self,
         args: &SimulateArgs,
@@ -162,7 +162,7 @@ impl Kit {
         let sector = self.model.sector_bytes();
         match (args.background, args.block_size) {
             (BackgroundTask::None, None) => Ok(Background::None),
-            // Report an invalid size before it is used.
+            // An invalid size is reported even if no scan uses it.
             (BackgroundTask::None, Some(size)) => block(size, sector).map(|_| Background::None),
             (BackgroundTask::Scan, size) => {
                 Ok(Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), sector)? })
@@ -171,7 +171,7 @@ impl Kit {
     }
 }
 
-/// Returns the configuration of a core, without its place.
+/// Returns the configuration of a core, except where it runs.
 fn core_config(args: &SimulateArgs) -> Config {
     let idle = IdleTime::default();
     Config::default()
@@ -381,8 +381,9 @@ fn simulate_once(
     Ok(Simulated { result, statistics: run.statistics().clone(), notes })
 }
 
-/// Returns the behaviour of a drive for which none is given. A drive alone is served by its file, whose queue, buffer and
-/// bus were validated; files of drives with SATA queues have no order of the queue, and get that of their generation.
+/// Returns the default behaviour of a drive. A drive without a scheduler behaves as its file says, whose queue, buffer and bus
+/// were validated. Files of drives with SATA queues do not describe the order of the queue: these drives behave as their
+/// generation.
 fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
     let generation = Behaviour::of_generation(capacity);
     if place == Where::Device && generation != Behaviour::modern() {
@@ -392,9 +393,9 @@ fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
     }
 }
 
-/// The exit code of results that Ctrl-C has cut short: 3, as of a profile of a part of a drive.
+/// Returns the exit code: 3 for results that Ctrl-C has cut short, as for a profile of a part of a drive.
 fn code(interrupted: bool) -> u8 {
-    // A calling program that ends a run knows that it did.
+    // A calling program that has ended the run itself gets no exit code for that.
     if interrupted && interrupt::came() { 3 } else { 0 }
 }
 
@@ -441,7 +442,7 @@ fn of_drive_title(args: &SimulateArgs, load: &str, served: &str, notes: &mut Vec
     title
 }
 
-/// Returns the place of the scheduler, and the preset, queue, buffer and bus of each kind of drive.
+/// Describes where the scheduler runs, and the preset, queue, buffer and bus of each kind of drive.
 fn served(args: &SimulateArgs, policy: &str, kits: &[Rc<Kit>]) -> String {
     let text = match args.place() {
         Where::Inside => {
@@ -463,7 +464,7 @@ fn served(args: &SimulateArgs, policy: &str, kits: &[Rc<Kit>]) -> String {
     text + ", " + &kinds.join(" / ")
 }
 
-/// Refuses flags that have no effect at the scheduler's place.
+/// Refuses flags that have no effect where the scheduler runs.
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     let spends = args.extra_revolutions == Some(Switch::On);
     let rests = args.plan_rest == Some(Switch::On);

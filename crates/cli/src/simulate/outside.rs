@@ -19,7 +19,7 @@ pub(crate) struct SchedulerState {
     detours: Harm,
     idle: Harm,
     measured: Option<Measured>,
-    /// The bound on the harm of detours, in millionths of the foreground's time; without one it is only measured.
+    /// The bound on the harm of detours, in millionths of the foreground's time; `None`: harm is only measured.
     harm_ppm: Option<u32>,
 }
 

@@ -118,10 +118,10 @@ impl Replayed {
         self.guess.iter().cloned().chain(idle).chain(counted).collect()
     }
 
-    /// Checks why the replay ended before the trace did.
+    /// Checks that the replay has not ended before the trace.
     ///
     /// # Errors
-    /// That reason.
+    /// The reason why the replay ended early.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         let account = self.account.borrow();
         let path = Path::new(&self.path);

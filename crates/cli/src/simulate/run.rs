@@ -20,31 +20,31 @@ use std::sync::Arc;
 use units::Instant;
 use workload::{Issuer, Source};
 
-/// The end of a run.
+/// The event that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// A number of foreground requests.
+    /// This number of foreground requests is done.
     Requests(u64),
-    /// The scan has every block.
+    /// The scan has read every block.
     ScanDone,
 }
 
-/// Requests between two updates of the progress.
+/// The number of requests between two updates of the progress.
 const STRIDE_REQUESTS: u64 = 2_000;
 
-/// The requests without progress after which a scan counts as stuck.
+/// The number of requests without progress after which a scan counts as stuck.
 const STUCK_REQUESTS: u64 = 10_000_000;
 
-/// Virtual time ends after 584 years; this is far enough away from it for any stride.
+/// Bounds the virtual time to 100 years, so that no stride reaches the 584 years at which an `Instant` overflows.
 const VIRTUAL_TIME_MAX: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// The place of the core.
+/// The host of a simulation, by the place of the core.
 enum Host<S> {
     Inside(Box<Inside<S>>),
     Outside(Box<Outside<S>>),
     /// No core: the drive serves the load alone.
     Device(Box<Direct<Drive, S>>),
-    /// Several drives, each in one of these ways.
+    /// Several drives, each with a core inside it, outside it, or without one.
     Array(Box<Array<S>>),
 }
 
@@ -71,18 +71,18 @@ macro_rules! with_core {
     };
 }
 
-/// The time slices of a warm-up, between which a run can be ended.
+/// The number of time slices of a warm-up, between which a run can be ended.
 const WARMUP_SLICES: u64 = 100;
 
 /// A simulation under way.
 pub(crate) struct Run<S> {
     host: Host<S>,
-    /// The blocks of the scan at its last progress, and the requests done then.
+    /// The number of the scan's blocks at its last progress, and the number of requests done then.
     yielded: (u64, u64),
 }
 
 impl<S: Source> Run<S> {
-    /// Sets up a simulation in the drive.
+    /// Sets up a simulation with the core inside the drive.
     ///
     /// # Errors
     /// The core refuses the background.
@@ -96,7 +96,7 @@ impl<S: Source> Run<S> {
         Ok(Self { host: Host::Inside(Box::new(inside)), yielded: (0, 0) })
     }
 
-    /// Sets up a simulation in front of a drive.
+    /// Sets up a simulation with the core outside the drive.
     ///
     /// # Errors
     /// The core refuses the background.
@@ -122,8 +122,8 @@ impl<S: Source> Run<S> {
         Self { host: Host::Array(Box::new(array)), yielded: (0, 0) }
     }
 
-    /// Runs until the goal is reached, the load has ended, or Ctrl-C if that is [watched](interrupt::watch), or until a
-    /// calling program ends it. Returns whether it ended by itself.
+    /// Runs until the goal is reached, the load has ended, a calling program ends the run, or Ctrl-C does if it is
+    /// [watched](interrupt::watch). Returns whether the run ended by itself.
     ///
     /// # Errors
     /// As [`stride`](Self::stride), and the log or the time series cannot go on.
@@ -191,7 +191,7 @@ impl<S: Source> Run<S> {
         every!(&self.host, run => run.now())
     }
 
-    /// Returns a bar from here to the goal.
+    /// Returns a progress bar up to the goal.
     pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
@@ -249,7 +249,7 @@ impl<S: Source> Run<S> {
         Ok(true)
     }
 
-    /// Returns the blocks of the scan that were delivered, and all; none without a scan.
+    /// Returns the number of the scan's blocks that were delivered, and of all its blocks; `None` without a scan.
     pub(crate) fn scan_progress(&self) -> Option<ScanProgress> {
         match &self.host {
             Host::Inside(run) => run.scan_progress(),
@@ -263,12 +263,12 @@ impl<S: Source> Run<S> {
         self.scan_progress().map_or(0, |scan| scan.delivered)
     }
 
-    /// Returns the foreground requests done.
+    /// Returns the number of foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
         every!(&self.host, run => run.requests())
     }
 
-    /// Sets a policy in place of the named one.
+    /// Sets a calling program's policy in place of the named one.
     pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn ForeignPolicy>>) {
         if let Some(policy) = policy {
             with_core!(&mut self.host, run => run.core_mut().set_policy(policy), ());

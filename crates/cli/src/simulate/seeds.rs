@@ -10,7 +10,7 @@ use crate::tables::table;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Simulates with `count` seeds from the one of the flags on.
+/// Simulates with `count` seeds, from `--seed` on.
 ///
 /// # Errors
 /// As one simulation, or the last seed is past the largest number.
@@ -64,7 +64,7 @@ pub(super) fn execute(
     Ok(Outcome { text, code: code(interrupted) })
 }
 
-/// Returns the means in the form of one run, with half the widths of their intervals under `seeds`.
+/// Returns the means in the JSON form of one run, with half the widths of their confidence intervals under `seeds`.
 fn document(runs: &[Value], first: u64) -> Value {
     let all: Vec<&Value> = runs.iter().collect();
     let mut document = means(&all);
@@ -169,7 +169,7 @@ fn page(title: &str, runs: &[Value], first: u64, args: &SimulateArgs) -> String 
     text
 }
 
-/// The columns of each drive of an array, as [`ROWS`]; the last one is of a scan.
+/// The columns for each drive of an array, in the form of [`ROWS`]; the last one is shown with a scan only.
 const DRIVE_COLUMNS: [(&str, &str, f64); 5] = [
     ("mean ms", "/foreground/mean_response_ms", 1.0),
     ("99% ms", "/foreground/p99_response_ms", 1.0),

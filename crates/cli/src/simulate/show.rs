@@ -18,7 +18,7 @@ use units::Instant;
 pub(crate) struct Result {
     /// One line about what was simulated.
     pub(crate) title: String,
-    /// The drive's part of the title, of an array the first one's, and the rest.
+    /// The part of the title about the drive (the first one of an array); `of_drive_title` is the rest.
     pub(crate) drive_title: String,
     pub(crate) of_drive_title: String,
     pub(crate) place: Where,
@@ -27,7 +27,7 @@ pub(crate) struct Result {
     pub(crate) report: Report,
     /// The flushes and discards of the load.
     pub(crate) cache: CacheReport,
-    /// The drives, if there are several.
+    /// The results of each drive, if there are several.
     pub(crate) several: Option<Several>,
     /// The beginning that the report leaves out, if there is one.
     pub(crate) warmup: Option<Left>,
@@ -58,15 +58,15 @@ pub(crate) struct OfDrive {
     /// The name that the user gave.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// The seed, if it has one of its own.
+    /// The drive's seed, if each drive has its own.
     pub(crate) seed: Option<u64>,
-    /// Its results; of an array, those of the commands sent to it.
+    /// The drive's results; in an array, those of the commands sent to this drive.
     pub(crate) report: Report,
     /// The scheduler outside the drive, if there is one.
     pub(crate) outside: Option<SchedulerState>,
 }
 
-/// A warm-up.
+/// The length of a warm-up, which the results leave out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Left {
     pub(crate) requests: u64,
@@ -79,7 +79,7 @@ pub(crate) struct SimulateJson {
     title: String,
     #[serde(rename = "where")]
     place: &'static str,
-    /// `null` in the drive.
+    /// `null` if the scheduler is inside the drive.
     behaviour: Option<String>,
     foreground: Foreground,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +154,7 @@ struct WithoutTransfer {
 }
 
 impl WithoutTransfer {
-    /// Returns the response times if there were such commands.
+    /// Returns the response times of these commands; `None` if there were no such commands.
     fn of(commands: CacheCommands) -> Option<Self> {
         let CacheCommands { requests, longest, .. } = commands;
         let (mean_ms, max_ms) = (commands.mean().as_millis_f64(), longest.as_millis_f64());
@@ -185,7 +185,7 @@ impl From<&Interval> for InInterval {
     }
 }
 
-/// The knowledge of SMTF.
+/// The state of SMTF's learner.
 #[derive(Serialize)]
 struct Mimic {
     observed: u64,
@@ -381,7 +381,7 @@ const DRIVE_HEADER: [&str; 11] = [
     "scanned blocks",
 ];
 
-/// The last columns of [`DRIVE_HEADER`], for a scan.
+/// The number of columns at the end of [`DRIVE_HEADER`] that are for a scan.
 const SCAN_COLUMNS: usize = 2;
 
 fn drive_row(number: usize, drive: &OfDrive) -> Vec<String> {

@@ -17,7 +17,7 @@ use workload::{
     Arrival, Closed, Compressed, ConfigError, Devices, Fit, Recorded, Source, Streamed, StreamedConfig, Think,
 };
 
-/// The most simulated time of a trace, 100 years in nanoseconds.
+/// Bounds the simulated time of a trace: 100 years in nanoseconds.
 const SIMULATED_NS_MAX: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// Returns the options of the trace's reader, from the flags.
@@ -72,7 +72,7 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
     let sector = space.sector;
     let factor = (sector.get() / SECTOR_BYTES).max(1);
     let capacity = space.capacity;
-    // A device on a drive of its own is compared with that drive.
+    // With `each`, every device is compared with its own drive instead.
     let widest = match args.device {
         Some(TraceDevices::Each) => Sectors::new(u64::MAX),
         _ => capacity,
@@ -223,8 +223,8 @@ fn choose(
     }
 }
 
-/// Puts each device on a drive of its own: their sizes in an array of drives one behind the other are `members`, in sectors of
-/// `factor` times 512 bytes.
+/// Puts each device on a drive of its own. `members` are the sizes of the drives, one behind the other in the array's
+/// addresses, in sectors of `factor` times 512 bytes.
 fn on_drives(
     survey: &Survey,
     members: &[Sectors],
@@ -298,7 +298,7 @@ fn refuse_past_end(
     Ok(())
 }
 
-/// Returns the arrivals of the replay, in the machine's form and in words.
+/// Returns the arrivals of the replay, with a description in words.
 fn times(
     args: &SimulateArgs,
     recorded: Recorded,

@@ -8,8 +8,8 @@ use scheduler::Request;
 use sim::{Finished, Interval, Observer, Series};
 use units::{Instant, RequestId};
 
-/// The log and the time series of a run, and a calling program that sees its requests, as far as they are wanted. Nothing
-/// is kept of a warm-up.
+/// The log and the time series of a run, and a calling program that observes its requests, each if wanted. Nothing is recorded
+/// during a warm-up.
 pub(super) struct RunWatch<'a, 'l> {
     pub(super) log: Option<&'l mut Log>,
     pub(super) series: Option<Series>,
@@ -28,10 +28,10 @@ impl RunWatch<'_, '_> {
         }
     }
 
-    /// Returns the failure of the log, if there was one.
+    /// Checks that no write to the log has failed.
     ///
     /// # Errors
-    /// That failure.
+    /// The first failure of a write.
     pub(super) fn check(&self) -> Result<(), Problem> {
         self.log.as_deref().map_or(Ok(()), Log::check)
     }

@@ -232,7 +232,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).ok_or_else(bad)
 }
 
-/// Reads the time after which something ends that exists before.
+/// Reads the lifetime of a snapshot in seconds, at least one.
 fn lifetime(text: &str) -> Result<u64, String> {
     let time = seconds(text)?;
     (time > 0).then_some(time).ok_or_else(|| "give a time of at least 1s".to_owned())

@@ -37,7 +37,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
     }
     let control = Control::new(&args.start.daemon.control);
     complete("scrub", &mut spec, args.start.terms);
-    // Each disk is tried, whatever becomes of the others.
+    // Each disk is tried, even if another one fails.
     let begun: Vec<(String, Result<Value, Problem>)> = names(&control)?
         .into_iter()
         .map(|disk| {
@@ -58,7 +58,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
             Err(problem) => errors.push((disk, problem)),
         }
     }
-    // Those of every task are reported.
+    // All tasks are visited, because `has_faults` reports the faults of each.
     let faults = tasks.iter().filter(|task| has_faults(task, console)).count();
     let code = u8::from(!errors.is_empty() || faults > 0);
     if args.start.daemon.json {
@@ -197,7 +197,7 @@ pub(crate) fn reorganize(args: &ReorganizeArgs, console: &Console) -> Result<Str
     start("reorganize", spec, &args.start, console)
 }
 
-/// Makes a call on a task that has a path of its own.
+/// Calls `what` (pause, resume, cancel) on a task.
 pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
     let (control, disk) = daemon(&args.daemon)?;
     let path = format!("/v1/disks/{disk}/tasks/{}/{what}", args.id);
@@ -205,7 +205,7 @@ pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
     shown(&args.daemon, &task)
 }
 
-/// Has a daemon probe a disk while it serves, unless it does so already, and says how far that is.
+/// Has a daemon probe a disk while it serves, unless the daemon already does. Returns the progress.
 pub(crate) fn probe(of: &[String], json: bool) -> Result<String, Problem> {
     let [socket, disk] = of else {
         return Err(Problem::usage("give the control socket, and the disk's name"));
@@ -269,7 +269,7 @@ fn absolute(path: &Path) -> Result<String, Problem> {
     text.ok_or_else(|| Problem::usage(format!("{}: give a path in UTF-8", path.display())))
 }
 
-/// Returns a name as a part of a path.
+/// Returns a disk's name, if it can be a part of a URL's path as it is.
 fn part(name: &str) -> Result<&str, Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
     match !name.is_empty() && name.chars().all(plain) {
@@ -310,7 +310,7 @@ fn names(control: &Control) -> Result<Vec<String>, Problem> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Adds the fields that every task has.
+/// Adds the fields that the specification of every task has.
 fn complete(kind: &str, spec: &mut Map<String, Value>, terms: Terms) {
     spec.insert("kind".into(), kind.into());
     spec.insert("priority".into(), terms.priority.into());
@@ -331,7 +331,7 @@ fn search(kind: &str, spec: Map<String, Value>, args: &Start, console: &Console)
     searched(&begin(kind, spec, args)?.awaited(args.terms, console)?, &args.daemon, console)
 }
 
-/// Returns the outcome of such a task.
+/// Returns the outcome of a task that searches for faults.
 fn searched(task: &Value, to: &DaemonArgs, console: &Console) -> Result<Outcome, Problem> {
     Ok(Outcome { text: shown(to, task)?, code: u8::from(has_faults(task, console)) })
 }

@@ -13,7 +13,7 @@ pub(crate) fn tasks_of(status: &Value) -> impl Iterator<Item = &Value> {
     disks.flat_map(|disk| disk["tasks"].as_array().into_iter().flatten())
 }
 
-/// Returns what is said of the disks that did not answer.
+/// Returns a line for each disk that did not answer.
 pub(crate) fn unanswered(status: &Value) -> impl Iterator<Item = String> {
     let disks = status["disks"].as_array().into_iter().flatten();
     disks.filter_map(|disk| Some(format!("{}: {}", text(disk, "name"), disk["error"].as_str()?)))
@@ -109,7 +109,7 @@ pub(crate) fn is_over(task: &Value) -> bool {
     matches!(text(task, "state"), "done" | "failed" | "cancelled")
 }
 
-/// Returns what a comparison leaves out of members that are larger than others.
+/// Returns a line for each member of a comparison that is larger than others, about the sectors that are not compared.
 pub(crate) fn left_out<'a>(spec: &'a Value, disks: &'a Value) -> impl Iterator<Item = String> + 'a {
     let members = spec["members"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let size_of = |name: &str| {
@@ -127,8 +127,8 @@ pub(crate) fn left_out<'a>(spec: &'a Value, disks: &'a Value) -> impl Iterator<I
     })
 }
 
-/// Returns a table of the snapshots that clients can read or may expect, or of `all`: one that has failed is listed as long as
-/// no other one has its name.
+/// Returns a table of the snapshots that clients can read or may expect; with `all`, of all snapshots. A failed snapshot is
+/// listed as long as no live one has its name.
 pub(crate) fn snapshots(status: &Value, all: bool) -> String {
     let name = |task: &Value| format!("{}@{}", text(task, "disk"), text(&task["spec"], "name"));
     let lives = |of: &Value| {
@@ -185,7 +185,7 @@ pub(crate) fn tasks(status: &Value) -> String {
     table(&header, &[1, 2, 3, 8], rows)
 }
 
-/// Returns all about one task.
+/// Returns a description of one task.
 pub(crate) fn task(task: &Value) -> String {
     let mut out =
         format!("{} {} of {} is {}", text(task, "kind"), task["id"], text(task, "disk"), text(task, "state"));
@@ -240,7 +240,7 @@ fn all_background_requests(of: &Value) -> String {
     std::iter::once(background_requests("background", &of["background_requests"])).chain(snapshots).collect()
 }
 
-/// Returns why the requests of such an export wait, if they do and it is known.
+/// Returns why the requests of a background export wait, if they wait and the reason is known.
 fn waits(of: &Value) -> Option<String> {
     let wait = &of["wait"];
     let number = |key: &str| wait[key].as_f64();
@@ -387,7 +387,7 @@ fn overview(disks: &[Value]) -> String {
     table(&header, &[0, 8, 9], disks.iter().map(row))
 }
 
-/// Returns disks and tasks: of more disks than a screen has room for, a row for each.
+/// Returns the disks with their tasks. If a screen has no room for them, returns a row for each disk.
 pub(crate) fn status(status: &Value) -> String {
     if let Some(disks) = status["disks"].as_array().filter(|disks| disks.len() > DESCRIBED_DISKS_MAX) {
         return overview(disks) + "`--disk NAME` describes one; `freeblock tasks` lists all tasks\n";

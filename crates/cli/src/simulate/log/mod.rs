@@ -122,11 +122,11 @@ trait Writer {
     /// Writes a row.
     fn write(&mut self, row: &Row) -> Result<(), WriteError>;
 
-    /// Writes all that is left.
+    /// Writes the rows that are still in memory, and ends the file.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 
-/// A log that is being written. After a failure further rows are dropped, and [`check`](Self::check) returns it.
+/// A log that is being written. After a failure further rows are dropped, and [`check`](Self::check) returns the failure.
 pub(crate) struct Log {
     path: PathBuf,
     writer: Box<dyn Writer>,
@@ -160,7 +160,7 @@ impl Log {
         }
     }
 
-    /// Returns the failure, if there was one.
+    /// Checks that no write has failed.
     ///
     /// # Errors
     /// The first failure of a write.
@@ -168,7 +168,7 @@ impl Log {
         self.failed.as_ref().map_or(Ok(()), |error| Err(unwritten(&self.path, error)))
     }
 
-    /// Writes all that is left.
+    /// Writes the rows that are still in memory, and ends the file.
     ///
     /// # Errors
     /// The first failure of a write.

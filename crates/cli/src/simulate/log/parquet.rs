@@ -1,4 +1,4 @@
-//! Rows in Apache Parquet: a column each, in groups of rows.
+//! Rows in Apache Parquet, which stores each column of a group of rows on its own.
 
 use super::{Row, WriteError, Writer};
 use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
@@ -9,10 +9,10 @@ use parquet::schema::types::{ColumnPath, Type};
 use std::fs::File;
 use std::sync::Arc;
 
-/// The rows in a group. They are held in memory until the group is written: 6 MiB.
+/// The number of rows in a group. A group is held in memory until it is written: 6 MiB.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// The columns of words; all others but `device` and `cache_hit` are 64-bit integers.
+/// The columns that hold words. `device` and `cache_hit` have types of their own, and all other columns are 64-bit integers.
 const WORDS: [&str; 2] = ["op", "served"];
 
 pub(super) struct Parquet {
@@ -23,7 +23,7 @@ pub(super) struct Parquet {
 impl Parquet {
     /// Writes the beginning of the file.
     pub(super) fn begin(file: File) -> Result<Self, WriteError> {
-        // Times and addresses hardly repeat, but neighbours are near one another; words do repeat.
+        // Times and addresses hardly repeat, but differ little from row to row, so deltas are short. Words repeat.
         let mut properties = WriterProperties::builder()
             .set_dictionary_enabled(false)
             .set_encoding(Encoding::DELTA_BINARY_PACKED)
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Returns the row that another reader of the format finds.
+    /// Returns the names and values of a row as the library's reader finds them.
     fn read(row: &parquet::record::Row) -> Vec<(String, Field)> {
         row.get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect()
     }

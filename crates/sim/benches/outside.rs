@@ -28,12 +28,12 @@ const POLICIES: [&str; 4] = ["fcfs", "sptf", "sptf-sw:60", "sstf"];
 const PHASES: [(u64, &str); 6] =
     [(80, "100-80% wanted"), (50, "80-50%"), (20, "50-20%"), (5, "20-5%"), (1, "5-1%"), (0, "1-0%")];
 
-/// The number of requests in a row without a scan, and the maximum with one.
+/// The number of requests in a row without a scan, and the maximum in a row with a scan.
 const REQUESTS_WITHOUT_SCAN: u64 = 50_000;
 const REQUESTS_MAX: u64 = 400_000;
 
 fn main() -> Result<()> {
-    // Without --bench, as tests run it, everything is tiny.
+    // Tests run this program without `--bench`, and then everything is tiny.
     let full = std::env::args().any(|a| a == "--bench");
     let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     println!("{:10} {:16} {:>9} {:>8} {:>8} {:>8}", "policy", "scan", "requests", "mean", "median", "p99");
@@ -75,7 +75,7 @@ impl Run {
         Ok(Self { policy, run: Outside::new(drive, known, config, load, background)? })
     }
 
-    /// Runs until `over` holds or `most` requests are done, and prints their times in microseconds.
+    /// Runs until `over` holds or `most` requests are done, and prints the requests' times in microseconds.
     fn row(&mut self, scan: &str, most: u64, over: impl Fn(&Outside<Oltp>) -> bool) -> Result<()> {
         let mut nanos = Histogram::<u64>::new(3)?;
         while nanos.len() < most && !over(&self.run) {

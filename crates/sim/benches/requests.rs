@@ -1,5 +1,5 @@
-//! The number of simulated foreground requests per second, load and reports included, without a background: 4 KB at
-//! random places of the Atlas 10K, two reads to a write. Each sample is 10,000 requests of a continuing run.
+//! The number of simulated foreground requests per second, load and reports included, without background work: 4 KB
+//! at random places of the Atlas 10K, two reads to a write. Each sample is 10,000 requests of a continuing run.
 
 use divan::{Bencher, counter::ItemsCount};
 use freeblock_sim::{Background, Inside, Nothing};

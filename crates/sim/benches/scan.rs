@@ -13,7 +13,7 @@ use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Without --bench, as tests run it, a hundred requests.
+    // Tests run this program without `--bench`, and then there are a hundred requests.
     let full = std::env::args().any(|a| a == "--bench");
     let (runs, requests) = if full { (3, u64::MAX) } else { (1, 100) };
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?);

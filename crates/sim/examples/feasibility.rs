@@ -1,5 +1,5 @@
 //! The numbers of the design's feasibility study, from the real core: `cargo run --release -p freeblock-sim --example
-//! feasibility`; with a number, the scan alone with that search budget in tracks.
+//! feasibility`; with a number as its argument, only the scan with that search budget in tracks.
 
 #![allow(clippy::print_stdout)]
 

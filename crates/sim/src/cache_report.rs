@@ -4,10 +4,10 @@ use drive::Served;
 use std::ops::AddAssign;
 use units::{CacheOps, Duration, LbnRange};
 
-/// The flushes and the discards of a run. They are no part of a foreground's report, which has reads and writes.
+/// The flushes and the discards of a run. A foreground's report does not contain them, only reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheReport {
-    /// The flushes without sectors. One that comes with a write is a part of that write's response time.
+    /// The flushes without sectors. A flush that comes with a write is a part of that write's response time.
     pub flushes: CacheCommands,
     /// The discards.
     pub discards: CacheCommands,
@@ -16,9 +16,9 @@ pub struct CacheReport {
 /// The response times of commands without a transfer, from arrival to completion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCommands {
-    /// Commands completed.
+    /// The number of completed commands.
     pub requests: u64,
-    /// Sum of their response times.
+    /// The sum of the response times.
     pub total: Duration,
     /// The longest response time.
     pub longest: Duration,
@@ -42,7 +42,8 @@ impl CacheReport {
     }
 }
 
-/// Returns the way in which a request with these orders is served that transfers no sectors; `None` for a read or a write.
+/// Returns how a request with these cache operations is served if it transfers no sectors; `None` for a read or a
+/// write.
 pub(crate) fn without_transfer(cache: CacheOps, range: LbnRange) -> Option<Served> {
     match (cache.transfers(), range.is_empty()) {
         (false, _) => Some(Served::Discarded),

@@ -16,17 +16,17 @@ use workload::{ClosedTask, Issued, Issuer, Request, Source};
 pub struct Done {
     /// The request.
     pub request: Request,
-    /// Its arrival.
+    /// The instant of arrival.
     pub arrived: Instant,
     /// The instant at which it was sent to the device.
     pub sent: Instant,
     /// The instant at which the host received the completion.
     pub at: Instant,
-    /// The parts of its time, if the device reports them.
+    /// The parts of the request's time, if the device reports them.
     pub breakdown: Option<Breakdown>,
 }
 
-/// The most requests that wait in the host; a load that brings more is faster than the device for good.
+/// The most requests that wait in the host. A load with more waiting requests is permanently faster than the device.
 const WAITING_REQUESTS_MAX: usize = 65_536;
 
 /// The receiver of a run's events.
@@ -38,7 +38,7 @@ trait Watch {
     fn done(&mut self, id: RequestId, done: Done);
 }
 
-/// A function of the finished requests.
+/// A function that is called with each finished request.
 struct Each<F>(F);
 
 impl<F: FnMut(Done)> Watch for Each<F> {
@@ -49,7 +49,7 @@ impl<F: FnMut(Done)> Watch for Each<F> {
     }
 }
 
-/// An observer of the other hosts' kind.
+/// An [`Observer`], as the hosts with a core have it.
 struct Observed<'a, O>(&'a mut O);
 
 /// Returns the request in the scheduler's form.
@@ -74,7 +74,7 @@ impl<O: Observer> Watch for Observed<'_, O> {
     }
 }
 
-/// A device and a load, whose requests are sent to the device in order of arrival, with a maximum of commands at a time.
+/// A device and a load, whose requests are sent to the device in order of arrival, a limited number at a time.
 ///
 /// ```
 /// use drive::{Behaviour, Drive, Rules};
@@ -121,7 +121,7 @@ struct Pending {
     cache: CacheOps,
 }
 
-/// The number of a competing reader's read; foreground requests count from zero.
+/// The id of a read of the competing reader; foreground requests count from zero.
 const RIVAL: RequestId = RequestId::new(u64::MAX);
 
 impl<B: BlackBox, S: Source> Direct<B, S> {
@@ -267,7 +267,7 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         self.device.outstanding() < self.device.queue_depth()
     }
 
-    /// Returns the instant of the competing reader's next read; if the device is full, it waits for another event.
+    /// Returns the instant of the competing reader's next read; `None` if the device is full.
     fn rival_due(&self) -> Option<Instant> {
         let reader = self.rival.as_ref().filter(|_| self.has_room())?;
         let idle = self.sent.is_empty() && self.waiting.is_empty();
@@ -279,7 +279,7 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         &self.load
     }
 
-    /// Returns the load, to be given requests.
+    /// Returns the load, which takes an array's commands.
     pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
         &mut self.load
     }
@@ -335,8 +335,8 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         bytes.get() as f64 / 1e6 / self.ran().as_secs_f64()
     }
 
-    /// Returns the results with the head's time for the load, as reported by the device. Its work after a command's
-    /// completion counts for the command; reads of a competing reader are left out.
+    /// Returns the results with the head's time for the load, as reported by the device. The head's work after a
+    /// command's completion counts for that command; reads of a competing reader are left out.
     pub fn whole_report(&self) -> Report {
         let run = self.now.saturating_since(self.statistics.from());
         Report {

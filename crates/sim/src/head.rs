@@ -1,4 +1,4 @@
-//! The head of a drive with the core in it, and the accounts of its time.
+//! The head of a drive with the core in it, and the parts of its time.
 
 use crate::report::HeadNanos;
 use drive::{Mechanics, Passage};
@@ -13,7 +13,7 @@ pub(crate) struct Head {
     mechanics: Mechanics,
     /// The head's time so far, up to the end of the work under way.
     pub spent: HeadNanos,
-    /// The part of that time for the work under way.
+    /// The part of `spent` for the work under way.
     pub last: HeadNanos,
     /// The moves of idle work under way.
     idle_move: Option<Duration>,
@@ -64,7 +64,7 @@ impl Head {
             group_moves += ready.since(at);
             rotation += start.since(ready);
             match access.purpose {
-                // Counted when it is done, as far as it was.
+                // Idle work is counted at its end, as far as it was done.
                 Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
                 Purpose::Background { useful } => {
                     detours = true;
@@ -79,7 +79,8 @@ impl Head {
                     // The foreground's share is the direct move. If a detour ends on the destination track, the settling of
                     // the write overlaps the wait there, and the saved time was no latency.
                     let direct = drive.move_time(group_from, to, access.op);
-                    // Without detours the head is held back only while SCAN's arm goes over the end of the drive.
+                    // Without detours an access begins late only because SCAN's arm goes by way of the end of the
+                    // drive.
                     let trip =
                         if detours { Duration::ZERO } else { access.not_before.saturating_since(ready) };
                     rotation = rotation.saturating_sub(trip);

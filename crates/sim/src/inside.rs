@@ -17,7 +17,7 @@ use workload::{ClosedTask, Issued, Issuer, Source};
 /// The background work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// Nothing.
+    /// No background work.
     None,
     /// Read every block of the drive once, in any order.
     Scan {
@@ -57,7 +57,7 @@ pub(crate) struct InFlight {
 pub struct Inside<S> {
     core: InDrive,
     foreground: Issuer<S>,
-    /// Unfinished requests, by number less the first one's.
+    /// The unfinished requests; the index is the request's number less `first_in_flight`.
     in_flight: VecDeque<Option<InFlight>>,
     first_in_flight: u64,
     now: Instant,
@@ -122,7 +122,8 @@ impl<S: Source> Inside<S> {
         self.go_on(requests, false, observer)
     }
 
-    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether both continue.
+    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether the load and the
+    /// scan continue.
     ///
     /// # Errors
     /// A request of the load that is invalid for the drive.
@@ -148,7 +149,7 @@ impl<S: Source> Inside<S> {
         [head, self.foreground.due()].into_iter().flatten().min()
     }
 
-    /// Returns whether the scan has every block; false without a scan.
+    /// Returns whether the scan has delivered every block; false without a scan.
     pub fn is_scanned(&self) -> bool {
         self.scan.is_some_and(|s| s.finished.is_some())
     }
@@ -214,7 +215,7 @@ impl<S: Source> Inside<S> {
         &self.statistics
     }
 
-    /// Returns the flushes and discards so far. Both end at once: a completed write is on the medium here.
+    /// Returns the flushes and discards so far. They take no time, because a completed write is on the medium here.
     pub fn cache_report(&self) -> CacheReport {
         self.cache
     }
@@ -256,7 +257,7 @@ impl<S: Source> Inside<S> {
     fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
         let due = self.foreground.due();
         match (self.busy, due) {
-            // At the same instant the completion comes first: its successor may be due now as well.
+            // At one instant the completion comes before arrivals, because it may make the next request due.
             (Some((began, until)), due) if due.is_none_or(|due| until <= due) => {
                 self.now = until;
                 self.busy = None;
@@ -310,7 +311,7 @@ impl<S: Source> Inside<S> {
         }
     }
 
-    /// Handles the core's outputs. A request that it reports as completed was begun at `began`.
+    /// Handles the core's outputs. A request that the core reports as completed was begun at `began`.
     fn drain(&mut self, began: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(output) = self.core.poll(self.now) {
             match output {
@@ -365,7 +366,7 @@ impl<S: Source> Inside<S> {
     }
 }
 
-/// The drive as one of several in an array, which owns the loop over all of them.
+/// The calls of an array, whose event loop runs over all of its drives.
 impl<S: Source> Inside<S> {
     /// Returns the instant of the next event.
     pub(crate) fn next_instant(&self) -> Option<Instant> {
@@ -382,7 +383,7 @@ impl<S: Source> Inside<S> {
         &self.foreground
     }
 
-    /// Returns the load, to be given requests.
+    /// Returns the load, which takes the array's commands.
     pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
         &mut self.foreground
     }

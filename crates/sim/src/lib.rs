@@ -1,11 +1,11 @@
 //! Virtual time: hosts the scheduler core on a simulated drive, and measures its results.
 //!
 //! [`Inside`] is the core in the drive's firmware: it knows the mechanics exactly and moves the head itself.
-//! [`Outside`] is the core in front of a drive: it sends commands and sees completions.
-//! [`Direct`] is a load on a device without any core, and perhaps a background reader that has none either.
-//! [`Array`] is several drives with a core each under one load: concatenation, striping, mirror, RAID 5.
-//! [`Volume`] is the same with bytes on the medium, applications over the core, and faults. Nothing here sleeps or reads
-//! a clock; a run jumps from event to event, and the same set-up gives the same result.
+//! [`Outside`] is the core in front of a drive: it sends commands and sees completions. [`Direct`] is a load on a
+//! device without any core, perhaps beside a background reader without a core ([`Rival`]). [`Array`] is several
+//! drives with a core each under one load: concatenation, striping, mirror, RAID 5. [`Volume`] is a drive with bytes
+//! on its medium, a core in it or outside, applications over the core, and faults. Nothing here sleeps or reads a
+//! clock; a run jumps from event to event, and the same set-up gives the same result.
 
 mod array;
 mod cache_report;

@@ -35,12 +35,12 @@ pub struct Finished {
     pub at: Instant,
     /// The way in which the drive served it; `None` in a drive without a buffer, and if the device does not report it.
     pub served: Option<Served>,
-    /// Moves of the arm for it. Those for a write that was acknowledged from the buffer follow its completion, and so does
-    /// their latency.
+    /// The time of the arm's moves for the request. If a write was acknowledged from the buffer, its moves and its
+    /// latency follow the completion.
     pub seek: Duration,
     /// The unused rotational latency.
     pub rotation: Duration,
-    /// The time in which its sectors passed under the head; zero if it was served from the buffer.
+    /// The time in which the request's sectors passed under the head; zero if the buffer served the request.
     pub transfer: Duration,
 }
 
@@ -69,9 +69,9 @@ pub trait Observer {
         let _ = done;
     }
 
-    /// A command that an [`Array`](crate::Array) sent to one of its drives is done. `request` is the array's request that needed
-    /// it, and `done` has the drive's addresses. [`completed`](Self::completed) and [`finished`](Self::finished) report the requests
-    /// of the load, with addresses of the array.
+    /// A command that an [`Array`](crate::Array) sent to one of its drives is done. `request` is the array's request
+    /// that needed the command, and `done` has the drive's addresses. [`completed`](Self::completed) and
+    /// [`finished`](Self::finished) report the requests of the load, with addresses of the array.
     fn command_finished(&mut self, drive: usize, request: RequestId, done: &Finished) {
         let _ = (drive, request, done);
     }

@@ -51,19 +51,20 @@ pub struct Outside<S> {
     core: OutsideDrive,
     device: Device,
     foreground: Issuer<S>,
-    /// Unfinished requests, by number less the first one's.
+    /// The unfinished requests; the index is the request's number less `first_in_flight`.
     in_flight: VecDeque<Option<Unfinished>>,
     first_in_flight: u64,
     now: Instant,
-    /// Flushes and discards for which the drive has no room. They pass by the core, which sends reads and writes alone.
+    /// Flushes and discards for which the drive has no room yet. They do not go through the core, which sends only
+    /// reads and writes.
     orders: VecDeque<CacheOrder>,
     /// Commands for which the drive has no room: they wait in the host, as for a drive without a queue.
     held: VecDeque<Command>,
     /// Commands at the drive.
     sent: BTreeMap<u64, Command>,
-    /// The last foreground completion.
+    /// The instant of the last foreground completion.
     last_done: Instant,
-    /// The last completed command's report.
+    /// The drive's report on the last completed command.
     last: Option<Breakdown>,
     head: Spent,
     /// The head's time at the beginning of the measured stretch.
@@ -84,23 +85,24 @@ struct CacheOrder {
     cache: CacheOps,
 }
 
-/// A request that is not finished, and the orders that came with it and are left.
+/// An unfinished request, with the cache operations that are not carried out yet.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished {
     flight: InFlight,
     cache: CacheOps,
-    /// The drive's report on its own command.
+    /// The drive's report on the command that carried out the request.
     done: Option<Breakdown>,
 }
 
-/// The bit that tells a flush or a discard from the core's commands, which count from zero. The rest is the request's number.
+/// The bit that distinguishes a flush or a discard from the core's commands, which count from zero. The other bits
+/// are the request's number.
 const ORDER_FLAG: u64 = 1 << 63;
 
 /// Readings of single sectors at random places, as many as the core permits.
 #[derive(Debug)]
 struct Readings {
     places: Stream,
-    /// When the next one is permitted.
+    /// The instant at which the next reading is permitted; `None` if it is unknown.
     at: Option<Instant>,
     done: u64,
 }
@@ -165,7 +167,8 @@ impl<S: Source> Outside<S> {
         Self::begin(device, (model, position), known, config, (foreground, background))
     }
 
-    /// Returns a run over any device. The work of its head, if it has one, is unknown.
+    /// Returns a run over any device. The report has no times of the head, because such a device does not report
+    /// them.
     ///
     /// # Errors
     /// An invalid block size of the scan, or invalid settings of idle time.
@@ -228,7 +231,8 @@ impl<S: Source> Outside<S> {
         self.go_on(requests, false, observer)
     }
 
-    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether both continue.
+    /// Runs like [`advance`](Self::advance), but at most to the end of the scan. Returns whether the load and the
+    /// scan continue.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).
@@ -256,12 +260,12 @@ impl<S: Source> Outside<S> {
         self.readings = Some(Readings { places: Stream::new(seed, "readings"), at: Some(self.now), done: 0 });
     }
 
-    /// Returns the number of such readings.
+    /// Returns the number of readings since [`read_at_random`](Self::read_at_random).
     pub fn readings(&self) -> u64 {
         self.readings.as_ref().map_or(0, |readings| readings.done)
     }
 
-    /// Returns whether the scan has every block; false without a scan.
+    /// Returns whether the scan has delivered every block; false without a scan.
     pub fn is_scanned(&self) -> bool {
         self.scan.is_some_and(|s| s.finished.is_some())
     }
@@ -399,7 +403,7 @@ impl<S: Source> Outside<S> {
         let Some(at) = self.next_event() else { return Ok(false) };
         self.now = self.now.max(at);
         self.device.interface().advance(self.now);
-        // At the same instant the completion comes first: its successor may be due now as well.
+        // At one instant completions come before arrivals, because a completion may make the next request due.
         let mut heard = false;
         while let Some((reply, breakdown)) = self.device.pop() {
             heard = true;
@@ -461,7 +465,8 @@ impl<S: Source> Outside<S> {
         self.in_flight.get_mut(usize::try_from(slot).ok()?)
     }
 
-    /// Goes on with a request whose flush or discard is done: after a flush that it came with, with its own sectors.
+    /// Continues a request whose flush or discard is done: if a read or write came with the flush, its sectors
+    /// follow.
     fn order_done(
         &mut self,
         id: RequestId,
@@ -480,7 +485,7 @@ impl<S: Source> Outside<S> {
         self.finish(id, observer)
     }
 
-    /// Goes on with a request that the core reports as done: a forced write is done after a flush.
+    /// Continues a request that the core reports as done: a forced write needs a flush before it is done.
     fn core_done(&mut self, id: RequestId, observer: &mut impl Observer) -> Result<(), SetupError> {
         let last = self.last;
         let Some(Some(pending)) = self.pending(id) else { return Ok(()) };
@@ -522,7 +527,7 @@ impl<S: Source> Outside<S> {
         self.issue(observer)
     }
 
-    /// Sends the drive the commands for which it has room.
+    /// Sends the drive commands as long as the drive has room.
     fn fill(&mut self) -> Result<(), SetupError> {
         let device = self.device.interface();
         while device.outstanding() < device.queue_depth() {
@@ -564,7 +569,7 @@ impl<S: Source> Outside<S> {
     }
 }
 
-/// The drive as one of several in an array, which owns the loop over all of them.
+/// The calls of an array, whose event loop runs over all of its drives.
 impl<S: Source> Outside<S> {
     /// Returns the instant of the next event.
     pub(crate) fn next_instant(&self) -> Option<Instant> {
@@ -581,21 +586,22 @@ impl<S: Source> Outside<S> {
         &self.foreground
     }
 
-    /// Returns the load, to be given requests.
+    /// Returns the load, which takes the array's commands.
     pub(crate) fn load_mut(&mut self) -> &mut Issuer<S> {
         &mut self.foreground
     }
 }
 
 impl Spent {
-    /// Adds the time of a finished command: its moves and its latency from the drive's report, its transfer from its place.
+    /// Adds the time of a finished command: moves and latency from the drive's report, the transfer from the place of
+    /// the sectors.
     fn account(&mut self, command: &Command, done: &Breakdown) {
         let asked = command.foreground.map_or(0, |range| range.len().get());
         let (mut own, mut other, mut last) = (Duration::ZERO, Duration::ZERO, self.position);
         let mut left = command.range.len().get();
         for piece in self.model.layout().pieces(command.range) {
             let track = self.model.layout().track(piece.track);
-            // The foreground's own sectors are the last ones.
+            // The last sectors of a command are those of the foreground.
             let before = left.saturating_sub(asked).min(u64::from(piece.len)) as u32;
             left -= u64::from(piece.len);
             let rpm = self.model.rpm();
@@ -627,7 +633,7 @@ impl Spent {
                 self.spent.free_transfer += useful;
                 self.rotation += other.saturating_sub(useful);
                 self.spent.transfer += own;
-                // The foreground's share is the command without the detour.
+                // The foreground's share of the moves is the direct move, without the detour.
                 let first = self.model.layout().pieces(command.range).next();
                 let to = first.map_or(last, |p| self.model.layout().track(p.track).into());
                 let direct = self.model.move_time(self.group_from, to, command.op).min(self.group_moves);
@@ -652,7 +658,7 @@ impl Spent {
 /// Returns a simulated drive for an outside scheduler, and the knowable costs of its commands.
 ///
 /// # Errors
-/// The first invalid field, and its mend.
+/// The first invalid field, and the remedy.
 pub fn black_box(
     profile: &Profile,
     behaviour: Behaviour,
@@ -668,7 +674,7 @@ pub fn black_box(
         overheads.bus_sector = bus;
     }
     overheads = overheads.writing_back(firmware, behaviour.writes_back(&firmware.cache));
-    // Only the mean of a varying cost is known.
+    // A host can know only the mean of a varying cost.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;
     }

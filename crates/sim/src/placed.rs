@@ -5,21 +5,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use units::Instant;
 
-/// A core in one of its two places.
+/// A core that is in the drive or outside.
 #[expect(clippy::large_enum_variant, reason = "a host has one")]
 pub enum PlacedCore {
-    /// In the drive.
+    /// The core in the drive.
     In(InDrive),
-    /// Outside it.
+    /// The core outside the drive.
     Outside(OutsideDrive),
 }
 
-/// The work of a core in one of its two places.
+/// The work that a core asks for, in the drive or outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacedWork {
-    /// In the drive.
+    /// Work of the head, for a core in the drive.
     Head(HeadWork),
-    /// Outside it.
+    /// A command to the drive, for a core outside.
     Command(Command),
 }
 

@@ -14,11 +14,11 @@ pub struct ScanProgress {
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The foreground's share.
+    /// The foreground's results.
     pub foreground: ForegroundReport,
     /// The parts of the head's time, as fractions of the run that add up to 1.
     pub head_time: HeadTime,
-    /// The background's share.
+    /// The background's results.
     pub background: BackgroundReport,
     /// The duration of the run in virtual time.
     pub simulated: Duration,
@@ -31,7 +31,7 @@ pub struct ForegroundReport {
     pub requests: u64,
     /// Mean response time.
     pub mean_response_ms: f64,
-    /// Mean time at the head: from the end of the request before (or the arrival at an idle drive) to completion.
+    /// Mean time at the head: from the end of the preceding request (or the arrival at an idle drive) to completion.
     pub mean_access_ms: f64,
     /// Median of the response times.
     pub p50_ms: f64,
@@ -107,7 +107,8 @@ pub struct HeadTime {
     pub idle: f64,
 }
 
-/// The results of the background on several drives together: rates and blocks are sums, and shares are means.
+/// The results of the background on several drives together: blocks and bytes a second are sums; scans a day and
+/// shares are means.
 impl FromIterator<BackgroundReport> for BackgroundReport {
     fn from_iter<T: IntoIterator<Item = Self>>(drives: T) -> Self {
         let mut sum = Self { done: true, ..Self::default() };
@@ -126,7 +127,7 @@ impl FromIterator<BackgroundReport> for BackgroundReport {
     }
 }
 
-/// The mean of several drives.
+/// The mean over several drives.
 impl FromIterator<HeadTime> for HeadTime {
     fn from_iter<T: IntoIterator<Item = Self>>(drives: T) -> Self {
         let drives: Vec<Self> = drives.into_iter().collect();
@@ -155,7 +156,7 @@ pub struct BackgroundReport {
     pub potential_used: f64,
     /// The share of the scan's time for the last twentieth of its blocks, if the scan has ended.
     pub last5_time_share: Option<f64>,
-    /// Whether every block has come.
+    /// Whether every block has been delivered.
     pub done: bool,
 }
 
@@ -236,7 +237,7 @@ pub(crate) struct RunningScan {
     /// The instant at which 95% of the blocks had been delivered.
     pub nearly: Option<Instant>,
     pub finished: Option<Instant>,
-    /// At the end of the scan.
+    /// The share of the foreground's latency that was used for wanted sectors up to the end of the scan.
     pub potential_used: f64,
 }
 
@@ -260,7 +261,7 @@ impl RunningScan {
         ScanProgress { delivered: self.delivered, blocks: self.blocks }
     }
 
-    /// Measures from this instant on; the scan goes on.
+    /// Begins a new measured stretch at this instant; the scan continues.
     pub fn restart(&mut self, now: Instant) {
         (self.from, self.blocks_before, self.bytes_before) = (now, self.delivered, self.bytes);
     }

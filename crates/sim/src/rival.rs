@@ -1,26 +1,27 @@
-//! A background reader without a scheduler, as a disk's owner would use without freeblock.
+//! A background reader without a scheduler, such as a disk's owner uses without freeblock.
 
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
 /// A loop that reads a device from its beginning to its end, one read at a time, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// Sectors of each read.
+    /// The length of each read.
     pub read: Sectors,
-    /// The time of the next read.
+    /// The rule for the time of the next read.
     pub when: When,
 }
 
 /// The rule for the time of a rival's next read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At the end of the read before, with or without foreground requests.
+    /// At the end of the preceding read, with or without foreground requests.
     Always,
     /// When no foreground request has been outstanding for some time.
     Idle {
-        /// That time.
+        /// The time without foreground requests before a read.
         after: Duration,
-        /// The share of each second, from its beginning, in which it reads at all, in millionths: 1,000,000 for all of it.
+        /// The share of each second, from its beginning, in which reads may begin, in millionths: 1,000,000 for the
+        /// whole second.
         share_ppm: u32,
     },
 }
@@ -41,9 +42,9 @@ pub(crate) struct Reader {
     rival: Rival,
     capacity: Sectors,
     next: Lbn,
-    /// Whether a read is at the device.
+    /// The length of the read at the device, if one is there.
     reading: Option<Sectors>,
-    /// Sectors read.
+    /// The number of sectors read.
     pub(crate) sectors: u64,
 }
 
@@ -54,8 +55,8 @@ impl Reader {
         Self { rival, capacity, next: Lbn::ZERO, reading: None, sectors: 0 }
     }
 
-    /// Returns when the next read is due, unless another event occurs before. `idle_since` is the last foreground
-    /// completion, if no request is outstanding.
+    /// Returns the instant at which the next read is due, unless another event occurs before. `idle_since` is the
+    /// last foreground completion, if no request is outstanding.
     pub(crate) fn due(&self, now: Instant, idle_since: Option<Instant>) -> Option<Instant> {
         if self.reading.is_some() {
             return None;

@@ -14,11 +14,11 @@ pub const INTERVALS_MAX: usize = 100_000;
 /// The results of one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Its beginning.
+    /// The beginning of the interval.
     pub from: Instant,
-    /// Its end; the last interval of a run may be shorter than the others.
+    /// The end of the interval; the last interval of a run may be shorter than the others.
     pub to: Instant,
-    /// The results of the requests that were completed in it.
+    /// The results of the requests that were completed in the interval.
     pub foreground: ForegroundReport,
 }
 
@@ -66,7 +66,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Begins at instant zero, for a drive with sectors of this size.
+    /// Makes a series that begins at instant zero, for a drive with sectors of this size.
     ///
     /// # Errors
     /// Intervals of no length.
@@ -102,7 +102,8 @@ impl Series {
         if self.overflowed { Err(SeriesError::TooMany { every: self.every }) } else { Ok(self.intervals) }
     }
 
-    /// Closes every interval that has ended before this instant. An event at the end of an interval belongs to it.
+    /// Closes every interval that has ended before this instant. An event at the end of an interval belongs to that
+    /// interval.
     fn close_until(&mut self, at: Instant) {
         while !self.overflowed && at.saturating_since(self.statistics.from()) > self.every {
             self.close(self.statistics.from() + self.every);
@@ -128,7 +129,7 @@ impl Observer for Series {
 
     fn finished(&mut self, done: &Finished) {
         self.close_until(done.at);
-        // The figures are of reads and writes.
+        // The results of an interval are those of reads and writes only.
         if matches!(done.served, Some(Served::Flushed | Served::Discarded)) {
             return;
         }

@@ -30,10 +30,10 @@ pub struct Statistics {
     reads: Responses,
     writes: Responses,
     access: u128,
-    /// The requests that have arrived and are not completed, now and at most.
+    /// The number of requests that have arrived and are not completed, now and at most.
     level: u64,
     level_max: u64,
-    /// The integral of the level, in requests times nanoseconds.
+    /// The integral of `level` over time, in requests times nanoseconds.
     level_ns: u128,
     /// The time with at least one request.
     busy_ns: u128,
@@ -45,16 +45,17 @@ pub struct Statistics {
 pub struct Ended {
     /// Read or write.
     pub op: Op,
-    /// The length.
+    /// The length of the request.
     pub sectors: Sectors,
-    /// The instant of its arrival.
+    /// The instant of arrival.
     pub arrived: Instant,
-    /// The time at the head: from the end of the request before, or from its arrival at an idle drive.
+    /// The time at the head: from the end of the preceding request, or from the arrival at an idle drive, to the
+    /// completion.
     pub access: Duration,
 }
 
 impl Statistics {
-    /// Begins at an instant with an empty queue, for a drive with sectors of this size.
+    /// Makes statistics that begin at an instant with an empty queue, for a drive with sectors of this size.
     pub fn new(sector: Bytes, from: Instant) -> Self {
         Self {
             sector,
@@ -105,7 +106,8 @@ impl Statistics {
         kind.record(at.saturating_since(request.arrived), request.sectors);
     }
 
-    /// Adds the requests of another drive, whose stretch may be another one; queues and times stay as they are.
+    /// Adds the requests of another drive, which may be measured over another stretch of time. Queue lengths and busy
+    /// times are not added.
     pub fn add_requests(&mut self, other: &Self) {
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
@@ -176,7 +178,7 @@ struct Responses {
     /// lose all digits of a small deviation.
     mean_ms: f64,
     squares_ms: f64,
-    /// Nanoseconds.
+    /// The response times, in nanoseconds.
     histogram: Histogram<u64>,
 }
 

@@ -3,13 +3,14 @@
 use scheduler::{Caution, OutsideDrive, TrustWatch};
 use units::{Duration, Instant};
 
-/// The cautions of a run. Each is sampled after a completion and counts until the next one.
+/// The reasons in a run, which the scheduler calls cautions. The present caution is sampled after each completion and
+/// counts until the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
     watch: TrustWatch,
     caution: Option<Caution>,
     since: Instant,
-    /// In the order of [`Caution::ALL`].
+    /// The total duration of each caution, in the order of [`Caution::ALL`].
     lasted: [Duration; Caution::ALL.len()],
 }
 
@@ -46,7 +47,8 @@ impl Trust {
         lasted.map_or(Duration::ZERO, |(_, lasted)| lasted)
     }
 
-    /// Returns whether the drive has contradicted its profile for half a minute, as a daemon reports it.
+    /// Returns whether the drive has contradicted its profile for half a minute, by the rule with which the daemon
+    /// reports this.
     pub fn is_mistrusted(&self) -> bool {
         self.watch.is_mistrusted()
     }

@@ -22,7 +22,7 @@ pub const UNIT_MAX: Bytes = Bytes::new(1 << 30);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayLayout {
-    /// One drive behind the other.
+    /// The sectors of one drive after those of the other.
     Concatenation,
     /// RAID 0: units of this size, in turn on each drive.
     Stripe {
@@ -41,9 +41,9 @@ pub enum ArrayLayout {
 /// The drive of a mirror that a read goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorReads {
-    /// The drive with the fewest outstanding commands; among equals, the next after the last one.
+    /// The drive with the fewest outstanding commands; among equals, the next after the drive of the last read.
     ShorterQueue,
-    /// The next drive after the last one.
+    /// The next drive after that of the last read.
     Alternating,
 }
 
@@ -124,21 +124,21 @@ pub enum ArrayError {
     SectorSize {
         /// The drive, from 0.
         drive: usize,
-        /// Its sectors' size.
+        /// The size of that drive's sectors.
         found: Bytes,
-        /// The first drive's.
+        /// The size of the first drive's sectors.
         first: Bytes,
     },
-    /// A unit that is not whole sectors or larger than a drive.
+    /// A unit that is not a whole number of sectors, or is larger than a drive.
     #[error(
         "{layout}: give a unit of whole sectors ({sector}) that fits on the smallest drive ({smallest} sectors)"
     )]
     Unit {
         /// The layout.
         layout: ArrayLayout,
-        /// The sectors' size.
+        /// The size of a sector.
         sector: Bytes,
-        /// The smallest drive.
+        /// The size of the smallest drive.
         smallest: Sectors,
     },
 }
@@ -154,8 +154,8 @@ pub struct MemberCommand {
     pub range: LbnRange,
 }
 
-/// Commands that need others before them: those of `before` are sent at once, those of `after` when they are done. Steps of one
-/// request are independent.
+/// A part of a request: the commands of `before` are sent at once, those of `after` when all of `before` are done.
+/// Steps of one request are independent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Reads of old data and parity.
@@ -196,7 +196,7 @@ struct Placed {
     drive: usize,
     /// The LBN on that drive.
     lbn: u64,
-    /// The number of sectors that continue there.
+    /// The number of sectors from there on that are consecutive on that drive.
     sectors: u64,
 }
 
@@ -259,7 +259,7 @@ impl ArrayMap {
         (drive, Lbn::new(at))
     }
 
-    /// Returns the parity's drive in the stripe of an LBN, for RAID 5.
+    /// Returns the drive of the parity in the stripe of an LBN; `None` if the layout is not RAID 5.
     pub fn parity(&self, lbn: Lbn) -> Option<usize> {
         matches!(self.layout, ArrayLayout::Raid5 { .. })
             .then(|| self.parity_drive(lbn.get() / self.unit / self.data) as usize)
@@ -281,7 +281,7 @@ impl ArrayMap {
                 let (unit, offset) = (lbn / self.unit, lbn % self.unit);
                 let (stripe, index) = (unit / self.data, unit % self.data);
                 let drive = match self.layout {
-                    // The data of a stripe begin on the drive behind the parity's, and go around.
+                    // The data of a stripe begin on the drive after the parity's, and wrap around.
                     ArrayLayout::Raid5 { .. } => (self.parity_drive(stripe) + 1 + index) % self.drives,
                     _ => index,
                 };
@@ -294,13 +294,13 @@ impl ArrayMap {
         }
     }
 
-    /// Returns the drive of a stripe's parity: the last in the first stripe, then one to the left in each (md's
-    /// `ALGORITHM_LEFT_SYMMETRIC`).
+    /// Returns the drive of a stripe's parity: the last drive in the first stripe, and one further to the left in
+    /// each following stripe (md's `ALGORITHM_LEFT_SYMMETRIC`).
     const fn parity_drive(&self, stripe: u64) -> u64 {
         self.drives - 1 - stripe % self.drives
     }
 
-    /// Returns the pieces of a range; pieces that continue each other on a drive are one.
+    /// Returns the pieces of a range; consecutive pieces on a drive are joined.
     fn pieces(&self, op: Op, range: LbnRange) -> Vec<MemberCommand> {
         let mut parts = Parts::default();
         let (mut at, end) = (range.start().get(), range.end().get());
@@ -313,8 +313,8 @@ impl ArrayMap {
         parts.0
     }
 
-    /// Returns the commands of a request within the capacity. `outstanding` returns the commands at a drive, for a mirror's
-    /// reads.
+    /// Returns the commands of a request within the capacity. `outstanding` returns the number of commands at a
+    /// drive, for a mirror's reads.
     pub fn plan(&mut self, request: Request, outstanding: impl Fn(usize) -> usize) -> Vec<Step> {
         let Request { op, range } = request;
         match (self.layout, op) {
@@ -347,8 +347,8 @@ impl ArrayMap {
         Step { before: Vec::new(), after: all.collect() }
     }
 
-    /// Returns the commands of a discard within the capacity. RAID 5 discards whole stripes with their parity, as md does, and
-    /// leaves the rest as it is, so there may be none.
+    /// Returns the commands of a discard within the capacity. RAID 5 discards whole stripes with their parity, as md
+    /// does, and ignores the rest, so there may be no commands.
     pub fn discard(&mut self, range: LbnRange) -> Vec<Step> {
         let whole = match self.layout {
             ArrayLayout::Raid5 { .. } => {
@@ -366,7 +366,8 @@ impl ArrayMap {
         self.plan(Request { op: Op::Write, range: whole }, |_| 0)
     }
 
-    /// Returns the steps of a write, one for each stripe that is not written in full, and one for those that are.
+    /// Returns the steps of a write: one for each stripe that is not written in full, and one for all stripes that
+    /// are.
     fn raid5_write(&self, range: LbnRange) -> Vec<Step> {
         let stripe_len = self.unit * self.data;
         let (start, end) = (range.start().get(), range.end().get());
@@ -395,8 +396,9 @@ impl ArrayMap {
         steps
     }
 
-    /// Returns the step that writes a part of a stripe. It reads either the old data and the old parity (read-modify-write), or
-    /// the rest of the stripe (reconstruct-write): the one that reads fewer sectors, the second if they are equal, as md does.
+    /// Returns the step that writes a part of a stripe. The step first reads either the old data and the old parity
+    /// (read-modify-write) or the rest of the stripe (reconstruct-write), whichever is fewer sectors, and the rest if
+    /// they are equal, as md does.
     fn partial_stripe(&self, start: u64, end: u64) -> Step {
         let stripe_len = self.unit * self.data;
         let stripe = start / stripe_len;
@@ -408,8 +410,8 @@ impl ArrayMap {
             let (low, high) = (start.clamp(begin, begin + self.unit), end.clamp(begin, begin + self.unit));
             (low - begin, high - begin)
         };
-        // The offsets of which the parity changes: one interval, or two if the end of one unit and the beginning of the next are
-        // written.
+        // The offsets in a unit at which the parity changes: one interval, or two if the end of one unit and the
+        // beginning of the next are written.
         let mut changed: Vec<(u64, u64)> =
             (0..self.data).map(written).filter(|(low, high)| low < high).collect();
         changed.sort_unstable();
@@ -447,7 +449,7 @@ impl ArrayMap {
     }
 }
 
-/// Commands, of which one that continues another of its drive is joined to it.
+/// A list of commands; a command that continues the last one of its drive is joined to it.
 #[derive(Default)]
 struct Parts(Vec<MemberCommand>);
 

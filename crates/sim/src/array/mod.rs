@@ -63,7 +63,7 @@ impl Member {
         Ok(Self { host: Host::Inside(Box::new(host)), capacity, sector })
     }
 
-    /// Returns a drive with a core in front of it, which knows it as `known`.
+    /// Returns a drive with a core in front of it, whose model of the drive is `known`.
     ///
     /// # Errors
     /// As [`Outside::new`].
@@ -95,7 +95,7 @@ impl Member {
         self.sector
     }
 
-    /// Returns the results of this drive: its foreground is the array's commands to it.
+    /// Returns the results of this drive; the foreground is the array's commands to the drive.
     pub fn report(&self) -> Report {
         match &self.host {
             Host::Inside(run) => run.report(),
@@ -113,7 +113,8 @@ impl Member {
         }
     }
 
-    /// Returns a core in front of the drive, and its trust in its knowledge; `None` for a core in the drive, or none.
+    /// Returns the core in front of the drive, and the reasons why it did not use gaps; `None` for a core in the
+    /// drive, or without a core.
     pub fn core_outside(&self) -> Option<(&OutsideDrive, &Trust)> {
         match &self.host {
             Host::Outside(run) => Some((run.core(), run.trust())),
@@ -148,12 +149,13 @@ impl Member {
 }
 
 fn feed() -> Issuer<Port> {
-    // A port keeps its own times, so this arrival process does not refuse it.
+    // A port gives the arrival times itself, so this arrival process accepts it.
     Issuer::new(Port::default(), Arrival::Scripted, Instant::ZERO, 0)
         .unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// The observer of an array at one of its drives: the array's commands are no requests of the load.
+/// The observer of one drive of an array. The completions there are commands of the array and not requests of the
+/// load, so they are collected and not passed on.
 struct OfDrive<'a, O> {
     observer: &'a mut O,
     finished: &'a mut Vec<Finished>,
@@ -174,24 +176,26 @@ impl<O: Observer> Observer for OfDrive<'_, O> {
 struct Open {
     task: ClosedTask,
     request: Request,
-    /// The orders that the commands of its steps carry out, and those that are left.
+    /// The cache operations that are not carried out yet, those of the present commands included.
     cache: CacheOps,
     arrived: Instant,
-    /// The instant at which a drive began the first command.
+    /// The earliest instant at which a drive began one of the commands.
     started: Option<Instant>,
-    /// The commands of each step that are not done, and those that wait for them.
+    /// For each step, the number of commands that are not done, and the commands that wait for them.
     steps: Vec<(usize, Vec<MemberCommand>)>,
-    /// The steps that are not done.
+    /// The number of steps that are not done.
     left: usize,
 }
 
 /// An array of drives under one load.
 ///
-/// A request is done when all its commands are. Writes of RAID 5 read what they need for the parity first. There is no cache
-/// and no lock of stripes in the array: two writes to one stripe may be under way at the same time.
+/// A request is done when all its commands are done. A write of RAID 5 first reads the sectors from which the parity
+/// is computed. The array has no cache and no lock of stripes: two writes to one stripe may be under way at the same
+/// time.
 ///
-/// A flush goes to every drive (unless they are [`apart`](Drives::apart)), and is done before a write that it comes with begins. A forced write is forced on each of its
-/// drives, and a discard goes to the drives that have its sectors.
+/// A flush goes to every drive, or to one drive if the drives are [`apart`](Drives::apart). A write that comes with a
+/// flush begins after the flush. A forced write is forced on each of its drives, and a discard goes to the drives
+/// that have its sectors.
 ///
 /// ```
 /// use freeblock_sim::{ArrayLayout, Background, Drives, Member, Nothing};
@@ -217,13 +221,13 @@ pub struct Array<S> {
     drives: Drives,
     foreground: Issuer<S>,
     open: BTreeMap<u64, Open>,
-    /// The request and the step of each command at a drive, and the free places among them.
+    /// The request and the step of each command at a drive, by the command's number, and the numbers that are free.
     commands: Vec<(u64, usize)>,
     free: Vec<u32>,
     next: u64,
     now: Instant,
     completed: u64,
-    /// The completion before.
+    /// The instant of the last completion.
     last_done: Instant,
     statistics: Statistics,
     cache: CacheReport,
@@ -235,7 +239,7 @@ pub struct Array<S> {
 pub struct Drives {
     map: ArrayMap,
     members: Vec<Member>,
-    /// Whether each drive is a device of its own.
+    /// Whether each drive counts as a device of its own, so that a flush goes to one drive.
     apart: bool,
 }
 
@@ -256,7 +260,7 @@ impl Drives {
         Self { apart: true, ..self }
     }
 
-    /// Puts the array under a load. Its requests must lie within the capacity.
+    /// Puts the array under a load, whose requests must lie within the capacity.
     pub fn under<S: Source>(self, foreground: Issuer<S>) -> Array<S> {
         let statistics = Statistics::new(self.sector_bytes(), Instant::ZERO);
         Array {
@@ -277,10 +281,10 @@ impl Drives {
 }
 
 impl Drives {
-    /// Arranges drives.
+    /// Arranges drives as an array.
     ///
     /// # Errors
-    /// Drives that make no such array ([`ArrayError`]).
+    /// The drives cannot make such an array ([`ArrayError`]).
     pub fn new(layout: ArrayLayout, members: Vec<Member>) -> Result<Self, ArrayError> {
         let first = members.first().map_or(Bytes::new(512), Member::sector_bytes);
         if let Some(drive) = members.iter().position(|member| member.sector_bytes() != first) {
@@ -301,7 +305,8 @@ impl<S: Source> Array<S> {
         self.go_on(requests, false, observer)
     }
 
-    /// Runs like [`advance`](Self::advance), but at most to the end of all scans. Returns whether there is more to do.
+    /// Runs like [`advance`](Self::advance), but at most to the end of all scans. Returns whether the load and a scan
+    /// continue.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).
@@ -336,13 +341,13 @@ impl<S: Source> Array<S> {
         self.settle()
     }
 
-    /// Lets every drive's time pass up to the array's, so that their results are of the same time.
+    /// Lets every drive's time pass up to the array's, so that all results cover the same time.
     fn settle(&mut self) -> Result<(), SetupError> {
         self.drives.members.iter_mut().try_for_each(|member| member.wait_until(self.now))
     }
 
-    /// Discards the results so far, of the drives too: they are of the time from now on. Requests that wait or are in service
-    /// stay, and so does the progress of scans.
+    /// Discards the results so far, those of the drives included: reports cover the time from now on. Requests that
+    /// wait or are in service stay, and so does the progress of scans.
     pub fn measure_from_now(&mut self) {
         self.statistics.restart(self.now);
         self.cache = CacheReport::default();
@@ -374,7 +379,7 @@ impl<S: Source> Array<S> {
         self.drives.members.iter()
     }
 
-    /// Returns whether every scan has every block; false without scans.
+    /// Returns whether every scan has delivered every block; false without scans.
     pub fn is_scanned(&self) -> bool {
         self.scan_progress().is_some_and(|scans| scans.delivered == scans.blocks)
     }
@@ -387,8 +392,8 @@ impl<S: Source> Array<S> {
         })
     }
 
-    /// Returns the results of the array: those of its load's requests, the mean of the drives' head times, and the sum of their
-    /// background work. Those of each drive are in [`drives`](Self::drives).
+    /// Returns the results of the array: those of the load's requests, the mean of the drives' head times, and the
+    /// background work of all drives. [`drives`](Self::drives) has the results of each drive.
     pub fn report(&self) -> Report {
         let drives: Vec<Report> = self.drives().map(Member::report).collect();
         Report {
@@ -455,7 +460,8 @@ impl<S: Source> Array<S> {
         Ok(())
     }
 
-    /// Sends the first commands of a request: a flush of every drive if one comes with it, else those of its sectors.
+    /// Sends the first commands of a request: if the request comes with a flush, the flush, otherwise the commands
+    /// for its sectors.
     fn begin(&mut self, id: u64, observer: &mut impl Observer) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let members = &self.drives.members;
@@ -567,7 +573,8 @@ impl Open {
         without_transfer(self.cache, self.request.range)
     }
 
-    /// Returns the orders of the commands that carry the request out: a flush alone, or the others.
+    /// Returns the cache operations of the next commands: the flush alone if it is not carried out yet, otherwise the
+    /// others.
     fn orders(&self) -> CacheOps {
         let CacheOps { flush, forced, discard } = self.cache;
         CacheOps { flush, forced: forced && !flush, discard: discard && !flush }

@@ -1,26 +1,26 @@
-//! The load of one drive of an array: the array's commands, at the times at which it sends them.
+//! The load of one drive of an array: the array's commands, at the times at which the array sends them.
 
 use std::collections::VecDeque;
 use units::Instant;
 use workload::{ClosedTask, Issued, Request, Script, Source};
 
-/// A source that issues what it is given, and keeps the completions.
+/// A source that issues the commands that it is given, and keeps their completions.
 #[derive(Debug, Default)]
 pub(super) struct Port {
     waiting: VecDeque<Issued>,
     done: VecDeque<ClosedTask>,
-    /// Commands given and not completed.
+    /// The number of commands that were given and are not completed.
     outstanding: usize,
 }
 
 impl Port {
-    /// Gives a command, to be issued at its time. Times must not go back.
+    /// Adds a command, to be issued at its time. Times must not decrease.
     pub fn send(&mut self, command: Issued) {
         self.waiting.push_back(command);
         self.outstanding += 1;
     }
 
-    /// Returns the number of commands given and not completed.
+    /// Returns the number of commands that were given and are not completed.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -62,7 +62,7 @@ impl Script for Port {
         self.done.push_back(task);
     }
 
-    /// The array may always send more.
+    /// Returns false, because the array may always send more commands.
     fn is_done(&self) -> bool {
         false
     }

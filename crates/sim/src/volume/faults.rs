@@ -41,7 +41,7 @@ impl Default for Faults {
 /// The outcome of one order of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The completion is late by this.
+    /// The completion is late by this time.
     Reported(Duration),
     /// The completion never comes, and only the sectors that passed before this instant were done.
     Lost(Instant),
@@ -72,7 +72,7 @@ impl Chance {
 
     pub fn fate(&mut self, began: Instant, until: Instant) -> Fate {
         if self.happens(self.faults.lost_ppm) {
-            // None of it, all of it, or a part.
+            // The order is not carried out, fully carried out, or carried out up to some instant.
             let took = until.since(began).as_nanos();
             let done = (self.below(2 * took + 2)).saturating_sub(took / 2).min(took);
             return Fate::Lost(began + Duration::from_nanos(done));

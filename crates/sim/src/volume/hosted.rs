@@ -10,7 +10,7 @@ pub trait Hosted: Application + Any {}
 
 impl<T: Application + Any> Hosted for T {}
 
-/// The place of an application in a volume.
+/// The handle of an application in a volume.
 pub struct Place<T> {
     pub(super) index: usize,
     pub(super) kind: PhantomData<fn() -> T>,
@@ -93,7 +93,8 @@ pub(super) struct Asker<'a> {
     pub apps: &'a mut Apps,
     pub given: &'a mut Given,
     pub sector: Bytes,
-    /// Whether no bytes were requested yet for the current decision: the stored ones belong to the decision before.
+    /// Whether no bytes were requested yet for the current decision, so that the stored bytes belong to the preceding
+    /// one.
     pub fresh: bool,
 }
 

@@ -12,15 +12,15 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Returns the arrival of its next request.
+    /// Returns the arrival of the load's next request.
     pub fn due(&self) -> Option<Instant> {
         self.issuer.due()
     }
 }
 
 impl Volume {
-    /// Starts a load in addition to submitted requests. It replaces the load before, whose requests under way are
-    /// finished.
+    /// Starts a load in addition to submitted requests. The load replaces an earlier one, whose requests under way
+    /// are still finished.
     pub fn load(&mut self, issuer: Issuer<Box<dyn Source>>, content: Content) {
         self.loads += 1;
         self.load = Some(Load { number: self.loads, issuer, content });

@@ -38,9 +38,9 @@ type Watcher = Box<dyn FnMut(&Passed)>;
 struct VolumeRequest {
     request: Request,
     arrived: Instant,
-    /// The bytes of a write; `None` for a load that only needs its timing.
+    /// The bytes of a write; `None` for a load of which only the timing matters.
     bytes: Option<Vec<u8>>,
-    /// For a load's request: the load, and its task.
+    /// The number of the load and the task that issued the request; `None` for a submitted request.
     load: Option<(u64, ClosedTask)>,
 }
 
@@ -56,10 +56,10 @@ struct VolumeRequest {
 /// never torn. The delay is invisible, because the core gives no other order meanwhile.
 ///
 /// The bytes of a record, and those of a foreground read, are the contents of the medium at the end of the order that
-/// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same order,
-/// which are in memory. For a block that is read in pieces, earlier pieces are as they passed, or newer if they were written
-/// since; a drive has those in memory as well. So a block is always one that was on the medium as a whole. See
-/// [`Output::Deliver`].
+/// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same
+/// order, which are in memory. For a block that is read in pieces, the bytes of an earlier piece are those that
+/// passed, or those of a later write; a drive has the latter in memory as well. So the bytes of a block are always
+/// bytes that were on the medium together. See [`Output::Deliver`].
 ///
 /// # A counter
 /// ```
@@ -115,13 +115,13 @@ pub struct Volume {
     started: Instant,
     now: Instant,
     under_way: Option<UnderWay>,
-    /// Whether requests or calls came since the core was last polled.
+    /// Whether requests or calls were made since the core was last polled.
     stirred: bool,
     apps: Apps,
     given: Given,
     /// Whether the stored bytes are for a promoted write that was lost, and are not requested again.
     again: bool,
-    /// The drive of a core outside.
+    /// The drive behind its interface, if the core is outside.
     outside: Option<Box<Behind>>,
     in_flight: BTreeMap<RequestId, VolumeRequest>,
     next_request: u64,
@@ -219,8 +219,8 @@ impl Volume {
         self.apps.tally(place.index)
     }
 
-    /// Lets an application make calls now; it gets the records of the sessions that it opens. `None` if the place is of
-    /// another volume.
+    /// Lets an application make calls now; the application gets the records of the sessions that it opens. `None` if
+    /// the place is of another volume.
     pub fn call<T: Application + 'static, R>(
         &mut self,
         place: Place<T>,
@@ -266,7 +266,7 @@ impl Volume {
         Ok(id)
     }
 
-    /// Returns the oldest completion that has not been taken. Those of a [load](Self::load) are not kept.
+    /// Returns the oldest completion that has not been taken. Completions of a [load](Self::load) are not kept.
     pub fn completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }
@@ -291,7 +291,7 @@ impl Volume {
         &self.core
     }
 
-    /// Returns the core in its place, for queries of its own.
+    /// Returns the core as one in the drive or outside, for queries that only one of the two answers.
     pub fn placed(&self) -> &PlacedCore {
         &self.core
     }
@@ -347,7 +347,7 @@ impl Volume {
             self.drain()?;
             return Ok(true);
         }
-        // At the same instant the completion comes first: its successor may be due now as well.
+        // At one instant the completion comes before arrivals, because it may make the next request due.
         if self.outside.as_ref().and_then(|o| o.next_at()).is_some_and(|next| next <= at) {
             self.report_outside()?;
         } else if self.under_way.as_ref().is_some_and(|u| u.reported(&self.chance) <= at) {
@@ -399,13 +399,13 @@ impl Volume {
         self.drain_from(self.now)
     }
 
-    /// Handles the core's outputs. A request that it reports as completed was begun at `began`.
+    /// Handles the core's outputs. A request that the core reports as completed was begun at `began`.
     fn drain_from(&mut self, began: Instant) -> Result<(), VolumeError> {
         self.stirred = false;
         while let Some(output) = self.poll() {
             self.act(output, began)?;
         }
-        // Records may have made their applications call, but the core has been polled since.
+        // Applications may have made calls when they got records, but the core has been polled since.
         (self.stirred, self.apps.stirred) = (false, false);
         Ok(())
     }

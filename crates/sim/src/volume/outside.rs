@@ -21,26 +21,26 @@ const PROMOTED_WRITES_MAX: usize = 1 << 10;
 /// block that was aborted meanwhile is never repeated.
 const LOST_COMMANDS_MAX: usize = 1 << 10;
 
-/// The drive that a core outside it has before it.
+/// The true drive of a core outside.
 #[derive(Clone, Copy, Debug)]
 pub struct TrueDrive<'a> {
-    /// Its profile, which may differ from the one that the core knows.
+    /// The drive's profile, which may differ from the one that the core knows.
     pub profile: &'a Profile,
-    /// Its behaviour.
+    /// The differences between the drive and its profile.
     pub behaviour: Behaviour,
-    /// The seed of its behaviour.
+    /// The seed of random differences.
     pub seed: u64,
 }
 
-/// A drive behind its interface, and its parameters for a new one after a reset.
+/// A drive behind its interface, and the parameters from which a reset makes it anew.
 pub(super) struct Behind {
     drive: Drive,
     profile: Profile,
     behaviour: Behaviour,
     seed: u64,
-    /// The commands at the drive, and those held back from it, by number, which is the order of sending.
+    /// The commands at the drive, and those that wait in the host, by number, which is the order of sending.
     sent: BTreeMap<u64, Sent>,
-    /// The bytes of the last promoted writes: a lost one is sent again, and its bytes are not requested again.
+    /// The bytes of the last promoted writes: a lost write is sent again, and its bytes are not requested again.
     promoted: VecDeque<(LbnRange, Vec<u8>)>,
     /// Lost commands of foreground requests and of promoted blocks, which the core repeats.
     to_repeat: VecDeque<Lost>,
@@ -48,14 +48,15 @@ pub(super) struct Behind {
 
 struct Sent {
     command: Command,
-    /// The foreground request that it serves; `None` for promoted blocks and background work.
+    /// The foreground request that the command serves; `None` for promoted blocks and background work.
     request: Option<RequestId>,
     at: Instant,
     first_ordered: Instant,
     fate: Fate,
     /// The bytes of a write.
     bytes: Vec<(LbnRange, Vec<u8>)>,
-    /// The command waits for an earlier one that it overlaps, of which one writes: a drive may carry them out in any order.
+    /// Whether the command waits for an earlier command with some of its sectors, if one of the two writes: a drive
+    /// may carry commands out in any order.
     held: bool,
     done: Option<CommandEnd>,
 }
@@ -76,7 +77,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Returns whether a command for this request, or for these promoted blocks, repeats it.
+    /// Returns whether a command for this request, or for these promoted blocks, repeats the lost command.
     fn is_repeated_by(&self, command: &Command, request: Option<RequestId>) -> bool {
         match (self.request, request) {
             (Some(lost), Some(request)) => lost == request,
@@ -215,7 +216,8 @@ impl Volume {
         self.release_held()
     }
 
-    /// Gives the drive the held commands that overlap no earlier command of which one writes.
+    /// Gives the drive each waiting command that has no sector in common with an earlier command, or only reads like
+    /// that command.
     fn release_held(&mut self) -> Result<(), VolumeError> {
         let Some(outside) = &mut self.outside else { return Ok(()) };
         let free = |(number, sent): (&u64, &Sent)| {
@@ -246,7 +248,7 @@ impl Volume {
         {
             bytes.push((own, part.to_vec()));
         }
-        // Blocks merged with a request precede it.
+        // Blocks merged with a request precede the request's sectors.
         let end = own.map_or(command.range.end(), |own| own.start());
         let others = LbnRange::new(command.range.start(), end.since(command.range.start()));
         if !others.is_empty() {

@@ -56,7 +56,7 @@ impl Platters {
         Self { medium, bad: BTreeMap::new() }
     }
 
-    /// Returns a drive of zeroes.
+    /// Returns platters of zeroes without bad sectors.
     pub fn blank(drive: &DriveModel) -> Self {
         Self::new(Medium::new(drive.layout().capacity(), drive.sector_bytes()))
     }
@@ -86,7 +86,8 @@ impl Platters {
         self.bad.range(range.start()..range.end()).next().map(|(lbn, _)| *lbn)
     }
 
-    /// Passes over sectors and adds those that fail to `failed`. A write that cures a sector removes it.
+    /// Passes over sectors and adds those that fail to `failed`. A write that cures a sector removes it from the bad
+    /// ones.
     pub(super) fn pass(&mut self, op: Op, range: LbnRange, failed: &mut Failed) {
         let bad: Vec<(Lbn, Cure)> =
             self.bad.range(range.start()..range.end()).map(|(lbn, cure)| (*lbn, *cure)).collect();

@@ -32,7 +32,7 @@ pub enum VolumeError {
     Platters {
         /// The drive's sectors.
         drive: Sectors,
-        /// The medium's.
+        /// The medium's sectors.
         medium: Sectors,
     },
     /// A drive that reports writes before they are on the medium: a volume does not flush.
@@ -54,25 +54,26 @@ pub enum VolumeError {
 pub struct Completion {
     /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave it.
     pub id: RequestId,
-    /// Whether it read or wrote.
+    /// Whether the request was a read or a write.
     pub op: Op,
-    /// Its LBNs.
+    /// The LBNs of the request.
     pub range: LbnRange,
     /// The data of a read; empty after a write or an error.
     pub bytes: Vec<u8>,
-    /// Its first bad sector, if it has failed. The other sectors of a write are written.
+    /// The first bad sector, if the request failed. The other sectors of a write are written.
     pub bad: Option<Lbn>,
-    /// Its arrival.
+    /// The instant of arrival.
     pub arrived: Instant,
-    /// Its completion.
+    /// The instant of completion.
     pub at: Instant,
 }
 
 /// The contents of a load's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// None: the load only needs its timing, and the bytes on the medium stay as they are. A background write that such a
-    /// write covers counts as done, and its bytes never reach the medium: do not use it with applications that write.
+    /// No contents: only the timing of the load matters, and the bytes on the medium do not change. A background
+    /// write that such a write covers counts as done, and its bytes never reach the medium: do not use it with
+    /// applications that write.
     Timing,
     /// Bytes that depend on the seed, the request and the sector.
     Seeded(u64),
@@ -83,7 +84,7 @@ pub enum Content {
 pub struct Passed {
     /// The number of the core's order, from 1. The sectors of one order are reported in the order of passing.
     pub execute: u64,
-    /// Whether they were read or written.
+    /// Whether the sectors were read or written.
     pub op: Op,
     /// The sectors.
     pub range: LbnRange,
@@ -91,17 +92,17 @@ pub struct Passed {
     pub purpose: Purpose,
     /// The instant of the order; outside the drive, the instant at which the command was given to the drive.
     pub began: Instant,
-    /// The instant at which the core first ordered it. It is earlier than `began` if the command had to wait for one that it
-    /// overlaps, or if a command for the same request was lost and this one repeats it.
+    /// The instant at which the core first gave the order. It is earlier than `began` if the command had to wait for
+    /// another command with the same sectors, or if it repeats a lost command.
     pub first_ordered: Instant,
-    /// Whether its loss was reported to the core.
+    /// Whether the loss of the order was reported to the core.
     pub lost: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VolumeReport {
-    /// The foreground's share.
+    /// The foreground's results.
     pub foreground: ForegroundReport,
     /// The parts of the head's time, as fractions of the run that add up to 1.
     pub head_time: HeadTime,

@@ -59,7 +59,6 @@ impl Volume {
     ///
     /// # Errors
     /// A defect of this crate.
-    /// A defect of this crate.
     pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
         if let Some(under_way) = self.under_way.take() {
             let whose = self.whose();

@@ -1,4 +1,4 @@
-//! Idle time: its cost to a rare foreground, and its use without any request.
+//! The cost of work in idle time to a foreground with rare requests.
 
 use freeblock_sim::{Background, Inside, Nothing, Observer};
 use model::{DriveModel, builtin};
@@ -19,7 +19,8 @@ fn start(drive: &Arc<DriveModel>, apart: Duration, seed: u64) -> Inside<Random> 
     Inside::new(Arc::clone(drive), config, foreground, Background::None).unwrap()
 }
 
-/// A scan of the whole drive that wants each block again after its delivery: the hardest blocks are always wanted.
+/// A scan of the whole drive that wants each block again after its delivery, so that the blocks that take the longest
+/// are always wanted.
 struct RepeatedScan {
     session: SessionId,
     blocks: u64,

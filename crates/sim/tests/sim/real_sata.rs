@@ -1,4 +1,4 @@
-//! `desktop-2tb` under the preset `modern`, held against a real SATA drive of its class.
+//! `desktop-2tb` under the preset `modern`, compared with a real SATA drive of its class.
 //!
 //! The drive: a Seagate BarraCuda ST2000DM006 (2 TB, 7200 rpm, write cache on), through a file system and a file that covers the
 //! platter; medians of its times as ublk-disksim publishes them (docs/img/data/latency.tsv and qd.tsv at commit 2b73b07d). Single
@@ -16,7 +16,7 @@ use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 /// Commands outstanding, and 4 KiB random reads a second of the real drive.
 const IOPS: [(u32, f64); 6] = [(1, 57.6), (2, 64.5), (4, 71.2), (8, 78.6), (16, 86.3), (32, 93.6)];
 
-/// Shares of the reads at depth 1, and the time in ms within which the real drive answers them.
+/// Percentages of the reads at depth 1, and the time in ms within which the real drive answers them.
 const PERCENTILES: [(f64, f64); 12] = [
     (1.0, 3.26),
     (5.0, 7.70),
@@ -35,7 +35,7 @@ const PERCENTILES: [(f64, f64); 12] = [
 /// The mean of the same reads, in ms.
 const MEAN_MS: f64 = 17.57;
 
-/// Scattered cached writes of 4 KiB, and the median time of the flush behind them in ms.
+/// The number of scattered cached writes of 4 KiB, and the median time of the flush after them in ms.
 const FLUSHES: [(u64, f64); 2] = [(8, 127.0), (64, 630.0)];
 
 /// The part of a flush that does not depend on the number of writes, in ms: the file system's own writes (28 + 9.4 ms a write is the

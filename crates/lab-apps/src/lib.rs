@@ -2,8 +2,8 @@
 //! cache with its cleaner of dirty blocks; [`lld`], a log-structured disk with its cleaner, and [`files`], a file
 //! system on it; [`miner`], queries over a table that is read once.
 //!
-//! Like those of `freeblock-apps` they are state machines over the scheduler's sessions: none of them reads a clock,
-//! starts a thread or touches a disk.
+//! Like the applications of `freeblock-apps`, these are state machines over the scheduler's sessions: none of them
+//! reads a clock, starts a thread or touches a disk.
 
 pub mod cache;
 pub mod files;

@@ -63,13 +63,13 @@ pub enum FileError<E: std::error::Error + 'static> {
     /// Every inode is in use.
     #[error("all {inodes} inodes are in use; delete files, or format with more inodes")]
     NoInode {
-        /// How many there are.
+        /// The number of inodes.
         inodes: u32,
     },
     /// The directory has as many blocks as a directory can have.
     #[error("directory {directory} is full; use another directory")]
     DirectoryFull {
-        /// Its number.
+        /// The number of the directory.
         directory: u32,
     },
     /// The store returned other bytes than were written, or blocks contradict one another.

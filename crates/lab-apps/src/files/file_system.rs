@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 
 /// The smallest cache, in blocks.
 pub const CACHE_BLOCKS_MIN: usize = 8;
-/// The most blocks that an operation holds at once: a create that lets its directory grow holds one of entries and
-/// two of inodes.
+/// The most blocks that an operation holds at once: a create that lets its directory grow holds one block of entries
+/// and two of inodes.
 const HELD_BLOCKS_MAX: usize = 3;
 const _: () = assert!(HELD_BLOCKS_MAX < CACHE_BLOCKS_MIN);
 
@@ -42,24 +42,24 @@ impl FileUsage {
 
 /// Files in directories, over a [`Store`].
 ///
-/// Every operation either succeeds or changes nothing. First it gets the blocks that it needs into the cache and
-/// writes new blocks that nothing points at yet; all of that may fail, and is then undone. The changes that make it
-/// visible come last, in memory, and cannot fail.
+/// Every operation either succeeds or changes nothing. An operation first gets the blocks that it needs into the
+/// cache, and writes new blocks that nothing points at yet; all of that may fail, and is then undone. The changes
+/// that make the operation visible come last, in memory, and cannot fail.
 ///
-/// Changes since the last [`sync`](Self::sync) are lost when the file system is dropped. If any block went to the
-/// store after that sync, a mount fails with "not synced"; otherwise it finds the state of the sync.
+/// Changes since the last [`sync`](Self::sync) are lost when the file system is dropped. If any block was written to
+/// the store after that sync, a mount fails with "not synced"; otherwise the mount finds the state of the sync.
 #[derive(Clone, Debug)]
 pub struct FileSystem<S> {
     pub(super) cache: BlockCache<S>,
     /// The free blocks.
     pub(super) space: Numbers,
-    /// The free ones among the inodes that have been begun.
+    /// The free inodes, of those whose blocks have been begun.
     pub(super) inodes: Numbers,
     pub(super) files: u32,
     /// New blocks that nothing points at yet.
     staged: Vec<LogicalBlock>,
-    /// Blocks that nothing points at any more and that must still be freed in the store. Bounded: every change of
-    /// files empties it first.
+    /// Blocks that nothing points at any more and that must still be freed in the store. The queue is bounded,
+    /// because every change of files empties it first.
     pending: VecDeque<LogicalBlock>,
     missing: Vec<LogicalBlock>,
 }
@@ -181,7 +181,7 @@ impl<S: Store> FileSystem<S> {
     }
 
     /// Writes every dirty block to the store, as [`sync`](Self::sync) does, without marking the file system as
-    /// synced: a mount still fails. Called after every change, it makes the cache write through.
+    /// synced: a mount still fails. A host that calls this after every change has a cache that writes through.
     ///
     /// # Errors
     /// As for `sync`.
@@ -229,7 +229,7 @@ impl<S: Store> FileSystem<S> {
         self.cache.into_store()
     }
 
-    /// Runs a change of files: frees old blocks first, and the staged ones if it fails.
+    /// Runs a change of files: frees old blocks first, and the staged ones if the change fails.
     fn change(&mut self, body: impl FnOnce(&mut Self) -> Result<(), S>) -> Result<(), S> {
         self.settle()?;
         let outcome = body(self);
@@ -384,7 +384,7 @@ impl<S: Store> FileSystem<S> {
         if inode.kind == Kind::File { Ok(inode) } else { Err(wrong) }
     }
 
-    /// Returns the directory of a path.
+    /// Returns the inode of a path's directory.
     fn directory(&mut self, path: FilePath) -> Result<Inode, S> {
         let directories = self.directories();
         if path.directory >= directories {
@@ -398,7 +398,7 @@ impl<S: Store> FileSystem<S> {
         Ok((block, self.cache.fetch(block, BlockKind::Directory(n), 0)?))
     }
 
-    /// Returns the block of inode `n`.
+    /// Gets the block that holds inode `n` into the cache.
     fn home(&mut self, n: u32) -> Result<SlotId, S> {
         let (block, kind) = Inode::home(n);
         self.cache.fetch(block, kind, 0)
@@ -419,7 +419,7 @@ impl<S: Store> FileSystem<S> {
         self.cache.fetch(indirect, BlockKind::Indirect(n), 0)
     }
 
-    /// Returns the address of the `i`th block of a file or directory.
+    /// Returns the pointer to the `i`th block of a file or directory.
     pub(super) fn pointer(&mut self, n: u32, inode: &Inode, i: usize) -> Result<Pointer, S> {
         let (pointer, (block, kind)) = match inode.direct.get(i) {
             Some(pointer) => (*pointer, Inode::home(n)),
@@ -443,7 +443,7 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// Returns the `i`th block of a file's bytes.
+    /// Gets the `i`th block of a file's bytes into the cache.
     fn data(&mut self, n: u32, inode: &Inode, i: usize) -> Result<SlotId, S> {
         let pointer = self.pointer(n, inode, i)?;
         self.cache.fetch(LogicalBlock::new(pointer.block), BlockKind::Data(n), pointer.checksum)
@@ -523,8 +523,8 @@ impl<S: Store> FileSystem<S> {
         }
     }
 
-    /// Frees pending blocks in the store. They are reused only after that: otherwise the store could drop a newer
-    /// version.
+    /// Frees pending blocks in the store. A block is reused only after that: otherwise the store could free its newer
+    /// contents.
     fn settle(&mut self) -> Result<(), S> {
         while let Some(&block) = self.pending.front() {
             self.cache.free(block)?;

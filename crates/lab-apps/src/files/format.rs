@@ -6,9 +6,9 @@
 //! | 1 to the reserved ones | inodes, 63 a block; begun one by one as files come |
 //! | all others | files' bytes, directories, indirect blocks |
 //!
-//! Every block but those with files' bytes has a header of 16 bytes: kind, own number, owner, and the CRC-32 of the
-//! block without these last four bytes. A block of a file's bytes has none: its CRC-32 stands beside the pointer to
-//! it, so that a stale block is detected as well as a damaged one.
+//! Every block except the superblock and those with files' bytes has a header of 16 bytes: kind, own number, owner,
+//! and the CRC-32 of the block without these last four bytes. A block of a file's bytes has no header: its CRC-32
+//! stands beside the pointer to the block, so that a stale block is detected as well as a damaged one.
 //!
 //! An inode has 64 bytes: kind, size in bytes, six pointers (block, CRC-32) and the indirect block (0: none), which
 //! has 510 pointers more. Inode n below the number of directories is directory n; a directory is a file of blocks
@@ -46,7 +46,7 @@ const _: () = assert!(FILE_BYTES_MAX <= u32::MAX as u64);
 pub enum BlockKind {
     /// The superblock.
     Superblock,
-    /// This block of inodes, counted from 0.
+    /// The block of inodes with this number, counted from 0.
     Inodes(u32),
     /// Entries of the directory with this number.
     Directory(u32),
@@ -127,7 +127,8 @@ pub(super) fn seal(block: &mut Block, kind: BlockKind) {
     put_u32(block, CHECKSUM_AT, checksum);
 }
 
-/// Checks that a block from the store is the one written there. `checksum` is that of a file's bytes.
+/// Checks that a block from the store is the one written there. `checksum` is that of a file's bytes; metadata have
+/// their own.
 pub(super) fn verify(
     block: &Block,
     number: LogicalBlock,
@@ -156,7 +157,7 @@ pub(super) struct Superblock {
     pub directories: u32,
     /// Blocks set aside for inodes, from block 1 on.
     pub inode_blocks_max: u32,
-    /// The number of those blocks that hold inodes.
+    /// The number of blocks that hold inodes, of those set aside.
     pub inode_blocks: u32,
     /// Whether no block was written since the last sync.
     pub synced: bool,

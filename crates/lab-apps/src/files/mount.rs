@@ -8,9 +8,9 @@ use super::format::{self, BlockKind, INODES_PER_BLOCK, Inode, Kind, NoSuperblock
 use super::numbers::Numbers;
 use super::store::{BLOCK_BYTES, LogicalBlock, Store};
 
-/// 1 TB. The file layer keeps somewhat more than 4 bytes a block in memory.
+/// The most blocks: 1 TB, for which the file layer keeps somewhat more than 1 GB in memory.
 const BLOCKS_MAX: u32 = 1 << 28;
-/// 32 MB, a plausible cache on a machine of 256 MB (OSDI'00, section 5.2).
+/// The default cache: 32 MB, plausible on a machine of 256 MB (OSDI'00, section 5.2).
 const CACHE_BLOCKS: usize = 8192;
 const CACHE_BLOCKS_MAX: usize = 1 << 28;
 
@@ -53,7 +53,7 @@ impl FileConfig {
             directories,
             inode_blocks_max,
             inode_blocks: 0,
-            // With this the very first write marks the store as unsynced.
+            // This makes the first write of a block mark the store as unsynced.
             synced: true,
             generation: 0,
         })
@@ -116,7 +116,7 @@ impl<S: Store> FileSystem<S> {
         Ok(files)
     }
 
-    /// Takes an inode's blocks out of the free ones; each must have been free.
+    /// Takes an inode's blocks out of the free blocks; each must have been free.
     fn take_blocks(&mut self, n: u32, inode: &Inode) -> Result<(), FileError<S::Error>> {
         let (block, kind) = Inode::home(n);
         for i in 0..inode.blocks() {

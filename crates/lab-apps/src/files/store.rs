@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Bytes in a block; the same as LLD's (OSDI'00, section 5.2).
+/// Bytes in a block, as in LLD (OSDI'00, section 5.2).
 pub const BLOCK_BYTES: usize = 4096;
 
 pub(super) type Block = [u8; BLOCK_BYTES];
 
-/// The number of a block for the file layer; the store maps it to an address.
+/// The number by which the file layer names a block; the store maps it to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalBlock(u32);
 
@@ -36,8 +36,8 @@ impl fmt::Display for LogicalBlock {
     }
 }
 
-/// Blocks that return what was last written. The host implements it, over a log-structured disk on a simulated drive
-/// or over anything else; every call is finished when it returns.
+/// A store of blocks, each of which returns the data last written to it. The host implements a store over a
+/// log-structured disk on a simulated drive, or over any other medium; every call is finished when it returns.
 ///
 /// The file layer reads only blocks that it has written and not freed since, and frees only blocks that it has
 /// written. A call that fails must leave the block as it was. A store that loses writes in a crash must lose the
@@ -49,19 +49,19 @@ pub trait Store {
     /// Fills `into`, which has [`BLOCK_BYTES`], with the bytes last written to `block`.
     ///
     /// # Errors
-    /// The store's own.
+    /// The store failed.
     fn read(&mut self, block: LogicalBlock, into: &mut [u8]) -> Result<(), Self::Error>;
 
     /// Stores `data`, which has [`BLOCK_BYTES`], as `block`.
     ///
     /// # Errors
-    /// The store's own.
+    /// The store failed.
     fn write(&mut self, block: LogicalBlock, data: &[u8]) -> Result<(), Self::Error>;
 
-    /// Frees `block`: its contents are not needed any more.
+    /// Frees `block`, whose contents are not needed any more.
     ///
     /// # Errors
-    /// The store's own.
+    /// The store failed.
     fn free(&mut self, block: LogicalBlock) -> Result<(), Self::Error>;
 
     /// Announces that these two or more blocks of one file are read next, one by one, in this order. A store that can
@@ -129,7 +129,7 @@ impl MemoryStore {
         self.stored
     }
 
-    /// Returns the bytes of a block, to look at or to damage; `None` if it has no contents.
+    /// Returns the bytes of a block, for tests that read or damage them; `None` if the block has no contents.
     pub fn block_mut(&mut self, block: LogicalBlock) -> Option<&mut [u8; BLOCK_BYTES]> {
         self.blocks.get_mut(block.index())?.as_deref_mut()
     }

@@ -111,7 +111,7 @@ pub enum LogConfigError {
     PastEnd(Lbn),
 }
 
-/// A valid layout: computes where everything is.
+/// A valid layout, which computes the LBNs of segments, summaries and slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     config: LogConfig,
@@ -155,8 +155,8 @@ impl LogConfig {
             return Err(LogConfigError::TooManySlots { slots: all_slots });
         }
         let entries = HEADER_BYTES as u64 + u64::from(slots) * ENTRY_BYTES as u64;
-        // There are never more tombstones than slots; so with room for that number a log always has room for its
-        // tombstones.
+        // There are never more tombstones than slots, so a log whose summaries have room for that number never runs
+        // out of room for them.
         let needed = entries + u64::from(slots) * TOMBSTONE_BYTES as u64;
         if needed > block {
             return Err(LogConfigError::SummaryTooLong { slots, needed, block });
@@ -197,7 +197,7 @@ impl Geometry {
         Sectors::new(self.config.sectors_per_block as u64)
     }
 
-    /// Returns the most logical blocks that may be mapped at once: the slots of all segments but those that the
+    /// Returns the most logical blocks that may be mapped at once: the slots of all segments except those that the
     /// cleaner needs and the one that is being filled.
     pub const fn capacity(&self) -> u32 {
         (self.config.segments - self.config.minimum_free - 1) * self.slots()
@@ -234,7 +234,7 @@ impl Geometry {
         self.blocks(segment, 0, slots + 1)
     }
 
-    /// Returns the slot that begins at an LBN, if one does.
+    /// Returns the slot that begins at an LBN, if any.
     pub fn slot_at(&self, lbn: Lbn) -> Option<(SegmentIndex, u32)> {
         let offset = lbn.get().checked_sub(self.config.start.get())?;
         let (block, rest) = (offset / self.block_sectors().get(), offset % self.block_sectors().get());

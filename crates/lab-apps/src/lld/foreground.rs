@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, LbnRange};
 
-/// The way in which live blocks are read. OSDI'00 does not say how LLD does it.
+/// The way in which the cleaner reads live blocks. OSDI'00 does not say how LLD reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// One live block at a time.
@@ -22,11 +22,11 @@ pub enum Reads {
 /// The next step of a cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read this, and [`deliver`](ForegroundCleaner::deliver) it.
+    /// Read these LBNs, and pass their bytes to [`deliver`](ForegroundCleaner::deliver).
     Read(LbnRange),
     /// Carry out the log's pending writes.
     WriteOut,
-    /// Nothing: the threshold is met.
+    /// Nothing is left to do: the threshold is met.
     Done,
 }
 
@@ -52,7 +52,7 @@ pub enum CleanError {
 pub struct ForegroundTally {
     /// Reads requested.
     pub reads: u64,
-    /// Blocks read, dead ones between live ones included.
+    /// Blocks read, including dead ones between live ones.
     pub blocks_read: u64,
     /// Live blocks copied.
     pub copied: u64,
@@ -101,17 +101,17 @@ impl ForegroundCleaner {
         Self { reads, ..Self::default() }
     }
 
-    /// Returns whether it is in the middle of a segment.
+    /// Returns whether a segment is being cleaned.
     pub fn at_work(&self) -> bool {
         self.victim.is_some()
     }
 
-    /// Returns the counts of its work.
+    /// Returns the counts of the cleaner's work.
     pub fn tally(&self) -> ForegroundTally {
         self.tally
     }
 
-    /// Goes on as far as possible without the host.
+    /// Works until the host must carry out a step, and returns that step.
     ///
     /// # Errors
     /// [`CleanError`]; the log is unharmed.
@@ -145,7 +145,7 @@ impl ForegroundCleaner {
                     Err(error) => return self.give_up(segment, error),
                 }
             } else if let Some((first, count)) = victim.runs.pop_front() {
-                // If all of the run has died meanwhile, it is not read.
+                // If all blocks of the run have died meanwhile, it is not read.
                 if (first..first + count).any(|slot| log.is_live(segment, slot)) {
                     self.asked = Some(log.geometry().slot_range(segment, first, count));
                     self.tally.reads += 1;
@@ -203,7 +203,7 @@ impl ForegroundCleaner {
     }
 }
 
-/// Copies the live blocks among the slots read, from where it last stopped; returns their number.
+/// Copies the live blocks among the slots read, beginning where the last call stopped; returns their number.
 fn copy_all(log: &mut Log, segment: SegmentIndex, arrived: &mut Arrived) -> Result<u64, CopyError> {
     let block = log.geometry().block_bytes();
     let mut copied = 0;

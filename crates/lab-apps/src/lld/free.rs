@@ -12,12 +12,12 @@ use units::{Instant, SessionId, TaskId};
 /// The configuration of a free cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeConfig {
-    /// The number of free segments below which it begins to clean; above
+    /// The number of free segments below which the cleaner begins; it must be above
     /// [`LogConfig::minimum_free`](super::LogConfig).
     pub start_below: u32,
     /// The number of segments cleaned at once. More of them give the scheduler more blocks to choose from.
     pub victims: u32,
-    /// The priority of its session.
+    /// The priority of the cleaner's session.
     pub priority: Priority,
 }
 
@@ -31,18 +31,18 @@ impl Default for FreeConfig {
 /// The reason for which a free cleaner cannot begin, or cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FreeCleanError {
-    /// It would never begin before the foreground cleaner.
+    /// The cleaner would never begin before the foreground cleaner.
     #[error("start_below is {start_below}; give more than minimum_free, {minimum_free}")]
     StartsTooLate {
         /// The configured number.
         start_below: u32,
-        /// The log's minimum.
+        /// The log's `minimum_free`.
         minimum_free: u32,
     },
-    /// It would clean nothing.
+    /// The cleaner would clean nothing.
     #[error("victims is 0; give at least 1")]
     NoVictims,
-    /// The scheduler refused its reads.
+    /// The scheduler refused a read of the cleaner.
     #[error("the scheduler refused a cleaning read: {0}")]
     Session(#[from] SessionError),
     /// A block cannot be moved. Its segment is skipped from now on.
@@ -50,7 +50,7 @@ pub enum FreeCleanError {
     Copy(#[from] CopyError),
 }
 
-/// The fate of a record.
+/// The result of passing a record to the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The block was copied.
@@ -85,7 +85,7 @@ struct Victim {
     writing: Sequence,
     /// The number of live slots at the last check.
     live: u32,
-    /// The tasks that are still out.
+    /// The tasks that have not ended.
     tasks: BTreeSet<TaskId>,
 }
 
@@ -105,15 +105,15 @@ struct Kept {
     bytes: Vec<u8>,
 }
 
-/// OSDI'00, section 5.1: an application over the scheduler's sessions. It chooses several segments, has their live
-/// blocks read in free bandwidth in any order, and copies each on delivery into the open segment; so it costs the
-/// foreground the room there, but no read.
+/// A cleaner in free bandwidth (OSDI'00, section 5.1): an application over the scheduler's sessions. The cleaner
+/// chooses several segments, has their live blocks read in any order, and copies each on delivery into the open
+/// segment. So it costs the foreground room in that segment, but no read.
 ///
-/// The host hands it every [`Record`] of its session with the bytes ([`record`](Self::record)), and calls
+/// The host passes every [`Record`] of the cleaner's session with its bytes to [`record`](Self::record), and calls
 /// [`step`](Self::step) after every call that changes the log. If free segments run out all the same
-/// ([`Log::needs_cleaning`]), the host runs the [`ForegroundCleaner`](super::ForegroundCleaner); at its next step,
-/// this cleaner drops the blocks which that one has moved. Blocks that wait in memory for room are at most those of
-/// `victims` segments.
+/// ([`Log::needs_cleaning`]), the host runs the [`ForegroundCleaner`](super::ForegroundCleaner); the next step of
+/// this cleaner drops the blocks that the foreground cleaner has moved. Blocks that wait in memory for room are at
+/// most those of `victims` segments.
 #[derive(Clone, Debug)]
 pub struct FreeCleaner {
     config: FreeConfig,
@@ -150,7 +150,7 @@ impl FreeCleaner {
         })
     }
 
-    /// Returns its session, once it has begun.
+    /// Returns the cleaner's session, once it is open.
     pub fn session(&self) -> Option<SessionId> {
         self.session
     }
@@ -160,12 +160,12 @@ impl FreeCleaner {
         self.victims.len()
     }
 
-    /// Returns the counts of its work.
+    /// Returns the counts of the cleaner's work.
     pub fn tally(&self) -> FreeTally {
         self.tally
     }
 
-    /// Takes a delivered block of its session.
+    /// Takes a delivered block of the cleaner's session.
     ///
     /// # Errors
     /// The bytes do not have their checksum; the block stays where it is.
@@ -176,7 +176,7 @@ impl FreeCleaner {
         if log.writing_of(segment) != Some(writing) {
             return Ok(Taken::Dropped);
         }
-        // Room is given in order of delivery.
+        // Blocks get room in the order of delivery.
         if !self.kept.is_empty() && log.is_live(segment, slot) {
             self.kept.push_back(Kept { segment, slot, writing, bytes: bytes.to_vec() });
             return Ok(Taken::Kept);
@@ -333,7 +333,8 @@ impl FreeCleaner {
         let live = slots.len() as u32;
         self.tally.registered += u64::from(live);
         self.tally.victims += 1;
-        // It counts as a victim from here on, so that its tasks are found again if the scheduler refuses the rest.
+        // The segment counts as a victim from here on, so that its tasks are found again if the scheduler refuses the
+        // rest.
         let victim = self.victims.entry(segment).or_insert(Victim { writing, live, tasks: BTreeSet::new() });
         register(log, sessions, session, segment, slots.into_iter(), &mut victim.tasks, &mut self.runs)
     }

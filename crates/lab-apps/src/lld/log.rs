@@ -26,7 +26,7 @@ pub enum Data<'a> {
     },
 }
 
-/// The next write to the medium. It must be whole before any later one begins.
+/// The next write to the medium. A write must be complete before the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentWrite<'a> {
     /// The segment; pass it to [`Log::written`].
@@ -35,9 +35,9 @@ pub struct SegmentWrite<'a> {
     pub range: LbnRange,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Blocks in it that the client wrote.
+    /// Blocks of the segment that the client wrote.
     pub fresh: u32,
-    /// Blocks in it that a cleaner copied.
+    /// Blocks of the segment that a cleaner copied.
     pub copies: u32,
 }
 
@@ -60,7 +60,7 @@ pub enum WriteError {
         /// Bytes of a block.
         expected: usize,
     },
-    /// The most possible blocks are mapped.
+    /// As many blocks are mapped as the log has room for.
     #[error("the log is full: {capacity} blocks are mapped; trim some first")]
     Full {
         /// The most that may be mapped.
@@ -88,7 +88,7 @@ pub enum CopyError {
     Corrupt {
         /// The logical block.
         block: LogicalBlock,
-        /// Its LBNs.
+        /// The LBNs of the block.
         range: LbnRange,
         /// The checksum of the data read.
         found: u32,
@@ -130,13 +130,13 @@ enum Room {
     Tombstone,
 }
 
-/// A log-structured logical disk, without the disk: [the module](super) shows the loop around it.
+/// The state of a log-structured logical disk; [the module](super) shows the host's loop around it.
 #[derive(Clone, Debug)]
 pub struct Log {
     pub(super) geometry: Geometry,
     pub(super) places: Vec<Place>,
     /// For each logical block, the number of summaries on the medium, or on their way there, with an entry for it.
-    /// While there is one, a trimmed block needs its tombstone: otherwise replaying the log would restore the block.
+    /// Unless this is 0, a trimmed block needs its tombstone: otherwise replaying the log would restore the block.
     pub(super) mentions: Vec<u32>,
     pub(super) segments: Vec<Segment>,
     open: Option<Open>,
@@ -209,7 +209,7 @@ impl Log {
         Ok(sequence)
     }
 
-    /// Trims a block. This becomes durable like a write.
+    /// Trims a block. The trim becomes durable as a write does.
     ///
     /// # Errors
     /// See [`WriteError`]; the block is as it was.
@@ -220,7 +220,7 @@ impl Log {
             Place::Slot(..) => {}
         }
         if self.mentions[block.index()] == 0 {
-            // All its versions are in the open segment, so it needs no tombstone.
+            // All versions of the block are in the open segment, so it needs no tombstone.
             self.supersede(block, self.durable);
             self.places[block.index()] = Place::Nothing;
             return Ok(self.durable);
@@ -249,7 +249,7 @@ impl Log {
         })
     }
 
-    /// Completes the open segment as it is, so that it can become durable; returns whether there was anything in it.
+    /// Completes the open segment as it is, so that it can become durable; returns false if the segment was empty.
     ///
     /// # Errors
     /// [`WriteError::WriteOut`] if the most possible segments wait already.
@@ -290,7 +290,7 @@ impl Log {
     /// Records that the pending write is durable.
     ///
     /// # Errors
-    /// It was not the pending one.
+    /// The segment is not that of the pending write.
     pub fn written(&mut self, segment: SegmentIndex) -> Result<(), NotPending> {
         if let Some((torn, _)) = &self.wipe {
             if *torn != segment {
@@ -323,7 +323,7 @@ impl Log {
         self.durable
     }
 
-    /// Returns the earliest sequence with which the next write will become durable.
+    /// Returns the sequence of the segment that takes the next write.
     pub fn filling(&self) -> Sequence {
         self.open.as_ref().map_or(self.next_sequence, |open| open.sequence)
     }
@@ -423,8 +423,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Moves the live tombstones of a segment into the open segment. It may stop half-way for lack of room; call it
-    /// again then.
+    /// Moves the live tombstones of a segment into the open segment. If the room runs out half-way, call this again
+    /// later.
     pub(super) fn carry_tombstones(&mut self, segment: SegmentIndex, who: Who) -> Result<(), WriteError> {
         while self.segments[segment.index()].tombstones > 0 {
             let counts = |block: &&LogicalBlock| self.places[block.index()] == Place::Tombstone(segment);
@@ -470,7 +470,8 @@ impl Log {
             Room::Slot => open.has_slot(),
             Room::Tombstone => open.has_tombstone_room(),
         };
-        // The live blocks of one segment leave room in another, but not if blocks of a third fill it: nothing would be freed.
+        // The foreground cleaner fills the last free segment with the live blocks of one segment, which then becomes
+        // free. If blocks of others took that room, no segment would.
         if who == Who::FreeCleaner && self.soon_free_segments() == 0 {
             return Err(WriteError::NeedsCleaning { free: 0 });
         }
@@ -487,7 +488,7 @@ impl Log {
             Who::Cleaner => 0,
         };
         if free <= keep {
-            // Writing out may free some.
+            // Writing out may free segments.
             return Err(match self.pending_write() {
                 Some(_) => WriteError::WriteOut,
                 None => WriteError::NeedsCleaning { free },
@@ -516,7 +517,7 @@ impl Log {
         self.segments[open.segment.index()].live += 1;
         self.mapped += 1;
         if full {
-            // If the most possible segments wait, it is sealed when room is next needed.
+            // If as many segments wait as may, the open one is sealed when room is next needed.
             let _ = self.seal();
         }
     }
@@ -562,7 +563,7 @@ impl Log {
         let mentions = &mut self.mentions[block.index()];
         *mentions -= 1;
         if *mentions == 0 && matches!(self.places[block.index()], Place::Tombstone(_)) {
-            // Replaying can restore no version any more.
+            // No summary on the medium can restore a version of the block any more.
             self.supersede(block, self.durable);
             self.places[block.index()] = Place::Nothing;
         }

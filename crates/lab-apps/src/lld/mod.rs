@@ -17,19 +17,19 @@
 //! | 10-11 | 0 |
 //! | 12-15 | CRC-32 of the block with this field as 0 |
 //! | 16-23 | identity of the log |
-//! | 24-31 | sequence: the how-manieth segment ever written |
+//! | 24-31 | sequence: the number of this segment among all ever written |
 //! | 32-35 | the segment's index |
 //! | 36-55 | segments, blocks in each, bytes of a block, first LBN (8 bytes) |
 //! | 56-59 | slots used, s |
-//! | 24-31 | sequence: the number of this segment among all ever written |
+//! | 60-63 | tombstones, t |
 //! | 64- | s entries of 16 bytes: logical block (all ones: vacant), CRC-32 of the data, when written in ns |
 //! | 64 + 16 s - | t tombstones of 4 bytes: logical blocks that are trimmed |
 //!
 //! # Durability
 //! The latest sequence that mentions a logical block decides its state. So a segment may be overwritten only after
 //! all copies, newer data and tombstones that supersede its contents are durable ([`State::Emptied`] until then). A
-//! trimmed block keeps its tombstone, which cleaners carry along, as long as any summary on the medium mentions its
-//! data, even in a free segment: otherwise [`recover()`] would restore them.
+//! trimmed block keeps its tombstone, which cleaners carry along, as long as any summary on the medium mentions the
+//! block's data, even in a free segment: otherwise [`recover()`] would restore them.
 //!
 //! Segments are written one at a time, so only the latest can be torn; its data are checked against the summary. If
 //! it is torn, its summary is wiped before anything else is written.

@@ -69,7 +69,7 @@ impl Open {
         &self.bytes[at..at + self.block_bytes]
     }
 
-    /// Fills a vacant slot; which. There must be one.
+    /// Fills a vacant slot, of which there must be one; returns its number.
     pub fn put(&mut self, entry: SlotEntry, data: &[u8], copied: bool) -> u32 {
         debug_assert!(self.has_slot());
         let slot = self.vacated.pop_first().unwrap_or_else(|| {
@@ -103,7 +103,7 @@ impl Open {
         self.tombstones.remove(&block);
     }
 
-    /// Completes it: from here on it does not change.
+    /// Completes the segment, which does not change any more.
     pub fn seal(mut self, geometry: &Geometry) -> UnwrittenSegment {
         while let Some(None) = self.entries.last() {
             self.entries.pop();

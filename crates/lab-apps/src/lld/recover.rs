@@ -44,9 +44,9 @@ pub enum RecoverError<E> {
     },
 }
 
-/// Replays the log from its summaries. It reads one block of every segment, and all of the last one: since writes go
-/// one at a time, only that can be torn. The last one is accepted only if every block in it matches its summary. If
-/// one does not, wiping that summary is the first write of the log: otherwise the next recovery, which finds later
+/// Replays the log from its summaries. Reads one block of every segment, and all of the last one: since writes go one
+/// at a time, only the last can be torn. The last segment is accepted only if every block in it matches its summary.
+/// If one does not, wiping that summary is the first write of the log: otherwise the next recovery, which finds later
 /// segments, would take the torn one for whole.
 ///
 /// # Errors

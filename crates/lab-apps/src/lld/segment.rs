@@ -8,17 +8,17 @@ use units::Instant;
 /// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It may be overwritten.
+    /// The segment may be overwritten.
     Free,
-    /// It is being filled in memory.
+    /// The segment is being filled in memory.
     Open,
-    /// It is complete and waits to be written, or is being written.
+    /// The segment is complete and waits to be written, or is being written.
     Waiting,
-    /// It is on the medium, and some of it is live.
+    /// The segment is on the medium, and some of it is live.
     Written,
-    /// Nothing in it is live once the segment of this sequence is durable; until then a crash would need it.
+    /// Nothing in the segment is live once the segment of this sequence is durable; until then a crash would need it.
     Emptied {
-        /// The sequence of that segment.
+        /// The sequence of the segment that must be durable.
         after: Sequence,
     },
     /// A torn segment found by recovery; its summary must be wiped before anything else is written.
@@ -43,7 +43,7 @@ impl fmt::Display for State {
 pub struct SegmentInfo {
     /// The segment.
     pub segment: SegmentIndex,
-    /// Its state.
+    /// The state of the segment.
     pub state: State,
     /// The number of live slots.
     pub live: u32,
@@ -62,7 +62,7 @@ pub(super) struct Segment {
     pub live: u32,
     pub tombstones: u32,
     pub modified: Instant,
-    /// The sequence in which its last live item was superseded.
+    /// The sequence of the segment that superseded the last live block or tombstone of this one.
     pub superseded_in: Sequence,
 }
 

@@ -30,7 +30,7 @@ pub struct SlotEntry {
     pub modified: Instant,
 }
 
-/// A summary.
+/// The contents of a segment's summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSummary {
     /// The number of the segment among all ever written.
@@ -48,19 +48,19 @@ pub enum Rejection {
     /// The block was never written.
     #[error("never written")]
     Blank,
-    /// The block has other contents.
+    /// The block does not begin like a summary.
     #[error("not a summary")]
     NotASummary,
-    /// It was written by another version.
+    /// The summary was written by another version.
     #[error("version {0}; this one reads version {VERSION}")]
     Version(u16),
-    /// It is torn, or damaged.
+    /// The summary is torn, or damaged.
     #[error("the checksum does not match: torn, or gone bad")]
     Checksum,
-    /// It belongs to another log.
+    /// The summary belongs to another log.
     #[error("belongs to another log, identity {0:#018x}")]
     Foreign(u64),
-    /// It belongs to a log with another layout.
+    /// The summary belongs to a log with another layout.
     #[error(
         "belongs to a log with {segments} segments of {blocks} blocks of {block_bytes} bytes from LBN {start}"
     )]
@@ -74,10 +74,10 @@ pub enum Rejection {
         /// The first LBN.
         start: u64,
     },
-    /// It was written for another segment.
+    /// The summary was written for another segment.
     #[error("belongs to {0}, which lies elsewhere")]
     WrongSegment(SegmentIndex),
-    /// Its counts or blocks are out of range.
+    /// The summary's counts or blocks are out of range.
     #[error("an entry that cannot be: {0}")]
     BadEntry(&'static str),
     /// Two summaries claim the same sequence.

@@ -9,11 +9,11 @@ use super::open::UnwrittenSegment;
 pub struct LogTally {
     /// Segments that are durable.
     pub segments: u64,
-    /// Blocks in them that the client wrote.
+    /// Blocks in durable segments that the client wrote.
     pub fresh: u64,
-    /// Blocks in them that a cleaner copied.
+    /// Blocks in durable segments that a cleaner copied.
     pub copies: u64,
-    /// Vacant slots in them.
+    /// Vacant slots in durable segments.
     pub vacant: u64,
     /// Blocks that cleaners moved into memory, durable or not.
     pub copied: u64,

@@ -13,7 +13,7 @@ const SLOT_PARTS: u64 = 256;
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     segment: SegmentIndex,
-    /// The part that has to be moved, in parts of slots: the data or the room that tombstones take, whichever is
+    /// The amount that has to be moved, in parts of slots: the data or the room that tombstones take, whichever is
     /// more.
     used: u64,
     whole: u64,
@@ -41,8 +41,9 @@ impl Candidate {
 
     /// Compares by worth; then by the amount to move, then by place.
     fn beats(&self, other: &Self) -> bool {
-        // A summary fits into its block and a segment into a gigabyte, so there are fewer than 2^13 slots: the products
-        // stay below 2^122.
+        // A summary fits into its block and a segment into a gigabyte, so there are fewer than 2^13 slots: the
+        // products stay below 2^107.
+        //
         let worth = |a: &Self, b: &Self| {
             u128::from(a.whole - a.used) * u128::from(a.age) * u128::from(b.whole + b.used)
         };

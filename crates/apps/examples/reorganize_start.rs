@@ -3,7 +3,6 @@
 //! the disk's loop, and of the longest step of at most 4096 calls in which that loop registers blocks. `cargo run
 //! --release -p freeblock-apps --example reorganize_start`
 //!
-//!
 //! Random blocks of 4 KiB of an Atlas 10K move to random places, and in one cycle; the core is set up as a daemon's,
 //! without load.
 

@@ -5,7 +5,8 @@ use crate::random::Stream;
 use crate::request::later;
 use units::{Duration, Instant};
 
-/// Poisson arrivals while a burst lasts, none in the silence after it; both last exponentially distributed times.
+/// Poisson arrivals during bursts, and none in the silences between them. The lengths of bursts and silences are
+/// exponentially distributed.
 #[derive(Clone, Debug)]
 pub(crate) struct Bursts {
     stream: Stream,
@@ -18,7 +19,7 @@ pub(crate) struct Bursts {
     next: Instant,
 }
 
-/// The bound on bursts per arrival: with more, each arrival would take that number of draws.
+/// The most bursts for each arrival, on average: with more, most bursts are empty, and each costs a draw.
 const EMPTY_BURSTS_MAX: u64 = 1_000;
 
 impl Bursts {
@@ -51,7 +52,7 @@ impl Bursts {
         self.next
     }
 
-    /// Advances to the arrival after the next.
+    /// Advances from the next arrival to the one after it.
     pub(crate) fn step(&mut self) {
         let mut wait = self.stream.exponential_time(self.gap);
         while wait > self.left {

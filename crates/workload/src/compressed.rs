@@ -9,15 +9,15 @@ use crate::script::served_at_once;
 use std::collections::BTreeMap;
 use units::{CacheOps, Duration, Instant, LbnRange};
 
-/// A replay at a multiple of the recorded speed: ATC'03, section 4, makes heavier loads of a trace in this way.
+/// A replay at a multiple of the recorded speed, as ATC'03, section 4, makes heavier loads of a trace.
 ///
 /// The times between arrivals shrink by a factor. The traced program cannot have used the result of a request before
-/// its completion, so a request to sectors for which an earlier one is still at the drive counts as dependent on it: it
-/// is held until that one is complete. Everything behind it in the trace is held as well, and then comes at its own
-/// time or at once, whichever is later. (The paper speaks of repeated requests to a block; here one shared sector is
-/// enough.)
+/// the completion, so a request that shares a sector with one at the drive counts as dependent on it, and is held
+/// until that one is complete. All requests behind it in the trace are held as well. A request that was held arrives
+/// at its own time or when the hold ends, whichever is later. (In the paper a request depends on an earlier one to
+/// the same block; here one shared sector is enough.)
 ///
-/// It keeps its own times: use it with [`Arrival::Scripted`](crate::Arrival::Scripted).
+/// The replay keeps its own times: use it with [`Arrival::Scripted`](crate::Arrival::Scripted).
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Compressed, Fit, Issuer, Replay, trace};
@@ -39,14 +39,14 @@ use units::{CacheOps, Duration, Instant, LbnRange};
 pub struct Compressed<S> {
     source: S,
     factor: f64,
-    /// The next request, and its arrival relative to the first.
+    /// The next request, and its recorded arrival after the first.
     next: Option<Following>,
     /// The task of the next request.
     task: u32,
     start: Instant,
-    /// A lower bound on the next issue: the last issue, or the completion that the next one waited for.
+    /// A lower bound on the next issue: the last issue, or the completion that the next request waited for.
     not_before: Instant,
-    /// The requests at the drive by their first sectors: the end of each. No two share a sector, since the later one
+    /// The requests at the drive: the end of each, by its first sector. No two share a sector, since the later one
     /// would be held.
     at_drive: BTreeMap<u64, u64>,
     /// The sectors of each task's request.
@@ -82,12 +82,13 @@ impl<S: Source> Compressed<S> {
 
     /// Returns whether a request at the drive shares a sector with `range`.
     fn is_at_drive(&self, range: LbnRange) -> bool {
-        // Disjoint ranges end in the order in which they begin, so only the last one before its end matters.
+        // Disjoint ranges end in the order in which they begin, so only the last one that begins before the end of
+        // `range` matters.
         let before = self.at_drive.range(..range.end().get()).next_back();
         before.is_some_and(|(_, end)| *end > range.start().get())
     }
 
-    /// Returns the time of a request that arrived `since` after the first, if it depends on no other.
+    /// Returns the time of a request that arrived `since` after the first, if the request depends on no other.
     fn own_time(&self, since: Duration) -> Instant {
         let ns = (since.as_nanos() as f64 / self.factor).round() as u64;
         later(self.start, Duration::from_nanos(ns))
@@ -98,12 +99,12 @@ impl<S: Source> Compressed<S> {
 #[derive(Clone, Copy, Debug)]
 struct Following {
     request: Request,
-    /// Its arrival after the first one's.
+    /// The recorded arrival after that of the first request.
     since: Duration,
     cache: CacheOps,
 }
 
-/// Returns the next request of a source, and its arrival relative to the first.
+/// Returns the next request of a source, with its arrival after the first.
 fn following(source: &mut impl Source) -> Option<Following> {
     let request = source.next_request()?;
     let since = source.recorded_arrival()?.saturating_since(Instant::ZERO);

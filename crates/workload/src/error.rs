@@ -6,12 +6,12 @@ use units::Sectors;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A field has a value out of its range.
+    /// A field has a value outside of its range.
     #[error("{field} is {found}; {mend}")]
     Field {
         /// The field's name.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         found: String,
         /// The valid values.
         mend: &'static str,
@@ -21,12 +21,12 @@ pub enum ConfigError {
         "capacity is {capacity} sectors, but a request may need {needed}; use a larger drive or smaller requests"
     )]
     CapacityTooSmall {
-        /// The drive's sectors.
+        /// The number of sectors of the drive.
         capacity: Sectors,
         /// The sectors of the largest request.
         needed: Sectors,
     },
-    /// The field asks for times that the source has not recorded.
+    /// The field asks for times that the source does not have.
     #[error("{field} asks for recorded {what}, but the source has none; {mend}")]
     NotRecorded {
         /// The field's name.
@@ -36,17 +36,17 @@ pub enum ConfigError {
         /// The setting to use instead.
         mend: &'static str,
     },
-    /// A trace's record lies past the end of the drive.
+    /// A record of a trace lies past the end of the drive.
     #[error(
         "record {record} ({range}) ends past the drive's {capacity} sectors; \
          choose a larger drive, or let addresses wrap (Fit::Wrap)"
     )]
     RecordPastEnd {
-        /// The record's place in the trace, counted from 1.
+        /// The number of the record in the trace, counted from 1.
         record: u64,
-        /// Its LBNs.
+        /// The LBNs of the record.
         range: units::LbnRange,
-        /// The drive's sectors.
+        /// The number of sectors of the drive.
         capacity: Sectors,
     },
 }

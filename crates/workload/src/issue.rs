@@ -12,13 +12,13 @@ use units::{Duration, Instant};
 /// The think time: the pause between the completion of a task's request and the issue of its next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Think {
-    /// No pause: the next request is issued at once.
+    /// No pause: the next request is issued at completion.
     None,
-    /// A constant time.
+    /// A constant pause.
     Constant(Duration),
-    /// Exponentially distributed, with this mean.
+    /// Exponentially distributed pauses with this mean.
     Exponential(Duration),
-    /// The recorded time of the request just completed.
+    /// The think time recorded with the request just completed.
     Recorded,
 }
 
@@ -46,21 +46,21 @@ pub enum Arrival {
         /// Requests a second, from 1e-6 to 1e9.
         rate: f64,
     },
-    /// A Poisson process that is switched on and off, beginning with on.
+    /// A Poisson process that is switched on and off; it begins on.
     OnOff {
-        /// Requests a second over all time, from 1e-6 to 1e9: more while on.
+        /// Requests a second over all time, from 1e-6 to 1e9; the rate during on periods is higher.
         rate: f64,
         /// The length of a period with requests.
         on: Duration,
-        /// The length of a period without.
+        /// The length of a period without requests.
         off: Duration,
     },
     /// An interrupted Poisson process: bursts with silences between them, both of exponentially distributed lengths.
     /// The first burst begins at the start.
     Bursts {
-        /// Requests a second over all time, from 1e-6 to 1e9: more in bursts.
+        /// Requests a second over all time, from 1e-6 to 1e9; the rate in bursts is higher.
         rate: f64,
-        /// The mean length of a burst; at least a thousandth of its mean pause between requests.
+        /// The mean length of a burst; at least a thousandth of the mean pause between requests in a burst.
         burst: Duration,
         /// The mean length of a silence.
         silence: Duration,
@@ -71,7 +71,7 @@ pub enum Arrival {
     Scripted,
     /// The recorded arrival times, relative to the first request's.
     Recorded {
-        /// Multiplies the times: 0.5 replays twice as fast. From 1e-6 to 1e6.
+        /// The factor on the times, from 1e-6 to 1e6: 0.5 replays twice as fast.
         scale: f64,
     },
 }
@@ -110,7 +110,7 @@ impl Arrival {
 #[derive(Clone, Debug)]
 pub struct Issuer<S> {
     source: S,
-    /// The source's next request, drawn ahead so that [`Issuer::due`] knows whether there is one.
+    /// The source's next request, drawn ahead so that [`Issuer::due`] knows whether the source has ended.
     next: Option<Request>,
     times: Times,
     outstanding: u64,
@@ -144,7 +144,7 @@ enum Times {
 struct ClosedTimes {
     think: Think,
     stream: Stream,
-    /// Tasks that will issue: the time, the order in which times became known, the task.
+    /// Tasks that will issue: the time, the order in which the times became known, and the task.
     ready: BinaryHeap<Reverse<(Instant, u64, ClosedTask)>>,
     /// The number of times that have become known.
     known: u64,
@@ -152,15 +152,16 @@ struct ClosedTimes {
     recorded: Vec<Duration>,
 }
 
-/// The most tasks: a larger number is a mistake, and would need much memory.
+/// The most tasks: a larger number is taken for a mistake, because it would need much memory.
 pub(crate) const TASKS_MAX: u32 = 1 << 20;
 
 impl<S: Source> Issuer<S> {
-    /// Issues `source`'s requests from `start` on; draws its times from the stream "workload.arrival" of `seed`.
+    /// Issues `source`'s requests from `start` on; random times are drawn from the stream "workload.arrival" of
+    /// `seed`.
     ///
     /// # Errors
-    /// No tasks, or more than 1,048,576; a rate, scale or length out of its range or not a number; the source has no
-    /// recorded or scripted times.
+    /// There are no tasks, or more than 1,048,576; a rate, scale or length is out of range or not a number; the
+    /// source has no recorded or scripted times.
     pub fn new(mut source: S, arrival: Arrival, start: Instant, seed: u64) -> Result<Self, ConfigError> {
         let stream = Stream::new(seed, "workload.arrival");
         let times = match arrival {
@@ -209,8 +210,9 @@ impl<S: Source> Issuer<S> {
         Ok(issuer)
     }
 
-    /// Returns the time of the next issue; `None` while every task waits for a completion, and after the last request.
-    /// Only with [`Arrival::Scripted`] there may be no request at that time, for instance because a page was in memory.
+    /// Returns the time of the next issue; `None` while every task waits for a completion, and after the last
+    /// request. With [`Arrival::Scripted`] there may be no request at that time, for instance because a page was in
+    /// memory.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
         if matches!(self.times, Times::Scripted) {
@@ -220,7 +222,7 @@ impl<S: Source> Issuer<S> {
         match &self.times {
             Times::Bursts(bursts) => Some(bursts.next()),
             Times::OnOff(on_off) => Some(on_off.next()),
-            // From the number of requests, so that rounding adds up to no drift.
+            // The time is computed from the number of requests, so that rounding errors do not add up.
             Times::Constant { start, pause_ns, issued } => {
                 Some(later(*start, Duration::from_nanos((*issued as f64 * pause_ns).round() as u64)))
             }
@@ -269,7 +271,7 @@ impl<S: Source> Issuer<S> {
         Some(Issued { at, task, request, cache })
     }
 
-    /// Records that the request of `task` completed at `now`. Call it once for every issued request.
+    /// Records that the request of `task` completed at `now`. Call this once for every issued request.
     #[inline]
     pub fn complete(&mut self, task: ClosedTask, now: Instant) {
         debug_assert!(self.outstanding > 0, "a completion without a request");
@@ -295,7 +297,7 @@ impl<S: Source> Issuer<S> {
         &self.source
     }
 
-    /// Returns the source, to be given requests if it keeps its own times.
+    /// Returns the source, for a host that gives requests to a source with times of its own.
     pub const fn source_mut(&mut self) -> &mut S {
         &mut self.source
     }
@@ -364,7 +366,7 @@ impl ClosedTimes {
 #[inline]
 fn scaled(arrival: Instant, scale: f64) -> Duration {
     let ns = arrival.as_nanos();
-    // A float would lose nanoseconds beyond 104 days.
+    // A float would lose nanoseconds beyond 104 days, so a scale of 1 must not convert.
     Duration::from_nanos(if scale == 1.0 { ns } else { (ns as f64 * scale).round() as u64 })
 }
 
@@ -387,7 +389,7 @@ mod tests {
     use super::*;
     use units::{Lbn, LbnRange, Op, Sectors};
 
-    /// Request n is at LBN n; think and arrival are n ms.
+    /// A source whose request n is at LBN n, with a think time and an arrival of n ms.
     struct Counted {
         given: u64,
         end: u64,
@@ -500,7 +502,7 @@ mod tests {
         let arrival = Arrival::Poisson { rate: 200.0 };
         let mut issuer = Issuer::new(Untimed, arrival, Instant::ZERO, 3).unwrap();
         let last = (0..N).map(|_| issuer.issue(Instant::MAX).unwrap().at).last().unwrap();
-        // 5 ms each, within five standard errors.
+        // The mean pause is 5 ms, within five standard errors.
         let mean = last.as_secs_f64() / N as f64;
         assert!((mean - 0.005).abs() < 0.005 * 5.0 / (N as f64).sqrt(), "{mean}");
     }

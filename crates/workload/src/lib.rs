@@ -10,8 +10,8 @@
 //! [`Mixed`] draws its requests.
 //!
 //! If requests wait for each other, the source keeps its own times ([`Script`]): [`Compressed`] is a trace at a
-//! multiple of its speed, [`tpcc`] is a load of transactions on pages, [`postmark`] one of small files, as operations
-//! on files and as block requests of a file system.
+//! multiple of its speed, [`tpcc`] is a load of transactions on pages, and [`postmark`] a load of small files, as
+//! operations on files and as block requests of a file system.
 //!
 //! The same configuration and seed give the same requests at the same times on every machine.
 //!

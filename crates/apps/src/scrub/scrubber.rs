@@ -271,7 +271,6 @@ impl<C: Checksums> Scrubber<C> {
     fn sifted(&mut self, sifted: &Sifted) {
         if sifted.bad.is_empty() {
             // No sector failed this time; the block must be read whole again, to compare its content.
-            //
             if self.again(sifted.block) {
                 return;
             }

@@ -535,7 +535,6 @@ fn a_block_under_way_is_not_compared() {
 }
 
 /// Guards against a bad sector that is missed because the foreground writes there while the scrubber waits.
-///
 #[test]
 fn a_write_of_the_same_place_is_not_taken_for_a_read() {
     let mut host = Naive::new(200, 1);

@@ -18,7 +18,6 @@ pub enum BlockDamage {
     #[error("another block's bytes stand in its place")]
     Misplaced,
     /// The block points outside the file system or at a block with another owner, or has an impossible size.
-    ///
     #[error("the block points at {0}, which it cannot own")]
     Pointer(LogicalBlock),
     /// The superblock's numbers contradict one another.

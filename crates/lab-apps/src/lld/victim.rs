@@ -43,7 +43,6 @@ impl Candidate {
     fn beats(&self, other: &Self) -> bool {
         // A summary fits into its block and a segment into a gigabyte, so there are fewer than 2^13 slots: the
         // products stay below 2^107.
-        //
         let worth = |a: &Self, b: &Self| {
             u128::from(a.whole - a.used) * u128::from(a.age) * u128::from(b.whole + b.used)
         };

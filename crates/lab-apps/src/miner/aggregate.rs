@@ -1,5 +1,5 @@
-//! Exact answers: sums, groups, ranks, histograms. All are integers until they are read, so that the answers are the
-//! same to the bit for every order of the pages and every split over mergers.
+//! Exact answers: sums, groups, ranks, histograms. Results are integers until they are read, so that the answers are
+//! the same to the bit for every order of the pages and every split over mergers.
 
 use super::page::Sale;
 use std::cmp::Reverse;
@@ -47,7 +47,7 @@ impl ColumnSummary {
         self.count
     }
 
-    /// Returns their exact sum.
+    /// Returns the exact sum of the values.
     pub fn sum(&self) -> i128 {
         self.sum
     }
@@ -99,9 +99,8 @@ impl fmt::Display for ColumnSummary {
 
 /// A summary for each key, for a bounded number of keys.
 ///
-/// If there are more keys, those with the smallest values are kept. A key that is among the smallest at the end has
-/// been among the smallest all along, so its summary is complete in every order of the pages; all other records are
-/// in the rest.
+/// If there are more keys, the smallest keys are kept. A key that is among the smallest at the end has been among the
+/// smallest all along, so its summary is complete in every order of the pages; all other records are in the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
     groups: BTreeMap<i64, ColumnSummary>,
@@ -174,7 +173,7 @@ impl fmt::Display for Groups {
     }
 }
 
-/// The records with the largest ranks. The heap's top is the one with the smallest of these.
+/// The records with the largest ranks. The top of the heap is the record with the smallest of these ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking {
     heap: BinaryHeap<(Reverse<i64>, Sale)>,

@@ -6,12 +6,13 @@
 //! finite population correction, makes the interval shrink to nothing as the scan becomes whole. Means and
 //! proportions are ratios of two totals; their variance is that of the residuals (section 6).
 //!
-//! All of it ASSUMES that the pages read are as good as drawn at random. They are not quite: free bandwidth reads
-//! blocks on the head's path, so blocks near the foreground's work, and on the way there, are read first, and in runs
-//! of neighbours. OSDI'00 names the assumption (section 6.3: "sufficiently random data selection or that the sampling
-//! algorithm is adaptive to sampling biases"). Stratification by position adapts to the one bias: the table is cut
-//! into parts of equal length, each part is estimated from its own pages and weighted by its size, not by the number
-//! of its pages in the sample (post-stratification, Cochran section 5A.9). Within a part the assumption remains.
+//! These formulas assume that the pages read are as good as drawn at random. That is not quite so: free bandwidth
+//! reads blocks on the head's path, so blocks near the foreground's work, and on the way there, are read first, and
+//! in runs of neighbours. OSDI'00 names the assumption (section 6.3: "sufficiently random data selection or that the
+//! sampling algorithm is adaptive to sampling biases"). Stratification by position adapts to this bias: the table is
+//! cut into parts of equal length, each part is estimated from its own pages and weighted by its size, not by the
+//! number of its pages in the sample (post-stratification, Cochran section 5A.9). Within a part the assumption
+//! remains.
 
 use super::page::{PageNumber, Sale};
 use super::query::{Filter, Level, Statistic};
@@ -20,8 +21,9 @@ use std::fmt;
 impl Level {
     /// Returns the two-sided quantile of Student's t with `freedom` degrees of freedom, 1 or more.
     ///
-    /// Up to ten degrees from the tables, above by the series in 1 / freedom (Abramowitz and Stegun 26.7.5), which is
-    /// accurate to 1e-3 there and soon far better. It needs no logarithm, so the result is the same on every machine.
+    /// Up to ten degrees, the quantile is from a table; above, it is from the series in 1 / freedom (Abramowitz and
+    /// Stegun 26.7.5), which is accurate to 1.5e-3 at eleven degrees and soon far better. The series needs no
+    /// logarithm, so the result is the same on every machine.
     fn quantile(self, freedom: u64) -> f64 {
         const T_QUANTILES_90: [f64; 10] =
             [6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125];
@@ -48,7 +50,7 @@ impl Level {
 /// An estimate for the whole table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The likeliest value; exact if every page was read.
+    /// The estimated value; exact if every page was read.
     pub value: f64,
     /// Half the interval: the truth is within this of the value, at the confidence level. `None` if the sample has no
     /// information about it: too few pages, or all of them equal.
@@ -93,8 +95,8 @@ struct Moments {
     pages: u64,
     u: i128,
     v: i128,
-    /// The sum of squares. It saturates: a page adds 2^53 at most, so not before two million pages of the greatest
-    /// revenue.
+    /// The sum of squares. A page adds 2^106 at most, so the sum stays below 2^127, which [`Self::variance`] needs,
+    /// for two million pages of the greatest revenue.
     uu: u128,
     uv: i128,
     vv: u128,
@@ -132,17 +134,17 @@ fn scatter(n: u64, ab: i128, a: i128, b: i128) -> f64 {
     }
 }
 
-/// A part of the table.
+/// A part of the table, by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stratum {
-    /// Its pages in the table.
+    /// The number of pages of the part.
     pages: u64,
-    /// The sums over those that were sampled.
+    /// The sums over the pages of the part that were sampled.
     moments: Moments,
 }
 
-/// The fewest sampled pages of a stratum: one with fewer is joined to its neighbour, because their variance says too
-/// little.
+/// The fewest sampled pages of a stratum: a stratum with fewer is joined to its neighbour, because the variance of
+/// few pages says too little.
 const STRATUM_PAGES_MIN: u64 = 5;
 
 /// The accumulator of one estimate.
@@ -245,8 +247,8 @@ impl Estimator {
         }
     }
 
-    /// Returns the strata. One of too few sampled pages is joined to the next, the last
-    /// to the one before. The result depends on the set of pages read, not on their order.
+    /// Returns the strata. A stratum of too few sampled pages is joined to the next one, the last stratum to the one
+    /// before. The result depends on the set of pages read, not on their order.
     fn joined(&self) -> Vec<Stratum> {
         let count = self.strata.len() as u128;
         // Returns the first page p with p * count / table_pages >= s.
@@ -278,7 +280,7 @@ impl Estimator {
 mod tests {
     use super::*;
 
-    /// Tables of Student's t: R 4's qt(), to six places.
+    /// The expected values are those of R 4's qt(), to six places.
     #[test]
     fn quantiles_join_the_table_smoothly() {
         for (level, v, t) in [

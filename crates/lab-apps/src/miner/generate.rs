@@ -7,7 +7,7 @@ use super::table::PAGES_MAX;
 /// The configuration of a generated table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableConfig {
-    /// The table's name.
+    /// The id of the table.
     pub table: TableId,
     /// The number of pages; the position of a page is relative to it.
     pub pages: u64,
@@ -156,7 +156,7 @@ impl TableGenerator {
         let at = id.wrapping_mul(4);
         let [who, what, whence, rest] = [0, 1, 2, 3].map(|j| draw(self.records, at.wrapping_add(j)));
         let product = zipf_like(what, products);
-        // A product has the same price everywhere, but for the drift.
+        // A product has the same price everywhere, apart from the drift.
         let price = mix(self.pages ^ u64::from(product));
         let octave = 6 + below(price as u32, 10);
         let base = (1u32 << octave) + below((price >> 32) as u32, 1 << octave);

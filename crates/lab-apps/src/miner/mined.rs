@@ -13,15 +13,15 @@ use units::LbnRange;
 /// The answer to one question, over the records of the pages read; an estimate is for the whole table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// To [`Ask::Summary`].
+    /// The answer to [`Ask::Summary`].
     Summary(ColumnSummary),
-    /// To [`Ask::Groups`].
+    /// The answer to [`Ask::Groups`].
     Groups(Groups),
-    /// To [`Ask::Top`], the best first.
+    /// The answer to [`Ask::Top`], the best record first.
     Top(Vec<Sale>),
-    /// To [`Ask::Histogram`].
+    /// The answer to [`Ask::Histogram`].
     Histogram(Histogram),
-    /// To [`Ask::Estimate`].
+    /// The answer to [`Ask::Estimate`].
     Estimate(Estimate),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Answer {
 /// The reason for which one question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
-    /// More groups than the question allows.
+    /// There are more groups than the question allows.
     #[error("there are more than {most} groups; allow more, or keep those of the smallest keys")]
     TooManyGroups {
         /// The limit of the question.
@@ -180,13 +180,13 @@ impl Accumulator {
     }
 }
 
-/// The two parts belong to different scans.
+/// The reason for which two parts were not merged: they belong to different scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the parts are of other questions or another table; merge parts of one scan only")]
 pub struct MergeError;
 
-/// The accumulators of a scan. Pages go in, in any order, each once. Parts of a scan with disjoint pages merge into
-/// exactly the accumulators of one scan with all these pages.
+/// The accumulators of a scan. Pages are added in any order, each once. Parts of a scan with disjoint pages merge
+/// into exactly the accumulators of one scan with all these pages.
 #[derive(Clone, Debug)]
 pub struct Mined {
     table: Table,
@@ -261,7 +261,7 @@ impl Mined {
     /// Adds the results of another part of the same scan.
     ///
     /// # Errors
-    /// The other has different questions or another table; nothing has changed then.
+    /// The other part has different questions or another table; nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.queries != other.queries || self.table != other.table {
             return Err(MergeError);

@@ -25,7 +25,7 @@ pub const RECORDS_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / RECORD_BYTES;
 const MAGIC: [u8; 4] = *b"FBT1";
 const _: () = assert!(HEADER_BYTES + RECORDS_PER_PAGE * RECORD_BYTES == PAGE_BYTES);
 
-/// The name of a table, on each of its pages.
+/// The number of a table, stored on each of its pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableId(u64);
 
@@ -57,7 +57,7 @@ macro_rules! number {
 number!(TableId);
 number!(PageNumber);
 
-/// A record: one line of a sale. The order of fields is the order by which ties are broken.
+/// A record: one line of a sale. Records of equal rank are ordered by their fields, the first field first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sale {
     /// The number of the record, unique in a table.
@@ -134,7 +134,7 @@ pub enum PageError {
     /// The block is not a page: it was never written, or was overwritten.
     #[error("the page does not begin with FBT1; nothing wrote a page of a table there")]
     Magic,
-    /// Bits have changed.
+    /// The checksum does not match.
     #[error("the page's CRC-32 is {found:08x}, the header says {stated:08x}; restore it from a copy")]
     Checksum {
         /// The checksum of the bytes.

@@ -92,11 +92,11 @@ pub enum Filter {
     Equals(Column, i64),
     /// The column has a value below this one.
     Below(Column, i64),
-    /// The other does not pass.
+    /// The inner filter does not pass.
     Not(Box<Filter>),
-    /// Both pass.
+    /// Both filters pass.
     And(Box<Filter>, Box<Filter>),
-    /// One of them passes, or both.
+    /// At least one of the filters passes.
     Or(Box<Filter>, Box<Filter>),
 }
 
@@ -114,17 +114,17 @@ impl Filter {
         }
     }
 
-    /// Returns a filter for records that pass both.
+    /// Returns a filter for records that pass both filters.
     pub fn and(self, other: Self) -> Self {
         Self::And(Box::new(self), Box::new(other))
     }
 
-    /// Returns a filter for records that pass at least one of the two.
+    /// Returns a filter for records that pass at least one of the filters.
     pub fn or(self, other: Self) -> Self {
         Self::Or(Box::new(self), Box::new(other))
     }
 
-    /// Returns a filter for records that do not pass.
+    /// Returns a filter for records that do not pass this one.
     pub fn negated(self) -> Self {
         Self::Not(Box::new(self))
     }
@@ -158,7 +158,7 @@ pub enum Overflow {
 pub enum End {
     /// The largest values.
     Largest,
-    /// The smallest.
+    /// The smallest values.
     Smallest,
 }
 
@@ -171,7 +171,7 @@ pub enum Statistic {
     Sum(Column),
     /// The mean of a column.
     Mean(Column),
-    /// Their share of all records.
+    /// The share of these records among all.
     Proportion,
 }
 
@@ -273,7 +273,7 @@ pub const QUERIES_MAX: usize = 256;
 pub struct Query {
     /// The name in answers and errors.
     pub name: String,
-    /// The records that it is about.
+    /// The filter of the records that the question is about.
     pub filter: Filter,
     /// The question.
     pub ask: Ask,
@@ -295,7 +295,7 @@ impl Query {
 /// The reason for which questions were refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// There are too many.
+    /// There are too many questions.
     #[error("{0} queries; ask at most {QUERIES_MAX} in one scan")]
     TooMany(usize),
     /// A number is out of range.

@@ -8,7 +8,7 @@ use thiserror::Error;
 pub struct OutOfRange {
     /// The field.
     pub field: &'static str,
-    /// Its value.
+    /// The value of the field.
     pub value: u64,
     /// The least valid value.
     pub least: u64,

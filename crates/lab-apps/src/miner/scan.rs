@@ -20,9 +20,9 @@ pub enum Stop {
     Permille(u16),
     /// Once the interval of an estimate is narrow: its margin is at most this share of its value.
     ///
-    /// The interval is checked after `least_pages` pages, and then after each further 5%. Repeated checks find a
-    /// narrow interval by chance sooner or later: the fewer `least_pages`, the more intervals miss the truth beyond
-    /// the promised share.
+    /// The interval is checked after `least_pages` pages, and then whenever 5% more pages were read. Repeated checks
+    /// find a narrow interval by chance sooner or later: the fewer `least_pages`, the more intervals miss the truth
+    /// beyond the promised share.
     Narrow {
         /// The index of the question, from 0; it must be an estimate.
         query: usize,
@@ -116,7 +116,7 @@ pub struct Progress {
     pub scans: u64,
     /// Pages delivered in the current scan, damaged ones included.
     pub pages: u64,
-    /// The most pages after which the scan ends.
+    /// The number of pages after which the scan ends at latest.
     pub target: u64,
     /// Damaged pages among those delivered.
     pub damaged: u64,
@@ -126,8 +126,8 @@ pub struct Progress {
 
 /// A scan of a table in free bandwidth.
 ///
-/// The host hands it every [`Record`] of its session with the bytes of the block, in the order of delivery. It keeps
-/// no pages: its memory is that of its accumulators, all of them bounded.
+/// The host passes every [`Record`] of the miner's session to it with the bytes of the block, in the order of
+/// delivery. The miner keeps no pages: its memory is that of its accumulators, all of them bounded.
 #[derive(Clone, Debug)]
 pub struct Miner {
     plan: Plan,

@@ -60,7 +60,7 @@ impl Table {
         Ok(Self { id, range, sectors_per_page, pages })
     }
 
-    /// Creates a table over a whole drive of `capacity` sectors, without a last part that is no whole page.
+    /// Creates a table over a whole drive of `capacity` sectors. A rest that is no whole page is left out.
     ///
     /// # Errors
     /// As for [`Table::new`].
@@ -75,7 +75,7 @@ impl Table {
         self.id
     }
 
-    /// Returns the LBNs.
+    /// Returns the LBNs of the table.
     pub fn range(&self) -> LbnRange {
         self.range
     }
@@ -90,7 +90,7 @@ impl Table {
         Sectors::new(self.sectors_per_page)
     }
 
-    /// Returns the page that fills `range` exactly, if one does.
+    /// Returns the page that fills `range` exactly, if any.
     pub fn page_at(&self, range: LbnRange) -> Option<PageNumber> {
         let offset = range.start().get().checked_sub(self.range.start().get())?;
         let whole = range.len() == self.block() && offset.is_multiple_of(self.sectors_per_page);

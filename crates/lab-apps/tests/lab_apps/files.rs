@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use workload::Share;
 use workload::random::Stream;
 
-/// A store that fails some of its calls, by a seed.
+/// A store that fails some of its calls, drawn from a seed.
 #[derive(Clone, Debug)]
 struct Flaky {
     store: MemoryStore,
@@ -74,7 +74,7 @@ enum FileCall {
 }
 
 fn path() -> impl Strategy<Value = FilePath> {
-    // One directory more than exist.
+    // Paths also name a directory that does not exist.
     (0u32..4, 0u64..12).prop_map(|(directory, name)| FilePath::new(directory, name))
 }
 
@@ -329,7 +329,7 @@ fn a_stale_block_is_damage() {
     files.append(FilePath::new(0, 1), b" and new").unwrap();
     files.sync().unwrap();
     let mut store = files.into_store();
-    // The file's only block: emulates a write that the store lost.
+    // Puts back the old contents of the file's only block, as if the store had lost the second write.
     let changed = |n: &u32| {
         let block = LogicalBlock::new(*n);
         let (mut now, mut then) = (store.clone(), old.clone());

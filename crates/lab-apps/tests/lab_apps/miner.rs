@@ -63,7 +63,7 @@ fn queries() -> impl Strategy<Value = Queries> {
     prop::collection::vec(query, 1..6).prop_map(|queries| Queries::new(queries).unwrap())
 }
 
-/// The naive computation, over records in memory.
+/// Checks an answer against a naive computation over records in memory.
 fn check(query: &Query, answer: &Result<Answer, AnswerError>, all: &[Sale]) {
     let passing: Vec<&Sale> = all.iter().filter(|sale| query.filter.passes(sale)).collect();
     let values = |column: Column| passing.iter().map(move |sale| column.of(sale));
@@ -132,7 +132,7 @@ fn check_summary(summary: &ColumnSummary, values: &[i64]) {
     assert_eq!((summary.min(), summary.max()), (values.iter().copied().min(), values.iter().copied().max()));
     assert_eq!(summary.mean(), (!values.is_empty()).then(|| sum as f64 / values.len() as f64));
     let Some(variance) = summary.variance() else { return assert!(values.len() < 2) };
-    // Centred on the mean, in floats: nearly as exact, and another formula.
+    // Another formula, centred on the mean, in floats: nearly as exact.
     let mean = summary.mean().unwrap();
     let about = values.iter().map(|&v| (v as f64 - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
     assert!((variance - about).abs() <= 1e-9 * (about + 1e-6 * mean.abs()).max(1e-9), "{variance} {about}");
@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(&once, &mine(&sample, 3));
     }
 
-    /// No flipped bit of a page may pass undetected, nor a page in the place of another.
+    /// Guards against an undetected change of a bit, and a page in the place of another.
     #[test]
     fn damage_is_seen_and_costs_its_own_page_only(
         seed in any::<u64>(), byte in 0..PAGE_BYTES, bit in 0..8u32, page in 0..20u64, place in 0..20u64,
@@ -262,7 +262,8 @@ fn some_queries() -> Queries {
     .unwrap()
 }
 
-/// Mines to the end, with real bytes; returns the answers of every scan.
+/// Mines to the end, with real bytes; returns the answers of every scan, and the pages in order of
+/// delivery.
 fn mine(
     host: &mut MinerHost,
     table: Table,
@@ -470,7 +471,7 @@ fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
     assert_eq!(error, "query `best`: count = 0; give 1 to 65536");
 }
 
-/// The table of a seed never changes: users may have stored bytes of it.
+/// The table of a seed must never change, because users may have stored bytes of it.
 #[test]
 fn generated_pages_are_pinned() {
     let table = table(1_000);

@@ -79,10 +79,10 @@ fn random_samples(pages: u64, size: usize) -> impl Iterator<Item = Vec<u64>> {
     (0..SAMPLES).map(move |seed| Draw(seed << 20).order(pages).into_iter().take(size).collect())
 }
 
-/// 95% of intervals at that level contain the truth: 950 of 1000, with a standard deviation of 6.9; three of these
-/// are the margin. The intervals suppose that means over pages are nearly normal. With 100 pages, one in eight of
-/// which is not full, they are not quite, so that row has a margin of its own. The seeds are fixed, so the result is
-/// reproducible.
+/// Of 1000 intervals at the 95% level, 950 contain the truth, with a standard deviation of 6.9; the bounds are three
+/// of these away. The intervals suppose that means over pages are nearly normal. With 100 pages, one in eight of
+/// which is not full, the means are not quite normal, so that row has wider bounds. The seeds are fixed, so the
+/// result is reproducible.
 #[test]
 fn intervals_of_random_samples_hold_the_truth_as_often_as_they_say() {
     let pages = 2_000;
@@ -122,7 +122,8 @@ fn strata_that_explain_the_variation_narrow_the_interval() {
     assert!(stratified < 0.75 * plain, "{stratified} {plain}");
 }
 
-/// The first pages come three times as often as the last, as if the foreground worked at the table's front.
+/// Guards against a bias: the first pages come three times as often as the last, as if the foreground worked at the
+/// table's front.
 #[test]
 fn a_bias_by_position_shows_and_strata_take_it_away() {
     let pages = 1_000;
@@ -140,7 +141,7 @@ fn a_bias_by_position_shows_and_strata_take_it_away() {
     for ((name, covered_1, error_1), (_, covered_20, error_20)) in run(1).into_iter().zip(run(20)) {
         println!("{name}: 1 stratum {covered_1:.3} {error_1:+.4}, 20 strata {covered_20:.3} {error_20:+.4}");
         if name == "records" {
-            continue; // equal everywhere
+            continue; // equal everywhere: the bias has no effect
         }
         assert!(error_1.abs() > 0.02 && covered_1 < 0.8, "{name}: {covered_1} {error_1}");
         assert!(error_20.abs() < error_1.abs() / 5.0, "{name}: {error_20} {error_1}");
@@ -157,7 +158,7 @@ fn too_small_a_sample_gives_no_interval() {
     for (name, estimate) in trial.sample([50]) {
         assert!(estimate.is_none_or(|e| e.margin.is_none()), "{name}");
     }
-    // No sale of the kind on the sampled pages tells nothing about the others.
+    // If no sampled page has a sale of the kind, the sample says nothing about the other pages.
     let ask = Ask::Estimate { statistic: Statistic::Count, level: Level::Percent95, strata: 1 };
     let none = Queries::new([Query::new("none", ask).only(Column::Price.at_least(i64::MAX))]).unwrap();
     let mut mined = Mined::new(table, none);
@@ -166,9 +167,9 @@ fn too_small_a_sample_gives_no_interval() {
     assert_eq!((estimate.unwrap().value, estimate.unwrap().margin), (0.0, None));
 }
 
-/// Samples that free bandwidth delivers, not random subsets: scans of a whole drive under the papers' foreground,
-/// stopped at a share. Prints how often the intervals contained the truth, which depends on drive and load; the
-/// assertion is that strata bring the estimates nearer to it.
+/// Uses the samples that free bandwidth delivers, which are not random subsets: scans of a whole drive under the
+/// papers' foreground, stopped at a share. Prints how often the intervals contained the truth, which depends on drive
+/// and load; asserts that strata bring the estimates nearer to the truth.
 #[test]
 fn samples_that_the_scheduler_brings() {
     const STRATA: [u32; 3] = [1, 32, 128];

@@ -1,4 +1,4 @@
-//! Postmark's load on the file layer: an example of a host that joins the two.
+//! Postmark's load on the file layer: an example of a host that connects a load with a file system.
 
 use lab_apps::files::{
     CACHE_BLOCKS_MIN, FileConfig, FileError, FilePath, FileStatistics, FileSystem, MemoryStore,
@@ -62,14 +62,14 @@ fn run_all(
     Ok(measured)
 }
 
-/// LLD's 400 MB.
+/// The blocks of LLD's 400 MB.
 const BLOCKS: u32 = 102_400;
 
 #[test]
 fn the_papers_load_reads_back_what_it_wrote() {
     let mut files = FileSystem::format(MemoryStore::new(BLOCKS), FileConfig::new(BLOCKS)).unwrap();
     let at_first = files.usage();
-    // About half of the disk: 20,000 files of two or three blocks.
+    // The files take about half of the disk: 20,000 files of two or three blocks.
     let measured = run_all(&mut files, Postmark::new(PostmarkConfig::osdi00(20_000), 42).unwrap()).unwrap();
     // The pool is many times larger than the cache: most reads go to the store.
     assert!(measured.misses > 25_000, "{measured:?}");

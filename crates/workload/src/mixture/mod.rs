@@ -1,4 +1,4 @@
-//! A small language for loads: what is requested, mixed by weight, and when.
+//! A small language for loads: the requests of a load, mixed by weight, and their arrivals.
 //!
 //! `docs/WORKLOADS.md` has the grammar with an example of each word.
 
@@ -78,15 +78,15 @@ impl FromStr for Mixture {
 pub struct Part {
     /// The part's share of all requests is its weight over the sum of all weights; from 1.
     pub weight: u32,
-    /// The rule for the places of its requests.
+    /// The rule for the places of the part's requests.
     pub place: Place,
-    /// The sizes of its requests, at least one.
+    /// The sizes of the part's requests, at least one.
     pub sizes: Vec<WeightedSize>,
     /// The share of reads.
     pub reads: Share,
-    /// The part of the drive in which its requests lie.
+    /// The part of the drive in which the requests lie.
     pub extent: Extent,
-    /// The divisor of all starts, and the step of sizes that are drawn from a distribution; `None` for 4 KB, or for the
+    /// The divisor of all starts, and the step of sizes that are drawn from a distribution; `None` means 4 KB, or the
     /// smallest size if that is smaller.
     pub align: Option<Bytes>,
     /// The place of the part in the text.
@@ -117,9 +117,9 @@ pub enum Place {
         /// The millionth behind the hot region.
         to_ppm: u32,
     },
-    /// Streams, each of which continues at the sector behind its last request.
+    /// Sequential streams: each request of a stream begins at the sector after the stream's last request.
     Sequential {
-        /// The number of streams. Each request belongs to one of them, all equally likely.
+        /// The number of streams. Each request belongs to a random stream.
         streams: u32,
         /// The number of requests after which a stream begins elsewhere.
         run: Run,
@@ -151,13 +151,13 @@ pub struct WeightedSize {
 pub enum Size {
     /// One size.
     Constant(Bytes),
-    /// All multiples of the alignment from the first to the second, equally likely.
+    /// All multiples of the alignment from the first size to the second, equally likely.
     Uniform(Bytes, Bytes),
     /// Exponentially distributed, rounded up to a multiple of the alignment.
     Exponential {
         /// The mean before the rounding.
         mean: Bytes,
-        /// The largest size; larger ones are reduced to it.
+        /// The largest size; larger sizes are reduced to it.
         max: Bytes,
     },
 }
@@ -167,9 +167,9 @@ pub enum Size {
 pub enum Extent {
     /// From one millionth of the drive to before another.
     Share {
-        /// The first millionth.
+        /// The first millionth of the extent.
         from_ppm: u32,
-        /// The millionth behind the last.
+        /// The millionth after the last one.
         to_ppm: u32,
     },
     /// From one LBN to another, both included.
@@ -186,7 +186,7 @@ impl Extent {
     pub const WHOLE: Self = Self::Share { from_ppm: 0, to_ppm: 1_000_000 };
 }
 
-/// The bytes of a part in its text. All are equal, because the place of a part is no property of the load.
+/// The bytes of a part in its text. All spans are equal, because the place in the text is no property of a load.
 #[derive(Clone, Debug, Default)]
 struct Span(Range<usize>);
 

@@ -1,4 +1,5 @@
-//! The cache on the scheduler's core, inside a drive: its promises hold, and write-backs are free.
+//! The cache on the scheduler's core, inside a drive: reads and flushes are right, and write-backs
+//! are free.
 
 use super::host::{Host, SECTOR, range, sectors, stamp};
 use super::model::Model;
@@ -52,7 +53,7 @@ impl lab_apps::cache::HeadTime for FromHere<'_> {
 struct CoreRig {
     core: InDrive,
     cache: Cache,
-    /// Only its medium and its random numbers are used.
+    /// A host of which only the medium and the random numbers are used.
     host: Host,
     model: Model,
     requests: BTreeMap<RequestId, Request>,
@@ -179,7 +180,7 @@ impl CoreRig {
         }
     }
 
-    /// Runs a busy client, two flushes, and the end.
+    /// Runs a busy client with a flush, and checks that everything is written at the end.
     fn run(mut self, calls: u64) -> CacheTally {
         for n in 0..calls {
             self.client(50);

@@ -1,4 +1,4 @@
-//! Each danger in its smallest form.
+//! A test for each danger, in its smallest form.
 
 use super::host::{Registry, range, stamp};
 use super::rig::{CacheRig, STEP, block};
@@ -40,8 +40,8 @@ fn dirtied_again_between_its_two_halves() {
 
 #[test]
 fn written_past_the_task_while_its_bytes_are_out_and_flushed() {
-    // The sector was dirty before the bytes were taken, is not among them, and is dirtied again. The flush covers its
-    // older version, but must wait for the second write all the same.
+    // Sector 4 was dirty before the bytes were taken, is not among them, and is dirtied again. The second flush
+    // covers the older version of the sector, but must wait for the second write all the same.
     let mut rig = CacheRig::small(4, |config| config.cleaner = None);
     rig.write(range(5, 2));
     rig.flush();
@@ -81,7 +81,7 @@ fn promoted_when_its_bytes_are_out() {
         assert!(!rig.answers.contains(&flush));
         rig.finish();
         assert!(rig.answers.contains(&flush));
-        // The head got there before the flush forced it.
+        // The bytes were taken before the flush forced the write.
         assert_eq!((rig.cache.tally().free, rig.cache.tally().flush), (1, 0));
     }
 }
@@ -162,7 +162,7 @@ fn a_failed_write_stays_dirty_and_is_reported() {
     rig.model.ever_bad.insert(6);
     rig.flush();
     assert!(rig.begin(block(1)));
-    // A second flush, without any sector that failed before it.
+    // The refused write ends the flush, with an error.
     rig.finish();
     assert_eq!((rig.write_failures, rig.cache.dirty(), rig.cache.calls()), (1, 1, 0));
     assert_eq!(rig.tasks(block(1)), 0, "the core has no task for the failed block");
@@ -241,7 +241,7 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
     }
     assert_eq!((rig.on_medium(4), rig.on_medium(5), rig.on_medium(7)), (1, 0, 2));
     assert_eq!((rig.cache.tally().reads, rig.cache.dirty()), (0, 0));
-    // Valid sectors join two runs.
+    // Valid sectors between two dirty runs join them into one write-back.
     rig.read(block(2));
     rig.foreground();
     rig.write(range(8, 1));

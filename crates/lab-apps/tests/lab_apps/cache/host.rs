@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 use workload::random::Stream;
 
-/// Bytes of a sector: its number and its version.
+/// Bytes of a sector, which holds its own LBN and a version.
 pub const SECTOR: usize = 16;
 
 pub fn range(start: u64, len: u64) -> LbnRange {
@@ -40,15 +40,15 @@ pub struct RegisteredTask {
     pub range: LbnRange,
     parameter: Parameter,
     pub promoted: bool,
-    /// The part that has not begun.
+    /// The part whose write has not begun.
     left: LbnRange,
     under_way: usize,
     bad: Option<Lbn>,
-    /// Whether it has ended, with its record on the way.
+    /// Whether the task has ended, with its record on the way.
     ended: bool,
 }
 
-/// The sessions: one, of writes.
+/// The sessions of the host: a single one, for writes.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     pub tasks: Vec<RegisteredTask>,
@@ -158,7 +158,7 @@ pub struct Host {
     pub queue: Vec<Request>,
     flights: Vec<RunningAccess>,
     completions: Vec<Completion>,
-    /// The bound on promotions at a time, if there is one.
+    /// The bound on promotions at a time, if any.
     pub most_promoted: Option<usize>,
     /// Whether a foreground write completes the pending tasks that it covers.
     pub coalesces: bool,
@@ -236,7 +236,8 @@ impl Host {
         }
     }
 
-    /// Does one thing, if there is anything to do.
+    /// Does one thing at random: begins a write of a task or a request, lets an access land, or delivers a
+    /// completion.
     pub fn step(&mut self, cache: &mut Cache) {
         if let Some(most) = self.most_promoted {
             let promoted = self.registry.tasks.iter().filter(|t| t.promoted).count();
@@ -391,7 +392,7 @@ impl Host {
         }
     }
 
-    /// The power fails: some sectors of each write under way land; the rest of the host's state is lost.
+    /// Cuts the power: some sectors of each write under way land; the rest of the host's state is lost.
     pub fn crash(&mut self) {
         for flight in std::mem::take(&mut self.flights) {
             let reached = self.below(flight.range.len().get() + 1);

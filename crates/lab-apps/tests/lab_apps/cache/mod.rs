@@ -1,4 +1,4 @@
-//! The cache cleaner against a naive map and a host that does its worst.
+//! The cache cleaner against a naive map and the most hostile host that the rules allow.
 //!
 //! `swarm` draws caches, hosts and clients; `dangers` has each danger in its smallest form, `policies` the order of
 //! write-backs and the choice of victims, `core` has the scheduler's core for a host. Bugs planted one at a time and
@@ -13,7 +13,7 @@
 //! | a buffer leaves while a foreground write of it is under way | `*` |
 //! | a pinned buffer leaves, or is written | `*`, `a_pinned_buffer_stays`, `a_locked_buffer_says_not_now` |
 //! | a locked buffer gives its bytes | `a_locked_buffer_says_not_now` |
-//! | half written for free, it is not promoted | `promoted_when_half_of_it_is_written` |
+//! | a buffer of which half was written for free is not promoted | `promoted_when_half_of_it_is_written` |
 //! | forced work is not promoted | `*` (it never ends) and six more |
 //! | a promotion that failed because the buffer was locked is not repeated | `*` |
 //! | a promotion that failed for lack of room is not repeated | `*` |
@@ -44,8 +44,9 @@
 //! | SPTF-Evict takes the oldest | `a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict` |
 //!
 //! Four of these were in the first version and were found by the swarm: the completion of the write beside a read,
-//! the sector that was not among the bytes handed out, and two ways for a victim to be forgotten. Not caught, because
-//! it does no harm: promoting a buffer while it is locked (the write is refused, and the buffer is promoted again).
+//! the sector that was not among the bytes handed out, and two ways for a victim to be forgotten. Promoting a buffer
+//! while it is locked is not caught, because that does no harm: the write is refused, and the buffer is promoted
+//! again.
 
 mod core;
 mod dangers;

@@ -7,14 +7,14 @@ use units::LbnRange;
 
 #[derive(Debug)]
 enum OpenCall {
-    /// The versions acknowledged when it began.
+    /// The range, and the versions acknowledged when the read began.
     Read(LbnRange, Vec<u64>),
-    /// The versions to be acknowledged when it ends.
+    /// The range, and the versions to be acknowledged when the write ends.
     Write(LbnRange, Vec<u64>),
     Flush(Vec<u64>),
 }
 
-/// Versions by sector; each write has one of its own, larger than all before.
+/// Versions by sector; each write has a version of its own, larger than all before.
 #[derive(Debug)]
 pub struct Model {
     pub written: u64,

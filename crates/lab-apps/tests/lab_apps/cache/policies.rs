@@ -13,7 +13,7 @@ fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
     rig.write(block(1));
     rig.wait(Duration::from_secs(10));
     rig.write(block(2));
-    // Dirtied again, but its age counts from the first time.
+    // Block 1 is dirtied again, but its age counts from the first write.
     rig.write(block(1));
     rig.wait(Duration::from_secs(18));
     assert!(!rig.promoted(block(1)));

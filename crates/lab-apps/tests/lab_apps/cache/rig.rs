@@ -16,7 +16,7 @@ pub struct CacheRig {
     pub lazy_percent: u64,
     pins: Vec<Lbn>,
     pub write_failures: u64,
-    /// Answers in order of time.
+    /// The answered calls in order of time.
     pub answers: Vec<CallId>,
 }
 
@@ -181,7 +181,7 @@ impl CacheRig {
         }
     }
 
-    /// Ends all that was begun without starting anything new; then a flush brings everything to the medium.
+    /// Ends all that was begun without starting anything new; then a flush brings every dirty sector to the medium.
     pub fn settle(&mut self) {
         self.host.bad.clear();
         self.lazy_percent = 0;
@@ -189,7 +189,7 @@ impl CacheRig {
         while !self.pins.is_empty() {
             self.unpin();
         }
-        // This also waits until earlier errors are reported.
+        // The wait lasts until earlier errors are reported, too.
         self.run(|rig| rig.cache.calls() == 0 && rig.host.is_idle());
         assert!(self.model.is_idle());
         while self.flush().is_none() {}
@@ -230,7 +230,7 @@ pub fn block(n: u64) -> LbnRange {
 }
 
 impl CacheRig {
-    /// Takes the bytes of the task that covers this range, or a part of it.
+    /// Begins the write of this range, which is a task or a part of one; returns whether the cache gave its bytes.
     pub fn begin(&mut self, of: LbnRange) -> bool {
         let covers = |r: LbnRange| r.covers(of);
         let at = self.host.registry.tasks.iter().position(|t| covers(t.range)).expect("a task");

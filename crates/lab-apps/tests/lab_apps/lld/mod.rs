@@ -24,7 +24,7 @@ fn reads() -> impl Strategy<Value = Reads> {
     prop_oneof![Just(Reads::Block), Just(Reads::Run), Just(Reads::Segment)]
 }
 
-/// Fill levels in percent: half of them the highest.
+/// Fill levels in percent: half of them are 95, the highest.
 fn percents() -> impl Strategy<Value = u32> {
     prop_oneof![0..=95u32, Just(95)]
 }
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// The hardest load: every block live, overwritten in no order, cleaned by both.
+/// The hardest load: every block live, overwritten in scattered order, with and without the free cleaner.
 #[test]
 fn a_log_that_is_95_percent_full_goes_on() {
     for (free, reads) in [(false, Reads::Run), (true, Reads::Block), (true, Reads::Segment)] {
@@ -149,8 +149,8 @@ fn reads_of_blocks_that_died_are_taken_back() {
     rig.check();
 }
 
-/// Without the check, the block would not be copied, since its checksum differs, but its segment would count as
-/// damaged and never be cleaned again.
+/// Guards against a segment that is never cleaned again: the checksum of the old record would differ, and the segment
+/// would count as damaged.
 #[test]
 fn a_record_of_a_segments_earlier_contents_is_dropped() {
     let config = LogConfig {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use units::{Instant, LbnRange, Op, SessionId, TaskId};
 
-/// The content of the client's block, or nothing.
+/// The content of a client's block; `None` if it has none.
 pub type Content = Option<Vec<u8>>;
 
 /// An event in the history of a log.
@@ -79,7 +79,7 @@ pub fn configs() -> impl Strategy<Value = LogConfig> {
     )
 }
 
-/// Power failed, and the rig has recovered.
+/// The power failed, and the rig has recovered.
 #[derive(Debug)]
 struct PowerFailed;
 
@@ -188,7 +188,7 @@ impl LogRig {
         }
     }
 
-    /// A write or a trim, with all the host's duties.
+    /// Writes or trims a block, and does all that the log demands of its host.
     fn change(&mut self, block: u32, content: Content) -> Result<(), PowerFailed> {
         loop {
             let (logical, now) = (LogicalBlock::new(block), Instant::from_nanos(self.now));
@@ -277,7 +277,7 @@ impl LogRig {
         Ok(())
     }
 
-    /// Loses the memory and opens the log again; checks that exactly the durable state is back.
+    /// Loses the memory and opens the log again; checks that the log has exactly the durable state.
     pub fn crash(&mut self) {
         self.crashes += 1;
         self.fail_in = None;
@@ -374,7 +374,7 @@ impl LogRig {
         }
     }
 
-    /// Checks that a crash now, with the memory lost between two writes, loses nothing durable.
+    /// Checks that a crash now, with the memory lost between two writes, restores the durable sequence.
     fn check_superseded(&self) {
         if !self.log.durable().get().is_multiple_of(7) {
             return;
@@ -448,7 +448,7 @@ impl LogRig {
         let (record, bytes) = sessions.under_way.swap_remove(i);
         let taken = free.record(&mut self.log, &record, &bytes).unwrap();
         self.free_copies += u64::from(taken == Taken::Moved);
-        // The record a second time: a block that has moved is not moved again.
+        // The record comes a second time: a block that has moved is not moved again.
         let again = free.record(&mut self.log, &record, &bytes).unwrap();
         assert_eq!(again, Taken::Dropped);
     }
@@ -472,7 +472,7 @@ impl LogRig {
 pub struct FakeSessions {
     next: u64,
     wanted: Vec<Record>,
-    /// Blocks read but not delivered, with the bytes of that moment; also of tasks aborted since.
+    /// Blocks read but not delivered, with the bytes at the time of the read; also those of tasks aborted since.
     under_way: Vec<(Record, Vec<u8>)>,
 }
 

@@ -1,4 +1,5 @@
-//! A host for tests: the real core, a foreground like the papers', and no drive but the core's own predictions.
+//! A host for tests: the real core under a foreground like the papers', with no drive other than the core's
+//! predictions.
 
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part; helpers stand outside test functions
 

@@ -46,7 +46,8 @@ struct VolumeRig {
     sector: usize,
     requests: BTreeMap<RequestId, RequestId>,
     calls: BTreeMap<CallId, CacheCall>,
-    /// For each block the last value written, answered, and flushed. Values of a block ascend.
+    /// By block, the last value written, the last one answered, and the last one flushed. Values of
+    /// a block ascend.
     issued: Vec<u8>,
     answered: Vec<u8>,
     flushed: Vec<u8>,
@@ -82,7 +83,7 @@ impl VolumeRig {
         self.volume.call(self.place, |host, sessions| call(host.0.as_mut().unwrap(), sessions)).unwrap()
     }
 
-    /// Lets the cache act.
+    /// Carries out the cache's actions and passes it completions until nothing is left to do.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         let now = self.volume.now();
         loop {

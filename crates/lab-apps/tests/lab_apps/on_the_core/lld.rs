@@ -1,4 +1,4 @@
-//! The log-structured disk and both its cleaners: after every power cut exactly the durable data are back, and reads
+//! The log-structured disk with both its cleaners: after every power cut exactly the durable data are back, and reads
 //! find the last data written.
 
 use super::world::{World, worlds};
@@ -59,7 +59,7 @@ fn calls() -> impl Strategy<Value = LogCall> {
     ]
 }
 
-/// Power failed, or the test did.
+/// The reason for which a life ends early: the power failed, or the test did.
 #[derive(Debug)]
 enum Interruption {
     Cut,
@@ -247,7 +247,7 @@ impl Life {
         }
     }
 
-    /// A client reads a block, from memory or the medium.
+    /// Reads a block as a client does, from memory or the medium, and checks its content.
     fn read_back(&mut self, block: u32) -> Result<(), Interruption> {
         let owned = |data: Data<'_>| match data {
             Data::Nothing => Err(None),
@@ -270,7 +270,7 @@ fn prop_stop(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Inte
     if holds { Ok(()) } else { Err(TestCaseError::fail(otherwise()).into()) }
 }
 
-/// Returns the content after a power cut, given the durable sequence: all changes up to it.
+/// Returns the content that must be there after a power cut: all changes up to the durable sequence.
 fn owed(mut base: BTreeMap<u32, Vec<u8>>, done: Vec<Done>, durable: Sequence) -> BTreeMap<u32, Vec<u8>> {
     for done in done.into_iter().filter(|done| done.sequence <= durable) {
         match done.content {
@@ -304,7 +304,7 @@ struct Tried {
     detours: u64,
 }
 
-/// Runs the client's calls in some lives of a drive, of which all but the last end in a power cut.
+/// Runs the client's calls in several lives of a drive; all but the last end in a power cut.
 fn live(
     world: &World,
     (config, reads): (LogConfig, Reads),
@@ -371,8 +371,8 @@ proptest! {
     }
 }
 
-/// A log that is nearly full, on drives that lose answers: the core puts the free cleaner's reads into gaps, in the
-/// drive and outside it, and some work remains for the foreground cleaner.
+/// Uses a log that is nearly full, on drives that lose answers: the core puts the free cleaner's reads into gaps, in
+/// the drive and outside it, and some work remains for the foreground cleaner.
 #[test]
 fn gaps_clean_a_log_in_the_drive_and_outside() {
     for outside in [false, true] {

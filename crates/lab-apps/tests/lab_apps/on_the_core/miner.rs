@@ -1,4 +1,4 @@
-//! The miner: its answers are those of a computation in memory, without the pages that cannot be read.
+//! The miner's answers are those of a computation in memory, without the pages that cannot be read.
 
 use super::world::{range, run, worlds};
 use lab_apps::miner::{
@@ -42,7 +42,7 @@ pub fn queries() -> Queries {
     Queries::new(queries.map(|(name, ask)| Query::new(name, ask)).to_vec()).unwrap()
 }
 
-/// Makes a table on a medium; returns it and its answers without the damaged pages.
+/// Writes a table to a medium; returns the table and its answers without the bad pages.
 pub fn table(platters: &mut Platters, start: u64, seed: u64, bad: &BTreeSet<u64>) -> (Table, Answers) {
     let sectors = platters.medium().capacity().get();
     let per_page = PAGE_BYTES as u64 / 512;
@@ -80,7 +80,7 @@ proptest! {
         let mut platters = Platters::blank(&drive);
         let (table, truth) = table(&mut platters, start, world.seed, &bad);
         for &lbn in &bad {
-            // The foreground's writes must not repair them.
+            // Writes of the foreground must not repair these sectors.
             platters.spoil(Lbn::new(lbn), Cure::None);
         }
         let mut volume = world.start(platters, Instant::ZERO, 0);

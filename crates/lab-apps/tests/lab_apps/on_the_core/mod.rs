@@ -1,5 +1,5 @@
-//! The experiments' applications on the real core in a simulated drive that holds bytes, with the loads and faults of
-//! the same tests of `freeblock-apps`.
+//! The experiments' applications on the real core in a simulated drive that holds bytes, with the random loads and
+//! faults of such tests in `freeblock-apps`.
 
 mod cache;
 mod lld;

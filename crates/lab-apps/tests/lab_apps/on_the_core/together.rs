@@ -1,4 +1,5 @@
-//! Several applications at once, over the same blocks: each gets the same results as alone.
+//! Several applications at once, over the same blocks: each application gets the results that it
+//! gets alone.
 
 use super::miner::{Mining, queries, table};
 use super::world::{range, run, worlds};
@@ -9,7 +10,7 @@ use sim::Platters;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Instant, Lbn, Sectors};
 
-/// Reads every block of a range, repeatedly, as records; and writes to its own place.
+/// Reads every block of a range as records, once; and writes to a place behind the range.
 #[derive(Default)]
 struct Reader {
     records: Option<Records>,

@@ -22,12 +22,12 @@ pub enum ControlError {
     Refused {
         /// The HTTP code.
         code: u16,
-        /// The invalid field, if it is one.
+        /// The field of the request that is wrong, if the reason is a field.
         field: Option<String>,
         /// The reason, and the action to take.
         message: String,
     },
-    /// The answer is not that of a daemon.
+    /// Another program than the daemon has answered.
     #[error("the program that answers at {} is no freeblock daemon ({what}); give the path of a daemon's control socket", .socket.display())]
     Strange {
         /// The path of the socket.

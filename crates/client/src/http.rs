@@ -10,7 +10,8 @@ use std::time::Duration;
 const BODY_BYTES_MAX: usize = 64 << 20;
 /// The most bytes of an answer's head, so that no server fills the client's memory.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// The time-out. The daemon answers within ten seconds, or says that it cannot.
+/// The most time for the daemon to read or to answer. The daemon answers within ten seconds, or says that it
+/// cannot.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An answer's code, and its body.
@@ -37,7 +38,8 @@ pub(crate) fn answer(stream: &mut impl Read) -> io::Result<Answer> {
     Ok((code, body_of(stream, length, rest)?))
 }
 
-/// Upgrades the connection; returns the stream and the bytes of it that have arrived, or the answer that refuses.
+/// Upgrades the connection. Returns the stream with the bytes that have arrived behind the head, or the answer
+/// that refuses.
 pub(crate) fn upgrade(
     socket: &Path,
     path: &str,
@@ -56,7 +58,8 @@ pub(crate) fn upgrade(
     Ok(Ok((stream, rest)))
 }
 
-/// Sends a request. If the daemon refuses it, it may answer and close the connection before it has read all of it.
+/// Sends a request. The daemon may refuse a request before it has read all of it and close the connection, so a
+/// broken pipe is no error: the answer can still be read.
 fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
     match stream.write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -67,7 +70,7 @@ fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = match private(socket).map(UnixStream::connect) {
         Some(Ok(stream)) => stream,
-        // Most users may not open it.
+        // There may be no private socket, and most users may not open it.
         _ => UnixStream::connect(socket)?,
     };
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
@@ -75,8 +78,8 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Returns the socket beside this one that only root and the daemon's own user may open, if the same user has made both. Other
-/// users' connections do not fill its queue in the kernel.
+/// Returns the path of the private socket, which only root and the daemon's own user may open, if it has the same
+/// owner as the public one. Other users' connections cannot fill its queue in the kernel.
 fn private(socket: &Path) -> Option<PathBuf> {
     let mut private = socket.as_os_str().to_owned();
     private.push(".private");
@@ -89,15 +92,15 @@ fn strange(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("no daemon answers so: {what}"))
 }
 
-/// Returns the code, the body's length if it is given, and the bytes of the body that have arrived.
+/// Returns the status code, the body's length if the head has it, and the bytes of the body that have arrived.
 fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut some = [0; 4096];
-    // Searched bytes are not searched again, except the last three: the end may begin with them.
+    // Searched bytes are not searched again, except the last three, because the end of the head may begin there.
     let mut searched = 0;
     let end = loop {
         let found = bytes.windows(4).skip(searched).position(|w| w == b"\r\n\r\n").map(|at| searched + at);
-        // However the bytes are divided, a head of this length is too long.
+        // This bound does not depend on how the head was divided into reads.
         if found.unwrap_or(bytes.len().saturating_sub(3)) > HEAD_BYTES_MAX {
             return Err(strange("a head without an end"));
         }
@@ -125,7 +128,7 @@ fn body_of(stream: &mut impl Read, length: Option<usize>, mut body: Vec<u8>) -> 
     if most > BODY_BYTES_MAX {
         return Err(strange("a body of more than 64 MiB"));
     }
-    // Bytes behind the body are no part of it, whether they have arrived or not.
+    // Bytes after the body do not belong to it.
     body.truncate(most);
     let missing = most.saturating_sub(body.len());
     stream.take(missing as u64).read_to_end(&mut body)?;

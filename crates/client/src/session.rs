@@ -17,13 +17,13 @@ pub enum SessionError {
     /// The session was not opened.
     #[error(transparent)]
     Open(#[from] ControlError),
-    /// A call was refused; nothing has changed.
+    /// A call was refused, and has changed nothing.
     #[error("{0}")]
     Refused(String),
-    /// The daemon has gone, and the session with it.
+    /// The daemon has ended the connection, and the session with it.
     #[error("the daemon has ended the session: {0}; open another")]
     Gone(#[from] io::Error),
-    /// The daemon does not follow this protocol.
+    /// The daemon violates the protocol.
     #[error("the daemon does not keep to the protocol: {0}")]
     Wire(#[from] WireError),
     /// The daemon has another version of the protocol.
@@ -34,34 +34,34 @@ pub enum SessionError {
 /// A completed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The number of its task.
+    /// The number of the block's task.
     pub task: u64,
     /// The block's first LBN.
     pub start: u64,
-    /// Its sectors.
+    /// The number of sectors in the block.
     pub sectors: u64,
-    /// The parameter of its task.
+    /// The parameter that the task was registered with.
     pub parameter: u64,
-    /// Whether it was written rather than read.
+    /// Whether the block was written rather than read.
     pub write: bool,
-    /// The first bad sector, if the medium could not serve it: then there are no bytes.
+    /// The first bad sector, if the medium could not read or write the block. Then there are no bytes.
     pub bad: Option<u64>,
-    /// Whether nothing more can come.
+    /// Whether the session has no more blocks outstanding.
     pub last: bool,
-    /// The bytes read.
+    /// The bytes of a block that was read.
     pub bytes: Vec<u8>,
 }
 
 /// A block that is about to be written: answer with [`Session::give`] or [`Session::not_now`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The number of its task.
+    /// The number of the block's task.
     pub task: u64,
     /// The block's first LBN.
     pub start: u64,
-    /// Its sectors.
+    /// The number of sectors in the block.
     pub sectors: u64,
-    /// The parameter of its task.
+    /// The parameter that the task was registered with.
     pub parameter: u64,
 }
 
@@ -76,10 +76,10 @@ pub enum Got {
     Nothing,
 }
 
-/// A session (FAST'04, section 3): blocks of a disk are read and written in any order.
+/// A session (FAST'04, section 3): the disk reads and writes the registered blocks in any order.
 ///
-/// Its records arrive on a file descriptor that supports `poll` ([`as_fd`](Self::as_fd)). Dropping the session closes
-/// it. A program that does not fetch its records suspends only its own session.
+/// The records arrive on a file descriptor that supports `poll` ([`as_fd`](Self::as_fd)). Dropping the session closes
+/// it. If a program does not fetch its records, only its own session is suspended.
 ///
 /// ```no_run
 /// use client::{Got, Session, USUAL_PATH};
@@ -112,7 +112,7 @@ impl Session {
     /// Opens a session on a disk of the daemon that listens at `socket`, with a priority of 1 to 100.
     ///
     /// # Errors
-    /// There is no daemon or no such disk, or the protocol differs.
+    /// The daemon cannot be reached, has no such disk, or has another version of the protocol.
     pub fn open(socket: impl AsRef<Path>, disk: &str, priority: u8) -> Result<Self, SessionError> {
         let socket = socket.as_ref();
         let path = format!("/v1/disks/{disk}/sessions?priority={priority}");
@@ -140,17 +140,18 @@ impl Session {
         }
     }
 
-    /// Returns the sectors of the disk.
+    /// Returns the number of sectors of the disk.
     pub fn sectors(&self) -> u64 {
         self.sectors
     }
 
-    /// Returns the bytes in a sector.
+    /// Returns the number of bytes in a sector.
     pub fn sector_bytes(&self) -> u32 {
         self.sector_bytes
     }
 
-    /// Registers blocks of `block` sectors to be read, each once, in any order; returns the task's number.
+    /// Registers blocks of `block` sectors in the range to be read, each once, in any order. Each record repeats
+    /// `parameter`. Returns the task's number.
     ///
     /// # Errors
     /// The call is refused, or the daemon has gone.
@@ -165,7 +166,8 @@ impl Session {
         self.call(|call| Call::Read { call, range, block, parameter })
     }
 
-    /// Registers blocks to be written; the daemon asks for the bytes of each block before its write ([`Got::Wanted`]).
+    /// Registers blocks of `block` sectors to be written. The daemon asks for the bytes of each block before it writes
+    /// the block ([`Got::Wanted`]). Returns the task's number.
     ///
     /// # Errors
     /// The call is refused, or the daemon has gone.
@@ -180,7 +182,7 @@ impl Session {
         self.call(|call| Call::Write { call, range, block, parameter })
     }
 
-    /// Ends a task; returns the number of its blocks that have not come.
+    /// Ends a task; returns the number of its blocks that were not delivered.
     ///
     /// # Errors
     /// The call is refused, or the daemon has gone.
@@ -188,7 +190,7 @@ impl Session {
         self.call(|call| Call::Abort { call, task })
     }
 
-    /// Withdraws every block that touches the range; returns their number.
+    /// Withdraws every block that overlaps the range; returns their number.
     ///
     /// # Errors
     /// The call is refused, or the daemon has gone.
@@ -196,7 +198,7 @@ impl Session {
         self.call(|call| Call::AbortRange { call, range: Range { start, sectors } })
     }
 
-    /// Makes every block that touches the range foreground work; returns their number.
+    /// Makes every block that overlaps the range foreground work; returns their number.
     ///
     /// # Errors
     /// The call is refused, or the daemon has gone.
@@ -220,7 +222,7 @@ impl Session {
         self.call(|call| Call::Resume { call }).map(drop)
     }
 
-    /// Ends the session; returns the number of blocks that have not come.
+    /// Ends the session; returns the number of its blocks that were not delivered.
     ///
     /// # Errors
     /// The daemon has gone.
@@ -228,7 +230,7 @@ impl Session {
         self.call(|call| Call::Close { call })
     }
 
-    /// Sends all bytes of a wanted block.
+    /// Sends all bytes of a block that the daemon has asked for.
     ///
     /// # Errors
     /// The daemon has gone.
@@ -237,7 +239,7 @@ impl Session {
         self.send(&call)
     }
 
-    /// Declines a wanted block, because its bytes are not available; the daemon asks again later.
+    /// Tells the daemon that the bytes of a block are not available yet; the daemon asks again later.
     ///
     /// # Errors
     /// The daemon has gone.
@@ -305,7 +307,7 @@ impl Session {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, SessionError> {
         let mut bytes = [0; 64 << 10];
-        // Whether more bytes may be available at once.
+        // Whether the descriptor may have more bytes at once.
         let mut more = true;
         loop {
             if let Some(event) = self.decoder.take()? {
@@ -315,10 +317,10 @@ impl Session {
             if left == Some(Duration::ZERO) && !more {
                 return Ok(None);
             }
-            // For the system, a time-out of zero means none.
+            // The system takes a time-out of zero for none.
             self.stream.set_read_timeout(left.map(|left| left.max(Duration::from_micros(1))))?;
-            // Reads no more than the current frame: `poll` does not report bytes that were read from the descriptor and
-            // kept here.
+            // A read takes no more than the current frame from the descriptor, because `poll` does not report bytes
+            // that are already in the decoder.
             let wanted = self.decoder.needs().min(bytes.len());
             match self.stream.read(bytes.get_mut(..wanted).unwrap_or_default()) {
                 Ok(0) => return Err(SessionError::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -337,12 +339,13 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// Returns the descriptor. It is readable while it has an event for [`get`](Session::get), or a part of one; and
-    /// once the daemon has gone. Alternating `poll` with one `get` with a time-out of zero misses nothing.
+    /// Returns the session's descriptor. It is readable while it has an event for [`get`](Session::get), or a part of
+    /// one, and once the daemon has gone. A program that alternates `poll` with one `get` with a time-out of zero
+    /// misses no event.
     ///
-    /// The exception are events that arrive while a call waits for its answer (any method but `get`, `give` and
-    /// `not_now`): the call reads them from the descriptor, which no longer reports them. So after a call, use `get`
-    /// with a time-out of zero until [`Got::Nothing`], then `poll`.
+    /// There is an exception: while a call waits for its answer (any method except `get`, `give` and `not_now`), it
+    /// reads events from the descriptor and keeps them, so `poll` no longer reports them. After a call, use `get` with
+    /// a time-out of zero until [`Got::Nothing`], and then `poll`.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -366,14 +369,14 @@ mod tests {
         daemon.write_all(&bytes).unwrap();
     }
 
-    /// Returns a session, and the daemon's end of it.
+    /// Returns a session, and the daemon's end of its connection.
     fn pair() -> (Session, UnixStream) {
         let (stream, daemon) = UnixStream::pair().unwrap();
         let (decoder, waiting) = (Decoder::default(), VecDeque::new());
         (Session { stream, decoder, waiting, calls: 0, sectors: 64, sector_bytes: 512 }, daemon)
     }
 
-    /// Reads and returns all bytes in the descriptor.
+    /// Reads all bytes that are in the descriptor.
     fn left(session: &Session) -> Vec<u8> {
         let mut stream = session.stream.try_clone().unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -383,8 +386,8 @@ mod tests {
         bytes
     }
 
-    /// After any number of gets that do not wait, the descriptor contains exactly the records that have not been
-    /// fetched: it is readable as long as there is one.
+    /// After any number of gets that do not wait, the descriptor contains exactly the records that were not fetched, so
+    /// it is readable while there is one.
     #[test]
     fn a_get_takes_one_record_out_of_the_descriptor() {
         let all: Vec<Event> = (0..100).map(|n| record(n, if n == 50 { 70_000 } else { 512 })).collect();
@@ -401,7 +404,7 @@ mod tests {
         }
     }
 
-    /// A part of a record, cut anywhere, is no event yet, and is not lost.
+    /// A part of a record, cut anywhere, is no event, and is completed by the rest.
     #[test]
     fn a_record_in_parts_is_got_when_it_is_whole() {
         let mut bytes = Vec::new();
@@ -415,7 +418,7 @@ mod tests {
         }
     }
 
-    /// Events before the answer wait for `get`, those after it stay in the descriptor.
+    /// Events before the answer are kept for `get`; events after it stay in the descriptor.
     #[test]
     fn a_call_takes_no_more_than_its_answer_out_of_the_descriptor() {
         let (mut session, mut daemon) = pair();
@@ -434,7 +437,7 @@ mod tests {
         assert!(matches!(session.get(NOW), Err(SessionError::Gone(_))));
     }
 
-    /// A record that was the last when it was sent is not while others wait that came before an answer.
+    /// A record that was the last when it was sent is not the last while kept events follow it.
     #[test]
     fn a_record_is_the_last_only_if_no_other_waits() {
         let (mut session, mut daemon) = pair();

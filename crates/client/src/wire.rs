@@ -1,8 +1,8 @@
-//! The protocol of a session, version 1, sans-IO: frames, little-endian.
+//! The protocol of a session, version 1, without sockets: frames of little-endian numbers.
 //!
-//! A frame is the length of the rest (u32), a kind (u8) and its fields. Calls have a number chosen by the client, which
-//! the answer repeats; answers come in the calls' order. After a [`Event::Wanted`] the client sends [`Call::Buffer`] or
-//! [`Call::NotNow`]; neither is answered.
+//! A frame consists of the length of the rest (u32), a kind (u8) and fields. A call has a number chosen by the client,
+//! which the answer repeats; answers come in the order of the calls. To an [`Event::Wanted`] the client responds with
+//! [`Call::Buffer`] or [`Call::NotNow`], which are not answered.
 
 use thiserror::Error;
 
@@ -10,10 +10,10 @@ use thiserror::Error;
 pub const VERSION: u32 = 1;
 /// The name of the protocol for the upgrade of the connection.
 pub const PROTOCOL: &str = "freeblock-session";
-/// The most bytes in a frame after its length: a block of 1 MiB and its head.
+/// The most bytes in a frame after the length: a block of 1 MiB and the fields before it.
 pub const FRAME_BYTES_MAX: usize = (1 << 20) + 64;
 
-/// The reason for which bytes are invalid.
+/// The reason why bytes are no valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// The frame is too long.
@@ -22,7 +22,7 @@ pub enum WireError {
     /// The kind does not exist.
     #[error("a frame of kind {0}, which version {VERSION} does not have")]
     Kind(u8),
-    /// The fields are cut off, or too many.
+    /// The fields are too short or too long.
     #[error("a frame of kind {0} that has not the length of its kind")]
     Length(u8),
 }
@@ -39,74 +39,76 @@ pub struct Range {
 /// A message of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Read every block of `block` sectors in the range: [`Event::Answer`] with the task's number.
+    /// Reads each block of `block` sectors in the range. The answer is the task's number.
     Read {
         /// The call's number.
         call: u32,
         /// The range.
         range: Range,
-        /// Sectors in a block.
+        /// The number of sectors in a block.
         block: u64,
         /// A number that each record repeats.
         parameter: u64,
     },
-    /// Write every block; the daemon asks for the bytes of each block before its write.
+    /// Writes each block of `block` sectors in the range; the daemon asks for the bytes of each block before it writes
+    /// the block. The answer is the task's number.
     Write {
         /// The call's number.
         call: u32,
         /// The range.
         range: Range,
-        /// Sectors in a block.
+        /// The number of sectors in a block.
         block: u64,
         /// A number that each record repeats.
         parameter: u64,
     },
-    /// End a task: answered with the number of its blocks that have not come.
+    /// Ends a task. The answer is the number of its blocks that were not delivered.
     Abort {
         /// The call's number.
         call: u32,
         /// The task's number.
         task: u64,
     },
-    /// Withdraw every block that touches the range: answered with their number.
+    /// Withdraws every block that overlaps the range. The answer is their number.
     AbortRange {
         /// The call's number.
         call: u32,
         /// The range.
         range: Range,
     },
-    /// Make every block that touches the range foreground work: answered with their number.
+    /// Makes every block that overlaps the range foreground work. The answer is their number.
     Promote {
         /// The call's number.
         call: u32,
         /// The range.
         range: Range,
     },
-    /// Suspend the session's tasks.
+    /// Suspends the session's tasks.
     Suspend {
         /// The call's number.
         call: u32,
     },
-    /// Resume the session's tasks.
+    /// Resumes the session's tasks.
     Resume {
         /// The call's number.
         call: u32,
     },
-    /// End the session: answered with the number of blocks that have not come; then the daemon closes the connection.
+    /// Ends the session. The answer is the number of its blocks that were not delivered; after it the daemon closes the
+    /// connection.
     Close {
         /// The call's number.
         call: u32,
     },
-    /// The bytes of a wanted block.
+    /// The bytes of a block that the daemon has asked for.
     Buffer {
         /// The task.
         task: u64,
         /// The block's first LBN.
         start: u64,
-        /// All its bytes.
+        /// All bytes of the block.
         bytes: Vec<u8>,
     },
-    /// The bytes are not available: ask again later.
+    /// The bytes of a block are not available yet: the daemon asks again later.
     NotNow {
         /// The task.
         task: u64,
@@ -118,13 +120,13 @@ pub enum Call {
 /// A message of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first message.
+    /// The daemon's first message.
     Hello {
-        /// [`VERSION`].
+        /// The daemon's version of the protocol.
         version: u32,
-        /// Sectors of the disk.
+        /// The number of sectors of the disk.
         sectors: u64,
-        /// Bytes in a sector.
+        /// The number of bytes in a sector.
         sector_bytes: u32,
     },
     /// A call succeeded.
@@ -134,7 +136,7 @@ pub enum Event {
         /// The result of the call.
         value: u64,
     },
-    /// A call was refused; nothing has changed.
+    /// A call was refused, and has changed nothing.
     Refused {
         /// The call's number.
         call: u32,
@@ -143,28 +145,28 @@ pub enum Event {
     },
     /// A completed block.
     Record {
-        /// The number of its task.
+        /// The number of the block's task.
         task: u64,
-        /// The block.
+        /// The block's sectors.
         range: Range,
-        /// The parameter of its task.
+        /// The parameter that the task was registered with.
         parameter: u64,
-        /// Whether it was written rather than read.
+        /// Whether the block was written rather than read.
         write: bool,
-        /// The first bad sector, if the medium could not serve it: then there are no bytes.
+        /// The first bad sector, if the medium could not read or write the block. Then there are no bytes.
         bad: Option<u64>,
-        /// Whether nothing more can come.
+        /// Whether the session has no more blocks outstanding.
         last: bool,
-        /// The bytes read.
+        /// The bytes of a block that was read.
         bytes: Vec<u8>,
     },
-    /// A block is about to be written: the daemon asks for its bytes.
+    /// The daemon asks for the bytes of a block that it will write.
     Wanted {
-        /// The number of its task.
+        /// The number of the block's task.
         task: u64,
-        /// The block.
+        /// The block's sectors.
         range: Range,
-        /// The parameter of its task.
+        /// The parameter that the task was registered with.
         parameter: u64,
     },
 }
@@ -176,7 +178,7 @@ pub trait Frame: Sized {
     /// Decodes a frame's kind and fields.
     ///
     /// # Errors
-    /// They are invalid.
+    /// The kind does not exist, or the fields are not of its length.
     fn decode(kind: u8, fields: &[u8]) -> Result<Self, WireError>;
 }
 
@@ -188,7 +190,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, fields: &[u64], tail: &[u8]) {
     out.extend_from_slice(tail);
 }
 
-/// Returns numbers of eight bytes each, and the rest.
+/// Returns the first `N` numbers of eight bytes each, and the bytes after them.
 fn fields<const N: usize>(kind: u8, bytes: &[u8]) -> Result<([u64; N], &[u8]), WireError> {
     let (head, rest) = bytes.split_at_checked(N * 8).ok_or(WireError::Length(kind))?;
     let mut numbers = [0; N];
@@ -340,7 +342,7 @@ pub struct Decoder {
 impl Decoder {
     /// Appends bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
-        // Consumed bytes are dropped once they are more than half.
+        // Consumed bytes are dropped only when they are more than half, to move each byte few times.
         if self.at > self.bytes.len() / 2 {
             self.bytes.drain(..self.at);
             self.at = 0;
@@ -348,8 +350,9 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the number of missing bytes: of the frame's length, or of the frame. A reader that never reads more than
-    /// these never reads into the next frame. Zero if [`take`](Self::take) can return a frame or an error.
+    /// Returns the number of bytes that are missing: of the frame's length, or else of the frame. A reader that reads
+    /// at most this number never reads into the next frame. Returns zero if [`take`](Self::take) would return a frame
+    /// or an error.
     pub fn needs(&self) -> usize {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, body)) = rest.split_first_chunk::<4>() else { return 4 - rest.len() };
@@ -362,7 +365,7 @@ impl Decoder {
     /// Returns the next whole frame.
     ///
     /// # Errors
-    /// The bytes are invalid; so is everything after them.
+    /// The bytes are no valid frame, so all bytes after them are useless, too.
     pub fn take<T: Frame>(&mut self) -> Result<Option<T>, WireError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -438,7 +441,7 @@ mod tests {
         ]
     }
 
-    /// Checks that the frames are decoded as they were encoded, however the bytes are divided.
+    /// Checks that frames are decoded as they were encoded, for bytes that arrive in pieces of these lengths.
     fn comes_back<T: Frame + PartialEq + std::fmt::Debug>(frames: &[T], pieces: &[usize]) {
         let mut bytes = Vec::new();
         frames.iter().for_each(|f| f.encode(&mut bytes));
@@ -484,7 +487,7 @@ mod tests {
     }
 
     proptest! {
-        /// If it gets the bytes that it needs, it contains no byte of the next frame when one is whole.
+        /// A decoder that gets exactly the bytes that it needs has no byte of the next frame when a frame is complete.
         #[test]
         fn a_decoder_needs_one_frame_at_most(frames in proptest::collection::vec(arb_event(), 1..9)) {
             let mut decoder = Decoder::default();

@@ -1,4 +1,4 @@
-//! A server of memory, on a Unix socket: `memory SOCKET MEGABYTES`. One thread for each client.
+//! An NBD server of memory, on a Unix socket: `memory SOCKET MEGABYTES`. Each client has a thread.
 //!
 //! ```text
 //! cargo run --package freeblock-nbd --example memory -- /tmp/nbd 64 &
@@ -45,7 +45,7 @@ pub fn listen(listener: &UnixListener, bytes: usize) -> Result<(), Box<dyn Error
     for client in listener.incoming() {
         let (exports, memory, client) = (Arc::clone(&exports), Arc::clone(&memory), client?);
         std::thread::spawn(move || {
-            // The error of one client does not concern the others.
+            // An error of one client ends only that client.
             let _ = serve(client, exports, &memory);
         });
     }
@@ -105,7 +105,8 @@ fn carry_out(
             };
             let mut parts = bytes.chunks(4096).map(extent);
             let first = parts.next();
-            // A client that wants one extent asks for all that follows each time, so the search ends where the first extent does.
+            // A client that wants one extent asks again for the rest, so the search ends with the
+            // first extent: otherwise each request would search the whole rest.
             let rest = parts.take_while(|part| !one || first.is_some_and(|first| part.zero == first.zero));
             let extents: Vec<Extent> = first.into_iter().chain(rest).collect();
             connection.reply(request, &Reply::Status(&extents))

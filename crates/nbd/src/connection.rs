@@ -1,4 +1,4 @@
-//! A connection: bytes in, requests out; answers in, bytes out.
+//! A connection: it turns bytes of the client into requests, and answers into bytes for the client.
 
 mod handshake;
 mod large;
@@ -15,39 +15,39 @@ use large::Large;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The use of encryption on a connection.
+/// Whether a connection can be encrypted, or must be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// Not available.
+    /// TLS is not available.
     #[default]
     Off,
-    /// Available, if the client wants it.
+    /// TLS is available to a client that asks for it.
     Offered,
-    /// Required: until then a client learns nothing of the exports.
+    /// TLS is required: a client without it learns nothing of the exports.
     Required,
 }
 
-/// The bytes of output beyond which the next option waits, so that a client in the handshake that reads nothing does
-/// not fill the memory.
+/// The bytes of output beyond which the next option is not answered, so that a client that sends options and reads no
+/// replies does not fill the memory.
 const OPTION_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// The largest read that is always sent as one piece if the client asks for that, as the specification requires.
+/// The largest read that is sent in one piece whenever the client asks for that, as the specification requires.
 const UNFRAGMENTED_BYTES_MAX: u32 = 64 << 10;
 
 /// Bounds on one client's use of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most requests that are not yet answered. The bytes of further ones stay in the socket.
+    /// The most requests that are not answered. The bytes of further requests stay in the socket.
     pub requests: usize,
-    /// The most bytes held for the client, from the first byte of a request until the last byte of its answer was sent:
-    /// the whole length of a read or a write counts from the admission of its header. A larger request is carried out
-    /// in pieces, when no other bytes are held for the client.
+    /// The most bytes held for the client, from the first byte of a request until the last byte of its answer is sent.
+    /// A read or write counts with its whole length from the admission of its header on. A request that is larger is
+    /// split into pieces, when no other bytes are held for the client.
     pub bytes: usize,
-    /// The most options before an export is chosen.
+    /// The most options that a client may send before it chooses an export.
     pub options: u32,
 }
 
-/// 128 requests of 64 MiB in all; Linux's client sends 128.
+/// 128 requests, which is the number that Linux's client sends, of 64 MiB in all.
 impl Default for Limits {
     fn default() -> Self {
         Self { requests: 128, bytes: 64 << 20, options: 1000 }
@@ -57,17 +57,18 @@ impl Default for Limits {
 /// An event for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The client waits for a TLS handshake. First send all output, then call [`Connection::tls_started`]; from there
-    /// on all bytes go through TLS.
+    /// The client waits for a TLS handshake. The host sends all output and then calls [`Connection::tls_started`]; from
+    /// there on all bytes go through TLS.
     StartTls,
     /// The client has chosen an export, by its index in the list.
     Opened(usize),
     /// A request to carry out and answer.
     Request(Request),
-    /// The client has said goodbye. Close the connection when all is answered and sent.
+    /// The client has said goodbye. The host closes the connection when all requests are answered and all output is
+    /// sent.
     Ended,
-    /// A read that is carried out in pieces has failed at this offset. The client has the bytes before and has not
-    /// asked for structured replies, so the protocol has no way to report the error: close the connection.
+    /// A read that was split into pieces has failed after its first bytes were sent. Without structured replies the
+    /// protocol cannot report an error then, so the host closes the connection.
     Unfinished {
         /// The first byte that the client has not received.
         offset: u64,
@@ -76,7 +77,7 @@ pub enum Event {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The greeting is sent; the client's flags are next.
+    /// The greeting is sent, and the client's flags are expected.
     Greeted,
     Options,
     /// STARTTLS has been granted.
@@ -88,12 +89,12 @@ enum State {
 
 /// The server's side of one connection, as a state machine: it never touches a socket.
 ///
-/// Pass the client's bytes to [`receive`](Self::receive) while [`is_ready`](Self::is_ready); take events with
-/// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send the bytes of [`output`](Self::output)
-/// until there are none, and report them with [`sent`](Self::sent). All memory is bounded by [`Limits`] and by the
-/// number of bytes received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and
-/// [`grant`](Self::grant). A request without room as a whole is split into pieces, each of which is a request to the
-/// host.
+/// The host passes the client's bytes to [`receive`](Self::receive) while [`is_ready`](Self::is_ready), takes events
+/// with [`poll`](Self::poll), and answers requests with [`reply`](Self::reply), in any order. It sends the bytes of
+/// [`output`](Self::output) until there are none, and reports them with [`sent`](Self::sent). All memory is bounded by
+/// [`Limits`] and by the number of bytes received at once. A host with many clients bounds their sum by
+/// [`reserve`](Self::reserve) and [`grant`](Self::grant). A request that has no room as a whole is split into pieces,
+/// and the host gets each piece as a request.
 ///
 /// ```
 /// use nbd::{Connection, Event, Export, Limits, Reply, Tls};
@@ -119,46 +120,46 @@ pub struct Connection {
     encrypted: bool,
     limits: Limits,
     state: State,
-    /// Received bytes, parsed up to `understood`.
+    /// Received bytes; those before `understood` are parsed.
     input: Vec<u8>,
     understood: usize,
     /// An admitted write whose data are incomplete.
     writing: Option<Request>,
-    /// A request that is carried out in pieces. There is no other at that time.
+    /// A request that is being split into pieces. The client has no other request at that time.
     large: Option<Large>,
     /// Input bytes to skip.
     skip: u64,
     output: Output,
     events: VecDeque<Event>,
-    /// Whether the client accepts that the 124 zeroes are left out.
+    /// Whether the client allows the server to leave out the 124 zeroes after an export's flags.
     no_zeroes: bool,
-    /// Whether it has asked for structured replies.
+    /// Whether the client has asked for structured replies.
     structured: bool,
-    /// The export for which it has chosen metadata contexts, and these.
+    /// The export for which the client has chosen metadata contexts, and the contexts.
     contexts_of: Option<(usize, Contexts)>,
     options: u32,
-    /// The admitted requests without answer, and the bytes that are or will be held for them.
+    /// The number of admitted requests without an answer, and the bytes that are claimed for them.
     requests: usize,
     claimed: usize,
     /// The bytes up to which requests are admitted without a grant.
     reserve: usize,
-    /// The bytes of the next request, which waits for room.
+    /// The size of the next request, while it waits for room.
     waits: Option<usize>,
     /// Whether the next request is admitted beyond the reserve.
     granted: bool,
     /// Whether the next request is to be split into pieces instead.
     in_pieces: bool,
-    /// The reason why no export may be chosen, if so.
+    /// The reason why no export may be chosen at present, if that is so.
     closed: Option<String>,
     answered: Answered,
 }
 
-/// The requests that were answered; each counts once, also if it was carried out in pieces.
+/// The numbers of answered requests. A request that was split into pieces counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// Without error.
+    /// Requests answered without error.
     pub well: u64,
-    /// With an error.
+    /// Requests answered with an error.
     pub failed: u64,
 }
 
@@ -169,7 +170,7 @@ impl Answered {
 }
 
 impl Connection {
-    /// Makes a connection and greets its client, which may choose among `exports`.
+    /// Makes a connection whose client may choose among `exports`. The greeting is the first output.
     pub fn new(exports: Arc<[Export]>, tls: Tls, limits: Limits) -> Self {
         let mut output = Output::default();
         output.small().put_u64(GREETING);
@@ -206,7 +207,7 @@ impl Connection {
     /// Handles bytes from the socket.
     ///
     /// # Errors
-    /// The client violates the protocol: close the connection. No further bytes are parsed.
+    /// The client violates the protocol, and the host has to close the connection. No further bytes are parsed.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.state == State::AwaitsTls && !bytes.is_empty() {
             return self.end_if_violated(Err(Violation::BeforeTls { bytes: bytes.len() }));
@@ -226,7 +227,7 @@ impl Connection {
         self.end_if_violated(result)
     }
 
-    /// Returns whether to continue reading from the socket: false while the limits are reached.
+    /// Returns whether the host should read from the socket: not while the limits are reached.
     pub fn is_ready(&self) -> bool {
         match self.state {
             State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_BYTES_MAX,
@@ -251,8 +252,8 @@ impl Connection {
         self.has_own_room(bytes) && (self.granted || self.held().saturating_add(bytes) <= self.reserve)
     }
 
-    /// Returns whether a request of this size is split now: only if no other bytes are held, so that it cannot get more
-    /// room by waiting.
+    /// Returns whether a request of this size has to be split into pieces now. No other bytes are held then, so it
+    /// would not get more room by waiting.
     fn goes_in_pieces(&self, bytes: usize) -> bool {
         let alone = self.requests == 0 && self.held() == 0;
         alone && (self.in_pieces || bytes > self.limits.bytes)
@@ -263,38 +264,38 @@ impl Connection {
         self.claimed + self.output.len() + self.large.as_ref().map_or(0, Large::held)
     }
 
-    /// Admits requests as long as no more than these bytes are held. Further ones wait for a [`grant`](Self::grant).
-    /// This is for a host whose clients together could exceed its memory; without it only a client's own limits count.
+    /// Makes requests that would exceed this number of held bytes wait for a [`grant`](Self::grant). For a host whose
+    /// clients together could exceed its memory; without a reserve only each client's own limits count.
     pub fn reserve(&mut self, bytes: usize) {
         self.reserve = bytes;
     }
 
-    /// Returns the bytes of the next request, if it waits only for a [`grant`](Self::grant).
+    /// Returns the size of the next request, if a [`grant`](Self::grant) is all that it waits for.
     pub fn wanted(&self) -> Option<usize> {
         self.waits.filter(|bytes| self.has_own_room(*bytes) && !self.has_room(*bytes))
     }
 
-    /// Admits the waiting request, beyond the reserve.
+    /// Admits the waiting request although it exceeds the reserve.
     ///
     /// # Errors
-    /// A request behind it, which is parsed next, violates the protocol: as [`receive`](Self::receive).
+    /// A request after it, which is parsed then, violates the protocol, as in [`receive`](Self::receive).
     pub fn grant(&mut self) -> Result<(), Violation> {
         self.granted = self.wanted().is_some();
         self.go_on()
     }
 
-    /// Lets the waiting request be split into pieces within the reserve, as soon as no other bytes are held for the
-    /// client. It may still be admitted as a whole before that.
+    /// Allows the waiting request to be split into pieces within the reserve, once no other bytes are held for the
+    /// client. Before that, the request may still be admitted as a whole.
     ///
     /// # Errors
-    /// As of [`grant`](Self::grant).
+    /// The errors of [`grant`](Self::grant).
     pub fn go_in_pieces(&mut self) -> Result<(), Violation> {
         self.in_pieces = self.wanted().is_some();
         self.go_on()
     }
 
-    /// Forbids choosing an export from here on, with the reason, or permits it again. An export already chosen stays
-    /// open.
+    /// Forbids the client to choose an export from here on, with the reason; `None` allows it again. An export already
+    /// chosen stays open.
     pub fn set_closed(&mut self, why: Option<String>) {
         self.closed = why;
     }
@@ -304,26 +305,26 @@ impl Connection {
         if self.is_open() || self.exports == exports {
             return;
         }
-        // Contexts are agreed on for an export, which may be at another place now.
+        // Contexts belong to an export's index, at which another export may be now.
         self.contexts_of = self
             .contexts_of
             .filter(|(of, _)| exports.get(*of).is_some_and(|e| self.exports.get(*of) == Some(e)));
         self.exports = exports;
     }
 
-    /// Returns all bytes in memory: those [`held`](Self::held), and those received but not parsed, at most the number
-    /// received at once.
+    /// Returns the number of bytes in memory: those [`held`](Self::held), and received bytes that are not parsed, at
+    /// most the number received at once.
     pub fn memory(&self) -> usize {
         self.input.len() + self.held()
     }
 
-    /// Returns whether received input waits for its rest, or for room.
+    /// Returns whether received bytes wait for the rest of a message, or for room.
     pub fn is_waiting(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Returns whether the input that waits ends with a goodbye: its client may close its sending side and still wait
-    /// for answers.
+    /// Returns whether the waiting bytes end with a goodbye. A client that has said goodbye may close its sending side
+    /// and still wait for answers.
     pub fn ends_with_goodbye(&self) -> bool {
         crate::ends_with_goodbye(&self.input)
     }
@@ -343,21 +344,23 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// Returns the next bytes to be sent; empty only if there are none. There may be more behind them.
+    /// Returns the next bytes to be sent; empty if there are none. More bytes may follow after them.
     pub fn output(&self) -> &[u8] {
         self.output.next()
     }
 
-    /// Records that the next bytes of the output were sent, those that [`take_output`](Self::take_output) returned first.
+    /// Records that the next bytes of the output were sent, beginning with those that
+    /// [`take_output`](Self::take_output) has returned.
     ///
     /// # Errors
-    /// The input that waited for this room violates the protocol, as for [`receive`](Self::receive).
+    /// Input that is parsed now, because there is room, violates the protocol, as in [`receive`](Self::receive).
     pub fn sent(&mut self, bytes: usize) -> Result<(), Violation> {
         self.output.sent(bytes);
         self.go_on()
     }
 
-    /// Takes the bytes that [`output`](Self::output) shows. They count as held until they were [`sent`](Self::sent).
+    /// Takes the bytes that [`output`](Self::output) returns. They count as held until they are reported as
+    /// [`sent`](Self::sent).
     pub fn take_output(&mut self) -> Vec<u8> {
         self.output.take()
     }
@@ -370,12 +373,12 @@ impl Connection {
         }
     }
 
-    /// Returns whether the client has asked for encryption, and got it.
+    /// Returns whether TLS has started.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }
 
-    /// Returns the export that the client has chosen.
+    /// Returns the export that the client has chosen, while it is open.
     pub fn export(&self) -> Option<&Export> {
         match self.state {
             State::Transmission(at) => self.exports.get(at),
@@ -383,7 +386,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether an export is chosen; after that a client may be silent without limit.
+    /// Returns whether the client has chosen an export, after which it may be silent for any time.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Transmission(_) | State::Ended)
     }
@@ -393,15 +396,15 @@ impl Connection {
         self.requests
     }
 
-    /// Takes the counts of requests that the host has answered since the last call.
+    /// Returns how many requests were answered since the last call.
     pub fn take_answered(&mut self) -> Answered {
         std::mem::take(&mut self.answered)
     }
 
-    /// Answers a request, once.
+    /// Answers a request. Each request is answered once.
     ///
     /// # Errors
-    /// The input that waited for this room violates the protocol, as for [`receive`](Self::receive).
+    /// Input that is parsed now, because there is room, violates the protocol, as in [`receive`](Self::receive).
     pub fn reply(&mut self, request: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         self.release(request);
         if self.large.is_some() {
@@ -412,11 +415,11 @@ impl Connection {
         self.go_on()
     }
 
-    /// Answers a read with its bytes, which are not copied if there are many. Any other request is answered as by
+    /// Answers a read with its bytes, without copying them if they are many. Other requests get the answer of
     /// [`Reply::Data`].
     ///
     /// # Errors
-    /// As of [`reply`](Self::reply).
+    /// The errors of [`reply`](Self::reply).
     pub fn reply_data(&mut self, request: &Request, data: Vec<u8>) -> Result<(), Violation> {
         self.release(request);
         if self.large.is_some() {
@@ -431,7 +434,7 @@ impl Connection {
         self.go_on()
     }
 
-    /// Releases the room claimed for a request. Its answer counts from here on.
+    /// Releases the room claimed for a request. Its answer takes room instead.
     fn release(&mut self, request: &Request) {
         self.requests = self.requests.saturating_sub(1);
         self.claimed = self.claimed.saturating_sub(request.weight());
@@ -460,7 +463,7 @@ impl Connection {
         self.end_if_violated(result)
     }
 
-    /// Ends the parsing of a client that violates the protocol.
+    /// If the client has violated the protocol, ends the parsing of its bytes.
     fn end_if_violated(&mut self, result: Result<(), Violation>) -> Result<(), Violation> {
         if result.is_err() {
             self.state = State::Ended;
@@ -503,7 +506,7 @@ impl Connection {
         }
     }
 
-    /// Adds received bytes to the data of the admitted write. Returns whether some are still missing.
+    /// Adds received bytes to the data of the admitted write. Returns whether more are missing.
     fn fill_write(&mut self, rest: &mut &[u8]) -> bool {
         let missing = self.missing();
         let Some(write) = &mut self.writing else { return false };
@@ -532,11 +535,11 @@ impl Connection {
         self.writing = Some(request);
     }
 
-    /// Admits a request without room as a whole.
+    /// Admits a request that has no room as a whole, when no other bytes are held.
     fn let_in_alone(&mut self, mut request: Request, flags: u16, minimum: u32) {
         let piece = self.piece_bytes(minimum);
         match request.command {
-            // A shorter answer is permitted: the client asks again for the rest.
+            // A shorter status is allowed: the client asks again for the rest.
             Command::BlockStatus { .. } => {
                 request.length = request.length.min(u32::try_from(piece).unwrap_or(u32::MAX));
                 self.let_in(request);
@@ -553,7 +556,7 @@ impl Connection {
         }
     }
 
-    /// Parses a request; `None` if its header is incomplete, or if there is no room for it.
+    /// Parses a request. Returns `None` if its header is incomplete, or if it has no room.
     fn request(&mut self, at: usize, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < REQUEST_HEADER_BYTES {
             return Ok(None);

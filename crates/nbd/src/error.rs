@@ -2,22 +2,22 @@
 
 use thiserror::Error;
 
-/// The error in an answer; the specification's values, which are Linux's.
+/// The error code of an answer. The specification's values are Linux's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errno {
     /// The export is read-only.
     NotPermitted,
     /// The device failed.
     Io,
-    /// There is no memory for it now.
+    /// There is no memory for the request now.
     NoMemory,
-    /// The request is invalid here.
+    /// The request is invalid for this export.
     Invalid,
-    /// No room, or beyond the end.
+    /// The device is full, or the request ends beyond the export.
     NoSpace,
-    /// More bytes than may be sent as one piece.
+    /// The read has more bytes than the server can send as one piece.
     Overflow,
-    /// Not supported in this form.
+    /// The command is not supported in this form.
     NotSupported,
     /// The server is about to end.
     Shutdown,
@@ -38,44 +38,44 @@ impl Errno {
     }
 }
 
-/// A client that cannot be served any further, because it violates the protocol or negotiates without end. The host
-/// closes the connection; earlier requests may still be carried out, but are not answered.
+/// The reason why a client cannot be served any longer: it violates the protocol, or negotiates without end. The
+/// host closes the connection. Earlier requests may still be executed, but are not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Flags that the server has not offered.
+    /// The client has set flags that the server did not offer.
     #[error("the client answers the greeting with flags {flags:#x}, of which this server offers only 0x3")]
     ClientFlags {
         /// All flags of the client.
         flags: u32,
     },
-    /// A wrong magic number.
+    /// A message has a wrong magic number.
     #[error("the client sends {found:#x} where {what} must begin with {expected:#x}")]
     Magic {
-        /// An option or a request.
+        /// The kind of message: an option or a request.
         what: &'static str,
         /// The number received.
         found: u64,
         /// The number expected.
         expected: u64,
     },
-    /// A handshake without an end.
+    /// The client has sent too many options without choosing an export.
     #[error("the client has sent {most} options and still has not chosen an export")]
     TooManyOptions {
         /// The number allowed.
         most: u32,
     },
-    /// An option too long to skip.
+    /// The client has sent an option that is too long to be skipped.
     #[error("the client sends option {option} with {length} bytes; at most {most} are passed over")]
     LongOption {
-        /// Its number.
+        /// The option's number.
         option: u32,
-        /// Its length.
+        /// The option's length in bytes.
         length: u32,
-        /// The most allowed.
+        /// The most bytes allowed.
         most: u32,
     },
-    /// The old way of choosing an export, which can only be refused by hanging up.
+    /// The client asks by EXPORT_NAME for an export that it cannot have. That option has no error reply.
     #[error("the client asks for export {name:?} by the option that knows no refusal; {why}")]
     ExportName {
         /// The name as the client wrote it.
@@ -83,10 +83,10 @@ pub enum Violation {
         /// The reason for the refusal.
         why: &'static str,
     },
-    /// Unencrypted bytes that would be taken for encrypted ones.
+    /// The client has sent unencrypted bytes that would be taken for encrypted ones.
     #[error("the client sends {bytes} bytes after it asked for TLS, before it could begin")]
     BeforeTls {
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
     },
 }

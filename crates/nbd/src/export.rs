@@ -3,10 +3,10 @@
 use crate::wire::export as flag;
 use thiserror::Error;
 
-/// The longest name, description and error message: the specification's limit for any string.
+/// The most bytes of a name, a description and an error message: the specification's limit for any string.
 pub const NAME_BYTES_MAX: usize = 4096;
 
-/// The block sizes that clients learn.
+/// The block sizes of an export, which the server sends to clients.
 ///
 /// ```
 /// use nbd::BlockSizes;
@@ -14,52 +14,53 @@ pub const NAME_BYTES_MAX: usize = 4096;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
-    /// The divisor of every offset and length, in bytes; a power of two, at most 65536.
+    /// The unit of offsets and lengths, in bytes; a power of two, at most 65536.
     pub minimum: u32,
-    /// The size that needs no read before a write, in bytes; a power of two, at least 512 and the minimum.
+    /// The smallest size of a write for which the device needs no read, in bytes; a power of two, at least
+    /// 512 and the minimum.
     pub preferred: u32,
     /// The most bytes of a read or write; a multiple of the minimum.
     pub maximum: u32,
 }
 
 impl BlockSizes {
-    /// Returns the sizes for a device of such sectors.
+    /// Returns the sizes for a device with sectors of `bytes` bytes.
     pub const fn sectors(bytes: u32) -> Self {
         Self { minimum: bytes, preferred: if bytes < 4096 { 4096 } else { bytes }, maximum: 32 << 20 }
     }
 }
 
-/// The minimum is one byte, as most clients expect that do not ask; 4 KiB is preferred.
+/// A minimum of one byte, which clients that do not ask expect, and a preferred size of 4 KiB.
 impl Default for BlockSizes {
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: 32 << 20 }
     }
 }
 
-/// The commands that an export supports beside reading. All others are refused, and clients know that.
+/// The commands other than read that an export supports. The server advertises them and refuses all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Writing, trimming and zeroing.
+    /// Write, trim and zeroing commands.
     pub write: bool,
-    /// Flush: all acknowledged writes are on the medium afterwards.
+    /// Flush, after which all acknowledged writes are on the medium.
     pub flush: bool,
-    /// Single writes that are acknowledged from the medium.
+    /// Single writes that are on the medium when they are acknowledged.
     pub fua: bool,
     /// Trim.
     pub trim: bool,
     /// Zeroing without sending zeroes.
     pub write_zeroes: bool,
-    /// Refusing to zero at once, if zeroing would take the time of writing zeroes.
+    /// Zeroing that fails at once if it would take as long as writing zeroes.
     pub fast_zero: bool,
-    /// Reading ahead into a cache without sending.
+    /// Reading ahead into a cache.
     pub cache: bool,
-    /// A flush over one connection covers all others.
+    /// Flushes that cover the writes of all connections.
     pub multi_conn: bool,
-    /// The device has moving heads.
+    /// Whether the device has moving heads.
     pub rotational: bool,
-    /// Reporting which parts are holes or zero.
+    /// Reports of which parts are holes or zero.
     pub block_status: bool,
-    /// Reporting which parts are in memory, too, as the metadata context `freeblock:memory`.
+    /// Reports of which parts are in memory, as the metadata context `freeblock:memory`.
     pub memory_status: bool,
 }
 
@@ -77,30 +78,30 @@ pub struct Export {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// A string that does not fit into the protocol.
+    /// A string is too long for the protocol.
     #[error("the {what} of export {name:?} has {bytes} bytes; the protocol allows {NAME_BYTES_MAX}")]
     TooLong {
-        /// Name or description.
+        /// Which string: name or description.
         what: &'static str,
         /// The name of the export.
         name: String,
-        /// The length.
+        /// The length of the string in bytes.
         bytes: usize,
     },
-    /// A size beyond the range of offsets.
+    /// The export is larger than offsets can be.
     #[error("export {name:?} has {size} bytes; the protocol allows 2^63 - 1")]
     TooLarge {
         /// The name.
         name: String,
-        /// The size.
+        /// The size in bytes.
         size: u64,
     },
-    /// Block sizes that contradict each other or the size.
+    /// The block sizes contradict each other, or do not divide the size.
     #[error("export {name:?} of {size} bytes with {blocks:?}: {mend}")]
     Blocks {
         /// The name.
         name: String,
-        /// The size.
+        /// The size in bytes.
         size: u64,
         /// The sizes given.
         blocks: BlockSizes,
@@ -110,10 +111,10 @@ pub enum ExportError {
 }
 
 impl Export {
-    /// Makes an export of `size` bytes. The empty name is for clients that ask for none.
+    /// Makes an export of `size` bytes. The empty name is for clients that name no export.
     ///
     /// # Errors
-    /// A name or a size that the protocol cannot carry.
+    /// The name is too long, or the size too large, for the protocol.
     ///
     /// ```
     /// use nbd::{Abilities, BlockSizes, Export};
@@ -136,10 +137,10 @@ impl Export {
         Ok(Self { name, description: String::new(), size, abilities, blocks })
     }
 
-    /// Adds a line for people.
+    /// Sets a description for people.
     ///
     /// # Errors
-    /// The line is too long.
+    /// The description is too long.
     pub fn describe(self, description: impl Into<String>) -> Result<Self, ExportError> {
         let description = description.into();
         if description.len() > NAME_BYTES_MAX {
@@ -179,7 +180,7 @@ impl Export {
         &self.name
     }
 
-    /// Returns the line for people, which may be empty.
+    /// Returns the description for people, which may be empty.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -199,7 +200,7 @@ impl Export {
         self.blocks
     }
 
-    /// Returns the flags for a client.
+    /// Returns the flags that the server sends to a client.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         let can = self.abilities;
         [

@@ -1,12 +1,12 @@
 //! The server's side of NBD, the network block device, as a state machine without sockets, clocks or threads.
 //!
-//! Fixed newstyle handshake with a list of exports, INFO and GO, structured replies, `base:allocation`, STARTTLS, and
-//! every command except resizing: the protocol of the specification (`doc/proto.md` of the reference implementation),
-//! with a bound on all memory that a client can cause. A [`Connection`] takes bytes and gives [`Event`]s; a host, which
-//! owns the socket, carries requests out and answers them.
+//! It has the fixed newstyle handshake with a list of exports, INFO and GO, structured replies, `base:allocation`,
+//! STARTTLS, and every command except resizing, as in the specification (`doc/proto.md` of the reference
+//! implementation), and a bound on all memory that a client can use. A [`Connection`] takes bytes and gives [`Event`]s;
+//! a host, which owns the socket, executes requests and answers them.
 //!
-//! All bytes of a client either are understood, or get an error of the protocol, or end the connection with a
-//! [`Violation`] that says why. `examples/memory.rs` is a whole server of a hundred lines.
+//! Any bytes of a client are understood, or get an error of the protocol, or end the connection with a [`Violation`]
+//! that says why. `examples/memory.rs` is a whole server of a hundred lines.
 
 mod connection;
 mod error;

@@ -1,28 +1,29 @@
-//! Output for a client, in order.
+//! The bytes to send to a client, in order.
 
 use std::collections::VecDeque;
 
-/// The length from which the data of a read get a buffer of their own instead of a copy behind other answers: a shorter
-/// copy costs less than another system call.
+/// The least bytes of a read's data that get a buffer of their own. Fewer are copied behind other answers, which costs
+/// less than another system call.
 const MOVED_BYTES_MIN: usize = 64 << 10;
 
-/// Answers that were not sent yet. Small ones share a buffer, large data have their own.
+/// Answers that are not sent yet. Small answers share a buffer, and large data have a buffer of their own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
-    /// Buffers that are complete. None is empty.
+    /// Complete buffers, none of which is empty.
     closed: VecDeque<Vec<u8>>,
     /// The bytes in `closed`.
     closed_bytes: usize,
     /// The last buffer, to which answers are written.
     open: Vec<u8>,
-    /// Bytes of the first buffer that were sent.
+    /// The number of bytes of the first buffer that were sent.
     sent: usize,
-    /// Bytes that the host has taken and not yet sent.
+    /// The number of bytes that the host has taken but not sent.
     taken: usize,
 }
 
 impl Output {
-    /// Returns the bytes held: not yet sent, taken or not. A buffer of data is held until its last byte was sent.
+    /// Returns the number of bytes held, which are not sent, taken or not. All bytes of a complete buffer count until
+    /// its last byte is sent.
     pub fn len(&self) -> usize {
         let gone = if self.closed.is_empty() { self.sent } else { 0 };
         self.closed_bytes + self.open.len() - gone + self.taken
@@ -36,7 +37,8 @@ impl Output {
         &mut self.open
     }
 
-    /// Returns the buffer of the last small answer, without beginning another: bytes written since can be removed again.
+    /// Returns the buffer of the last small answer, without beginning another one, so that bytes written since can be
+    /// removed.
     pub fn open(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }
@@ -66,12 +68,12 @@ impl Output {
         }
     }
 
-    /// Returns the next bytes to be sent; there may be others behind them. Empty only if there are none.
+    /// Returns the next bytes to be sent; empty if there are none. More bytes may follow after them.
     pub fn next(&self) -> &[u8] {
         self.closed.front().unwrap_or(&self.open).get(self.sent..).unwrap_or_default()
     }
 
-    /// Takes the bytes that [`next`](Self::next) shows.
+    /// Takes the bytes that [`next`](Self::next) returns.
     pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = match self.closed.pop_front() {
             Some(bytes) => {
@@ -85,7 +87,7 @@ impl Output {
         bytes
     }
 
-    /// Records that bytes were sent, those taken first.
+    /// Records that bytes were sent: first those that were taken.
     pub fn sent(&mut self, bytes: usize) {
         let taken = bytes.min(self.taken);
         self.taken -= taken;

@@ -5,46 +5,46 @@ use crate::export::NAME_BYTES_MAX;
 use crate::request::{Command, Request, extents_max};
 use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
 
-/// The number by which `base:allocation` goes on a connection.
+/// The number of the metadata context `base:allocation` in block status replies.
 pub(crate) const ALLOCATION_CONTEXT_ID: u32 = 1;
 
-/// The number by which `freeblock:memory` goes on a connection.
+/// The number of the metadata context `freeblock:memory` in block status replies.
 pub(crate) const MEMORY_CONTEXT_ID: u32 = 2;
 
-/// The state of an extent of `freeblock:memory` that is in memory; 0 if it is not.
+/// The state of an extent of `freeblock:memory` that is in memory. The state of others is 0.
 const IN_MEMORY: u32 = 1;
 
-/// A part of a client's block status.
+/// A part of a block status: a range that is uniformly a hole or not, and zero or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Whether it is a hole.
+    /// Whether the extent is a hole.
     pub hole: bool,
-    /// Whether it reads as zeroes.
+    /// Whether the extent reads as zeroes.
     pub zero: bool,
 }
 
-/// A part of a client's block status about the server's memory.
+/// A part of a block status of the context `freeblock:memory`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryExtent {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Whether it is in memory, so that a read of it does not wait for the disk.
+    /// Whether the extent is in memory, so that reading it does not wait for the disk.
     pub in_memory: bool,
 }
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// Success. For a read or a status this counts as an I/O error, since it has no data.
+    /// Success without data. For a read or a status this counts as an I/O error.
     Done,
-    /// The bytes of a read, with the requested length. Any other length counts as an I/O error.
+    /// The bytes of a read, of exactly the requested length. Another length counts as an I/O error.
     Data(&'a [u8]),
-    /// The extents from the request's offset on. Those beyond its end are cut off; an empty list counts as an I/O
-    /// error.
+    /// The extents from the request's offset on. Those beyond the request's end are cut off; an empty list counts as
+    /// an I/O error.
     Status(&'a [Extent]),
-    /// The extents in both metadata contexts, as for [`Status`](Self::Status). The client gets those of the contexts
+    /// The extents in both metadata contexts, as in [`Status`](Self::Status). The client gets those of the contexts
     /// that it has chosen.
     Maps {
         /// Holes and zeroes.
@@ -52,11 +52,11 @@ pub enum Reply<'a> {
         /// The parts in memory.
         memory: &'a [MemoryExtent],
     },
-    /// Failure, perhaps after a part was done.
+    /// Failure, perhaps after a part of the request was done.
     Failed {
         /// The error, which a client's kernel passes to its users.
         errno: Errno,
-        /// The first byte that failed, if it is known.
+        /// The first byte that failed, if that is known.
         offset: Option<u64>,
         /// A message for people; clients that asked for structured replies get it, cut at 4096 bytes.
         message: &'a str,
@@ -93,7 +93,7 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
     }
 }
 
-/// Writes the header before the data of a read, if `request` is a read of this length.
+/// Writes the header that precedes a read's data, if `request` is a read of `bytes` bytes; returns whether it is.
 pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) -> bool {
     let Request { cookie, structured, command, length, .. } = *request;
     if command != Command::Read || bytes != length as usize {
@@ -107,7 +107,7 @@ pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) ->
     true
 }
 
-/// Writes the header before the data of a part of a read, which may be the last part.
+/// Writes the header that precedes the data of a part of a read.
 pub(crate) fn data_chunk(out: &mut Vec<u8>, part: &Request, last: bool) {
     begin(out, last, chunk::OFFSET_DATA, part.cookie, part.length.saturating_add(8));
     out.put_u64(part.offset);
@@ -123,7 +123,7 @@ fn allocated(extents: &[Extent]) -> Vec<Piece> {
     extents.iter().map(piece).collect()
 }
 
-/// Writes a block status in each of these contexts; without one, or with one that has no extent, an error.
+/// Writes a block status for each of these contexts. Writes an error if there is no context, or one without extents.
 fn statuses(out: &mut Vec<u8>, request: &Request, one: bool, maps: Vec<(u32, Vec<Piece>)>) {
     let Request { cookie, length, .. } = *request;
     let most = if one { 1 } else { extents_max(length) };
@@ -143,7 +143,7 @@ fn statuses(out: &mut Vec<u8>, request: &Request, one: bool, maps: Vec<(u32, Vec
     }
 }
 
-/// Merges adjacent extents of the same state, and cuts them at the request's end and at `most` extents.
+/// Merges adjacent extents of the same state, and limits them to `length` bytes and `most` extents.
 fn fitting(extents: &[Piece], length: u32, most: usize) -> Vec<Piece> {
     let mut left = length;
     let mut fitting: Vec<Piece> = Vec::new();
@@ -160,7 +160,7 @@ fn fitting(extents: &[Piece], length: u32, most: usize) -> Vec<Piece> {
     fitting
 }
 
-/// Writes that a request has failed, and at which byte.
+/// Writes that a request has failed, and the byte at which it failed, if that is known.
 pub(crate) fn failed(
     out: &mut Vec<u8>,
     structured: bool,

@@ -7,24 +7,24 @@ use crate::wire::{REQUEST, REQUEST_HEADER_BYTES, Reader, command, flag};
 /// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Send the bytes.
+    /// Sends the bytes to the client.
     Read,
-    /// Take the bytes.
+    /// Writes the client's bytes.
     Write,
-    /// Put all acknowledged writes on the medium.
+    /// Puts all acknowledged writes on the medium.
     Flush,
-    /// The bytes are no longer needed; their content is undefined afterwards.
+    /// Discards the bytes, whose content is undefined afterwards.
     Trim,
-    /// Prefetch the bytes.
+    /// Prefetches the bytes into memory.
     Cache,
-    /// Make the bytes zero.
+    /// Makes the bytes zero.
     WriteZeroes {
         /// Whether the space must stay allocated.
         no_hole: bool,
-        /// Whether to refuse with [`Errno::NotSupported`] at once if zeroing is no faster than writing zeroes.
+        /// Whether to refuse with [`Errno::NotSupported`] at once if zeroing takes as long as writing zeroes.
         fast: bool,
     },
-    /// Report which parts are holes or zero.
+    /// Reports which parts are holes or zero.
     BlockStatus {
         /// Whether only the first extent is wanted.
         one: bool,
@@ -46,8 +46,8 @@ impl Contexts {
     }
 }
 
-/// A request that was checked, or a piece of one: a part of the export, a command that the export supports. It has to
-/// be answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
+/// A request of a client, or a piece of one. It was checked: it lies within the export, and the export supports its
+/// command. Each request has to be answered once, in any order ([`Connection::reply`](crate::Connection::reply)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub(crate) cookie: u64,
@@ -55,11 +55,11 @@ pub struct Request {
     pub(crate) contexts: Contexts,
     /// The command.
     pub command: Command,
-    /// Whether it is to be acknowledged from the medium.
+    /// Whether the request must be on the medium before it is answered.
     pub fua: bool,
-    /// The first byte; zero for a flush.
+    /// The first byte of the range; zero for a flush.
     pub offset: u64,
-    /// The number of bytes; zero for a flush only.
+    /// The number of bytes; zero only for a flush.
     pub length: u32,
     /// The `length` bytes of a write; empty for other commands.
     pub data: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Request {
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
 
 impl Request {
-    /// Returns the bytes held for it until it is answered. A host may have taken a write's bytes out of it.
+    /// Returns the bytes that the request holds until it is answered. A host may have taken a write's bytes out of it.
     pub fn weight(&self) -> usize {
         match self.command {
             Command::Read | Command::Write => self.length as usize,
@@ -79,15 +79,14 @@ impl Request {
         }
     }
 
-    /// Makes a request that did not come over a connection and is not answered over one. It has no data, and is not
-    /// write-through.
+    /// Makes a request that belongs to no connection. It has no data, and may be answered before it is on the medium.
     pub fn elsewhere(command: Command, offset: u64, length: u32) -> Self {
         let contexts = Contexts::default();
         Self { cookie: 0, structured: false, contexts, command, fua: false, offset, length, data: Vec::new() }
     }
 }
 
-/// A request's first 28 bytes.
+/// The first 28 bytes of a request, without the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub flags: u16,
@@ -97,8 +96,8 @@ pub(crate) struct Header {
     pub length: u32,
 }
 
-/// Returns whether bytes of a client end with its goodbye (`NBD_CMD_DISC`), after which it sends nothing and may still
-/// wait for answers.
+/// Returns whether a client's bytes end with a goodbye (`NBD_CMD_DISC`). After that the client sends nothing more, and
+/// may still wait for answers.
 ///
 /// ```
 /// let mut bytes = b"\x25\x60\x95\x13\0\0\0\x02".to_vec();
@@ -113,7 +112,7 @@ pub fn ends_with_goodbye(bytes: &[u8]) -> bool {
         && Header::read(&mut reader).is_some_and(|header| header.kind == command::DISCONNECT)
 }
 
-/// The reason why a request is refused without the host.
+/// The reason why a request is refused before the host gets it.
 pub(crate) type Refusal = (Errno, &'static str);
 
 impl Header {
@@ -128,7 +127,7 @@ impl Header {
         })
     }
 
-    /// Returns the bytes that follow it, whether it is valid or not.
+    /// Returns the number of bytes that follow the header, whether the header is valid or not.
     pub fn payload(&self) -> u32 {
         if self.kind == command::WRITE { self.length } else { 0 }
     }
@@ -192,8 +191,8 @@ impl Header {
     }
 }
 
-/// Returns the most extents in a reply about this number of bytes: the client asks again for the rest. They take at
-/// most 128 KiB, and are at most one more than the sectors of 512 bytes.
+/// Returns the most extents in a status of this number of bytes: one more than its sectors of 512 bytes, and no more
+/// than fit into 128 KiB. The client asks again for the rest.
 pub(crate) fn extents_max(length: u32) -> usize {
     (length as usize / 512 + 1).min(1 << 14)
 }

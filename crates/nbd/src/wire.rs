@@ -2,7 +2,7 @@
 
 /// The magic number at the start of the greeting.
 pub const GREETING: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// The magic number after that in the greeting, and at the start of each option.
+/// The second magic number of the greeting, and the first of each option.
 pub const OPTION: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 /// The magic number of the reply to an option.
 pub const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
@@ -13,9 +13,9 @@ pub const SIMPLE_REPLY: u32 = 0x6744_6698;
 /// The magic number of a chunk of a structured reply.
 pub const CHUNK: u32 = 0x668e_33ef;
 
-/// Bytes of an option before its data.
+/// The bytes of an option before its data.
 pub const OPTION_HEADER_BYTES: usize = 16;
-/// Bytes of a request before its payload.
+/// The bytes of a request before its data.
 pub const REQUEST_HEADER_BYTES: usize = 28;
 
 /// Flags of the greeting and of the client's answer to it.
@@ -87,7 +87,7 @@ pub mod command {
     pub const BLOCK_STATUS: u16 = 7;
 }
 
-/// Flags of commands.
+/// Flags of requests.
 pub mod flag {
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
@@ -96,7 +96,7 @@ pub mod flag {
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// Chunks of structured replies.
+/// Kinds of chunks of a structured reply, and the flag DONE of the last chunk.
 pub mod chunk {
     pub const DONE: u16 = 1;
     pub const OFFSET_DATA: u16 = 1;
@@ -111,7 +111,8 @@ pub mod state {
     pub const ZERO: u32 = 2;
 }
 
-/// A reader of numbers and names from the front of a client's bytes; `None` if there are too few.
+/// A reader of numbers and strings from the front of a client's bytes. Each method returns `None` if bytes are
+/// missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -140,7 +141,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Reads a string after its length.
+    /// Reads a string that its length precedes.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(usize::try_from(len).ok()?)

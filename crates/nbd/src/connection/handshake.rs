@@ -1,4 +1,4 @@
-//! Options, until an export is chosen.
+//! The options by which a client chooses an export.
 
 use super::{Connection, Event, State, Tls};
 use crate::error::Violation;
@@ -7,25 +7,27 @@ use crate::reply::{ALLOCATION_CONTEXT_ID, MEMORY_CONTEXT_ID};
 use crate::request::Contexts;
 use crate::wire::{OPTION, OPTION_HEADER_BYTES, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
 
-/// The most bytes of an option that are parsed: a few names of the greatest length. Longer options are skipped.
+/// The most bytes of an option that is parsed, enough for a few names of the greatest length. Longer options are
+/// skipped.
 const OPTION_BYTES_MAX: u32 = 4 * NAME_BYTES_MAX as u32;
 
-/// The most bytes of an option that are skipped; a longer one is a violation of the protocol.
+/// The most bytes of an option that is skipped; a longer one is a violation of the protocol.
 const SKIPPED_BYTES_MAX: u32 = 1 << 20;
 
-/// The context that every client knows: which parts are holes, which are zero.
+/// The metadata context that every client knows: which parts of an export are holes, and which are zero.
 const BASE_ALLOCATION: &str = "base:allocation";
 
-/// The context that says which parts are in the server's memory, so that a read of them does not wait for the disk.
+/// The metadata context for the parts of an export that are in the server's memory, so that reading them does not
+/// wait for the disk.
 const FREEBLOCK_MEMORY: &str = "freeblock:memory";
 
-/// The answer to an option.
+/// The final answer to an option.
 enum Answer {
     /// Success, after the replies that have been written.
     Done,
-    /// An error with a line for people; the replies are taken back.
+    /// An error with a line for people. Replies that were written before it are removed.
     Refused(u32, &'static str),
-    /// Exports cannot be chosen at present; with a line for people that says why.
+    /// An export cannot be chosen at present, for this reason.
     Closed(String),
 }
 
@@ -41,7 +43,7 @@ impl Connection {
         Ok(Some(()))
     }
 
-    /// Parses an option; `None` if it is incomplete.
+    /// Parses an option. Returns `None` if the option is incomplete.
     pub(super) fn option(&mut self, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < OPTION_HEADER_BYTES {
             return Ok(None);
@@ -51,7 +53,7 @@ impl Connection {
         if magic != OPTION {
             return Err(Violation::Magic { what: "an option", found: magic, expected: OPTION });
         }
-        // Choosing a name has no error reply, so a long one cannot be skipped.
+        // EXPORT_NAME has no error reply, so one that is too long cannot be skipped.
         let most = if option == option::EXPORT_NAME { OPTION_BYTES_MAX } else { SKIPPED_BYTES_MAX };
         if length > most {
             return Err(Violation::LongOption { option, length, most });
@@ -117,7 +119,7 @@ impl Connection {
                 Answer::Refused(reply::ERR_POLICY, "the server has no certificate")
             }
             option::STARTTLS => {
-                // Agreements made without encryption are void.
+                // Agreements that were made without encryption are void.
                 self.structured = false;
                 self.contexts_of = None;
                 self.state = State::AwaitsTls;
@@ -161,7 +163,7 @@ impl Connection {
             self.option_reply(option, reply::INFO, &data);
         };
         put(info::EXPORT, &|data| size_and_flags(data, export, structured));
-        // A client that does not ask must still learn of a minimum.
+        // A client that does not ask for the block sizes has to know the minimum, too.
         put(info::BLOCK_SIZE, &|data| {
             let blocks = export.block_sizes();
             [blocks.minimum, blocks.preferred, blocks.maximum]
@@ -222,7 +224,7 @@ impl Connection {
         Some(Answer::Done)
     }
 
-    /// Handles the only option whose answer is the export itself, or a hang-up.
+    /// Handles EXPORT_NAME, which has no reply but the open export; a refusal ends the connection.
     fn export_name(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let refused = |why| {
             let name = String::from_utf8_lossy(bytes.get(..256).unwrap_or(bytes)).into_owned();

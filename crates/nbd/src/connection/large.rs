@@ -1,7 +1,7 @@
-//! A request without room as a whole: it is carried out in pieces, a few at a time.
+//! A request that has no room as a whole: it is split into pieces, a few of which are at the host at a time.
 //!
-//! While there is one, the client has no other request, so that answers do not mix and all of the client's room is for
-//! its pieces.
+//! Meanwhile the client has no other request, so that answers do not mix, and all of the client's room is for the
+//! pieces.
 
 use super::{Connection, Event};
 use crate::error::{Errno, Violation};
@@ -9,26 +9,25 @@ use crate::reply::{self, Reply};
 use crate::request::{Command, Request};
 use std::collections::BTreeMap;
 
-/// The number of pieces that fit into a client's room, so that the disk works on some while the client takes others.
+/// The number of pieces that fit into a client's room, so that the disk executes some while the client reads others.
 const PIECES_AT_ONCE: usize = 4;
 
-/// The divisor of the places at which pieces begin and end, so that a disk with large physical sectors writes whole
-/// ones.
+/// Pieces begin and end at multiples of this, so that a disk with large physical sectors writes whole ones.
 const PIECE_UNIT_BYTES: u64 = 4096;
 
 #[derive(Clone, Debug)]
 pub(super) struct Large {
     /// The client's request, without its data.
     whole: Request,
-    /// The bytes of a piece, except the first and the last.
+    /// The length of a piece, in bytes; the first and the last may be shorter.
     piece: u64,
-    /// The first byte of the next piece; the end if there is none.
+    /// The offset of the next piece; the end of the request if there is none.
     next: u64,
-    /// Pieces of a read that were answered before earlier ones. A client without structured replies gets the bytes in
-    /// order.
+    /// Pieces of a read that were answered before earlier ones, by offset. They wait because a client without
+    /// structured replies gets the bytes in order.
     early: BTreeMap<u64, Vec<u8>>,
     early_bytes: usize,
-    /// The next byte for such a client. Its reply has begun if that is not the first one.
+    /// The next byte to send to a client without structured replies. If it is not the first, the reply has begun.
     in_order: u64,
     failed: Option<Failure>,
 }
@@ -45,7 +44,7 @@ impl Large {
         self.whole.offset + u64::from(self.whole.length)
     }
 
-    /// Returns the bytes of answers that wait for earlier ones.
+    /// Returns the bytes of pieces that wait for earlier ones.
     pub fn held(&self) -> usize {
         self.early_bytes
     }
@@ -62,7 +61,7 @@ impl Large {
 }
 
 impl Connection {
-    /// Returns the bytes of a piece, for an export with blocks of at least `minimum` bytes.
+    /// Returns the length of a piece, for an export with a minimum block of `minimum` bytes.
     pub(super) fn piece_bytes(&self, minimum: u32) -> u64 {
         let unit = PIECE_UNIT_BYTES.max(u64::from(minimum));
         let room = (self.room() / PIECES_AT_ONCE) as u64;
@@ -74,14 +73,15 @@ impl Connection {
         self.reserve.min(self.limits.bytes)
     }
 
-    /// Begins to carry out the request in pieces.
+    /// Begins to split a request into pieces.
     pub(super) fn begin_large(&mut self, whole: Request, piece: u64) {
         let (next, in_order) = (whole.offset, whole.offset);
         let (early, early_bytes) = (BTreeMap::new(), 0);
         self.large = Some(Large { whole, piece, next, early, early_bytes, in_order, failed: None });
     }
 
-    /// Gives the host as many pieces as there is room for. The data of a write's piece have to be received first.
+    /// Gives the host as many pieces as there is room for. A piece of a write is given when its data have been
+    /// received.
     pub(super) fn ask_for_pieces(&mut self) {
         while let Some(piece) = self.large.as_ref().filter(|_| self.writing.is_none()).and_then(Large::piece)
         {
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Handles a piece that was read.
+    /// Handles a piece of a read that has succeeded.
     pub(super) fn piece_read(&mut self, piece: &Request, data: Vec<u8>) -> Result<(), Violation> {
         if data.len() != piece.length as usize {
             return self.piece_answered(piece, &Reply::Done);
@@ -133,7 +133,7 @@ impl Connection {
         self.end_large()
     }
 
-    /// Handles a piece that is done or has failed. After a failure no more pieces follow.
+    /// Handles a piece that is done or has failed. After a failure no further pieces are given to the host.
     pub(super) fn piece_answered(&mut self, piece: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
         match *reply {
             Reply::Data(data) if piece.command == Command::Read => {
@@ -172,8 +172,8 @@ impl Connection {
         self.answered.count(failed.is_none());
         let begun = !whole.structured && in_order > whole.offset;
         match failed {
-            // Such a reply reports success at its beginning, so a later failure can only be reported by the end of the
-            // connection.
+            // A reply without structure reports success at its beginning, so a later failure can only be reported by
+            // closing the connection.
             Some(_) if begun => {
                 self.state = super::State::Ended;
                 (self.input, self.understood) = (Vec::new(), 0);

@@ -1,6 +1,7 @@
-//! Independent client programs, against the example server. Each test says `skipped: ...` if one is missing.
+//! Independent client programs against the example server. A test whose program is missing prints `skipped:
+//! ...`.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::disallowed_methods)] // processes, and a wait for them
+#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::disallowed_methods)] // the tests start processes and wait for them
 
 #[allow(dead_code, unreachable_pub, reason = "an example, of which the server is used")]
 #[path = "../../examples/memory.rs"]
@@ -10,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// A server, in a directory that is removed with it. The server ends with the tests.
+/// A server, whose directory is removed when this value is dropped. Its thread runs until the tests end.
 struct Server {
     dir: PathBuf,
 }
@@ -54,7 +55,7 @@ fn works(program: &str, args: &[&str]) -> String {
     out.into_owned()
 }
 
-/// Returns 16 MiB in which no two blocks are equal, with holes.
+/// Returns 16 MiB with holes, in which neighbouring blocks of data differ.
 fn image() -> Vec<u8> {
     let mut image = vec![0; 16 << 20];
     for (i, block) in image.chunks_mut(4096).enumerate().filter(|(i, _)| i % 5 > 1) {

@@ -1,4 +1,4 @@
-//! Requests without room as a whole, carried out in pieces.
+//! Requests that have no room as a whole and are split into pieces.
 
 use nbd::{
     Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, Reply, Request, Tls,
@@ -46,12 +46,12 @@ fn asked() -> impl Strategy<Value = Asked> {
     })
 }
 
-/// Returns the byte that lies at this place of the export.
+/// Returns the byte at offset `at` of the export.
 fn lies(at: usize) -> u8 {
     (at ^ at >> 9 ^ at >> 15) as u8
 }
 
-/// Returns the byte that request `cookie` writes there.
+/// Returns the byte that request `cookie` writes at offset `at`.
 fn writes(cookie: u64, at: usize) -> u8 {
     match at % SECTOR {
         0..8 => cookie.to_be_bytes()[at % SECTOR],
@@ -106,15 +106,15 @@ fn message(cookie: u64, asked: &Asked) -> Vec<u8> {
 /// The answers to a request, from the client's view.
 #[derive(Clone, Debug, Default)]
 struct SeenAnswer {
-    /// The bytes received, and the number of right ones.
+    /// The number of bytes received.
     came: usize,
     right: usize,
     extents: usize,
-    /// The error at its end, if it has ended.
+    /// The error of the final reply, 0 for none; `None` before it.
     ended: Option<u32>,
 }
 
-/// Reads the answers in `bytes`, whose end may be missing.
+/// Decodes the answers in `bytes`. The last one may be incomplete.
 fn seen_answers(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, SeenAnswer> {
     fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
         let (some, rest) = bytes.split_first_chunk().unwrap();
@@ -172,7 +172,7 @@ fn seen_answers(requests: &[Asked], mut bytes: &[u8]) -> BTreeMap<u64, SeenAnswe
 #[derive(Debug)]
 struct Disk {
     bad: usize,
-    /// The number of writes to each sector of each request.
+    /// How often each sector of each request was written.
     written: BTreeMap<(u64, usize), u32>,
 }
 
@@ -221,9 +221,9 @@ impl Disk {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testing::sized(60, 150)))]
 
-    /// For any requests and any room: the limit on held bytes is kept, each request is answered once, completely or
-    /// with an error, and each write is carried out once. A client without structured replies is hung up on if the
-    /// later bytes of a read cannot be read.
+    /// For any requests and any limits, the bound on held bytes is kept, each request is answered once, completely
+    /// or with an error, and each write is executed once. A client without structured replies is disconnected if a
+    /// read fails after its first bytes.
     #[test]
     fn requests_of_any_size_are_carried_out_in_the_room_that_there_is(
         requests in prop::collection::vec(asked(), 1..25),
@@ -242,7 +242,7 @@ proptest! {
         let sent: Vec<u8> = (0u64..).zip(&requests).flat_map(|(cookie, asked)| message(cookie, asked)).collect();
         let (mut at, mut waiting, mut output, mut unfinished) = (0, Vec::new(), Vec::new(), None);
         let mut disk = Disk { bad, written: BTreeMap::new() };
-        // One piece is admitted with any room, and so is one read that must not be split.
+        // A single piece is admitted in any case, and so is a read that must not be split.
         let room = if grants { limits.bytes } else { reserve.min(limits.bytes) };
         let whole = requests.iter().filter(|asked| asked.flags == DF && asked.length <= 64 << 10);
         let held_max = room.max(4096).max(whole.map(|asked| asked.length).max().unwrap_or(0));
@@ -275,7 +275,7 @@ proptest! {
                     other => panic!("{other:?}"),
                 }
             }
-            // Headers of answers exceed the claimed room.
+            // Headers of answers may exceed the claimed room.
             prop_assert!(connection.held() <= held_max + 64 * limits.requests, "{} held", connection.held());
             prop_assert!(waiting.len() <= limits.requests);
             let quiet = waiting.is_empty() && connection.output().is_empty();

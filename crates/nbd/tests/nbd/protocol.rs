@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: every option and command, and garbage.
+//! The state machine's answers to every option and command, and to garbage.
 
 use nbd::{
     Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Extent, Limits, MemoryExtent, Reply,
@@ -34,7 +34,7 @@ fn greeted(tls: Tls) -> Connection {
     connection
 }
 
-/// Takes all output.
+/// Takes all output and reports it as sent.
 fn taken(connection: &mut Connection) -> Vec<u8> {
     let mut all = Vec::new();
     while !connection.output().is_empty() {
@@ -155,7 +155,7 @@ fn while_exports_are_closed_clients_get_the_reason_and_open_ones_stay() {
     connection.receive(&go).unwrap();
     assert_eq!(replies(&taken(&mut connection)), [(7, POLICY, b"a restore".to_vec())]);
     assert!(!connection.is_open());
-    // In the old handshake the only answer is the end.
+    // A client that chooses by EXPORT_NAME cannot get the reason.
     let mut old = connection.clone();
     let error = old.receive(&option(1, b"disk")).unwrap_err().to_string();
     assert!(error.contains("no client is accepted now"), "{error}");
@@ -202,7 +202,7 @@ fn before_tls_clients_learn_nothing_and_agreements_are_void() {
     assert_eq!(kinds(&mut connection, &option(5, b"")), [3], "twice");
     assert_eq!(kinds(&mut connection, &option(3, b"")), [2, 2, 1]);
 
-    // An agreement on structured replies without encryption is void.
+    // Structured replies that were agreed on without encryption are void.
     let mut connection = greeted(Tls::Offered);
     assert_eq!(kinds(&mut connection, &[option(8, b""), option(5, b"")].concat()), [1, 1]);
     connection.tls_started();
@@ -230,7 +230,7 @@ fn requests_that_make_no_sense_are_answered_without_an_event() {
     assert_eq!(errno(request(0, 9, 1, 0, 512)), 22, "unknown");
     assert_eq!(errno(request(1 << 3, 0, 1, 0, 512)), 22, "a flag of another command");
     assert_eq!(errno(request(1 << 7, 0, 1, 0, 512)), 22, "an unknown flag");
-    // A refused request is skipped: the next one is parsed.
+    // A refused request is skipped, and the request after it is parsed.
     connection.receive(&request(1, 0, 2, 512, 1024)).unwrap();
     let next = next(&mut connection);
     assert_eq!((next.command, next.fua, next.offset, next.length), (Command::Read, true, 512, 1024));
@@ -250,7 +250,7 @@ fn answers_are_as_the_protocol_has_them() {
     let mut connection = open();
     connection.receive(&[request(4, 0, 7, 512, 512), request(8, 7, 8, 0, 1024)].concat()).unwrap();
     let (read, status) = (next(&mut connection), next(&mut connection));
-    // The answers are out of order.
+    // The status is answered before the read, which arrived first.
     let extents = [(512, true), (256, true), (10_000, false)];
     let extents = extents.map(|(length, hole)| Extent { length, hole, zero: hole });
     connection.reply(&status, &Reply::Status(&extents)).unwrap();
@@ -371,7 +371,7 @@ fn a_client_fills_no_more_than_its_share() {
     assert_eq!(next(&mut connection).offset, 0, "one byte more than the answer was the share");
     assert_eq!(connection.poll(), None);
 
-    // A host may take a write's bytes out of it: its share is released all the same.
+    // A host may take the bytes out of a write: the answer releases its room nevertheless.
     let mut writing = open();
     writing.receive(&[request(0, 1, 1, 0, 1024), vec![7; 1024]].concat()).unwrap();
     let mut write = next(&mut writing);
@@ -380,7 +380,7 @@ fn a_client_fills_no_more_than_its_share() {
     taken(&mut writing);
     assert_eq!(writing.memory(), 0);
 
-    // A larger request is split into pieces; and answers that the client does not take stop its requests.
+    // A larger request is split into pieces, and no further piece is given while an answer is unread.
     let mut connection = Connection::new(exports(), Tls::Off, limits);
     connection
         .receive(&[vec![0, 0, 0, 3], option(1, b"disk"), request(0, 0, 1, 0, 1 << 20)].concat())
@@ -399,7 +399,7 @@ fn a_client_fills_no_more_than_its_share() {
     assert!(connection.is_ready());
 }
 
-/// The bytes of an answer that a host has taken to send count as held, too.
+/// Bytes that a host has taken and not sent count as held.
 #[test]
 fn a_share_comes_back_when_the_last_byte_of_the_answer_was_sent() {
     let limits = Limits { requests: 100, bytes: 1 << 20, options: 10 };
@@ -458,7 +458,7 @@ fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
         assert_eq!(connection.poll(), None, "one at a time");
     }
     assert_eq!((connection.memory(), connection.is_waiting(), connection.wanted()), (3 * 512, false, None));
-    // Within the reserve no grant is needed, nor in the handshake.
+    // Within the reserve, and in the handshake, no grant is needed.
     let mut choosing = greeted(Tls::Off);
     choosing.reserve(1023);
     choosing.receive(&[option(7, &[string("disk"), vec![0, 0]].concat()), reads.clone()].concat()).unwrap();
@@ -472,7 +472,7 @@ fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
     assert_eq!((choosing.poll(), choosing.wanted()), (None, Some(512)));
 }
 
-/// Returns valid and invalid messages of a client.
+/// Generates valid and invalid messages of a client.
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let data = prop::collection::vec(any::<u8>(), 0..40);
     let names = prop_oneof![Just("disk"), Just("plain"), Just("")];
@@ -495,7 +495,7 @@ fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(message, 0..30)
 }
 
-/// Sends `bytes` cut at `cuts`; returns all events, all output, and the violation at the end.
+/// Sends `bytes` cut at `cuts`; returns all events, all output, and the violation if there was one.
 fn talk(bytes: &[u8], cuts: &[usize], answer_late: bool) -> (Vec<Event>, Vec<u8>, Option<Violation>) {
     let mut connection = greeted(Tls::Off);
     let (mut events, mut sent, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
@@ -531,7 +531,7 @@ fn talk(bytes: &[u8], cuts: &[usize], answer_late: bool) -> (Vec<Event>, Vec<u8>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// A socket splits bytes at arbitrary places.
+    /// The way in which the bytes are cut between messages, or within them, must not matter.
     #[test]
     fn answers_do_not_depend_on_how_bytes_are_divided(
         messages in messages(), cuts in prop::collection::vec(any::<usize>(), 0..60),
@@ -546,7 +546,7 @@ proptest! {
         talk(&bytes, &cuts, false);
     }
 
-    /// A client may send arbitrary bytes.
+    /// A client may send any bytes.
     #[test]
     fn nothing_that_is_sent_breaks_the_connection(bytes in prop::collection::vec(any::<u8>(), 0..300), go in any::<bool>()) {
         let mut connection = if go { open() } else { greeted(Tls::Offered) };
@@ -555,7 +555,7 @@ proptest! {
         prop_assert!(sent < 10_000);
     }
 
-    /// Every request lies inside the export, and has the bytes that were sent.
+    /// Every request lies within the export, and a write has the bytes that were sent.
     #[test]
     fn requests_are_parts_of_the_export(messages in messages()) {
         let bytes: Vec<u8> = [option(8, b""), option(7, &[string("disk"), vec![0, 0]].concat())]

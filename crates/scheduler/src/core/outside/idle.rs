@@ -1,8 +1,8 @@
 //! The use of idle time outside the drive, and its harm.
 //!
-//! A command cannot be cancelled, while a head in the drive can leave its track at any instant: a request that arrives
-//! meanwhile waits for all of the command. Therefore every command counts in the harm estimate, also one on the track under
-//! the head. Before the threshold only that track is read (FAST'04, section 5.2), by short commands.
+//! A core in the drive can end work at any instant, but outside a command cannot be cancelled: a request that arrives during a
+//! command waits for its end. Therefore every command counts in the harm estimate, even one on the track under the head. Before
+//! the threshold only that track is read (FAST'04, section 5.2), by short commands.
 
 use super::clock::{difference, nanos};
 use super::command::NewCommand;
@@ -24,12 +24,12 @@ use model::layout::Location;
 use model::{Position, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, LbnRange, Op, Sectors, TrackIndex};
 
-/// The mean of the times of requests or commands of one kind, and whether most of them are equal. Equal times of writes show that
-/// the drive reports them from its buffer, even against its settings.
+/// The mean time of requests or commands of one kind, and whether most of the times are equal. Equal times of writes show that
+/// the drive reports writes from its buffer, even against its settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MeanTime {
     mean: Duration,
-    /// An approximate median, and the share of requests near it, in 65536ths.
+    /// An approximate median, and the share of times near it, in 65536ths.
     middle: Duration,
     near: u32,
     seen: u32,
@@ -40,9 +40,10 @@ const MEAN_REQUESTS_MAX: u32 = 128;
 /// The fewest requests of a mean that counts as known.
 const MEAN_REQUESTS_MIN: u32 = 16;
 
-/// Times of rotating media differ by a quarter of a revolution in the mean: if most are closer to each other than this,
-/// nothing rotates.
+/// The largest distance from the median of times that count as equal. Times of rotating media differ by a quarter of a
+/// revolution in the mean: if most are closer to each other than this, they do not depend on rotation.
 const EQUAL_TIMES_MAX: Duration = Duration::from_micros(500);
+/// The share of equal times, in 65536ths, from which on the median counts as constant.
 const EQUAL_SHARE_65536THS_MAX: u32 = 65_536 / 4 * 3;
 
 impl MeanTime {
@@ -65,41 +66,43 @@ impl MeanTime {
         (self.seen >= MEAN_REQUESTS_MIN).then_some(self.mean)
     }
 
-    /// Returns the response time of most, if it is constant: so it is for cached writes, except on a drive that pauses.
+    /// Returns the median time, if most times equal it. The times of cached writes do, unless the drive pauses often.
     pub fn steady(&self) -> Option<Duration> {
         (self.seen >= MEAN_REQUESTS_MIN && self.near >= EQUAL_SHARE_65536THS_MAX).then_some(self.middle)
     }
 
-    /// Returns the mean, of however few.
+    /// Returns the mean, even of a single time.
     pub fn mean(&self) -> Option<Duration> {
         (self.seen > 0).then_some(self.mean)
     }
 }
 
-/// A drive counts as unused if it has been silent for this many times as long as the time in use, plus the time of idle work
-/// since and of the next idle command. Random arrivals of 60 a second leave such a silence after the first request once in a
-/// hundred times, 20 a second once in five. At most a third of the silence is used.
+/// A drive counts as unused after a silence of this many times the sum of the time in use, the time of idle work since, and the
+/// time of the next idle command; so at most a third of the silence is used. Random arrivals of 60 a second leave such a silence
+/// after the first request once in a hundred times, arrivals of 20 a second once in five.
 const UNUSED_SILENCE_RATIO_MIN: u64 = 3;
 
-/// An unpredicted delay ends idle time by its harm. One is acceptable if it costs less than this part (1 in this number)
-/// of the total that idle time may cost; within the first hundreds of requests it costs more.
+/// The harm of one late request is not reserved if it is at most 1 part in this number of all harm that the bound permits so
+/// far. A larger one would end the use of idle time; within the first hundreds of requests each is larger.
 const SMALL_COST_DIVISOR: u64 = 4;
 
 impl Outside {
-    /// Returns the time from the arrival of the head for a write until its report from the drive's buffer.
+    /// Returns the time from the start of a write's data on the bus until the drive reports the write from its buffer.
     pub(super) fn to_report(&self, job: &Job) -> Duration {
         let Request { op, range, .. } = job.pending.request;
         self.config.overheads.bus_sector * range.len().get() + self.config.overheads.tail(op)
     }
 
-    /// Returns the head's share of a request's unpredicted response time. Cached writes precede a read, which waits for them
-    /// as for another request. `None` for a write, after which the position of the head is unknown.
+    /// Returns the time at the head of a request without a forecast, at most the usual time of a read: the rest is a wait for
+    /// cached writes, which delay a read like other requests. `None` for a write, after which the position of the head is
+    /// unknown.
     pub(super) fn at_head_unpredicted(&self, op: Op, time: Duration) -> Option<Duration> {
         let usual = || self.alone[0].usual().unwrap_or(time);
         (!op.is_write()).then(|| time.min(usual()))
     }
 
-    /// Returns the platter time at which a request would have been sent that waited for an idle command's completion.
+    /// Returns the platter time at which a request would have been sent without idle work, if it waited for the completion of
+    /// an idle command.
     fn waited_for_idle(&self, job: &Job) -> Option<Instant> {
         let last = self.idle_heard == self.heard_any && self.heard_at < self.heard_any;
         let sent = self.clock.platter(job.pending.arrived.max(self.heard_at));
@@ -108,14 +111,14 @@ impl Outside {
 }
 
 impl Core {
-    /// Charges idle time with the delay of this request, or credits its lead.
+    /// Charges idle time with the predicted delay of a request that is about to be sent, or credits its lead.
     pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
         let from = self.displaced.take();
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
         if !outside.predicts() {
-            // Its completion shows the cost.
+            // The request's completion will show the cost.
             self.idle.visited(job.pending.position().cylinder);
             return;
         }
@@ -124,13 +127,13 @@ impl Core {
         let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
         let plain = match from {
             Some(from) => {
-                // A cached write that the head had still to write: a request that waited for it is delayed again.
+                // A request that had to wait for the head to write a cached write is delayed by that in any case.
                 let arrived = outside.clock.platter(job.pending.arrived);
                 outside.client_harm.catch_up(nanos(outside.written.saturating_since(arrived)));
                 let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
-                // A request chosen near the head's place after idle work, from several, is done earlier than from elsewhere.
-                // That is no gain: from the original place another request would have been near.
+                // A request chosen near the head's place after idle work is done earlier than from the original place. That is
+                // no gain if another waiting request would have been near the original place.
                 let plain =
                     self.chosen_from(outside, from, at, job).map_or(plain, |chosen| plain.min(chosen));
                 self.idle.account(plain, until);
@@ -141,7 +144,7 @@ impl Core {
             }
             None => {
                 if let Some(sent) = outside.waited_for_idle(job) {
-                    // A drive without room for a further command would not have been given the next one.
+                    // Without the idle command the request would have been sent on its arrival, or at the last completion before.
                     let without = outside.set_out_from(standing, op, sent);
                     let plain = plain_end(&self.drive, standing.position, without, op, job.ranges());
                     let late = difference(until, plain);
@@ -156,7 +159,7 @@ impl Core {
         self.idle.visited(job.pending.position().cylinder);
     }
 
-    /// Returns the end of the request that the policy would have chosen from there.
+    /// Returns the end of the request that the policy would choose for a head at `from`; `None` if no other request waits.
     fn chosen_from(&self, outside: &Outside, from: Position, at: Instant, job: &Job) -> Option<Instant> {
         let mut there = vec![job.pending];
         there.extend(self.pool.iter().filter(|pending| pending.promoted.is_none()));
@@ -170,8 +173,8 @@ impl Core {
         Some(plain_end(&self.drive, from, at, chosen.request.op, &[chosen.request.range]))
     }
 
-    /// Charges idle time with the delay of the foreground's `order` beyond the prediction when it was chosen: idle commands
-    /// may have taken longer, and the drive may have done more behind them.
+    /// Charges idle time with the delay of the foreground's `order` beyond its prediction at the choice: idle commands may have
+    /// taken longer than predicted, and the drive may have done more work after them.
     pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observation) {
         let Work::Foreground { job, .. } = &order.work else { return };
         if self.config.idle.is_none() || !order.predicted || job.pending.promoted.is_some() {
@@ -181,14 +184,14 @@ impl Core {
         let revolution = nanos(revolution(&self.drive));
         let later = difference(order.forecast.end, charged).saturating_add(seen.error);
         let failed = core::mem::take(&mut outside.idle_failed);
-        // A pause of the drive's own occurs without idle time too; retries of idle sectors do not.
+        // The drive would pause without idle time too, but it would not retry bad sectors of idle commands.
         let later = if later > revolution * PAUSE_COSTS_MIN && !failed { 0 } else { later.max(-revolution) };
         self.idle.head.late_by(later);
         outside.client_harm.after_idle(later);
     }
 
-    /// Charges idle time with the delay of the foreground's `order`, which the drive started at `begun`, without
-    /// predictions.
+    /// Charges idle time, on a drive without forecasts, with the delay of the foreground's `order`, which the drive started
+    /// at `begun`.
     pub(super) fn account_idle_unpredicted(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let Some(idle) = self.config.idle else { return };
         let Work::Foreground { job, .. } = &order.work else {
@@ -220,14 +223,14 @@ impl Core {
         }
         self.idle.head.foreground += time;
         if after_idle {
-            // The wait is measured; the additional way is known in the mean only.
+            // The wait is measured; the longer move is known only on average.
             let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);
             outside.client_harm.after_idle(difference(self.now, plain));
         }
     }
 
-    /// Chooses background work while no foreground request waits: one command at a time, since none can be cancelled.
+    /// Chooses background work while no foreground request waits. One command is sent at a time, since none can be cancelled.
     pub(super) fn decide_idle(
         &mut self,
         outside: &mut Outside,
@@ -251,8 +254,8 @@ impl Core {
             return;
         }
         let left = self.reserve_harm(outside, &idle, now);
-        // On flash, which is never trusted, every read looks like a hit, so the rule must not begin there. On a drive
-        // that is mistrusted for a while it stays.
+        // On flash, which is never trusted, every read looks like a hit, so `untold` must not be set there. On a disk that
+        // is mistrusted for a while it stays set.
         let trusted = outside.predicts() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
         self.idle.unpredicted = !outside.predicts();
@@ -280,16 +283,15 @@ impl Core {
             }
             return;
         }
-        // If the head must stay on its track there is no idle work, because outside no command can be left at any
-        // instant.
+        // If the head must stay on its track there is no idle work, because a command from outside cannot be ended early.
         let due = now >= self.idle.not_before;
         if allowed && self.idle_visit(now, buffers).is_some() && self.send_visit(outside, tag) {
             return;
         }
         // An unfinished search continues soon.
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
-        // A first search looks at each cylinder before the one with the wanted blocks, which takes minutes on a large drive: the
-        // place that the oldest task wants is known without it.
+        // A first search over the cylinders before the one with wanted blocks takes minutes on a large drive. The place that the
+        // oldest task wants is known without a search.
         self.accesses.clear();
         if searching && due && self.move_stream(now) && self.send_visit(outside, tag) {
             self.idle.left(&idle);
@@ -304,10 +306,10 @@ impl Core {
         }
     }
 
-    /// Sets the reserve of the bound on harm: the harm of a request that may have to wait for a whole idle command and of the
-    /// arrivals meanwhile, which is large against the bound for the first requests; and, if detours have no bound of their own,
-    /// the part that the estimate may not use. Returns the instant from which on a drive that was in use only for a short time
-    /// counts as unused.
+    /// Sets the reserves of the bound on harm. One is for the harm of a request that has to wait for a whole idle command, and of
+    /// the arrivals during that command, which is large against the bound for the first requests. If detours have no bound of
+    /// their own, another is the part that the estimate may not use. Returns the instant from which on a drive that was in use
+    /// for only a short time counts as unused.
     pub(super) fn reserve_harm(
         &mut self,
         outside: &Outside,
@@ -319,7 +321,8 @@ impl Core {
         left
     }
 
-    /// Returns the account of idle time with that [reserve](Self::reserve_harm), and that instant.
+    /// Returns the harm estimate of idle time with the reserves of [`reserve_harm`](Self::reserve_harm), and the instant that
+    /// it returns.
     pub(super) fn reserved(
         &self,
         outside: &Outside,
@@ -328,7 +331,7 @@ impl Core {
     ) -> (Idle, Option<Instant>) {
         let mut account = self.idle;
         let mut owed = outside.kept.at_risk(0, outside.clock.revolution());
-        // One revolution to arrive and one to read a track, until the true duration is known.
+        // Until the duration of an idle command is known: one revolution to arrive and one to read a track.
         let visit = outside.visits.mean().unwrap_or(revolution(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
         let left =
@@ -353,11 +356,12 @@ impl Core {
         (account, left)
     }
 
-    /// Takes reads on the track under the head while the length of the silence is unknown. Returns whether there are any.
+    /// Takes reads on the track under the head before the threshold, while a request may come soon. Returns whether there are
+    /// any.
     ///
-    /// A request that arrives meanwhile waits for half of the command in the mean, and the probability of an arrival grows
-    /// with its length: harm grows with the square of its duration. If wanted blocks are adjacent, the yield for that harm
-    /// is greatest if the command reads for as long as it waited for its first sector.
+    /// A request that arrives during the command waits for half of it in the mean, and the probability of an arrival grows
+    /// with the command's duration: harm grows with the square of that. If wanted blocks are adjacent, the yield for the harm
+    /// is greatest if the command reads for as long as it waits for its first sector.
     fn visit_short(&mut self, outside: &Outside) -> bool {
         if self.background.is_idle() || !outside.predicts() {
             return false;
@@ -387,7 +391,7 @@ impl Core {
             chosen = Some(Window { first, count: as_long.max(least).min(part.count - begin) });
         });
         let Some(window) = chosen else { return false };
-        // The drive may take it for a sequence and read ahead: no request waits for that yet.
+        // The drive may take the command for a sequence and read ahead, which delays no request yet.
         let stop = Stop::new(&there, Op::Read, window);
         let neighbour = range_of(&drive, &stop).and_then(|range| outside.neighbour(&drive, Op::Read, range));
         let tried = match outside.config.neighbours {
@@ -405,11 +409,11 @@ impl Core {
         found
     }
 
-    /// Queues the commands of a visit. Returns whether there are any.
+    /// Queues the commands for the accesses of idle work on a track. Returns whether there are any.
     fn send_visit(&mut self, outside: &mut Outside, tag: u64) -> bool {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
-        // Writes leave the holes between blocks out.
+        // Adjacent accesses become one command; writes with holes between them become several.
         let mut ranges: Vec<WantedRange> = Vec::new();
         let mut op = Op::Read;
         for access in &self.accesses {
@@ -437,8 +441,8 @@ impl Core {
         if op == Op::Read && ranges.iter().any(|wanted| outside.has_known_bad(wanted.range)) {
             let narrowed: Vec<_> =
                 ranges.into_iter().filter_map(|range| self.avoid_bad(outside, range, tag, false)).collect();
-            // A block may lie on both sides of the track's first sector: the part that was taken on one side
-            // may have been returned for the other.
+            // A block may lie on both sides of the track's first sector: its part in one range may have been returned
+            // when another range was narrowed.
             ranges = narrowed.into_iter().filter_map(|part| self.wanted_within(part.range, tag)).collect();
         }
         let found = !ranges.is_empty();
@@ -449,7 +453,7 @@ impl Core {
         found
     }
 
-    /// Queues a command for the mimic, if it wants to learn. Returns whether there is one.
+    /// Queues a read for the mimic, if the mimic wants one. Returns whether it does.
     fn decide_probe(&mut self, outside: &mut Outside, tag: u64) -> bool {
         let capacity = self.drive.layout().capacity().get();
         let wanted = self.watch.wanted().filter(|range| {

@@ -1,10 +1,9 @@
-//! Cache hits of reads that continue others, and the hits that detours and idle time take from them.
+//! Cache hits of reads that continue earlier reads, and the hits that are lost because of detours and idle time.
 //!
-//! Drives keep what they have read, and what they have read ahead, by unknown rules, and each command of a detour or of idle
-//! time may evict data that a client would have asked for. Therefore gaps before reads that may be hits are not used, and
-//! the service times of consecutive reads are compared with those in streams without other reads in between since they
-//! reached the track. Reads that repeat are in
-//! [`again`](super::again).
+//! Drives keep data that they have read or read ahead by unknown rules, and each command of a detour or of idle time may evict
+//! data that a client would have asked for. Therefore gaps before reads that may be hits are not used. After commands of detours
+//! and idle time, the service times of consecutive reads are compared with those of consecutive reads that had no such command
+//! since they reached their track. Repeated reads are in [`again`](super::again).
 
 use super::read_ahead::{is_near, track_len};
 use super::transfer::Transfer;
@@ -25,16 +24,16 @@ const READS_MIN: i64 = 16;
 /// If more than one read in this number is a hit, the gap before each possible hit is not used.
 pub(super) const READS_PER_RARE_HIT: u32 = 32;
 
-/// The foreground requests without a detour after which a gap before a possible hit is used. Where nearly every read may be a
-/// hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
-/// most, which is a part of the foreground's time far below any bound, and its evictions are charged.
+/// The number of foreground requests without a detour after which a gap before a possible hit is used. If nearly every read may
+/// be a hit, and idle time never comes, no session would get a block otherwise. The detour delays a hit by two revolutions at
+/// most, which is rare enough to stay far below any bound, and the detour's evictions are charged.
 const REQUESTS_WITHOUT_DETOUR_MAX: u32 = 1_024;
 
-/// The count of requests without a detour that a core starts with: more than there can be commands at the drive.
+/// The initial count of requests without a detour: more than there can be commands at the drive.
 pub(super) const REQUESTS_AT_START: u32 = u8::MAX as u32 + 1;
 
 impl Order {
-    /// Returns whether it is a detour's command.
+    /// Returns whether the command is a detour's, or a request's with merged blocks.
     fn detours(&self) -> bool {
         let merged = self.command.foreground.is_some_and(|asked| asked != self.command.range);
         matches!(self.work, Work::Detour) || merged
@@ -58,26 +57,26 @@ impl Between {
     }
 }
 
-/// The expected source of a read's data if there were only the foreground.
+/// The source from which a consecutive read's data would come if there were only foreground commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// The buffer: the previous read on its track was a hit.
+    /// The buffer: the previous read on the track was a hit.
     There,
     /// The buffer, if no other command comes soon: the previous read was on this track, and the drive reads ahead.
     Soon,
-    /// The medium: it is the first on its track.
+    /// The medium: the read is the first on its track.
     Elsewhere,
 }
 
 /// A stream of consecutive reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// The LBN after the last of them.
+    /// The LBN after the last read.
     end: Lbn,
-    /// The counts when the first of them on its track was done. After an eviction the data behind a missed read are not all
-    /// in the buffer again if another command comes soon.
+    /// The counts of detours' and idle commands when the first read on the current track was done. After an eviction, not all
+    /// of the data behind a missed read return to the buffer if another command comes soon.
     pub since: Between,
-    /// Whether the last of them was a hit, or would have been.
+    /// Whether a read of the stream on the current track was a hit.
     there: bool,
 }
 
@@ -91,7 +90,7 @@ impl Reading {
     }
 }
 
-/// The mean service time beyond a read's own time, in ns, and the number of reads in it.
+/// The mean excess of service times over the time of a hit, in ns, and the number of reads in the mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beyond {
     mean: i64,
@@ -104,7 +103,7 @@ impl Beyond {
         self.mean += (beyond - self.mean) / self.of;
     }
 
-    /// Returns the mean, where reads that are not seen yet count as hits.
+    /// Returns the mean; with fewer than [`READS_MIN`] reads, the missing ones count as hits.
     fn known_mean(&self) -> i64 {
         self.mean * self.of.min(READS_MIN) / READS_MIN
     }
@@ -125,17 +124,16 @@ pub(super) struct Kept {
     /// The LBN after the last command, if that was a read.
     last: Option<Lbn>,
     pub between: Between,
-    /// The number of consecutive reads without predicted read-ahead, and of the hits among them.
+    /// The number of reads that continued another, and of the hits among them.
     behind: u32,
     hits: u32,
-    /// The service times of reads without detours and idle time before them, by expected source.
+    /// The service times of reads without detours' and idle commands before them, by expected source.
     alone: [Beyond; 3],
-    /// The delay of the finished read because a detour interrupted read-ahead, and because idle reads evicted its data.
+    /// The delay of the finished read, in ns, because a detour interrupted read-ahead, and because idle reads evicted data.
     late: [i64; 2],
-    /// The unused lead of recent reads over the mean.
+    /// The lead of recent reads over the mean, in ns, that has not yet offset a delay.
     sooner: i64,
-    /// The estimated cost in ns of idle time's evictions, and the number of idle reads with a cost that is still unknown, in
-    /// 65536ths.
+    /// The cost in ns of idle time's evictions so far, and the number of idle reads, in 65536ths, whose cost is still unknown.
     taken: i64,
     unknown: u64,
 }
@@ -152,7 +150,7 @@ impl Kept {
             self.unknown += 65_536;
         }
         let detour = matches!(order.work, Work::Detour);
-        // A read for a detour to a request's track does not make the request a hit.
+        // A detour's read on a request's track does not make the request a hit.
         if op.is_write() || detour {
             return;
         }
@@ -161,7 +159,7 @@ impl Kept {
         }
         let reads = if idle { &mut self.idle_reads } else { &mut self.reads };
         let mut now = Reading { end: range.end(), since: self.between, there: hit };
-        // A stream that continues keeps one place, so that none of many streams is evicted by busier ones.
+        // A stream that continues keeps a single entry, so that busy streams do not displace the others.
         if let Some(at) = reads.iter().rposition(|reading| is_near(drive, reading.end, range))
             && let Some(before) = reads.remove(at)
             && !crosses(drive, before.end, range)
@@ -175,7 +173,7 @@ impl Kept {
         reads.push_back(now);
     }
 
-    /// Records a read, which shows a part of the evictions whose cost is unknown.
+    /// Records a read, which has shown a part of the evictions whose cost was unknown.
     fn shows_evictions(&mut self) {
         self.unknown -= self.unknown / REMEMBERED_PLACES_MAX as u64;
     }
@@ -185,7 +183,8 @@ impl Kept {
         core::mem::take(&mut self.late)
     }
 
-    /// Records the service time of a consecutive read beyond its own time.
+    /// Records by how many ns a consecutive read took longer than a hit. `since` are the counts of other commands at the first
+    /// read on its track.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
         let often = self.hit_often();
         let alone = &mut self.alone[expected as usize];
@@ -203,7 +202,7 @@ impl Kept {
         }
     }
 
-    /// Records the cost of misses of a repeated read: of it and the cost of consecutive misses, the larger is charged.
+    /// Records the cost of a repeated read's miss. If the read is also consecutive, only the larger of both costs is charged.
     pub fn missed(&mut self, missed: [i64; 2]) {
         if missed.iter().sum::<i64>() > self.late.iter().sum::<i64>() {
             self.taken = self.taken.saturating_add(missed[1] - self.late[1]);
@@ -211,8 +210,8 @@ impl Kept {
         }
     }
 
-    /// Returns the cost in ns that recent idle reads, and `more` of them, will still cause by evictions, if it is like that of
-    /// earlier ones. Initially each counts as a `miss`.
+    /// Returns the cost in ns that recent idle reads, and `more` further ones, will still cause by evictions, if each costs as
+    /// much as earlier ones did. The first one counts as a miss that costs `miss` ns.
     pub fn at_risk(&self, more: u64, miss: i64) -> i64 {
         if !self.hit_often() {
             return 0;
@@ -230,15 +229,14 @@ impl Kept {
         self.hits += u32::from(hit);
     }
 
-    /// Returns whether such reads are often hits.
+    /// Returns whether consecutive reads are often hits.
     pub fn hit_often(&self) -> bool {
         self.hits * READS_PER_RARE_HIT > self.behind
     }
 }
 
 impl Outside {
-    /// Returns the stream that a read of `range` continues by less than a track. A read for a detour to a request's track is
-    /// no stream.
+    /// Returns the stream that ends less than a track before `range`. A detour's reads are no stream.
     pub(super) fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Reading> {
         let decided = self.queue.iter().rev().chain(self.device.iter().rev());
         let decided =
@@ -264,8 +262,9 @@ impl Outside {
         self.config.reads_on && self.again.most_hit()
     }
 
-    /// Returns whether the gap before `asked` is not used because it may be a hit without a detour. Where most reads are hits
-    /// none is used, as [`caution`](crate::OutsideDrive::caution) reports; otherwise some are, so that no session starves.
+    /// Returns whether the gap before `asked` is not used because `asked` may be a hit without a detour. If most reads are
+    /// hits no gap is used, as [`caution`](crate::OutsideDrive::caution) reports; otherwise some such gaps are used, so that no
+    /// session starves.
     pub(super) fn leaves_to_buffer(&self, drive: &DriveModel, asked: Transfer) -> bool {
         if self.plain_since >= REQUESTS_WITHOUT_DETOUR_MAX && !self.most_come_from_buffer() {
             return false;
@@ -305,7 +304,7 @@ mod tests {
             };
             let more = late(Expected::There, 6_000_000);
             assert!((3_900_000..4_100_000).contains(&more[of]) && more[1 - of] == 0);
-            // A hit in spite of idle time is no gain, but offsets the next delay.
+            // A hit in spite of idle time is no gain, but it offsets the next delay.
             assert_eq!(late(Expected::There, 0), [0; 2]);
             assert!((1_900_000..2_100_000).contains(&late(Expected::There, 6_000_000)[of]));
             // Nothing is known yet about the first reads on their tracks: they count as hits.

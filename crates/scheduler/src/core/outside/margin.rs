@@ -1,9 +1,10 @@
-//! Learned margins. They follow the lateness of heads, by distance, and its harm.
+//! Learned margins of detours' moves: the time by which a move is planned longer, so that the head is not late.
 //!
-//! A completion shows only its revolution: whether the head was later than its slack. Over many commands, also plain ones,
-//! that gives the risk of lateness for each slack. It is high for slacks up to the spread of the seeks, which is the least
-//! margin of each class of distances. Beyond it remain rare late settles, at about the same rate for each slack. The harm
-//! bound decides about those: a common margin on top follows the harm.
+//! A completion shows only whether the head was later than its slack (the time from its predicted arrival to the first sector).
+//! Over many commands, also without detours, that gives the risk of lateness for each slack. The risk is high for slacks up to
+//! the spread of the seeks, which is the least margin of each class of distances. For larger slacks, rare late settles remain,
+//! at about the same rate for each slack. A common margin on top of the least margins follows the harm that these cause, so
+//! that it stays below its bound.
 
 use super::record::{ErrorRecord, SLACK_BINS, SLACK_NS, SlackArrivals, class};
 use crate::core::config::Conservatism;
@@ -13,32 +14,32 @@ use units::Duration;
 /// The number of observations between two updates of the margins.
 const OBSERVATIONS_PER_UPDATE: u64 = 256;
 
-/// The minimum of arrivals with a slack near this one.
+/// The minimum of arrivals from which the risk of a slack is computed.
 const ARRIVALS_MIN: u64 = 100;
 
-/// Bins of large slack: a head later than that is late at any slack (a missed landing).
+/// The first bin of large slack: a head that is later than this is late at any slack (it missed the track).
 const LARGE_SLACK_BINS_MIN: usize = 40;
 
-/// The maximal share of late heads with the least margin, in ppm, beyond those that are late at any slack.
+/// The largest share of late heads with the least margin, in ppm, beyond those that are late at any slack.
 const LATE_EXCESS_PPM_MAX: u32 = 40_000;
 
-/// The common margin: the least and the largest.
+/// The smallest and the largest common margin.
 const COMMON_MARGIN_MIN: Duration = Duration::from_micros(25);
 const COMMON_MARGIN_MAX: Duration = Duration::from_micros(750);
 
-/// The common margin is the least until this part of the bound is used, in 65536ths, and the largest when all is used: a
-/// reserve is needed for chance and for harm that no completion shows. A margin that moved up and down in steps would
-/// oscillate, because the harm estimate has a longer memory than the margin.
+/// The common margin is the smallest one until this part of the harm bound is used, in 65536ths, and the largest one when all
+/// of it is used: a reserve is needed for chance and for harm that no completion shows. A margin that moved up and down in steps
+/// would oscillate, because the harm estimate has a longer memory than the margin.
 const WIDENING_65536THS_MIN: u64 = 65_536 / 2;
 const WIDENING_65536THS_MAX: u64 = 65_536;
 
-/// The common margin moves this part of the way at each update (1 in this number): faster when it widens.
+/// The common margin moves 1 part in this number of the way to its aim at each update: faster when it widens.
 const WIDENING_DIVISOR: u64 = 2;
 const NARROWING_DIVISOR: u64 = 8;
 
 const WHOLE_PPM: u64 = 1_000_000;
 
-/// Risks by slack, in ppm.
+/// The shares of late heads in ppm, by slack and at large slacks.
 struct Risks {
     by_slack: [Option<u32>; SLACK_BINS],
     always: u32,
@@ -47,7 +48,7 @@ struct Risks {
 /// The margin of each class of distances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Margins {
-    /// The least margin of each class, and of all distances.
+    /// The least margin of each class of distances, and that of all distances together.
     least: Vec<Duration>,
     of_all: Option<Duration>,
     /// The time by which a command must precede its sectors if nothing moves.
@@ -71,7 +72,7 @@ impl Margins {
         self.least.extend(own.map(|own| own.or(self.of_all).unwrap_or_default()));
     }
 
-    /// Moves the common margin by the harm, of which at most `bound` ppm are allowed.
+    /// Moves the common margin toward its aim for a recent harm of `share_ppm`, of which at most `bound` ppm are allowed.
     pub fn steer(&mut self, conservatism: &Conservatism, share_ppm: u64, bound: u32) {
         let Conservatism::Learned { start, .. } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
@@ -90,7 +91,8 @@ impl Margins {
         });
     }
 
-    /// Returns the margin of a move over `distance` cylinders, or of any move.
+    /// Returns the margin of a move over `distance` cylinders, or for `None` of any move; `start` is the common margin before
+    /// the first update.
     pub fn of(&self, distance: Option<u32>, start: Duration) -> Duration {
         let least = match distance {
             Some(distance) => self.least.get(class(distance)).copied(),
@@ -105,7 +107,7 @@ impl Margins {
         self.staying
     }
 
-    /// Returns the least margin of any move over a cylinder or more.
+    /// Returns the least margin of any move.
     pub fn least(&self, start: Duration) -> Duration {
         self.least.iter().copied().min().unwrap_or_default() + self.common.unwrap_or(start)
     }
@@ -117,7 +119,7 @@ impl Risks {
         let bins = &arrivals.late;
         let mut by_slack = [None; SLACK_BINS];
         let (mut n, mut late) = (0, 0);
-        // From one bin up, as many bins as give enough arrivals.
+        // From larger to smaller slack, bins are joined until they have enough arrivals.
         for bin in (0..LARGE_SLACK_BINS_MIN).rev() {
             n += u64::from(bins[bin].0);
             late += u64::from(bins[bin].1);
@@ -132,7 +134,7 @@ impl Risks {
         Self { by_slack, always: rate(far.0, far.1) }
     }
 
-    /// Returns the slack up to which many are late: the spread of the seeks. `None` if too little is known.
+    /// Returns the slack up to which many heads are late: the spread of the seeks. `None` if too little is known.
     fn spread(&self) -> Option<Duration> {
         let known = || {
             self.by_slack[..LARGE_SLACK_BINS_MIN]
@@ -153,8 +155,7 @@ mod tests {
 
     const LEARNED: Conservatism = Conservatism::LEARNED;
 
-    /// Returns a record in which half of the heads are late by up to `spread` us, and one in fifty by up to half a
-    /// millisecond.
+    /// Returns a record in which heads are late by up to `spread` us, and one in fifty by up to half a millisecond.
     fn record(spread: u64) -> ErrorRecord {
         let mut record = ErrorRecord::default();
         let mut state = 1u64;
@@ -185,7 +186,7 @@ mod tests {
             margins.learn(&record(spread));
             let margin = margins.of(Some(1_000), Duration::ZERO).as_nanos() / 1_000;
             assert!(within.contains(&margin), "{spread} us: {margin}");
-            // Unobserved distances have the risks of all.
+            // Distances without observations have the margin of all distances.
             assert_eq!(margins.of(Some(3), Duration::ZERO), margins.of(Some(1_000), Duration::ZERO));
         }
     }
@@ -197,7 +198,7 @@ mod tests {
         margins.learn(&record);
         assert_eq!(margins.staying(), Duration::ZERO);
         for n in 0..4_000 {
-            // By up to 20 us.
+            // Commands that are decoded up to 18 us late.
             let (slack, late) = (n % 200, n % 7 * 3);
             let revolutions = i64::from(late > slack);
             let seen =
@@ -220,7 +221,7 @@ mod tests {
         assert!(COMMON_MARGIN_MAX - margins.of(Some(7), start) < Duration::from_micros(1));
         (0..400).for_each(|_| margins.steer(&LEARNED, 0, 10_000));
         assert!(margins.of(Some(7), start) < Duration::from_micros(40));
-        // Between, it rests where its costs and savings are equal.
+        // Between the two limits, the margin grows with the harm.
         let of = |share| {
             let mut margins = margins.clone();
             (0..100).for_each(|_| margins.steer(&LEARNED, share, 10_000));

@@ -1,28 +1,28 @@
 //! The drive's behaviour after two neighbouring commands on one track: whether read-ahead, or another cause, costs
-//! revolutions there.
+//! revolutions after them.
 //!
-//! A drive that takes the two for a sequence delays the next command; it may do so for some kinds only (FAST'02, section
-//! 4.3, observes it after reads). Each kind is tried, and is not used if its commands and those right after them have lost
-//! more revolutions than other commands do, beyond chance. The counts decay, so that each kind is tried again. A drive that
-//! reads ahead behind sequences ([`sequences`](super::sequences)) gets none.
+//! A drive that takes the two commands for a sequence delays the next command, perhaps only for some kinds of neighbours
+//! (FAST'02, section 4.3, observes it after reads). Each kind is tried, and is not used if its commands and those right after
+//! them have lost more revolutions than other commands, beyond chance. The counts decay, so that each kind is tried again. To a
+//! drive that reads ahead behind sequences ([`sequences`](super::sequences)) no sequence is sent.
 
 use crate::core::config::Neighbours;
 use crate::planner::Neighbour;
 #[cfg(not(feature = "std"))]
 use units::Float as _;
 
-/// The acceptable share of commands, 1 in this number, that lose a revolution themselves or for the next one beyond the
-/// usual: up to it a kind yields more than it costs.
+/// The acceptable excess share of lost revolutions, 1 in this number of a kind's commands, for each command and the one after
+/// it together: up to this share a kind yields more than it costs.
 const COMMANDS_PER_LOST_MIN: f64 = 24.0;
 
-/// The number of standard deviations that chance does not explain.
+/// The number of standard deviations above which a difference is not chance.
 pub(super) const CHANCE_DEVIATIONS_MAX: f64 = 3.0;
 
-/// The number of revolutions that the first tries may lose.
+/// The number of revolutions that the first tries of a kind may lose.
 const TRIAL_REVOLUTIONS_MAX: f64 = 1.0;
 
-/// The number of commands, some minutes' worth, after which half of the counts is discarded: a new try costs revolutions
-/// again.
+/// The number of commands, some minutes' worth, after which half of the counts is discarded. A smaller number would cost more
+/// revolutions, because kinds that lose some would be tried more often.
 const COMMANDS_COUNTED_MAX: u32 = 32_768;
 
 /// The number of commands, and of those that lost a revolution.
@@ -43,7 +43,8 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// Returns whether such a command may be sent to a drive that reads ahead behind sequences, or does not.
+    /// Returns whether a command with this neighbour may be sent; `reads_on` tells whether the drive reads ahead behind
+    /// sequences.
     pub fn allows(&self, config: Neighbours, neighbour: Neighbour, reads_on: bool) -> bool {
         match config {
             Neighbours::Never => false,
@@ -54,13 +55,13 @@ impl Learned {
 
     fn is_harmless(&self, neighbour: Neighbour) -> bool {
         let RevolutionCounts { commands, lost } = self.kinds[neighbour.kind()];
-        // Both itself, and the command after it.
+        // A kind's losses include those of its commands and of the commands after them.
         let anyway = 2.0 * f64::from(self.others.lost) / f64::from(self.others.commands.max(1));
         let expected = f64::from(commands) * (anyway + 1.0 / COMMANDS_PER_LOST_MIN);
         f64::from(lost) <= expected + CHANCE_DEVIATIONS_MAX * expected.sqrt() + TRIAL_REVOLUTIONS_MAX
     }
 
-    /// Records a finished command, its kind if it followed a neighbour, and whether it lost a revolution.
+    /// Records a finished command, its neighbour if it had one, and whether it lost a revolution.
     pub fn note(&mut self, neighbour: Option<Neighbour>, lost: bool) {
         self.commands += 1;
         if self.commands == COMMANDS_COUNTED_MAX {

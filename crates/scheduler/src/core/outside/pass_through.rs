@@ -1,9 +1,9 @@
 //! Pass-through: requests are sent to the drive on arrival, as many as it takes, and the drive chooses their order.
 //!
 //! A client is then served as by the disk without freeblock. The core passes requests through while no background block
-//! is wanted, and while no gap can be used anyway. A drive that chooses the order is not predicted: such a completion
-//! shows only the place of the head. A command that was alone at the drive is predicted like any other, and its
-//! completion updates the clock and the error record.
+//! is wanted, and while no gap can be used anyway. Commands whose order the drive chooses are not predicted: the completion of
+//! such a command shows only the place of the head. A command that was alone at the drive is predicted like any other, and
+//! its completion updates the clock and the error record.
 
 use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
@@ -19,27 +19,29 @@ use alloc::vec::Vec;
 use model::DriveModel;
 use units::{Duration, Instant, Op};
 
-/// Revolutions that a drive may take until a write that it has reported is on the medium, if nothing else waits there.
+/// The number of revolutions, besides a full stroke, that a drive may take until a write that it has reported is on the medium,
+/// if no other command waits at the drive.
 const DESTAGE_REVOLUTIONS_MAX: u64 = 3;
 
-/// The maximum of waiting requests that a later one may overtake because they overlap older ones; it bounds the search.
+/// The maximum of waiting requests that are examined for one that overlaps no older request; the limit bounds the search.
 const OVERTAKEN_REQUESTS_MAX: usize = 64;
 
 /// The number of unpredicted commands that one predicted command outweighs. While one command in eight is
 /// predicted, requests are passed through even if the drive is mistrusted.
 const UNSEEN_PER_SEEN: u32 = 7;
 
-/// The unpredicted commands after which requests are no longer passed through while the drive is mistrusted.
+/// The number of unpredicted commands, less [`UNSEEN_PER_SEEN`] for each predicted one, after which requests are no longer
+/// passed through while the drive is mistrusted.
 const UNSEEN_COMMANDS_MAX: u32 = 112;
 
-/// The commands that are predicted at the start.
+/// The number of commands that are scheduled, and so predicted, at the start.
 const SEEN_AT_START: u32 = 64;
 
 /// The commands that the drive served in its own order since the core last predicted enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     commands: u32,
-    /// Whether requests are scheduled, so that they can be predicted.
+    /// Whether requests to a mistrusted drive are scheduled, so that they can be predicted.
     watches: bool,
 }
 
@@ -60,7 +62,7 @@ impl Unseen {
 }
 
 impl Outside {
-    /// Returns whether no gap can be used, so that the order of requests may be the drive's.
+    /// Returns whether no gap can be used, so that the drive may choose the order of requests.
     fn leaves_the_order_to_the_drive(&self) -> bool {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
@@ -71,7 +73,7 @@ impl Outside {
         }
     }
 
-    /// Records when all writes that the drive has reported are on the medium, if nothing else comes.
+    /// Records when all writes that the drive has reported are on the medium, if no other command comes.
     fn reported_a_write(&mut self, drive: &DriveModel, now: Instant) {
         let farthest = drive.seek(drive.layout().cylinders().saturating_sub(1));
         let each = farthest + revolution(drive) * DESTAGE_REVOLUTIONS_MAX;
@@ -80,7 +82,7 @@ impl Outside {
 }
 
 impl Core {
-    /// Returns whether the next request goes straight to the drive.
+    /// Returns whether the next request is passed through to the drive.
     pub(super) fn passes_through(&self, outside: &Outside) -> bool {
         let depth = usize::from(outside.config.pass_through);
         // The request behind idle work is charged to that work.
@@ -96,15 +98,15 @@ impl Core {
                 || outside.leaves_the_order_to_the_drive())
     }
 
-    /// Returns the oldest waiting request as a command, if the drive has room for it. A request that overlaps an older
-    /// one waits until that is done, if either of them writes.
+    /// Returns the oldest waiting request as a command, if the drive has room. A request that overlaps an older one waits until
+    /// the older one is done, if either of them writes.
     pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         (outside.choose_at, outside.room_at) = (None, None);
         self.pass_first(outside, now, |_| true)
     }
 
-    /// Returns the oldest waiting write as a command if the drive caches writes: it is reported at once and takes no time of the
-    /// arm from the requests that are scheduled, so that it does not wait with them.
+    /// Returns the oldest waiting write as a command if the drive caches writes. A cached write is reported at once and takes no
+    /// time of the arm from the scheduled requests, so it need not wait with them.
     pub(super) fn pass_cached_write(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         if !outside.retries.is_empty() || !outside.reports(Op::Write) {
             return None;
@@ -112,7 +114,7 @@ impl Core {
         self.pass_first(outside, now, |pending| pending.request.op.is_write() && pending.promoted.is_none())
     }
 
-    /// Returns the oldest of some waiting requests as a command, if the drive has room for it.
+    /// Returns the oldest waiting request that `passes` accepts as a command, if the drive has room.
     fn pass_first(
         &mut self,
         outside: &mut Outside,
@@ -148,8 +150,8 @@ impl Core {
         Some(outside.pass(&self.drive, job, tag, now, alone))
     }
 
-    /// Records the end of a command that was passed through beside others: the drive chose its time, so that it shows
-    /// only the head's place.
+    /// Records the end of a command that was passed through beside others. The drive chose when to serve the command, so the
+    /// completion shows only the head's place.
     pub(super) fn passed_done(
         &mut self,
         outside: &mut Outside,
@@ -176,7 +178,7 @@ impl Core {
         self.hand_out(outside, order, outcome);
     }
 
-    /// Records that a foreground command is done in either way of serving.
+    /// Records that a command is done, whether it was passed through or scheduled.
     pub(super) fn note_served(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let bound = self.config.idle.map_or(0, |idle| outside.bound_of_streams(idle.harm_ppm));
         outside.stream_sees_done(&self.drive, self.now, order, bound);
@@ -195,7 +197,7 @@ impl Core {
 }
 
 impl Outside {
-    /// Puts a request at the drive; `alone` if nothing else is there.
+    /// Adds a request to the commands at the drive; `alone` tells that the drive has no other work.
     fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, now: Instant, alone: bool) -> Command {
         let (op, range) = (job.pending.request.op, job.pending.request.range);
         let (transfer, request) = (Transfer::new(op, range), job.request());
@@ -217,7 +219,7 @@ impl Outside {
     /// Sets the head's place after a command that was not predicted.
     fn believe_place(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         if self.reports(order.command.op) {
-            // The head may go there at any time from now on.
+            // The head may go to the cached write's place at any time from now on.
             self.base.behind = None;
             return;
         }
@@ -256,7 +258,7 @@ mod tests {
         assert!(unseen.watches);
         noted(&mut unseen, true, UNSEEN_COMMANDS_MAX / UNSEEN_PER_SEEN);
         assert!(!unseen.watches);
-        // One in eight is alone at the drive: that is enough for ever.
+        // If one command in eight is alone at the drive, requests are passed through for ever.
         for n in 0..10_000 {
             unseen.note(n % 8 == 0);
             assert!(!unseen.watches);

@@ -1,4 +1,4 @@
-//! The prediction of a command's course: on the medium, or from the drive's read-ahead.
+//! The forecast of a command, served from the medium or from the drive's read-ahead.
 
 use super::forecast::{Behind, Forecast, HeldBack, Plain, Predicted, SetOut, Source, Standing};
 use super::read_ahead::streamed;
@@ -8,11 +8,11 @@ use crate::core::under_way::{Approach, Departure};
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, Op};
 
-/// Sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
+/// The sectors of a write that cross the bus before the medium side of a drive receives them: a page of 4 KiB (docs/MODEL.md).
 pub(super) const BURST_SECTORS: u64 = 8;
 
 impl Plain {
-    /// Forecasts the request from the current position of the head.
+    /// Forecasts the request without detours again, from the state `from` of the drive.
     pub fn predict(
         &mut self,
         drive: &DriveModel,
@@ -42,23 +42,23 @@ pub(super) fn forecast(
     }
     let service = from.ready.max(sent);
     let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
-    // Without a queue the head is free by then, except for cached writes.
+    // Without a queue in the drive the head is free when the command is decoded, unless it has cached writes to write.
     let set_out = from.free.max(taken_in);
     let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
-    // In a queue its overhead runs beside the command before.
+    // With a queue, the drive decodes the command during the command before.
     let begun = if overheads.overlap { sent } else { service };
     let mut done: Option<Forecast> = None;
     let mut at = *from;
     at.free = set_out;
-    // A zero-latency drive that would have to return to a track takes a longer request in order.
+    // The sectors of the tail, which a zero-latency drive reads first. A request on several tracks is read in order.
     let mut waiting = 0;
-    // The pass of the sectors that cross the bus first.
+    // When the sectors that cross the bus first begin to pass.
     let mut front = None;
     // Sectors of the request up to the end of the current piece. A drive that has received all of them may write them in any order.
     let mut written = 0;
-    // Its data follow the decoding of the command and the data of a read before it.
+    // A write's data follow the decoding of the command and the data of a read before it.
     let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
-    // A drive that caches writes starts this one when the cached writes are on the medium.
+    // A drive that caches writes starts this write when the earlier ones are on the medium.
     let writes_back = op.is_write() && overheads.write_back;
     let bus_from = if writes_back { bus_from.max(service).max(from.free) } else { bus_from };
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
@@ -74,13 +74,13 @@ pub(super) fn forecast(
         if op.is_write() {
             let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
-            // Such a drive receives the sectors one by one.
+            // A drive that caches writes receives the sectors one by one.
             let burst = if overheads.write_back { 1 } else { BURST_SECTORS };
             let all = data(written.next_multiple_of(burst).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
             let first = if overheads.write_back {
-                // Each must have arrived when it begins to pass: a write that directly follows the one in progress is too
-                // late for this revolution.
+                // Each sector's data must have arrived when the sector begins to pass: a write that directly follows the one
+                // in progress is too late for this revolution.
                 let passes = drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, 1));
                 let behind = |others: u64| data(others + 1).checked_sub(passes * others).unwrap_or_default();
                 behind(0).max(behind(u64::from(piece.len.saturating_sub(1))))
@@ -93,7 +93,7 @@ pub(super) fn forecast(
                 approach.missed = None;
             }
         } else if whole(&piece) {
-            // The tail waits for the front before it may cross the bus.
+            // The tail's data wait for those of the front part before they cross the bus.
             approach.missed = missed;
             waiting = missed.map_or(0, |missed| piece.len - missed);
         }
@@ -190,7 +190,7 @@ mod tests {
             };
             let mut at = Standing::at_rest(Position::default(), None);
             let mut sent = Instant::ZERO;
-            // The second is sent when the first is reported.
+            // The second write is sent when the first one is reported.
             let [first, second] = [100_000, 100_008].map(|start| {
                 let range = LbnRange::new(Lbn::new(start), Sectors::new(8));
                 let what = Transfer::new(Op::Write, range);

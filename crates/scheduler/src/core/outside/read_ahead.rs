@@ -8,7 +8,7 @@ use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 impl Behind {
-    /// Returns the sectors up to the end of the track.
+    /// Returns the rest of the track behind the read.
     fn rest(&self, drive: &DriveModel) -> Option<Rest> {
         let layout = drive.layout();
         let last = Lbn::new(self.lbn.get().checked_sub(1)?);
@@ -20,7 +20,7 @@ impl Behind {
         Some(Rest { behind: *self, sector: at.sector + 1, end })
     }
 
-    /// Returns whether a read of `range` continues it on its track.
+    /// Returns whether a read of `range` continues this read on its track.
     pub fn follows(&self, drive: &DriveModel, range: LbnRange) -> bool {
         let Some(last) = self.lbn.get().checked_sub(1).map(Lbn::new) else { return false };
         let track = |lbn| drive.layout().locate(lbn).map(|at| at.track);
@@ -51,7 +51,7 @@ impl Rest {
 }
 
 impl Standing {
-    /// Returns the state with read-ahead to the end of the track, if the drive reads ahead.
+    /// Returns the state in which the arm is free only at the end of the track, if the drive reads ahead behind a sequence.
     pub fn reading_on(mut self, drive: &DriveModel) -> Self {
         let sequence = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence);
         if let Some(rest) = sequence.and_then(|behind| behind.rest(drive)) {
@@ -61,7 +61,7 @@ impl Standing {
         self
     }
 
-    /// Returns the state without read-ahead.
+    /// Returns the state in which the arm is free as soon as the requested sectors have passed.
     pub fn not_reading_on(mut self) -> Self {
         if let Some(behind) = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence) {
             let [ready, free] = [self.ready, self.free];
@@ -71,7 +71,7 @@ impl Standing {
         self
     }
 
-    /// Returns the forecast shifted by `by` ns.
+    /// Returns the state with the end of the arm's work and the read-ahead shifted by `by` ns.
     pub fn shifted(mut self, by: i64) -> Self {
         self.free = moved(self.free, by);
         self.behind = self.behind.map(|behind| Behind { at: moved(behind.at, by), ..behind });
@@ -79,7 +79,8 @@ impl Standing {
     }
 }
 
-/// Returns the forecast of a read that read-ahead serves, now or from the buffer; `None` for any other.
+/// Returns the forecast of a read whose sectors are in the buffer or pass under a head that reads ahead; `None` for any other
+/// read.
 pub(super) fn streamed(
     drive: &DriveModel,
     overheads: &Overheads,
@@ -140,17 +141,17 @@ pub(super) fn streamed(
         set_out: None,
         source: if from_buffer { Source::Buffer } else { Source::Passing },
     };
-    // A read that is completely in the buffer does not make the drive read ahead.
+    // A read that the buffer serves completely does not make the drive read ahead.
     let goes_on = follows && (sure || landed > turned_to);
     at.behind = Some(Behind { lbn: range.end(), at: landed, sequence: goes_on });
     at.bus = latest;
-    // The head may have been further already.
+    // A head that reads ahead may be farther already.
     at.free = if crosses { landed } else { from.free.max(landed) };
     at.ready = if overheads.overlap { at.free } else { seen.heard };
     Some(Predicted { forecast: seen, after: at.reading_on(drive) })
 }
 
-/// Returns the approach of the next piece under a head that reads ahead.
+/// Returns the approach of the next piece for a head that reads ahead, which takes all sectors in order.
 fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
     let head = Departure { from: from.position, at: from.free };
     let mut approach = Approach::arriving_after(drive, head, from.free, Op::Read, piece);
@@ -163,7 +164,7 @@ pub(super) fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
     end <= range.start() && range.start().since(end).get() < track_len(drive, range.start())
 }
 
-/// Returns the number of sectors of the track of `lbn`.
+/// Returns the number of sectors on the track of `lbn`.
 pub(super) fn track_len(drive: &DriveModel, lbn: Lbn) -> u64 {
     let layout = drive.layout();
     layout.locate(lbn).map_or(0, |at| u64::from(layout.track(at.track).sectors))

@@ -1,10 +1,10 @@
-//! Readings of the host's own, such as those of a probe that characterises the drive while it serves.
+//! Readings of the host's own, such as those of a probe that characterises the drive while the drive serves clients.
 //!
-//! A reading is idle work: the request that arrives meanwhile waits for it and finds the arm elsewhere, and the account of idle
-//! time is charged with that. Unlike other idle work it does not wait for a long silence, because only its first command is a
-//! risk: readings that follow each other without a request between them are one run, and a run ends with one late request,
-//! however long it was. So a run begins in any silence, as soon as the account has room for one more late request. It lasts until a
-//! request comes, or until the silence is so long that idle work of sessions that want blocks begins.
+//! A reading is idle work: a request that arrives during a reading waits for its end and finds the arm elsewhere, and that delay
+//! is charged to idle time. Readings that follow each other without a request between them are one run. A run delays at most the
+//! request that ends it, however long the run was. Therefore readings, unlike other idle work, do not wait for a long silence: a
+//! run begins as soon as the bound on harm has room for one more late request. The run lasts until a request comes, or until the
+//! silence is long enough for the idle work of sessions.
 
 use super::command::NewCommand;
 use super::{Command, CommandId, Outside, OutsideDrive};
@@ -18,7 +18,7 @@ use units::{Instant, LbnRange, Op};
 pub(super) struct Readings {
     /// Whether the host has readings to do.
     wanted: bool,
-    /// Whether the drive has done nothing but readings since the last one.
+    /// Whether a run of readings goes on: no request has come since the last reading.
     run: bool,
     /// The reading that the next poll returns.
     command: Option<Command>,
@@ -40,7 +40,7 @@ impl Readings {
         self.run = false;
     }
 
-    /// Returns the permitted reading that was not polled yet.
+    /// Takes the permitted reading that has not been polled yet.
     pub fn take(&mut self) -> Option<Command> {
         self.command.take()
     }
@@ -58,14 +58,14 @@ impl OutsideDrive {
         self.outside.readings = Readings { wanted, run: false, command: self.outside.readings.take() };
     }
 
-    /// Returns the instant from which on a reading is permitted if nothing else happens; `None` if that needs another event.
+    /// Returns the instant from which on a reading is permitted if no event occurs before; `None` if that needs an event.
     fn reading_at(&mut self, now: Instant) -> Option<Instant> {
         let Self { core, outside, adopting } = self;
         let idle = core.config.idle?;
         core.advance_audit(outside, now);
         let quiet = core.pool.is_empty() && core.outbox.is_empty() && outside.retries.is_empty();
         let no = !quiet || outside.is_busy() || !outside.readings.wanted || adopting.is_some();
-        // In a silence that is long enough for them the idle work of sessions comes first.
+        // If the silence is long enough for the idle work of sessions, that work comes first.
         let sessions_from = core.stays_until(outside).unwrap_or(core.idle.since + idle.threshold);
         if no || !core.background.is_idle() && sessions_from <= now {
             None
@@ -85,7 +85,7 @@ impl OutsideDrive {
         }
     }
 
-    /// Begins a reading of `range` for the host itself, which the next poll returns.
+    /// Begins a reading of `range` for the host itself. The next poll returns the command.
     pub(super) fn read_for_host(
         &mut self,
         now: Instant,

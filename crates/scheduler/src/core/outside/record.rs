@@ -10,7 +10,7 @@ const BIN_NS: i64 = 10_000;
 /// The number of bins on each side of zero: 20 ms, more than three revolutions of the supported drives.
 const BINS_PER_SIDE: i64 = 2_000;
 
-/// The number of classes of distances, by their number of bits: 0, 1, 2-3, 4-7, ... cylinders.
+/// The number of classes of distances, by the number of bits of the distance: 0, 1, 2-3, 4-7, ... cylinders.
 const DISTANCE_CLASSES: usize = 24;
 
 /// Width of a slack's bin: 25 us.
@@ -19,7 +19,8 @@ pub(crate) const SLACK_NS: u64 = 25_000;
 /// The number of slack bins: up to 1.6 ms; larger slack does not depend on seek times.
 pub(crate) const SLACK_BINS: usize = 64;
 
-/// The number of arrivals after which half is discarded, so that an ageing arm is followed and old trouble forgotten.
+/// The number of arrivals after which half of the counts is discarded, so that the record follows an ageing arm and forgets
+/// old trouble.
 const ARRIVALS_COUNTED_MAX: u32 = 1 << 15;
 
 /// The observation of a finished command.
@@ -27,11 +28,11 @@ const ARRIVALS_COUNTED_MAX: u32 = 1 << 15;
 pub(crate) struct Observation {
     /// The observed head time less the predicted one, in ns.
     pub error: i64,
-    /// The whole revolutions in it.
+    /// The number of whole revolutions in the error.
     pub revolutions: i64,
-    /// Whether whole revolutions and the noise of completions explain it.
+    /// Whether whole revolutions and the noise of completions explain the error.
     pub explained: bool,
-    /// Whether it was done as predicted: in its revolution, and with an error that a plan tolerates.
+    /// Whether the command was done as predicted: in the predicted revolution, and with an error that a plan tolerates.
     pub predicted: bool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Observation {
 pub(crate) enum HeadPath {
     /// A move over this many cylinders.
     Moved(u32),
-    /// No move: the drive had to have decoded the command in time.
+    /// No move. The drive only has to decode the command in time.
     Stayed,
 }
 
@@ -50,14 +51,14 @@ pub(crate) struct Came {
     pub way: HeadPath,
     /// The predicted slack.
     pub slack: Duration,
-    /// Whether it was too late.
+    /// Whether the head was too late.
     pub late: bool,
 }
 
 /// Arrivals by predicted slack.
 #[derive(Clone, Debug)]
 pub(crate) struct SlackArrivals {
-    /// In each bin, the number of arrivals, and of those that were too late.
+    /// For each bin of slack, the number of arrivals, and of those that were too late.
     pub late: [(u32, u32); SLACK_BINS],
 }
 
@@ -81,7 +82,7 @@ pub struct ErrorRecord {
     unexplained: u64,
     arrivals: Vec<SlackArrivals>,
     stayed: SlackArrivals,
-    /// Arrivals since half was discarded, with a move and without.
+    /// The number of arrivals, with a move and without, since half of the counts was discarded.
     aged: [u32; 2],
 }
 
@@ -115,7 +116,7 @@ impl ErrorRecord {
         self.late
     }
 
-    /// Returns the number of commands that took whole revolutions less.
+    /// Returns the number of commands that took whole revolutions less than predicted.
     pub fn early(&self) -> u64 {
         self.early
     }
@@ -126,7 +127,7 @@ impl ErrorRecord {
         self.unexplained
     }
 
-    /// Returns the share of commands with at most this error, to 10 us.
+    /// Returns the share of commands with an error of at most `most`, early or late, to 10 us.
     pub fn within(&self, most: Duration) -> f64 {
         let most = (i64::try_from(most.as_nanos()).unwrap_or(i64::MAX) / BIN_NS).min(BINS_PER_SIDE);
         let (from, to) = ((BINS_PER_SIDE - most) as usize, (BINS_PER_SIDE + most) as usize);
@@ -156,15 +157,15 @@ impl ErrorRecord {
         all
     }
 
-    /// Returns the commands without a move.
+    /// Returns the arrivals of commands without a move.
     pub(crate) fn stayed(&self) -> &SlackArrivals {
         &self.stayed
     }
 
-    /// Records a finished command and its arrival, if it went to the medium.
+    /// Records a finished command, and the arrival of the head if the command went to the medium.
     pub(crate) fn note(&mut self, seen: &Observation, came: Option<Came>) {
         self.count += 1;
-        // Rounded to the middle of a bin.
+        // Bins are centred on multiples of their width.
         let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
         let slot = &mut self.bins[(bin.clamp(-BINS_PER_SIDE, BINS_PER_SIDE) + BINS_PER_SIDE) as usize];
         *slot = slot.saturating_add(1);

@@ -1,7 +1,7 @@
-//! Writes that a drive reports from its buffer, and the information of a report about the write before.
+//! Writes that a drive reports from its buffer, and what a report shows about the write before.
 //!
-//! The host does not learn when such a write is on the medium. But a drive starts the next write only then, and one that
-//! arrives earlier waits: its report shows when the previous write was on the medium, as exactly as a completion from there.
+//! The host does not learn when such a write is on the medium. But the drive starts the next write only then, and a write that
+//! arrives earlier waits: its report shows when the previous write was on the medium, as exactly as a completion from the medium.
 //! If clients only write, this is the only way to find the platter's angle.
 
 use super::clock::{difference, moved};
@@ -15,22 +15,21 @@ use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::{Duration, Instant};
 
-/// The number of consecutive reports that fit no angle, without a completion that fits, after which the angle is searched
-/// again. A drive that reports from the medium shows with each report its own time, and nothing about the write before.
+/// The number of reports that do not fit the platter's angle, without a completion that fits it in between, after which the
+/// angle is searched again. If the drive reports from the medium after all, a report shows nothing about the write before.
 const UNEXPLAINED_REPORTS_MAX: u32 = 24;
 
-/// The information of a report.
+/// The observation that a report gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub seen: Observation,
-    /// Whether it has waited for the write before, and how the head came to that write, if known.
+    /// The arrival of the head at the write before, if known; the outer `None` if the reported write did not wait for that one.
     pub before: Option<Option<Came>>,
 }
 
 impl Outside {
-    /// Handles a write that was reported from the drive's buffer. The medium is invisible, but the drive has come to this
-    /// write: if its report is late or early by the error of the previous write with another number of revolutions, that was
-    /// the number.
+    /// Handles a write that was reported from the drive's buffer. The report shows when the drive came to this write: if a
+    /// revolution more or less for the previous write explains the report much better, the previous write took that.
     pub(super) fn reported(
         &mut self,
         drive: &DriveModel,
@@ -72,14 +71,15 @@ impl Outside {
         self.buffered = true;
         self.last_reported = is_next.then_some(predicted.forecast);
         if !self.config.overheads.overlap {
-            // The clock was corrected meanwhile, so its completion has another platter time.
+            // The clock may have been corrected above, so the completion has another platter time.
             self.base.ready = self.clock.platter(now);
         }
         Report { seen, before }
     }
 
-    /// Returns, on the host's clock, when the write before was on the medium, if this one has waited for it by more than
-    /// commands vary. A drive may receive a write that continues it meanwhile.
+    /// Returns, on the host's clock, when the write before was on the medium, if this write has waited for that longer than
+    /// the times of commands vary. `None` for a write that continues the one before, because a drive may receive its data at
+    /// once.
     fn waited_until(&self, drive: &DriveModel, now: Instant, order: &Order) -> Option<Instant> {
         let range = order.command.range;
         if self.base.reported == Some(range.start()) {
@@ -93,8 +93,9 @@ impl Outside {
         (waited > self.clock.revolution() / ERROR_CHANCE_DIVISOR).then(|| now.checked_sub(own)).flatten()
     }
 
-    /// Compares the end of the last reported write on the medium, `at` on the host's clock, with its forecast, and corrects
-    /// the state by it. Errors of the platter's angle beyond chance are ignored, because a write may wait for other reasons.
+    /// Compares the end of the previous write on the medium, `at` on the host's clock, with its forecast, and corrects the
+    /// clock and the state of the drive by it. Errors of the platter's angle beyond chance do not correct the clock, because a
+    /// write may wait for other reasons.
     fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observation {
         let revolution = revolution(drive).as_nanos() as i64;
         let predicted = self.base.free;

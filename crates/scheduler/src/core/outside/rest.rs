@@ -1,9 +1,9 @@
 //! The rest of a gap beside a detour.
 //!
 //! The planner finds one place for a gap, and the work there may end long before the foreground's sectors pass: at the end
-//! of a scan a place has a block or two. The rest is a gap again, from the new position of the head. If a lottery chose the
-//! detour's session, the time before the detour's first sectors is a gap, too: the head of a cache cleaner that writes one
-//! buffer waits for it half a revolution on average.
+//! of a scan a place has a block or two. The rest of the time is a gap again, from the new position of the head. If a lottery
+//! chose the detour's session, the time before the detour's first sectors is a gap, too: with a session that writes one block
+//! at a time, the head waits half a revolution for the block on average.
 
 use super::command::NewCommand;
 use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
@@ -20,12 +20,12 @@ use alloc::vec::Vec;
 use model::DriveModel;
 use units::{Duration, LbnRange};
 
-/// The number of further plans for one gap. A third has no effect beyond chance.
+/// The maximum of further plans for one gap. A third further plan has no effect beyond chance.
 const FURTHER_PLANS_MAX: usize = 2;
 
 impl Outside {
-    /// Returns whether the commands of a detour leave each of those `behind` them, of which the last is the foreground's, at
-    /// the same sectors in the same revolution as without the detour.
+    /// Returns whether each of the commands `behind` a detour, the last of which is the foreground's, reaches its sectors in
+    /// the same revolution as without the detour.
     fn leaves_in_time(&self, drive: &DriveModel, detour: &Detour, behind: &[Transfer]) -> bool {
         let mut plain: Vec<Forecast> = Vec::new();
         self.walk(drive, behind, |predicted| plain.push(*predicted));
@@ -71,9 +71,8 @@ impl Core {
         }
     }
 
-    /// Plans the time before a detour's first command, in which its first sector comes round, for the blocks of all sessions
-    /// near the head and near that command (FAST'04, section 5.2), and puts the commands before the detour's. `first` is the
-    /// foreground's first command.
+    /// Plans the time before a detour's first sector passes for the blocks of all sessions near the head and near that sector
+    /// (FAST'04, section 5.2), and puts the new commands before the detour's. `first` is the foreground's first command.
     pub(super) fn plan_before(
         &mut self,
         outside: &mut Outside,
@@ -90,7 +89,7 @@ impl Core {
             return;
         };
         let found = self.detour_for(outside, standing, job, GapPart::Before(transfer));
-        // Blocks in one command with the winner's could not be given back without them.
+        // Blocks in one command with the lottery winner's could not be given back separately.
         let found = found.filter(|found| !found.merged);
         let found = found.and_then(|found| self.fit(outside, found, transfer, Duration::ZERO));
         let Transfer { op, range: asked } = first;

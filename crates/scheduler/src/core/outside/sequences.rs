@@ -2,9 +2,9 @@
 //!
 //! A drive reads ahead behind a read while it has nothing else to do. Some drives read to the end of the track behind two
 //! consecutive reads (FAST'02, section 4.3): the next request waits for that, and a consecutive read needs neither a move
-//! nor a revolution. Completions show whether this drive does so. Such reads give no information about moves, and count
-//! neither for nor against the profile. Only a read after a recent one can be served so; any other early completion, as on a
-//! device without a head, was not predicted.
+//! nor a revolution. Completions show whether this drive does so. Reads from read-ahead give no information about moves, and
+//! count neither for nor against the profile. Read-ahead can serve only a read near a recent one; any other early completion,
+//! as on a device without a head, counts as not predicted.
 
 use super::clock::{difference, nanos};
 use super::forecast::{ReadsOn, Source, Standing};
@@ -15,15 +15,16 @@ use super::{Command, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, 
 use model::DriveModel;
 use units::{Instant, Op};
 
-/// The lead of consistent completions that decides, and the maximum that is remembered.
+/// The lead of completions with read-ahead over those without, or the reverse, at which the assumption changes.
 const DECIDING_LEAD_COMPLETIONS: i8 = 4;
+/// The largest lead that is remembered, so that the assumption can change again.
 const LEAD_COMPLETIONS_MAX: i8 = 8;
 
-/// The lead that makes read-ahead behind sequences suspect: detours then make no sequences, each of which would cost the
-/// next request a revolution.
+/// The lead that makes read-ahead behind sequences suspect: detours then form no sequences, because each would cost the next
+/// request a revolution.
 const SUSPECT_LEAD_COMPLETIONS: i8 = 2;
 
-/// The number of commands, some minutes' worth, without a sequence after which read-ahead is tried again.
+/// The number of commands, some minutes' worth, without evidence about sequences after which sequences are tried again.
 const COMMANDS_WITHOUT_SEQUENCE_MAX: u32 = 32_768;
 
 /// The most revolutions that a miss costs: a move, and a wait.
@@ -32,19 +33,19 @@ const MISS_REVOLUTIONS_MAX: i64 = 2;
 /// The source of a finished command's data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Followed {
-    /// The buffer: the completion shows nothing about the platter, and the head has not moved.
+    /// Whether the data came from the buffer: the completion then shows nothing about the platter, and the head has not moved.
     pub hit: bool,
-    /// It was early, perhaps because read-ahead had gone further than known. It shows nothing about moves.
+    /// Whether the command was early, perhaps because read-ahead was farther than known: it then shows nothing about moves.
     pub on_the_way: bool,
 }
 
 /// The evidence about read-ahead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences {
-    /// The scores of read-ahead on an idle drive, and behind consecutive reads.
+    /// The lead of the evidence for read-ahead, on an idle drive and behind consecutive reads; negative means against it.
     score: [i8; 2],
     on: ReadsOn,
-    /// Commands since the last evidence about consecutive reads.
+    /// The number of commands since the last evidence about consecutive reads.
     since: u32,
 }
 
@@ -135,7 +136,8 @@ impl Outside {
         beyond.min(self.clock.revolution() * MISS_REVOLUTIONS_MAX)
     }
 
-    /// Returns whether a command was a cache hit, which is possible for consecutive reads or if it was there `again`.
+    /// Returns whether a command was a cache hit, which is possible for a read that continues another, or that matches earlier
+    /// data (`again`).
     fn is_hit(&mut self, drive: &DriveModel, served: ServedTime, order: &mut Order, again: bool) -> bool {
         let Command { op, range, foreground, .. } = order.command;
         if op.is_write() {
@@ -154,7 +156,7 @@ impl Outside {
                 self.base.bus = self.crossed(heard);
                 return true;
             }
-            // It was not in the buffer, so the head has moved to the medium.
+            // The data were not in the buffer, so the head has moved to the medium.
             self.base = Standing { behind: None, ..self.base.not_reading_on() };
             order.forecast = self.follow(drive, &self.base, order).forecast;
         }
@@ -186,10 +188,10 @@ impl Outside {
         hit
     }
 
-    /// Records a read that continues `then`, was a `hit` or `sooner` than from the medium, or else took `later` ns beyond its
-    /// own time.
+    /// Records a read that continues `then`. It was a `hit`, or `sooner` than from the medium, or else took `later` ns longer
+    /// than a hit.
     fn note_consecutive(&mut self, then: Reading, expected: Expected, hit: bool, sooner: bool, later: i64) {
-        // Data that idle time has evicted were there without it, and data that are there in spite of it too.
+        // After idle reads a miss shows nothing about hits without them, but a hit would be one without them too.
         if sooner || then.since.idle == self.kept.between.idle {
             self.kept.note(sooner);
         }
@@ -211,7 +213,7 @@ impl Outside {
         self.kept.done(drive, order, hit);
     }
 
-    /// Returns whether read-ahead serves a read: then there is no gap before it.
+    /// Returns whether read-ahead serves a read, so that there is no gap before the read.
     pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: Transfer) -> bool {
         let overheads = &self.config.overheads;
         what.op == Op::Read

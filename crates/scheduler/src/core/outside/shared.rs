@@ -1,42 +1,43 @@
-//! The bound on harm that detours and idle time share: their total harm stays below it.
+//! The bound on harm that detours and idle time share: their total harm stays below the bound.
 //!
-//! Each has a reserved part of the bound, and may also use what the other leaves of the rest. When the total reaches the bound,
-//! the one above its reserved part waits until its harm is within that part, or the other has used its own. The yield is the
-//! number of wanted sectors for the same harm. It depends on the load: it is greater for detours on a busy drive, and for idle
-//! time on a drive that is seldom used. The one with the greater yield so far has three quarters of the bound reserved. A wait
-//! ends if the other yields too little meanwhile: where forecasts are mistrusted no gap is used, and idle time would wait in vain.
+//! Detours and idle time each have a reserved part of the bound, and may also use what the other leaves. When the total reaches
+//! the bound, the one above its reserved part waits until its harm is within that part, or the other has used its own part. The
+//! yield is the number of wanted sectors for equal harm. The yield depends on the load: it is greater for detours on a busy
+//! drive, and for idle time on a drive that is seldom used. The one with the greater yield so far has three quarters of the
+//! bound reserved. A wait ends if the other yields too little meanwhile: if forecasts are mistrusted no gap is used, and idle
+//! time would wait in vain.
 
 use crate::idle::Harm;
 
-/// The quarters of a bound that are reserved for the one with the smaller yield, and for the other.
+/// The quarters of a bound that are reserved for the smaller yield, and for the greater one.
 const RESERVED_QUARTERS: [u32; 2] = [1, 3];
 
-/// The number of foreground requests after which a wait is judged by the other's yield.
+/// The number of foreground requests after which a wait of detours or idle time is judged by the yield of the other.
 const JUDGED_WAIT_REQUESTS: u64 = 1_024;
 
-/// The number of foreground requests during which one does not wait again after a wait in vain.
+/// The number of foreground requests after a wait in vain during which detours or idle time do not wait again.
 const NO_WAIT_REQUESTS: u64 = 8 * JUDGED_WAIT_REQUESTS;
 
-/// A wait is in vain if the other brings fewer wanted sectors a request than one in this number of those that the waiting one
-/// has brought so far.
+/// A wait of detours for idle time, or the reverse, is in vain if the other meanwhile yields fewer wanted sectors a request than
+/// 1 part in this number of the waiting one's own yield a request so far.
 const VAIN_YIELD_DIVISOR: u64 = 8;
 
-/// The yields and costs of both.
+/// The yields and costs of detours and of idle time; each pair is `[detours, idle time]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
-    /// Wanted sectors, of detours and of idle time.
+    /// Wanted sectors.
     sectors: [u64; 2],
-    /// Their costs, as shares of the foreground's time in ppm.
+    /// Harm, as shares of the foreground's time in ppm.
     cost_ppm: [u32; 2],
-    /// The quarters that are reserved for each.
+    /// The quarters of the bound that are reserved for each.
     quarters: [u32; 2],
-    /// Whether each has exceeded its part and leaves the rest to the other.
+    /// Whether each has exceeded its reserved part and leaves the rest of the bound to the other.
     yields: [bool; 2],
     /// Foreground requests so far.
     requests: u64,
-    /// For each, the request since which it has waited, and the other's sectors then.
+    /// For each, the number of the request since which it has waited, and the other's wanted sectors at that request.
     waits_since: [Option<(u64, u64)>; 2],
-    /// For each, the request until which it does not wait.
+    /// For each, the number of the request until which it does not wait.
     goes_on_until: [u64; 2],
 }
 
@@ -60,7 +61,7 @@ impl Shared {
         self.sectors[usize::from(in_idle_time)] += u64::from(sectors);
     }
 
-    /// Updates the parts from the costs of both, under a bound of `bound_ppm` for both.
+    /// Updates the reserved parts from the harm of detours and of idle time, under a common bound of `bound_ppm`.
     pub fn weigh(&mut self, detours: &Harm, idle: &Harm, bound_ppm: u32) {
         self.requests += 1;
         self.cost_ppm = [detours.ppm(), idle.ppm()];
@@ -84,7 +85,7 @@ impl Shared {
         [0, 1].into_iter().for_each(|who| self.judge_wait(who));
     }
 
-    /// Ends a wait in vain.
+    /// Ends a wait of detours (0) or idle time (1) that is in vain.
     fn judge_wait(&mut self, who: usize) {
         let other = self.sectors[1 - who];
         if !self.yields[who] {

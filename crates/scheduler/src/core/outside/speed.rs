@@ -13,14 +13,14 @@ use units::Float as _;
 /// The variance of the speed's random walk in a second: some 200 ppm, squared.
 const SPEED_VARIANCE_PER_SECOND: f64 = 4e-8;
 
-/// The initial standard error of a completion in seconds: a hundredth of a millisecond. It is never assumed to be below a
-/// tenth of that.
+/// The initial standard error of a completion in seconds: a hundredth of a millisecond. The estimate of this error stays above
+/// a tenth of that.
 const COMPLETION_ERROR_S: f64 = 10e-6;
 
-/// The number of steps in which that is followed.
+/// The number of completions over which the standard error of a completion is averaged.
 const NOISE_STEPS: f64 = 64.0;
 
-/// An error beyond this many standard errors has another cause, and counts only up to them.
+/// An error of more than this many standard errors has another cause, and counts only up to this limit.
 const ERROR_DEVIATIONS_MAX: f64 = 3.0;
 
 /// The estimate of the speed and its accuracy. Times are in seconds.
@@ -30,9 +30,9 @@ pub(super) struct Speed {
     ahead: f64,
     /// The excess of the true speed over the profile's, as a fraction.
     rate: f64,
-    /// Variances of both, and their covariance.
+    /// The variance of `ahead`, the covariance, and the variance of `rate`.
     spread: [f64; 3],
-    /// The variance of a completion.
+    /// The variance of a completion's error.
     noise: f64,
     /// The maximal error of the speed.
     most: f64,
@@ -50,9 +50,9 @@ impl Speed {
         self.rate
     }
 
-    /// Records a completion, `elapsed` after the one before: the platter was `error` past the clock's angle, and the report
-    /// may be up to `late` late because of its data. The clock then corrects its angle by `taken`; `revolution` is the time
-    /// of a revolution.
+    /// Records a completion, `elapsed` seconds after the one before: the platter was `error` past the clock's angle, and the
+    /// report may be up to `late` late because of the command's data. The clock then corrects its angle by `taken`;
+    /// `revolution` is the time of a revolution.
     pub fn seen(&mut self, elapsed: f64, [error, late, taken]: [f64; 3], revolution: f64) {
         let [angle, both, rate] = &mut self.spread;
         *angle += elapsed * (2.0 * *both + elapsed * *rate);
@@ -79,16 +79,16 @@ impl Speed {
         *both *= 1.0 - gain[0];
         *angle *= 1.0 - gain[0];
         if late * late < self.noise {
-            // The rest is noise, apart from the error of the angle itself.
+            // The remaining error is the noise of completions, apart from the error of the angle itself.
             let left = off * (1.0 - gain[0]);
             let least = COMPLETION_ERROR_S * COMPLETION_ERROR_S / 100.0;
             let noise = self.noise + (left * left + *angle - self.noise) / NOISE_STEPS;
-            // Larger errors come from another drive than the profile's, or from none.
+            // Larger errors come from a drive that the profile does not describe.
             self.noise = noise.clamp(least, (revolution / ERROR_CHANCE_DIVISOR as f64).powi(2));
         }
     }
 
-    /// Restarts the search for the angle: the speed is as uncertain as at first.
+    /// Restarts the search for the angle: the speed is as uncertain as at the start.
     pub fn restart(&mut self) {
         (self.ahead, self.spread) = (0.0, [self.noise, 0.0, self.most * self.most / 4.0]);
     }

@@ -1,10 +1,10 @@
-//! Revolutions spent on purpose: a request waits one more revolution, and a detour uses it as well.
+//! Revolutions spent on purpose: a request waits one more revolution, which its detour uses.
 //!
 //! The harm bound is meant for delays that cannot be predicted, and much of it stays unused if the foreground gains by
-//! detours, for example because the next request is chosen from more. A revolution lost by chance yields nothing; one spent
-//! on purpose yields as many blocks as a head reads in it. The rest of the bound is therefore spent on the revolutions with
-//! the greatest yield. That yield is unknown in advance, and it falls towards the end of a scan. A price finds it: it falls
-//! while the bound has room and rises while it has none.
+//! detours, for example because the next request is chosen from more. A revolution lost by chance yields nothing; a revolution
+//! spent on purpose yields all blocks that the head reads in it. The rest of the bound is therefore spent on the revolutions with
+//! the greatest yield. The greatest yield is unknown in advance, and falls towards the end of a scan. A price, the least yield
+//! for which a revolution is spent, approaches it: the price falls while the bound has room, and rises while it has none.
 
 use super::clock::nanos;
 use super::detour::GapPart;
@@ -20,24 +20,24 @@ use units::Duration;
 /// The units of a price in one sector.
 const PRICE_PER_SECTOR: u64 = 1 << 16;
 
-/// The price falls by 1 part in `PRICE_FALL_DIVISOR` for each request for which the bound has room, and rises by 1 in
-/// `PRICE_RISE_DIVISOR` where it has none. It follows a scan over some hundred requests; in equilibrium one request in five
-/// finds no room.
+/// The price falls by 1 part in `PRICE_FALL_DIVISOR` for each request for which the bound has room, and rises by 1 part in
+/// `PRICE_RISE_DIVISOR` for each other one. So the price follows a scan within some hundred requests; in equilibrium one request
+/// in five finds no room.
 const PRICE_FALL_DIVISOR: u64 = 512;
 const PRICE_RISE_DIVISOR: u64 = 128;
 
-/// The reserve in the bound on harm for detours that are late by chance: one part in this number is not spent.
+/// The reserve for detours that are late by chance: 1 part in this number of the bound on harm is not spent.
 const RESERVE_DIVISOR: u32 = 8;
 
-/// The minimal yield of a revolution at the foreground's cost, as a multiple of the background's usual yield in that time. With
-/// five, background work gains four percent for each percent that the foreground loses. At the beginning of a scan the
-/// multiple is about three, which is not enough.
+/// The least yield of a spent revolution, as a multiple of the background's usual yield in a revolution. With five, background
+/// work gains four percent for each percent that the foreground loses. At the beginning of a scan a revolution yields about
+/// three times the usual, which is not enough.
 const YIELD_RATIO_MIN: u64 = 5;
 
 /// The price: the least yield of a revolution that is spent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
-    /// 65536ths of a wanted sector, counted once for each task that wants it.
+    /// The price in 65536ths of a wanted sector; a sector counts once for each task that wants it.
     per_revolution: u64,
 }
 
@@ -57,15 +57,15 @@ impl Price {
         };
     }
 
-    /// Returns the number of sectors that a revolution must exceed, given the usual yield in that time.
+    /// Returns the number of wanted sectors that a revolution's yield must exceed, given the usual yield in a revolution.
     fn least(self, anyway: u64) -> u64 {
         anyway.saturating_mul(YIELD_RATIO_MIN).max(self.per_revolution / PRICE_PER_SECTOR)
     }
 }
 
 impl Outside {
-    /// Returns whether the bound has room for a revolution while `waiting` requests wait. Those spent for requests that are
-    /// not done have a reserve: their delays are not in the account yet.
+    /// Returns whether the bound has room for one more revolution while `waiting` requests wait. Revolutions already spent for
+    /// requests that are not done count as well, because their delays are not in the harm estimate yet.
     fn may_spend(&self, revolution: Duration, waiting: usize) -> bool {
         let orders = self.device.iter().chain(&self.queue);
         let time = orders.filter_map(Order::time_spent).sum::<Duration>() + revolution;
@@ -76,8 +76,8 @@ impl Outside {
 }
 
 impl Core {
-    /// Returns the detour of a request that waits one more revolution, and that time, if it is worth it; otherwise
-    /// `plain`, the detour without it.
+    /// Returns the detour of a request that waits one more revolution, and the time of the revolution, if its yield exceeds
+    /// the price; otherwise `plain`, the detour without that revolution, and zero.
     pub(super) fn spend_revolution(
         &mut self,
         outside: &mut Outside,
@@ -90,7 +90,7 @@ impl Core {
         if !outside.config.extra_revolutions || self.background.is_idle() || outside.caution().is_some() {
             return no;
         }
-        // Rounded up, so that the last sector before the request is in the window.
+        // Rounding up includes the last sector before the request in the window.
         let revolution = self.drive.rpm().revolution();
         let waiting = self.pool.len() + outside.foreground_commands().count() + 1;
         let room = outside.may_spend(revolution, waiting);
@@ -99,7 +99,7 @@ impl Core {
             return no;
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
-        // The revolution must yield more than this; most do not, and their searches end early.
+        // The revolution must yield more than this. Most do not, and the search for them ends early.
         let worth = outside.price.least(outside.guard.yield_in(revolution));
         self.background.focus_on(Focus::All);
         let found = self.detour_for(
@@ -118,7 +118,7 @@ impl Core {
         (Some(longer), revolution)
     }
 
-    /// Returns the sectors that a detour yields.
+    /// Returns the number of wanted sectors that a detour yields.
     fn brings(&self, detour: &Detour) -> u64 {
         let stops = detour.stops.iter().flatten().count();
         let each = detour.stops.iter().flatten().enumerate();
@@ -132,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the yields are, spending equals income, on the greatest yields.
+        /// Simulates revolutions with random yields: nearly all permitted revolutions are spent, and on the greatest yields.
         #[test]
         fn the_price_finds_the_worth_of_a_revolution(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
             let mut price = Price::of_track(300);
@@ -141,7 +141,7 @@ mod tests {
             for request in 0..requests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let brings = (state >> 33) % most;
-                // Income: one revolution per `income` requests.
+                // The bound permits one revolution in `income` requests.
                 purse += 1;
                 let room = purse >= income;
                 price.seen(room);
@@ -152,7 +152,7 @@ mod tests {
                     }
                 }
             }
-            // More than half of the maximum, for yields offered by chance.
+            // The mean yield of spent revolutions is far above the mean of all, half of the maximum.
             prop_assert!(spent * income * 10 > requests / 2 * 9, "{spent} revolutions, of {}", requests / 2 / income);
             prop_assert!(brought * 10 > spent * (most - 1) * 7, "{brought} sectors by {spent} revolutions, {most} at most");
         }

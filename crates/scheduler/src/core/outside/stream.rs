@@ -1,18 +1,18 @@
 //! Streams: wanted blocks read one after another while no foreground request needs the arm.
 //!
-//! A stream begins at the head's position after the foreground's last read and continues in the order of LBNs, so that
-//! nothing moves for it. The drive reads ahead behind a read, and stops at once when a request arrives. The core requests
-//! the sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that meets such
-//! a command waits for the end of the command, and not for its sectors. On a drive known by its size only the core does not know
-//! when sectors pass: it requests them at once, and a request that meets the command waits for them.
+//! A stream begins at the head's position after the foreground's last read and continues in the order of LBNs, so that the arm
+//! does not move for it. The drive reads ahead behind a read, and stops at once when a request arrives. The core requests
+//! sectors when they have passed: then they come from the drive's buffer, and the arm is free. A request that arrives during
+//! such a command waits only for the command's time on the bus, not for sectors to pass. If only the drive's size is known, the
+//! core does not know when sectors pass: it requests them at once, and a request that arrives meanwhile waits for them.
 //!
-//! A drive that caches writes puts them on the medium when no command waits for the arm. Then it does not read ahead, and
-//! the position of the head is unknown: a stream ends with such a write, and a new one begins behind the next read for which
-//! the drive has written everything.
+//! A drive that caches writes puts them on the medium when no command waits for the arm. Meanwhile it does not read ahead, and
+//! the position of the head is unknown. A stream therefore ends with a cached write, and the next one begins behind a read at
+//! which the drive has no cached writes left.
 //!
-//! A stream takes the place in the drive's buffer of the data behind which it began, and goes past the data that a sequential
-//! reader will want next. The hits that are lost by that are counted by [`kept`](super::kept) and [`again`](super::again), and
-//! the stream pays for them as it does for waits.
+//! A stream takes over the place in the drive's buffer of the data behind which it began, and goes past the data that a
+//! sequential reader will want next. The modules [`kept`](super::kept) and [`again`](super::again) count the cache hits that
+//! are lost by that, and they are charged to the stream like waits.
 
 use super::Outside;
 use super::clock::nanos;
@@ -32,51 +32,53 @@ use model::layout::Location;
 use model::{DriveModel, Window};
 use units::{Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// The time in which the sectors of one command pass. A longer command keeps the arm no longer; but sectors that have passed
-/// without being requested are lost when a request arrives.
+/// The time in which the sectors of one command pass. A longer command would not keep the arm longer, but sectors that have
+/// passed and are not yet requested are lost when a request arrives.
 const COMMAND_TIME: Duration = Duration::from_millis(1);
 
-/// The time by which a sector may pass later than predicted.
+/// The time after the predicted pass of sectors at which they count as passed.
 const PASSES_LATE_MAX: Duration = Duration::from_micros(100);
 
-/// The most by which one nanosecond at the head lengthens all responses together.
+/// The largest amplification: the sum of all requests' delays for one nanosecond of delay at the head.
 const AMPLIFICATION_MAX: u64 = 8;
 
-/// The number of reads that the estimates are the mean of, and the least number with which they are believed.
+/// The number of reads after which half of the counts is discarded.
 const READS_COUNTED_MAX: u64 = 512;
+/// The minimum of reads for an estimate.
 const READS_MIN: u64 = 32;
 
-/// The amplification that is assumed until the estimates are believed.
+/// The amplification that is assumed with fewer reads than [`READS_MIN`].
 const AMPLIFICATION_PRIOR: u64 = 3;
 
-/// A stream passes over no more unwanted sectors than pass in a revolution divided by this.
+/// A stream skips at most as many unwanted sectors as pass in 1 part in this number of a revolution.
 const SKIP_REVOLUTION_DIVISOR: u32 = 16;
 
-/// The number of writes that a drive is taken to hold at most.
+/// The largest number of cached writes that a drive is assumed to hold.
 const HELD_WRITES_MAX: u64 = 128;
 
-/// If at least one read in this number finds no other at the drive, idle time is enough: gaps are not needed.
+/// If at least one read in this number finds no other request, idle time is enough and gaps are not needed.
 const READS_PER_UNQUEUED_MAX: u64 = 5;
 
-/// Idle time is used elsewhere than in a stream after a silence of this many times the mean one: a request that ends a shorter
-/// silence would meet a command elsewhere, and of random arrivals one in 22,000 ends a longer one.
+/// The arm leaves its place for idle work after a silence (a time without foreground requests) of this many times the mean
+/// silence. With random arrivals one silence in 22,000 is longer, so few requests find the arm elsewhere.
 const ELSEWHERE_SILENCE_RATIO: u64 = 10;
 
-/// Streams count as without success if they begin in at most one in this number of the silences in which they could, once there
-/// were [`SILENCES_MIN`] of these.
+/// Streams count as unsuccessful if they begin in at most one in this number of the silences in which they could.
 const SILENCES_PER_STREAM_MAX: u64 = 16;
+/// The minimum of silences for that judgement.
 const SILENCES_MIN: u64 = 32;
 
 /// The number of silences in the mean.
 const MEAN_SILENCES: u64 = 64;
 
-/// The longest silence that is waited for, and that counts in the mean: a night shows nothing of the silences between requests.
+/// The longest silence that is waited for, and the largest that counts in the mean: the silence of a night shows nothing about
+/// the silences between requests.
 const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
+/// The percentage of the bound that streams may spend; the rest is for costs of streams that the core does not observe.
 const SPENT_PERCENT: u32 = 75;
 
-/// The response time whose share by the bound is the most that is saved up.
+/// The response time of which the bound's share is the largest credit that is saved.
 const CREDIT_RESPONSE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A wait at the drive is charged up to this many revolutions; longer ones are pauses of the drive's own.
@@ -85,23 +87,24 @@ const CHARGED_REVOLUTIONS_MAX: u64 = 2;
 /// The state of streams, and estimates of the requests that they meet.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    /// Where the next command begins, if the head is still there.
+    /// The place at which the next command begins, if the head is still there.
     next: Option<ReadAheadPosition>,
-    /// When the sectors of the next command have passed, if that is waited for.
+    /// When the sectors of the next command have passed, if the command waits for that.
     due: Option<Instant>,
-    /// The time from a stream's command to its end, at most as long as a request is charged for.
+    /// The mean duration of a stream's command, each counted up to the time for which a request is charged.
     command_times: MeanTime,
-    /// When the first request came that waits for a command of a stream, and how many came.
+    /// The arrival of the first request that waits for a command of a stream, and the number of such requests.
     met: Option<(Instant, u64)>,
-    /// Foreground reads, and those of them that found another one there.
+    /// The number of foreground requests that need the arm, and of those that found another such request.
     reads: u64,
     behind_reads: u64,
-    /// Times that a stream could begin, and those when it found something wanted.
+    /// The number of silences in which a stream could begin, and of those in which it found wanted blocks.
     tries: u64,
     found: u64,
-    /// Nanoseconds by which all responses together may yet be longer: the bound's share of each, less what streams cost.
+    /// The delay in ns that streams may still cause to all requests together: the bound's share of response times, less the
+    /// cost of streams.
     credit: i64,
-    /// The time that the drive needs for the writes that it holds.
+    /// The time that the drive needs to write its cached writes.
     held: Duration,
     /// Since when no command waits for the arm.
     arm_free: Option<Instant>,
@@ -117,9 +120,9 @@ pub(super) struct Streams {
 #[derive(Clone, Copy, Debug)]
 struct ReadAheadPosition {
     lbn: Lbn,
-    /// When all sectors before it had passed, by the host's clock.
+    /// When all sectors before `lbn` had passed, on the host's clock.
     passed: Instant,
-    /// Whether a request of the foreground has left the head there, and nothing was looked for yet.
+    /// Whether a foreground request has left the head there, and the core has not yet looked for wanted blocks.
     fresh: bool,
 }
 
@@ -137,7 +140,7 @@ impl Default for Streams {
             credit: 0,
             held: Duration::ZERO,
             arm_free: Some(Instant::ZERO),
-            // As if one such silence had been seen.
+            // The initial mean makes the arm wait for the longest silence.
             silence: ELSEWHERE_SILENCE_MAX / ELSEWHERE_SILENCE_RATIO,
             silences: 1,
             goes_on: false,
@@ -152,8 +155,8 @@ impl Streams {
         }
     }
 
-    /// Returns the increase of all response times together if a request has `waited`: the wait delays each request behind it
-    /// as well.
+    /// Returns the increase of all response times together if a request has `waited`: its wait also delays each request
+    /// behind it.
     fn amplified(&self, waited: Duration) -> Duration {
         if self.reads < READS_MIN {
             return waited * AMPLIFICATION_PRIOR;
@@ -162,7 +165,7 @@ impl Streams {
         (waited * self.reads / alone).min(waited * AMPLIFICATION_MAX)
     }
 
-    /// Records a time without foreground requests, which a request has ended.
+    /// Records a time without foreground requests that a request has ended.
     fn silent_for(&mut self, silence: Duration) {
         self.silences = (self.silences + 1).min(MEAN_SILENCES);
         self.silence =
@@ -180,12 +183,12 @@ impl Streams {
         self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
-    /// Records that a command at the drive is lost, perhaps a stream's: no wait for it is measured.
+    /// Records that a command at the drive is lost, perhaps a stream's: no wait for that command is measured.
     pub fn are_lost(&mut self) {
         self.met = None;
     }
 
-    /// Records that the arm has work from `now` on: until then the drive has written cached writes.
+    /// Records that the arm has commands from `now` on. Until now the drive could write cached writes.
     fn arm_is_taken(&mut self, now: Instant) {
         if let Some(since) = self.arm_free.take() {
             self.held = self.held.saturating_sub(now.saturating_since(since));
@@ -202,24 +205,24 @@ impl Streams {
         self.holds_until(now) > now
     }
 
-    /// Returns whether what is wanted is hardly ever where the foreground leaves the arm.
+    /// Returns whether wanted blocks are hardly ever near the place where the foreground leaves the arm.
     fn find_nothing(&self) -> bool {
         self.tries >= SILENCES_MIN && self.found * SILENCES_PER_STREAM_MAX <= self.tries
     }
 
-    /// Returns whether many requests find the arm idle, and streams find wanted blocks before that.
+    /// Returns whether many requests find the arm idle, and streams usually find wanted blocks.
     fn are_enough(&self) -> bool {
         let idle = (self.reads - self.behind_reads) * READS_PER_UNQUEUED_MAX >= self.reads;
         self.reads >= READS_MIN && idle && self.found > 0 && self.found * 2 >= self.tries
     }
 }
 
-/// Returns the streams' share of the bound, of this time of responses.
+/// Returns the delay in ns that streams may cause by a response time of `time` under the bound.
 fn share_of(time: Duration, bound_ppm: u32) -> i64 {
     nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * i64::from(SPENT_PERCENT) / 100
 }
 
-/// Returns the time in which these sectors pass a head that reads ahead, from the pass of those before them.
+/// Returns the time in which the sectors of a range pass a head that reads ahead, from the pass of the sector before them.
 fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
     let layout = drive.layout();
     let before = range.start().get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
@@ -241,8 +244,8 @@ fn passing_time(drive: &DriveModel, range: LbnRange) -> Duration {
 }
 
 impl Outside {
-    /// Returns the time that a drive needs for a cached write: half of a full stroke and most of a revolution; on an unknown
-    /// drive as much as for a read.
+    /// Returns the assumed time for a cached write: a seek over an eighth of the cylinders and half a revolution; on a drive of
+    /// unknown geometry the usual time of a read.
     fn time_of_write(&self, drive: &DriveModel) -> Duration {
         if self.blind {
             return self.alone[0].usual().unwrap_or(revolution(drive) * 2);
@@ -255,13 +258,13 @@ impl Outside {
         self.again.by_account(self.audited(bound))
     }
 
-    /// Returns the terms of idle time with the part of the bound that streams may spend.
+    /// Returns the settings of idle time with the part of the bound that streams may spend.
     pub(super) fn spends(idle: IdleTime) -> IdleTime {
         IdleTime { harm_ppm: idle.harm_ppm * SPENT_PERCENT / 100, ..idle }
     }
 
-    /// Returns the credit that a stream needs to begin, at most all that can be saved up. Sectors that have passed are there
-    /// at once. Where it is unknown when they pass, a request may wait for a whole command.
+    /// Returns the credit in ns that a stream needs to begin, at most the largest credit. If it is unknown when sectors pass, a
+    /// request may have to wait for a whole command. Sectors that have passed need no credit.
     fn least_credit(&self, drive: &DriveModel, bound_ppm: u32) -> i64 {
         let whole = || {
             nanos(self.streams.amplified(self.streams.command_times.mean().unwrap_or(revolution(drive) * 2)))
@@ -269,7 +272,7 @@ impl Outside {
         if self.blind { whole().min(share_of(CREDIT_RESPONSE_TIME_MAX, bound_ppm)) } else { 0 }
     }
 
-    /// Returns whether a command waits for the arm, and not for the drive's cache only.
+    /// Returns whether a command with this operation needs the arm; a write that the drive caches does not.
     fn waits_for_arm(&self, op: Op) -> bool {
         !self.reports(op)
     }
@@ -278,9 +281,9 @@ impl Outside {
         self.device.iter().any(|order| self.waits_for_arm(order.command.op))
     }
 
-    /// Returns when the arm was free for a request that met a finished command of a stream. Sectors that did not come from
-    /// the buffer had not passed when they were requested: the request waited for all of that, and the next sectors pass
-    /// later than predicted.
+    /// Returns when the arm was free for a request that arrived during a finished command of a stream. If the data did not
+    /// come from the buffer, the sectors had not passed when they were requested: the request waited for them, and the next
+    /// sectors pass later than predicted.
     fn stream_came(&mut self, drive: &DriveModel, now: Instant, order: &Order) -> Instant {
         let overheads = &self.config.overheads;
         let Command { op, range, .. } = order.command;
@@ -299,7 +302,7 @@ impl Outside {
         now
     }
 
-    /// Returns, on the host's clock, when these sectors have passed if those before them had at `from`.
+    /// Returns, on the host's clock, when the sectors of a range have passed if those before them had passed at `from`.
     fn passed_at(&self, drive: &DriveModel, from: Instant, range: LbnRange) -> Instant {
         self.clock.host(self.clock.platter(from) + passing_time(drive, range))
     }
@@ -309,7 +312,7 @@ impl Outside {
         self.streams.due
     }
 
-    /// Records that a foreground request has come; `others` if another one that waits for the arm is there.
+    /// Records that a foreground request has come; `others` tells that another request that needs the arm is present.
     pub(super) fn stream_is_met(&mut self, now: Instant, op: Op, others: bool) {
         if !self.config.streams || !self.waits_for_arm(op) {
             return;
@@ -335,7 +338,7 @@ impl Outside {
         }
     }
 
-    /// Records that a command is done, which is no longer among those at the drive.
+    /// Records that a command is done. The command is no longer among those at the drive.
     pub(super) fn stream_sees_done(
         &mut self,
         drive: &DriveModel,
@@ -358,7 +361,7 @@ impl Outside {
         if waits && free {
             self.streams.arm_free = Some(now);
         }
-        // A command of a stream has come from the buffer: the head is further on.
+        // Behind a command of a stream, which the buffer served, the head is farther on than the command.
         if waits && free && !matches!(order.work, Work::Stream) {
             let tail = self.config.overheads.tail(order.command.op);
             let passed = now.checked_sub(tail).unwrap_or_default();
@@ -384,23 +387,24 @@ impl Core {
         outside.stream_is_met(now, op, others);
     }
 
-    /// Returns whether streams yield enough that gaps are not needed, and the order of requests may be the drive's. A
+    /// Returns whether streams yield enough that gaps are not needed, so that the drive may choose the order of requests. A
     /// stream serves no writes, and of several sessions perhaps only one.
     pub(super) fn streams_are_enough(&self, outside: &Outside) -> bool {
         let streams = outside.config.streams && self.config.idle.is_some() && outside.streams.are_enough();
         streams && self.background.in_focus() <= 1 && !self.background.has(Op::Write)
     }
 
-    /// Returns the instant until which the arm stays where the foreground has left it, and streams have the idle time.
+    /// Returns the instant until which only streams use idle time, and the arm stays where the foreground has left it; `None` if
+    /// streams are not used or no request has come yet.
     pub(super) fn stays_until(&self, outside: &Outside) -> Option<Instant> {
         let silence = (outside.streams.silence * ELSEWHERE_SILENCE_RATIO).min(ELSEWHERE_SILENCE_MAX);
         let waits = outside.config.streams && self.config.idle.is_some() && self.idle.asked.is_some();
         waits.then(|| self.idle.since + silence)
     }
 
-    /// Returns the instant until which a move for idle work waits while the arm [stays](Self::stays_until):
-    /// as long as streams find wanted blocks where the arm is, or the drive has cached writes, for which it
-    /// moves the arm itself.
+    /// Returns the instant from which on the arm may move to the first command of a stream elsewhere, at most `stays_until`. An
+    /// earlier move is permitted if streams hardly find wanted blocks where the arm is, when the drive has no cached writes left,
+    /// for which it moves the arm itself.
     pub(super) fn moves_at(&self, outside: &Outside, now: Instant, stays_until: Instant) -> Instant {
         if outside.streams.find_nothing() {
             outside.streams.holds_until(now).min(stays_until)
@@ -411,9 +415,9 @@ impl Core {
 
     /// Takes the first command of a stream elsewhere, where the oldest task wants to read first. Returns whether there is one.
     ///
-    /// A request that arrives meanwhile waits for the move, so the account permits few. Usually a task wants
-    /// the blocks after its first one as well, so the stream goes on; and a program that reads in order waits
-    /// for the first block.
+    /// A request that arrives meanwhile waits for the move, so the harm estimate permits few such moves. Usually a task also
+    /// wants the blocks after its first one, so the stream goes on; and a program that reads in order waits for the first
+    /// block.
     pub(super) fn move_stream(&mut self, now: Instant) -> bool {
         self.background.focus_on(Focus::All);
         if self.config.sharing == Sharing::Lottery
@@ -439,8 +443,8 @@ impl Core {
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Command> {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
-        // An older drive may finish its read-ahead before it turns to a request, which only a profile tells. While a drive is
-        // characterised, the readings have the short silences.
+        // An older drive may finish its read-ahead before it begins a request; without a profile the core cannot know. While a
+        // drive is characterised, readings use the short silences.
         let without_profile = || self.drive.is_modern() && !outside.readings.are_wanted();
         let streams = outside.config.streams && (!outside.blind || without_profile());
         let idle = self.config.idle.filter(|_| streams)?;
@@ -451,7 +455,7 @@ impl Core {
         if !outside.device.is_empty() {
             return None;
         }
-        // Until the threshold has passed, only where that time may be used.
+        // Before the threshold a stream is allowed only if short idle times may be used.
         if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
             return None;
         }
@@ -473,7 +477,8 @@ impl Core {
         let passes = LbnRange::new(place.lbn, end.since(place.lbn));
         let passed = outside.passed_at(&drive, place.passed, passes);
         let due = passed + PASSES_LATE_MAX;
-        // Where it is unknown when sectors pass, the command waits for them, and a request that meets it is charged for that.
+        // If it is unknown when sectors pass, the command waits for them at the drive, and is charged for the wait of a
+        // request that arrives meanwhile.
         if now < due && !outside.blind {
             outside.streams.due = Some(due);
             outside.streams.next = Some(ReadAheadPosition { fresh: false, ..place });
@@ -483,9 +488,9 @@ impl Core {
         self.background.take_for(tag);
         let WantedRange { range, useful } = self.take_stream(outside, track, window, tag)?;
         outside.stream_sees_sent(now, Op::Read);
-        // Where little is wanted, a block that the window cuts begins the next command. Where much is wanted, the block is left
-        // for later: read at once it brought a scan 1.5% more, and clients with constant think times were delayed by more than
-        // the bound.
+        // If few blocks are wanted here, a block that the window cuts begins the next command. If many are wanted, the block is
+        // left for later: reading it at once gained a scan 1.5%, but delayed clients with constant think times by more than the
+        // bound.
         let (end, passed) = if outside.streams.find_nothing() {
             let whole = LbnRange::new(place.lbn, range.end().since(place.lbn));
             (range.end(), outside.passed_at(&drive, place.passed, whole))
@@ -505,7 +510,8 @@ impl Core {
         Some(command)
     }
 
-    /// Returns the wanted sectors from `from` on, as many as pass in the time of a command, and their track.
+    /// Returns the window of a stream's next command, which begins with the first wanted sectors from `from` on, and its track;
+    /// `None` if no wanted sectors are near.
     fn find_stream(&self, from: Lbn) -> Option<(TrackIndex, Window)> {
         let layout = self.drive.layout();
         let mut at = from;
@@ -534,7 +540,7 @@ impl Core {
         None
     }
 
-    /// Takes the wanted blocks in a window. Returns its LBNs, and the number of wanted sectors among them.
+    /// Takes the wanted blocks in a window. Returns the LBNs to read, and the number of wanted sectors among them.
     fn take_stream(
         &mut self,
         outside: &Outside,
@@ -553,8 +559,8 @@ impl Core {
         self.avoid_bad(outside, WantedRange { range, useful: taken.useful }, tag, false)
     }
 
-    /// Returns the window of the next command on a track: the first wanted item within `skip` sectors, and the sectors
-    /// behind it.
+    /// Returns the window of the next command on a track: it begins with the first wanted item, if that is within `skip`
+    /// sectors, and has `count` sectors, or as many as the item.
     fn next_in_stream(
         &self,
         track: TrackIndex,
@@ -613,13 +619,13 @@ mod tests {
             let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
             let at = layout.locate(range.start()).unwrap();
             let track = layout.track(at.track);
-            // A head that is on the track a microsecond before the first sector passes.
+            // The head is on the track a microsecond before the first sector passes.
             let one = Window { first: at.sector, count: 1 };
             let begin = pass(&drive, &track, Instant::ZERO + revolution(&drive), one).begin;
             let early = begin.checked_sub(Duration::from_micros(1)).unwrap();
             let end = plain_end(&drive, Position::from(track), early, Op::Read, &[range]);
             let before = layout.locate(Lbn::new(start.saturating_sub(1))).unwrap();
-            // From the end of another track, the gap between the two is a part of the time.
+            // After the end of another track, `passing_time` includes the change of tracks, which `end` does not.
             if before.track == at.track || start == 0 {
                 let off = end.since(begin).as_nanos().abs_diff(passing_time(&drive, range).as_nanos());
                 assert!(off < 1_000, "{range}: {off} ns");

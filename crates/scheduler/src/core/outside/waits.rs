@@ -16,17 +16,17 @@ pub enum BackgroundWait {
     Silence {
         /// The time without foreground requests that a move needs.
         silence: Duration,
-        /// Its end.
+        /// The end of that time.
         until: Instant,
     },
     /// The bound on harm has no room for one more late request. Blocks are read at `until` if no request comes before.
     Harm {
-        /// The time without foreground requests after which the bound does not count.
+        /// The time without foreground requests after which blocks are read in spite of the bound.
         silence: Duration,
-        /// Its end.
+        /// The end of that time.
         until: Instant,
     },
-    /// The cost of background work is measured in this window, by going without it.
+    /// The audit's current window has no background work, to measure the cost of background work.
     Measurement {
         /// The latest end of the window.
         until: Instant,
@@ -36,7 +36,7 @@ pub enum BackgroundWait {
 }
 
 impl OutsideDrive {
-    /// Returns the reason why wanted blocks are not read at `now`; `None` if nothing is wanted, or a command reads some.
+    /// Returns the reason why wanted blocks are not read at `now`; `None` if nothing is wanted, or blocks are being read.
     pub fn background_wait(&self, now: Instant) -> Option<BackgroundWait> {
         let Self { core, outside, .. } = self;
         if core.background.is_idle() {
@@ -61,7 +61,7 @@ impl OutsideDrive {
 }
 
 impl Core {
-    /// Returns the silence that idle work waits for, as [`decide_idle`](Self::decide_idle) will find it if no request comes.
+    /// Returns the silence for which idle work waits, as [`decide_idle`](Self::decide_idle) will judge it if no request comes.
     fn silence_wait(&self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<BackgroundWait> {
         let since = self.idle.since;
         let stays_until = self.stays_until(outside).filter(|until| now < *until);
@@ -80,7 +80,7 @@ impl Core {
             return (now < at)
                 .then(|| BackgroundWait::Silence { silence: at.saturating_since(since), until: at });
         }
-        // Behind these instants more is allowed than before.
+        // From each of these instants on more is allowed than before.
         let earlier = stays_until.into_iter().chain(left).filter(|then| at < *then && allowed(*then).0).min();
         let until = relief.max(at).min(earlier.unwrap_or(relief.max(at)));
         Some(BackgroundWait::Harm { silence: until.saturating_since(since), until })

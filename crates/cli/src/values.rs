@@ -82,7 +82,7 @@ fn utilisation(text: &str) -> Result<Utilisation, String> {
 /// The most requests of a run: more would take too long.
 pub(crate) const REQUESTS_MAX: u64 = 1_000_000_000;
 
-/// The largest number of tasks: each may have a request waiting at the drive.
+/// The largest number of tasks: as many requests as the scheduler's pool and a simulated drive's queue hold.
 const TASKS_MAX: u64 = 65_536;
 
 /// The most seeds of one command: more would take too long.

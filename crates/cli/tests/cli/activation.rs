@@ -97,7 +97,7 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
         return;
     }
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"d0\""), "{said}");
-    // Both are the sockets handed over: their files are unchanged.
+    // The daemon serves and answers control requests at the sockets handed over, whose files are unchanged.
     let mut client = Client::open(&dir.path("nbd"));
     client.ask(Asked::Write { lbn: 7, sectors: 2, stamp: 9, fua: true });
     assert!(client.answer().is_some());
@@ -110,7 +110,7 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
     let id = daemon.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert!(daemon.0.wait().unwrap().success());
-    // They are the service manager's, which continues to listen there.
+    // The files of the sockets stay, because the service manager continues to listen there.
     for name in ["nbd", "control"] {
         assert!(dir.names().iter().any(|there| there == name), "{name} is gone");
     }
@@ -127,7 +127,7 @@ fn sockets_of_another_process_are_not_used() {
     assert!(why.contains("io_uring") || why.contains("is taken: a server answers there"), "{why}");
 }
 
-/// Clients that connect there would wait for ever.
+/// Clients that connect to a socket that no disk lists would wait for ever.
 #[test]
 fn a_socket_that_no_disk_lists_is_an_error() {
     let dir = Dir::new();

@@ -52,7 +52,7 @@ fn a_drive_without_a_buffer_cannot_write_back() {
     }
 }
 
-/// Returns pairs of requests at distinct times, the second of each right behind the first.
+/// Returns a trace of pairs of requests 1 ms apart; the second of each pair begins at the LBN where the first ends.
 fn pairs() -> String {
     let (mut state, mut lbn) = (1_u64, 0);
     let mut text = String::new();
@@ -85,7 +85,7 @@ fn each_switch_alone_changes_what_a_simulated_drive_does() {
             "eager_read_ahead" => (buffered, word.clone(), &["--outstanding", "2"][..]),
             "bus_sector" => (exact, "bus_sector=99us".to_owned(), &[][..]),
             "queue" => (exact, "queue=off".to_owned(), &[][..]),
-            // Enough of them for requests to hit some.
+            // Enough bad sectors for requests to hit some.
             "grown_defects" | "bad_sectors" => (exact, word.replace("=20", "=20000"), &[][..]),
             _ => (exact, word.clone(), &[][..]),
         };
@@ -107,7 +107,7 @@ fn each_switch_alone_changes_what_a_simulated_drive_does() {
     }
 }
 
-/// A daemon serves them as well: commands beyond the drive's queue wait in the host.
+/// Commands beyond the drive's queue wait in the host; a daemon serves such drives in the same way.
 #[test]
 fn drives_that_take_one_command_at_a_time_are_simulated() {
     let simulate = |behaviour: &str| {

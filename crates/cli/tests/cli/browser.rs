@@ -15,12 +15,12 @@ pub struct Browser {
     session: String,
     last: u64,
     profile: PathBuf,
-    /// The complaints of the page.
+    /// The errors that the page has reported.
     pub complaints: Vec<String>,
 }
 
 impl Browser {
-    /// Starts one; `None` if there is no Chromium.
+    /// Starts a browser; `None` if there is no Chromium.
     pub fn start(directory: &Path) -> Option<Self> {
         if !testing::needs_program("chromium") {
             return None;
@@ -76,7 +76,7 @@ impl Browser {
             }
             match message["method"].as_str() {
                 Some("Runtime.exceptionThrown") => self.complaints.push(message["params"].to_string()),
-                // A daemon that is gone is a failure of the network, which the test brings about.
+                // Failures of the network are expected: the test ends the daemon.
                 Some("Log.entryAdded") if message["params"]["entry"]["source"] != "network" => {
                     self.complaints.push(message["params"]["entry"].to_string());
                 }
@@ -97,7 +97,7 @@ impl Browser {
         reported["result"]["value"].take()
     }
 
-    /// Waits until an expression is true; while it fails, because an element is not there yet, it is not.
+    /// Waits until an expression is true. An expression that fails, because an element is not there yet, counts as false.
     #[track_caller]
     pub fn until(&mut self, expression: &str) {
         for _ in 0..1_200 {
@@ -113,7 +113,7 @@ impl Browser {
         panic!("never: {expression}\n{text}\n{:?}", self.complaints);
     }
 
-    /// Clicks into the middle of the element that an expression gives, as a hand does.
+    /// Clicks into the middle of the element that an expression returns, by events of the mouse.
     pub fn click(&mut self, element: &str) {
         let place = self.value(&format!(
             "(e => {{ e.scrollIntoView({{ block: 'center' }}); const r = e.getBoundingClientRect(); \
@@ -134,20 +134,20 @@ impl Browser {
         }
     }
 
-    /// Makes the window this wide and high, as a telephone's if it is narrow.
+    /// Makes the window this wide and high; a narrow one is that of a telephone.
     pub fn size(&mut self, width: u32, height: u32) {
         let mobile = width < 600;
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile });
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Has the page see a system that is dark or light.
+    /// Tells the page that the system's scheme is dark or light.
     pub fn scheme(&mut self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
-    /// Returns the role and the name that a screen reader has of each control that the keyboard reaches.
+    /// Returns the role and the name, as a screen reader gets them, of each control that the keyboard reaches.
     pub fn controls(&mut self) -> Vec<[String; 2]> {
         let tree = self.call("Accessibility.getFullAXTree", &json!({}));
         let controls = tree["nodes"].as_array().unwrap().iter().filter_map(|node| {
@@ -160,7 +160,7 @@ impl Browser {
         controls.collect()
     }
 
-    /// Keeps a picture of the whole page below the target directory.
+    /// Saves a picture of the whole page below the target directory.
     pub fn picture(&mut self, name: &str) {
         let reported =
             self.call("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));

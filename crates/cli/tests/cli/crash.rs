@@ -28,7 +28,7 @@ pub(crate) enum Asked {
         stamp: u64,
         fua: bool,
     },
-    /// Covers the writes acknowledged before this many answers.
+    /// A flush: it makes the writes durable whose answers came before this number of answers.
     Flush {
         answers: u64,
     },
@@ -39,7 +39,7 @@ impl Client {
         Self::of_export(socket, "").unwrap()
     }
 
-    /// Opens an export by its name; `None` if there is none.
+    /// Opens an export by its name; `None` if no export has this name.
     pub(crate) fn of_export(socket: &str, name: &str) -> Option<Self> {
         let mut socket = UnixStream::connect(socket).unwrap();
         socket.read_exact(&mut [0; 18]).unwrap();
@@ -111,7 +111,7 @@ pub(crate) fn draw(state: &mut u64, bound: u64) -> u64 {
     (*state >> 33) % bound
 }
 
-/// The possible contents of a sector: the safe one, or any written since.
+/// The possible contents of a sector: that of the last durable write (`safe`), or of any write since.
 #[derive(Clone, Default)]
 struct Sector {
     safe: u64,
@@ -146,10 +146,10 @@ impl ClientWrites {
         found
     }
 
-    /// Writes and flushes, eight at a time, until the daemon is dead. After each answer calls `killed` with the number
-    /// of answers; it returns whether it has killed the daemon.
+    /// Writes and flushes, eight at a time, until the daemon is dead. After each answer calls `killed` with the number of
+    /// answers; `killed` returns whether it has killed the daemon.
     fn run(&mut self, client: &mut Client, mut killed: impl FnMut(u64) -> bool) {
-        // Acknowledged writes, by the number of the answer, that are not flushed.
+        // The acknowledged writes that are not flushed: the number of the answer, the LBN and the stamp.
         let mut unflushed: Vec<(u64, u64, u64)> = Vec::new();
         let (mut answers, mut over) = (0, false);
         loop {
@@ -237,7 +237,7 @@ impl DaemonSetup {
         serde_json::from_str(&said.worked()).unwrap()
     }
 
-    /// Returns the disk, and its tasks by number. It is asked for thousands of times, so no process starts for it.
+    /// Returns the disk's status, and its tasks by number. Tests ask thousands of times, so no process starts for it.
     fn status(&self) -> (Value, BTreeMap<u64, Value>) {
         let control = client::Control::new(self.dir.path("control"));
         let disk = control.get("/v1/status").unwrap()["disks"][0].take();
@@ -297,7 +297,7 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
     const BLOCK: u64 = 128;
     let place = DaemonSetup::new(include_str!("../../../../proofs/drive.toml"));
     let mut load = ClientWrites::new(7);
-    // The blocks left at the last query, of the existing scrubs.
+    // The number of blocks that the newest scrub had left at the last query, and the number of that scrub.
     let (mut left, mut newest) = (0, 0);
     let mut resumed = 0;
     for life in 0..=lives() {

@@ -145,7 +145,7 @@ fn the_state_of_a_disk_that_no_configuration_lists_is_named_in_the_log() {
     wait_for(&daemon, "paused");
     daemon.kill();
     drop(daemon);
-    // As if the disk had been called so before.
+    // The state directory then looks as if the disk had been called `before`.
     std::fs::rename(directory.join("state/d0"), directory.join("state/before")).unwrap();
     let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     daemon.kill();

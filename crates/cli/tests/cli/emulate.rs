@@ -4,7 +4,7 @@ use crate::support::{Dir, command, run_with};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-/// Starts it; returns its process, and the address that it reports. `None` if there is no io_uring.
+/// Starts the server; returns its process, and the address that it reports. `None` if there is no io_uring.
 fn start(dir: &Dir, more: &[&str]) -> Option<(Child, String)> {
     let (file, socket) = (dir.path("disk"), dir.path("s"));
     let args = ["emulate", "quantum-atlas-10k", "--file", &file, "--socket", &socket];
@@ -13,7 +13,7 @@ fn start(dir: &Dir, more: &[&str]) -> Option<(Child, String)> {
     let mut said = String::new();
     let mut stderr = BufReader::new(server.stderr.take().unwrap());
     stderr.read_line(&mut said).unwrap();
-    // Read the rest, so that a full pipe does not block it.
+    // Read the rest, so that a full pipe does not block the server.
     let rest = std::thread::spawn(move || {
         let mut rest = String::new();
         stderr.read_to_string(&mut rest).unwrap();

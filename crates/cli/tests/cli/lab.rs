@@ -90,7 +90,7 @@ fn a_run_writes_its_files_and_goes_on_where_it_was() {
     let first = std::fs::read_to_string(&json).unwrap();
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
 
-    // A kept result keeps a mark in its file; one of another seed does not.
+    // A mark in the file shows whether it is kept: with --resume it is, and with another seed it is replaced.
     let mut marked: Value = serde_json::from_str(&first).unwrap();
     marked["notes"] = Value::from(vec!["kept"]);
     std::fs::write(&json, marked.to_string()).unwrap();

@@ -76,7 +76,7 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
         assert!(is_read(&mut other, 4096));
     }
     (0..5).for_each(|_| assert!(is_read(&mut other, REQUEST_BYTES_MAX)));
-    // One of them takes its answers after all.
+    // One of the sixty clients takes its answers after all.
     let mut reply = vec![1; 16 + REQUEST_BYTES_MAX as usize];
     stuck[40].read_exact(&mut reply).unwrap();
     drop(stuck);
@@ -86,7 +86,7 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     assert!(requests.is_some_and(|requests| requests >= 37), "{requests:?}");
 }
 
-/// `PF_MEMALLOC_NOIO` of Linux' include/linux/sched.h: what is allocated for this thread waits for no write.
+/// `PF_MEMALLOC_NOIO` of Linux' include/linux/sched.h: memory for this thread is allocated without waiting for a write.
 const NO_IO: u64 = 0x8_0000;
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
@@ -107,7 +107,7 @@ fn field(status: &str, name: &str, radix: u32) -> u64 {
     u64::from_str_radix(line.trim().trim_end_matches(" kB"), radix).unwrap()
 }
 
-/// Starts a daemon of an empty file, by a program before it if one is given.
+/// Starts a daemon that serves an empty file; `by` is a command that runs the daemon, or empty.
 fn daemon_of(dir: &Dir, name: &str, by: &[&str], more: &[&str]) -> Option<Daemon> {
     let (disk, socket) = (dir.path(name), dir.path(&format!("{name}.sock")));
     std::fs::File::create(&disk).unwrap().set_len(64 * MIB).unwrap();
@@ -124,7 +124,7 @@ fn daemon_of(dir: &Dir, name: &str, by: &[&str], more: &[&str]) -> Option<Daemon
     start_command(command.args(more), 1)
 }
 
-/// In the long tier: a container often lacks the capability.
+/// Runs in the long tier only, because a container often lacks the capability.
 #[test]
 fn with_lock_memory_no_thread_waits_for_a_write() {
     let dir = Dir::new();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 const SMALL: &str = "emulated:mimic-less-capacity";
 
-/// Returns a table of few requests, for near distances only.
+/// Makes a table with few requests, which knows near distances only; returns its path.
 fn table(dir: &Dir, name: &str, device: &str) -> String {
     let file = dir.path(name);
     let args = ["mimic", "probe", device, "-o", &file, "--requests", "20000", "--samples", "4"];
@@ -214,7 +214,7 @@ fn smtf_with_a_table_that_knows_little_is_as_good_as_its_base() {
     let dir = Dir::new();
     let load = "simulate --drive mimic-base --outstanding 20 --requests 5000 --json --policy";
     let [sstf, fcfs] = ["sstf", "fcfs"].map(|policy| mean_access(&format!("{load} {policy}")));
-    // One has near distances only; the other has all distances, mostly interpolated without confirmation.
+    // The first table has near distances only; the second has all distances, mostly interpolated without confirmation.
     for (name, probe) in [("near", "--reach 16k --check-points none"), ("few", "--requests 100000")] {
         let file = dir.path(name);
         run(&format!("mimic probe emulated:mimic-base {probe} -o {file}")).worked();
@@ -312,7 +312,7 @@ fn knowledge_learnt_until_ctrl_c_is_kept() {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
         u64::from_str_radix(&mask, 16).unwrap() >> 1 & 1 == 1
     };
-    // Wait until Ctrl-C is watched for.
+    // Wait until the process has a handler for Ctrl-C.
     while !caught() {
         std::thread::yield_now();
     }

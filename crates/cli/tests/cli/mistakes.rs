@@ -10,7 +10,7 @@ fn atlas() -> String {
 fn a_truncated_profile_is_refused_at_its_end() {
     let dir = Dir::new();
     let whole = atlas();
-    // Behind the second letter of a key.
+    // The file is cut behind the second letter of a key.
     let key = whole.find("\ncylinders").unwrap() + 1;
     let place = format!("cut.toml:{}:3", whole[..=key].lines().count());
     let file = dir.file("cut.toml", &whole[..key + 2]);

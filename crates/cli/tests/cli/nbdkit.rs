@@ -53,7 +53,7 @@ fn writes_through_nbdkit_are_on_the_disk_and_its_filters_work() {
         &Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap(),
     );
     assert!(std::fs::read(&direct).unwrap() == pattern, "the daemon has something else");
-    // Writes over it stay in the filter.
+    // Writes over the pattern stay in nbdkit's filter.
     let zeroes = dir.path("zeroes");
     std::fs::write(&zeroes, vec![0; pattern.len()]).unwrap();
     let run = format!("nbdcopy --flush {zeroes} $uri && nbdcopy $uri {back}");

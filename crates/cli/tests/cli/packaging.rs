@@ -97,7 +97,7 @@ fn bash(directory: &str, script: &str) -> String {
     out.into_owned()
 }
 
-/// The package of this test's own binary. It is made in seconds, from the script that `make deb` runs.
+/// Makes the package of this test's own binary, in seconds, by the script that `make deb` runs.
 #[test]
 fn the_debian_package_has_the_command_its_pages_completions_units_and_documents() {
     for program in ["dpkg-deb", "dpkg-shlibdeps", "strip"] {
@@ -153,7 +153,7 @@ fn each_command_that_help_lists_has_a_man_page() {
     let here = Dir::new();
     run_with(&["man", &here.path("")]).worked();
     let pages = here.names();
-    // Breadth first through the commands of each help text.
+    // Visits all commands, as the help texts name them.
     let mut commands = vec![Vec::<String>::new()];
     let mut seen = 0;
     while let Some(command) = commands.pop() {

@@ -16,7 +16,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Starts it; `None` if there is no io_uring.
+    /// Starts the program; `None` if there is no io_uring.
     fn start(arguments: &[&str]) -> Option<Self> {
         let mut child =
             command().args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -39,7 +39,7 @@ impl Shown {
         started.then_some(shown)
     }
 
-    /// Starts a daemon with a large emulated drive, whose scrub lasts.
+    /// Starts a daemon with an emulated drive so large that its scrub does not end during a test.
     fn daemon(directory: &Path, page: &[&str]) -> Option<Self> {
         let at = |name: &str| directory.join(name).display().to_string();
         let disk = format!("d0=emulated:quantum-atlas-10k,noise,file={}", at("disk"));
@@ -58,7 +58,7 @@ impl Drop for Shown {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Its pipe is open until here, so that it never writes to one that is closed.
+        // The pipe of the log is open until the process has ended, so that it never writes to a closed pipe.
         let _ = &self.log;
     }
 }
@@ -117,7 +117,7 @@ pub fn at_all_widths(browser: &mut Browser, name: &str) {
     }
     browser.scheme("light");
     browser.size(1000, 900);
-    // Labels and tables say what is drawn.
+    // Every drawing and every control has a text for screen readers.
     let silent = "[...document.querySelectorAll('svg, button, input')].filter(e => !e.getAttribute('aria-label') && !e.textContent && !e.labels?.length).length";
     assert_eq!(browser.value(silent), 0);
     let mut controls = browser.controls();
@@ -157,7 +157,7 @@ fn in_a_browser_a_scrub_is_started_paused_and_found_again_after_the_daemon_was_l
     browser.click("document.querySelector('[data-act=pause]')");
     browser.until(&is("paused"));
     browser.until("document.querySelector('#news').textContent.includes('is paused')");
-    // The focus is on what has taken the button's place, so the keyboard goes on from there.
+    // The button that has replaced the pressed one has the focus, so the keyboard goes on from there.
     browser.until("document.activeElement?.dataset.act === 'resume'");
     browser.key("Enter", 13);
     browser.until(&is("running"));
@@ -169,7 +169,7 @@ fn in_a_browser_a_scrub_is_started_paused_and_found_again_after_the_daemon_was_l
     let Some(daemon) = Shown::daemon(&directory, &["--web", &address, "--web-control"]) else { return };
     browser.until(CONNECTED);
     browser.until(&format!("{} && {BAR} >= {before} && {BAR} > 0", is("running")));
-    // The new daemon takes no secret of the one before, and has given the page a new one.
+    // The new daemon does not accept the secret of the one before, and has given the page a new one.
     browser.click("document.querySelector('[data-act=cancel]')");
     browser.until(&is("cancelled"));
     assert_eq!(browser.complaints, [""; 0]);
@@ -208,7 +208,7 @@ fn in_a_browser_two_disks_of_a_daemon_are_shown_and_steered_apart() {
     ));
     let first = browser.value(&format!("[{0}.querySelectorAll('.task').length, [...{0}.querySelectorAll('.ring')].filter(r => r.getAttribute('stroke-opacity') > 0).length]", of(0)));
     assert_eq!(first, serde_json::json!([0, 0]), "the other disk has no part in it");
-    // Requests to the first disk alone: the parts of their time are in its bars.
+    // Requests go to the first disk alone, whose bars then show the parts of their time.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -243,7 +243,7 @@ fn in_a_browser_the_demo_runs_at_the_speed_and_under_the_load_of_its_sliders() {
     browser.value("document.querySelector('#speed').focus()");
     (0..6).for_each(|_| browser.key("ArrowRight", 39));
     browser.until("document.querySelector('#speed-is').textContent.startsWith('64 times as fast')");
-    // A screen reader says this, and not the power of two.
+    // A screen reader reads these words, and not the slider's power of two.
     browser.until(
         "document.querySelector('#speed').getAttribute('aria-valuetext').startsWith('64 times as fast')",
     );

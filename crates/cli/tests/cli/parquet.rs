@@ -54,7 +54,7 @@ fn pyarrow_reads_the_rows_of_a_log_in_parquet() {
         Ok(python) => python,
         Err(why) => return testing::missing(&format!("python3 with venv and {PYARROW} ({why})")),
     };
-    // A place of its own: the other tests run the program that is built without the feature.
+    // A target directory of its own: the other tests run the program that is built without the feature.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("parquet");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--locked", "--package", "freeblock-cli", "--features", "parquet"]);

@@ -63,7 +63,7 @@ fn layout_found(state: &str) -> serde_json::Value {
     run_with(&["probe", DEVICE, "--resume", state, "--json"]).json()["profile"]["layout"].clone()
 }
 
-/// The kill comes long before the second saving.
+/// The probe is killed long before it saves its state for the second time.
 #[test]
 fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
     let dir = Dir::new();
@@ -84,7 +84,7 @@ fn an_interrupted_probe_saves_its_measurements_and_says_how_to_continue() {
     let dir = Dir::new();
     let (whole, state) = (dir.path("whole.state"), dir.path("ended.state"));
     let mut most = 0;
-    // Twice: the second signal finds the measurements of the first.
+    // Twice: the second probe begins with the measurements of the first.
     for signal in ["-TERM", "-INT"] {
         let child = begun(&state);
         // Enough time for some measurements; the whole probe takes about a second.
@@ -93,7 +93,7 @@ fn an_interrupted_probe_saves_its_measurements_and_says_how_to_continue() {
         assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
         let ended = crate::support::FinishedRun::from(child.wait_with_output().unwrap());
         if ended.code == Some(0) {
-            // This computer has finished before the signal.
+            // The probe has ended before the signal.
             break;
         }
         ended.complained(1, &["interrupted", "the same command goes on from its state file"]);
@@ -291,8 +291,8 @@ fn writes_are_measured_where_they_are_allowed() {
     assert!(std::fs::read_to_string(&found).unwrap().contains("writes: not sure of LBN 0 to "));
 }
 
-/// A file in memory is no disk: its sectors take the time of memory. On a file system of a disk, which direct reads reach, the times
-/// would be those of whatever is below it.
+/// A file in memory is no disk: a read takes the time of memory. For a file on a disk's file system, which direct reads reach,
+/// a read would take that disk's time.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_device_that_does_not_spin_is_refused_and_keeps_its_bytes() {
@@ -308,7 +308,7 @@ fn a_device_that_does_not_spin_is_refused_and_keeps_its_bytes() {
         testing::missing(&format!("O_DIRECT and io_uring ({})", run.err.trim()));
         return;
     }
-    // The property that reveals it depends on the load of the machine.
+    // The load of the machine decides which property reveals that the file is no disk.
     assert!(["spins", "the drive's buffer"].iter().any(|why| run.err.contains(why)), "{}", run.err);
     run.complained(1, &[]);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);

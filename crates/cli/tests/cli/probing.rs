@@ -4,7 +4,7 @@ use crate::serve::{Daemon, PROFILE, start};
 use crate::support::{Dir, run_with};
 use serde_json::Value;
 
-/// Starts a daemon with a blind disk; returns also its control socket.
+/// Starts a daemon with a disk without a profile; also returns the control socket.
 fn blind(dir: &Dir, more: &str) -> Option<(Daemon, String)> {
     let profile = dir.file("small.toml", PROFILE);
     let [file, socket, state, control] =
@@ -14,7 +14,7 @@ fn blind(dir: &Dir, more: &str) -> Option<(Daemon, String)> {
     );
     let config = dir.file("freeblock.toml", &text);
     let daemon = start(&["--config", &config, "--json"], 1)?;
-    // The socket is there a moment after the disk.
+    // The control socket appears a moment after the disk.
     while !std::path::Path::new(&control).exists() {
         std::thread::yield_now();
     }
@@ -49,7 +49,7 @@ fn the_probe_of_a_served_disk_goes_on_after_kill_9() {
     daemon.end();
 }
 
-/// In the long tier: it takes a minute or two of the clock, in which little is computed.
+/// Runs in the long tier only: it takes a minute or two of real time, in which little is computed.
 #[test]
 fn a_served_disk_is_probed_to_the_end_uses_gaps_and_begins_with_its_profile_after_a_restart() {
     let dir = Dir::new();

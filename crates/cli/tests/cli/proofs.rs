@@ -52,7 +52,7 @@ fn the_benchmark_of_many_disks_runs() {
     proof("disks.sh", &[("DISKS", "6")]);
 }
 
-/// Only if the binary has ublk, which `make test` does not build. It takes some minutes: `cargo test -p freeblock-cli
+/// Runs only if the binary has ublk, which `make test` does not build. It takes some minutes: `cargo test -p freeblock-cli
 /// --features ublk --test cli ublk`.
 #[test]
 #[cfg(feature = "ublk")]

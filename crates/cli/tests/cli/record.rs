@@ -87,7 +87,7 @@ fn a_recording_that_ends_with_a_kill_replays_as_far_as_it_goes() {
     let reported = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
     assert_eq!((&reported["cut_off"], &reported["difference"]), (&true.into(), &serde_json::Value::Null));
     assert!(number(&reported, "/inputs") > 0.0, "{reported}");
-    // The next recording does not overwrite it.
+    // The next recording does not overwrite the first.
     let before = std::fs::read(&file).unwrap();
     let again = Recorded { file: file.clone(), daemon, dir };
     let disk = format!("d0=emulated:{},file={}", again.dir.path("small.toml"), again.dir.path("disk"));

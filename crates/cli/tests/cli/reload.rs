@@ -59,7 +59,7 @@ impl ReloadableDaemon {
     }
 }
 
-/// Returns a client that has chosen the disk if it may: the server answers, or hangs up.
+/// Returns a client that has chosen the export; `None` if the server hangs up because of its limit of clients.
 fn chosen(dir: &Dir) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(dir.path("nbd")).unwrap();
     stream.read_exact(&mut [0; 18]).ok()?;
@@ -80,7 +80,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     let write = |text: &str| dir.file("f.toml", text);
     let config = write(&format!("{top}[limits]\nclients = 1\n{disk}"));
     let Some(mut daemon) = ReloadableDaemon::start(&config) else { return };
-    // One that has chosen no export would be hung up on for the next.
+    // A client that has chosen no export would be disconnected in favour of the next.
     let first = chosen(&dir).unwrap();
     assert!(chosen(&dir).is_none(), "one at a time");
     let backup = || {
@@ -96,7 +96,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     assert!(said.contains("0 is out of range"), "{said}");
     assert!(chosen(&dir).is_none());
 
-    // Neither does a pipe, which is not waited for.
+    // A pipe in place of the file changes nothing either, and is not waited for.
     std::fs::remove_file(&config).unwrap();
     works("mkfifo", &[&config]);
     daemon.signal("-HUP");
@@ -110,7 +110,7 @@ fn limits_targets_and_the_log_change_and_other_options_are_named() {
     daemon.signal("-HUP");
     let said = daemon.until(&["needs a restart", "restart the daemon"]);
     assert!(said.contains("disk d0: policy"), "{said}");
-    // A thread other than the disk's handles the signal.
+    // A thread other than the disk's handles the signal, so the limit changes a moment later.
     let second = loop {
         if let Some(stream) = chosen(&dir) {
             break stream;

@@ -33,7 +33,7 @@ pub(crate) fn start_command(command: &mut Command, disks: usize) -> Option<Daemo
             return None;
         }
     }
-    // Read the rest, so that a full pipe does not block it.
+    // Read the rest, so that a full pipe does not block the daemon.
     let rest = std::thread::spawn(move || {
         let _ = stderr.read_to_string(&mut said);
         said
@@ -50,7 +50,7 @@ impl Daemon {
     /// Ends the daemon as systemd does; returns its output and its log.
     pub(crate) fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
-        // It is ready before it can be ended in order.
+        // The daemon reports its disks before it can be ended in order.
         while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
             std::thread::yield_now();
         }
@@ -63,7 +63,7 @@ impl Daemon {
         (serde_json::from_str(&out).unwrap(), said)
     }
 
-    /// Ends the daemon as abruptly as a power cut, except for the kernel.
+    /// Kills the daemon: as abrupt as a power cut, except that the kernel survives.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }
@@ -204,7 +204,7 @@ fn an_option_that_fails_at_opening_is_underlined() {
     }
 }
 
-/// Disks before it are served already: they end, and the daemon names the failing disk.
+/// The disks before the failing one are served already: they end, and the daemon names the failing disk.
 #[test]
 fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
     let dir = Dir::new();
@@ -242,7 +242,7 @@ fn a_disks_knowledge_is_kept_and_a_damaged_file_does_not_stop_it() {
     daemon.end();
     let first = std::fs::read(&learnt).unwrap();
     assert!(first.starts_with(b"FBLEARN"));
-    // It continues from its own file silently, and with another's begins anew and says so.
+    // The mimic continues from its own file silently. With a damaged file it begins anew, and the log says so.
     let Some(daemon) = start(&serve, 1) else { return };
     let (_, log) = daemon.end_with_log();
     assert!(!log.contains("begins anew"), "{log}");
@@ -316,12 +316,12 @@ fn smtf_starts_only_from_a_table_of_this_drive() {
         let daemon = start(&[&args[..], more].concat(), 1)?;
         load(&socket, 20);
         daemon.end();
-        // For a recorded disk no knowledge is saved.
+        // The times that a recorded disk has learnt are not saved.
         Some(std::fs::metadata(std::path::Path::new(&state).join("d/learnt")).map_or(0, |file| file.len()))
     };
     let Some(without) = serve("without", &[]) else { return };
     let Some(with) = serve("with", &["--mimic-table", &table]) else { return };
-    // The saved knowledge includes the table that it started from, and continues from it.
+    // The saved times include the table that smtf started from, and the next start continues from them.
     let size = std::fs::metadata(&table).unwrap().len();
     assert!(with > without + size / 2, "{with} bytes with a table of {size}, {without} without");
     assert!(serve("with", &["--mimic-table", &table]).is_some_and(|again| again > size));
@@ -370,7 +370,7 @@ fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
         daemon.end();
         Some(std::path::Path::new(&state).join("d/learnt"))
     };
-    // Without a policy on the command line it learns from its requests.
+    // Without a policy on the command line a disk without a profile learns from its requests.
     let Some(after_few) = serve("few", &["--profile", "none"], 1) else { return };
     let Some(after_many) = serve("many", &["--profile", "none"], 300) else { return };
     let [few, many] = [after_few, after_many].map(|file| std::fs::metadata(file).unwrap().len());

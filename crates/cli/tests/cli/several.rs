@@ -15,19 +15,19 @@ const SECTOR: usize = 512;
 struct FileDaemon {
     child: Child,
     directory: PathBuf,
-    /// Its log until it serves.
+    /// The daemon's log until it serves.
     log: String,
 }
 
 impl FileDaemon {
-    /// Starts it on the files `d0`, `d1` ... of a directory; `None` if there is no io_uring.
+    /// Starts a daemon on the files `d0`, `d1` ... of a directory; `None` if there is no io_uring.
     fn start(directory: &Path, disks: usize, more: &str) -> Option<Self> {
         let names: Vec<String> = (0..disks).map(|disk| format!("d{disk}")).collect();
         let named: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), name.as_str())).collect();
         Self::with(directory, &named, more)
     }
 
-    /// Starts it on disks of these names and files.
+    /// Starts a daemon on disks of these names and files.
     fn with(directory: &Path, disks: &[(&str, &str)], more: &str) -> Option<Self> {
         let config = configured(directory, disks, "control", more);
         let mut child = Command::new(env!("CARGO_BIN_EXE_freeblock"))
@@ -124,7 +124,7 @@ fn double(element: u8) -> u8 {
     (element << 1) ^ if element & 0x80 == 0 { 0 } else { 0x1d }
 }
 
-/// RAID 6 on four files, its data behind 8 sectors, in chunks of 32 sectors. The daemon is killed while it compares.
+/// RAID 6 on four files, with data from sector 8 on, in chunks of 32 sectors. The daemon is killed while it compares.
 #[test]
 fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
     let (directory, offset, chunk, stripes) = (directory("verify"), 8 * SECTOR, 32 * SECTOR, 512);
@@ -167,7 +167,7 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
     );
     assert_eq!(task["differences"]["lbns"], serde_json::to_value(&changed).unwrap());
 
-    // Waited for, and as a person reads it; the first disk is not the first of the array.
+    // With --wait, and as text. The comparison is a task of d0, which is not the first member of the array.
     changed.iter().for_each(|lbn| disks[1][lbn * SECTOR + 100] ^= 16);
     drop(daemon);
     write(&disks);
@@ -225,7 +225,7 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
     for disk in ["d0", "d1", "d2"] {
         daemon.says(&["cancel", "1", "--disk", disk]);
     }
-    // One that fails after it has begun does not hide the others.
+    // A scrub that fails after it has begun does not hide the others.
     std::fs::File::options().write(true).open(directory.join("d1")).unwrap().set_len(0).unwrap();
     let output = daemon.run(&["scrub", "--disk", "all", "--sectors", "64", "--wait"]);
     let (said, complained) = (text(output.stdout), text(output.stderr));
@@ -245,7 +245,7 @@ fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Returns the tasks of a disk, once one of them is paused: it waits for an image that is not there.
+/// Returns the list of a disk's tasks, once one is stopped, or paused because it waits for an image that is not there.
 fn waiting(daemon: &FileDaemon, disk: &str) -> String {
     loop {
         let said = daemon.says(&["tasks", "--disk", disk]);
@@ -279,7 +279,7 @@ fn a_disk_in_the_place_of_one_with_tasks_is_left_out_and_the_others_are_served()
     assert!(!daemon.run(&["scrub", "--disk", "d1"]).status.success());
     drop(daemon);
     assert!(!file("state/d1/damaged").exists(), "the tasks go on when their own disk is back");
-    // Nothing is left to serve.
+    // If the disk left out is the only one, the daemon does not start.
     let alone = configured(&directory, &[("d1", "d1")], "control", "");
     run_with(&["serve", "--config", &alone]).complained(1, &["the tasks in d1 are of the disk "]);
     std::fs::rename(file("own"), file("d1")).unwrap();
@@ -305,7 +305,7 @@ fn a_start_that_fails_leaves_the_tasks_that_a_disk_has_under_its_old_name() {
     let Some(daemon) = FileDaemon::start(&directory, 1, "") else { return };
     assert_eq!(waiting(&daemon, "d0"), before);
     drop(daemon);
-    // The name of its file is another, too.
+    // The same disk under another name and by another path.
     std::fs::hard_link(directory.join("d0"), directory.join("link")).unwrap();
     let Some(daemon) = FileDaemon::with(&directory, &[("other", "link")], "") else { return };
     assert!(daemon.run(&["status"]).status.success());

@@ -104,7 +104,7 @@ fn latency_shares_are_the_studys() {
     }
 }
 
-/// A whole-disk scan under OLTP at FCFS, from the same study.
+/// A whole-disk scan under OLTP at FCFS; the expected bandwidth is from the design's feasibility study.
 #[test]
 fn a_scan_runs_until_it_is_done_and_gets_the_studys_bandwidth() {
     let json = run("simulate --workload oltp --mpl 10 --background scan --json").json();
@@ -217,7 +217,7 @@ fn a_page_shows_percentiles_reads_writes_and_the_queue() {
             assert!(line.contains(&part), "no {part:?} in {line:?}");
         }
     }
-    // By Little's law, up to the requests that are left at the end.
+    // Little's law holds, except for the requests that are left at the end.
     let little = number(foreground, "/iops") * number(foreground, "/mean_response_ms") / 1e3;
     let queue = number(foreground, "/queue_length");
     assert!((queue / little - 1.0).abs() < 0.01, "{queue} {little}");
@@ -428,7 +428,7 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
     for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }
-    // Asked for, the cost is measured as well, against windows without background work.
+    // With --audit on the cost is measured as well, against windows without background work.
     let audited = simulate("--audit on --json").json();
     let measured = &audited["outside"]["measured"];
     for window in ["on", "plain"] {

@@ -56,7 +56,7 @@ fn a_profile_that_is_right_is_as_knowing_all() {
 #[test]
 fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
     let dir = Dir::new();
-    // A scheduler without knowledge of the write cache finds out.
+    // A scheduler whose profile does not know the write cache finds out.
     for (name, changes) in [("right.toml", AS_IT_IS), ("unknown.toml", [AS_IT_IS[0], UNKNOWN])] {
         let json = reported(&profile(&dir, name, &changes), 4_000, "--pass-through off --json").json();
         let outside = &json["outside"];

@@ -36,8 +36,8 @@ fn demerit(a: &[f64], b: &[f64]) -> f64 {
     mean(&squares).sqrt()
 }
 
-/// The demerit figure is a distance, so ours to DiskSim is at most ours to the drive and the drive's to DiskSim: the sums of
-/// the two columns in docs/MODEL.md, section 1. A scheduler in the drive, without buffer and bus, is far outside.
+/// The demerit figure is a distance, so ours to DiskSim is at most the sum of ours to the drive and the drive's to DiskSim: the
+/// two columns in docs/MODEL.md, section 1. A scheduler in the drive, without buffer and bus, is far outside that bound.
 #[test]
 fn a_replay_is_as_near_to_disksims_answers_as_both_are_to_the_drive() {
     for (name, drive, most) in [
@@ -75,7 +75,7 @@ fn a_replay_is_as_near_to_disksims_answers_as_both_are_to_the_drive() {
         let (_, inside) = replay(&trace, &["--drive", drive, "--where", "inside"]);
         let mechanics = demerit(&responses(&inside)[..disksim.len()], &disksim);
         assert!(mechanics > most, "{name}: {mechanics} ms for the mechanics alone, {most}");
-        // It is the model of `drive validate`, request by request.
+        // The replay uses the model of `drive validate`, request by request.
         let validated = run_with(&["drive", "validate", drive, "--trace", &trace, "--json"]).json();
         let model = number(&validated, "/model_mean_ms");
         assert!((whole - model).abs() < 1e-6, "{name}: {whole} {model}");
@@ -129,7 +129,7 @@ fn sectors_that_are_read_again_come_from_the_buffer() {
     }
     assert_eq!(rows[0][7..9], ["0", "miss"]);
     let head: f64 = rows[0][9..].iter().map(|ns| ns.parse::<f64>().unwrap() / 1e6).sum();
-    // The bus works beside the medium, so that only its last sectors come behind the head's time.
+    // The bus transfers while the head reads, so only the last sectors on the bus come after the head's time.
     assert!(head > 2.0 && head < ours[0], "{head} {}", ours[0]);
 }
 
@@ -152,7 +152,7 @@ fn writes_are_acknowledged_from_the_buffer() {
     let text = "W Hit 5000000 8 0 50000\nW Hit 9000000 8 0 50000\nR Hit 100 8 0 50000\nW Hit 9000000 8 0 0\n";
     let (_, rows) = replay(&dir.file("writes.trace", text), &[]);
     let ours = responses(&rows);
-    // The drive counts as having read before its first command.
+    // Before the first command the drive is in the state after a read.
     near(ours[0], 0.186 + 8.0 * BUS_MS, 1e-6);
     near(ours[1], 0.189 + 8.0 * BUS_MS, 1e-6);
     near(ours[3], 0.186 + 8.0 * BUS_MS, 1e-6);

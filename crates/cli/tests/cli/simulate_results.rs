@@ -13,7 +13,7 @@ fn a_warm_up_is_left_out() {
     );
     let (left, measured) = (number(&rest, "/warmup/simulated_s"), number(&rest, "/simulated_s"));
     assert!((left + measured - number(&whole, "/simulated_s")).abs() < 0.1, "{left} {measured}");
-    // The mean of all is that of both parts.
+    // The mean of the whole run is the weighted mean of both parts.
     let first = number(&run(&args.replace("3000", "1000")).json(), "/foreground/mean_response_ms");
     let mean = (first * 1_000.0 + number(&rest, "/foreground/mean_response_ms") * 2_000.0) / 3_000.0;
     assert!((mean - number(&whole, "/foreground/mean_response_ms")).abs() < 1e-6, "{mean}");
@@ -67,7 +67,7 @@ fn seeds_give_means_with_intervals_that_narrow() {
     let args = "simulate --rate 60 --requests 400 --json";
     let (few, many) = (run(&format!("{args} --seeds 3")).json(), run(&format!("{args} --seeds 30")).json());
     let one = run(args).json();
-    // The form of one run, and more.
+    // The JSON has the keys of one run, and more.
     for part in ["foreground", "head_time", "background"] {
         assert_eq!(keys(&many[part]), keys(&one[part]), "{part}");
     }
@@ -142,7 +142,7 @@ fn the_log_has_every_request_and_adds_up_to_the_result() {
     }
 }
 
-/// A log is a trace itself.
+/// A log is a trace that can be replayed.
 #[test]
 fn a_log_can_be_replayed() {
     let dir = Dir::new();
@@ -168,7 +168,7 @@ fn a_log_that_cannot_be_written_is_named() {
         .complained(1, &["/nonexistent/requests.csv"]);
     #[cfg(target_os = "linux")]
     {
-        // Its name ends in .csv, and it is full.
+        // The link's name ends in .csv, and it leads to a device that is always full.
         let dir = Dir::new();
         let full = dir.path("full.csv");
         std::os::unix::fs::symlink("/dev/full", &full).unwrap();
@@ -203,7 +203,7 @@ fn validate_has_the_distribution_and_the_classes_in_json() {
     assert_eq!((cdf.len(), number(&cdf[49], "/share")), (100, 0.5));
     let column = |name: &str| -> Vec<f64> { cdf.iter().map(|point| point[name].as_f64().unwrap()).collect() };
     assert!(column("trace_ms").is_sorted() && column("model_ms").is_sorted());
-    // The demerit figure is the distance of the two; a hundred points give it nearly.
+    // The demerit figure is the distance of the two distributions, to which a hundred points come near.
     let squares: Vec<f64> =
         column("trace_ms").iter().zip(column("model_ms")).map(|(a, b)| (a - b).powi(2)).collect();
     let distance = (squares.iter().sum::<f64>() / 100.0).sqrt();

@@ -9,16 +9,15 @@ use std::process::Command;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The most bytes of the whole page when it is compressed.
+/// Bounds the compressed size of the whole page in bytes.
 const BYTES_MAX: u64 = 2_000_000;
 
-/// Makes the site, which costs nothing if it is made; returns its directory and what `make` has said. `None` without Rust for
-/// WebAssembly.
+/// Makes the site unless it is up to date; returns its directory and the output of `make`. `None` without Rust for WebAssembly.
 fn site() -> Option<(PathBuf, String)> {
     if !testing::needs_program("make") {
         return None;
     }
-    // The variables of this build are not those of the module's.
+    // The variables of a `make` around the test must not reach the build of the module.
     let mut make = Command::new("make");
     make.args(["--no-print-directory", "site"])
         .current_dir(ROOT)
@@ -43,8 +42,8 @@ fn node(site: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns a value in which each number is a fraction, because JavaScript writes 1 for 1.0. Nothing is rounded: JSON has all
-/// digits of these, and no count has more than 53 bits.
+/// Returns a value in which each number is a floating-point one, because JavaScript writes 1 for 1.0. Nothing is rounded: JSON
+/// has all digits of these numbers, and no count has more than 53 bits.
 fn fractions(of: &Value) -> Value {
     match of {
         Value::Number(number) => number.as_f64().into(),
@@ -97,7 +96,7 @@ fn in_a_browser_the_site_simulates_by_itself_what_is_chosen() {
     browser.open(&format!("file://{}", site.canonicalize().unwrap().join("index.html").display()));
     browser.until("document.querySelector('#state').textContent === 'Simulated in this browser.'");
     browser.until("document.querySelector('#speed-is').textContent === 'real time'");
-    // From the speed to the other controls, as a keyboard goes.
+    // Goes from the speed to the other controls by the keyboard.
     browser.click("document.querySelector('#speed')");
     browser.value("document.querySelector('#speed').focus()");
     browser.until("document.activeElement.id === 'speed'");

@@ -1,4 +1,4 @@
-//! Running the binary, and files for it.
+//! Helpers that run the binary, and make files for it.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -38,20 +38,20 @@ impl From<Output> for FinishedRun {
 }
 
 impl FinishedRun {
-    /// Checks that it succeeded without complaints; returns its output.
+    /// Checks that the run succeeded without complaints; returns its output.
     #[track_caller]
     pub fn worked(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
-    /// Checks that it succeeded; returns its output as JSON.
+    /// Checks that the run succeeded without complaints; returns its output as JSON.
     #[track_caller]
     pub fn json(self) -> Value {
         serde_json::from_str(&self.worked()).unwrap()
     }
 
-    /// Checks that it ended with this exit code, printed nothing, and wrote all of these words to standard error.
+    /// Checks that the run ended with this exit code, printed nothing, and wrote all of these words to standard error.
     #[track_caller]
     pub fn complained(self, code: i32, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{}", self.err);
@@ -76,7 +76,7 @@ pub fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path}: {value}"))
 }
 
-/// A directory that is removed with the test.
+/// A directory that is removed at the end of the test.
 pub struct Dir(PathBuf);
 
 impl Dir {
@@ -99,19 +99,19 @@ impl Dir {
         format!("cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the path of a file in it.
+    /// Returns the path of a file in the directory.
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Creates a file in it; returns its path.
+    /// Creates a file in the directory; returns its path.
     pub fn file(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap();
         path
     }
 
-    /// Returns the names of the files in it, sorted.
+    /// Returns the names of the files in the directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(&self.0)
             .unwrap()
@@ -136,5 +136,5 @@ pub fn shared(name: &str) -> Option<String> {
 /// A small drive in DiskSim's language, complete: a drive with electronics would need the files of its bus.
 pub const TINY_MODEL: &str = include_str!("../../../model/tests/data/tiny-disksim.model");
 
-/// Its seek curve.
+/// The seek curve of the small drive.
 pub const TINY_SEEK: &str = include_str!("../../../model/tests/data/tiny.seek");

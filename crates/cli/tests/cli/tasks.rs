@@ -53,7 +53,7 @@ impl TaskDaemon {
         Some(Self { child, directory: directory.to_owned(), log: Some(log) })
     }
 
-    /// Returns its standard error, after its end.
+    /// Returns the daemon's standard error, after the daemon has ended.
     pub(crate) fn log(&mut self) -> String {
         self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Drop for TaskDaemon {
     }
 }
 
-/// The daemon is killed while recording, and clients write meanwhile: rot is found, and nothing else.
+/// The daemon is killed while a scrub records checksums and clients write. Later the changed bit is found, and nothing else.
 #[test]
 fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     use crate::crash::{Asked, Client};
@@ -128,7 +128,7 @@ fn a_scrub_with_checksums_reports_rot_through_kill_9() {
         write(&[800, 1_600], stamp);
     }
     daemon.wait_for(1, 400);
-    // Blocks that were written while it ran were left out.
+    // Blocks that were written while the first scrub ran have no checksums yet.
     let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
     assert!(said.starts_with("scrub 2 of d0 is done\n"), "{said}");
     let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
@@ -290,7 +290,7 @@ fn blocks_change_places_and_differences_are_backed_up_over_kills() {
     // The first and the second thousand sectors change places, in blocks that fit into every gap.
     std::fs::write(at("plan"), "freeblock plan 1\nblock 8\nmove 0 1000 1000\nmove 1000 0 1000\n").unwrap();
     assert!(daemon.says(&["reorganize", &path("plan")]).starts_with("reorganize 2 of d0 is "));
-    // The state after some of its work, more or less.
+    // The reorganisation has done some of its work by then, more or less.
     std::thread::sleep(std::time::Duration::from_millis(300));
     daemon.kill();
     drop(daemon);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Returns the result of a replay of `trace` on a 300 GB drive with further arguments.
+/// Returns the result of a replay of `trace` on a 20 TB drive with further arguments.
 fn replay(trace: &str, more: &[&str]) -> Value {
     let workload = format!("replay:{trace}");
     let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", &workload];
@@ -72,7 +72,7 @@ fn piped(bytes: &[u8], more: &[&str]) -> Value {
 #[test]
 fn a_pipe_is_reported_as_the_same_file_is() {
     let texts = [
-        // Sorted arrivals, a request without bytes, and one off the sectors.
+        // Arrivals out of order, a request without bytes, and one that begins inside a sector.
         "9,h,0,Read,0,512,1\n5,h,0,Read,512,512,1\n7,h,0,Write,100,0,1\n8,h,0,Write,100,512,1\n".to_owned(),
         // Flushes and discards.
         [writes("WFS", "FN"), writes("WS", "DS 0 + 4000")].concat(),
@@ -130,7 +130,7 @@ fn a_guess_is_said_and_can_be_overruled() {
     assert!(reported["trace"]["notes"].as_array().unwrap().is_empty(), "{reported}");
     let ratio = number(&reported, "/simulated_s") / number(&guessed, "/simulated_s");
     assert!((900.0..1_010.0).contains(&ratio), "{ratio}");
-    // Between the two, the note names the other unit.
+    // If either unit is plausible, the note names the other one.
     let between: String = (0..100).map(|n| format!("{} 0 {} 8 1\n", n * 3_000u64, n * 64_000)).collect();
     let guessed = replay(&dir.file("between.trace", &between), &[]);
     assert_eq!(guessed["trace"]["format"], "disksim");
@@ -185,12 +185,12 @@ fn mistakes_of_a_trace_are_named() {
     run_with(&["simulate", "--workload", &workload]).complained(1, &["cut.zst", "cannot read on"]);
 }
 
-/// The most memory that a replay may hold, in MiB (docs/BENCHMARKS.md).
+/// Bounds the memory of a replay, in MiB (docs/BENCHMARKS.md).
 #[cfg(target_os = "linux")]
 const PEAK_MIB_MAX: f64 = 64.0;
 
-/// The part of it that is not the program's own file, of which a build for tests has more in memory than a release: the pages
-/// of a release are 12 MiB.
+/// Bounds the part of that memory that is not the program's own file. A build for tests has more of its file in memory than a
+/// release, of which 12 MiB are in memory.
 #[cfg(target_os = "linux")]
 const OWN_MIB_MAX: f64 = PEAK_MIB_MAX - 12.0;
 
@@ -202,7 +202,7 @@ fn memory_of_a_pipe(requests: u64, packed: bool) -> [f64; 2] {
     let args = ["simulate", "--json", "--workload", "replay:-", "--format", "disksim"];
     let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let pipe = child.stdin.take().unwrap();
-    // With zstd, lines so long that few requests are more bytes than its window.
+    // With zstd the lines are so long that few requests are more bytes than its window.
     let device = format!("{:1$}", 0, if packed { 320 } else { 40 });
     let lines = |to: &mut dyn Write| {
         for n in 0..requests {
@@ -244,11 +244,11 @@ fn memory_of_a_pipe(requests: u64, packed: bool) -> [f64; 2] {
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_does_not_grow_with_a_trace_in_a_pipe() {
-    // The shorter one fills the window of arrivals.
+    // The shorter trace fills the window of arrivals already.
     let requests = testing::sized([600_000, 1_200_000], [700_000, 1_700_000]);
     let [[_, short], [_, long]] = requests.map(|requests| memory_of_a_pipe(requests, false));
     assert!(long < short + 4.0 && long < OWN_MIB_MAX, "{short} MiB, then {long} MiB");
-    // More bytes than the window of zstd.
+    // The packed trace has more bytes than the window of zstd.
     let [_, packed] = memory_of_a_pipe(120_000, true);
     assert!(packed < OWN_MIB_MAX, "{packed} MiB with zstd");
 }
@@ -297,7 +297,7 @@ fn flushes_forced_writes_and_discards_are_served_by_the_drive_alone() {
     assert_eq!(number(&flushed, "/foreground/requests"), 60.0, "flushes are no reads and no writes");
     assert_eq!((log.matches(",flush,0,0,").count(), log.matches(",flushed,").count()), (60, 60));
     assert_eq!(flushed["trace"]["notes"], serde_json::json!([]));
-    // The same with the write: the one before is long on the medium. A forced one waits for the arm itself.
+    // A write that begins with a flush is as fast: the write before it is long on the medium. A forced write waits for the arm.
     let (before, _) = replay("FWS", "", "device");
     assert!(write_ms(&before) < write_ms(&plain) + 1.0, "{before}");
     let (forced, _) = replay("WFS", "", "device");
@@ -305,7 +305,7 @@ fn flushes_forced_writes_and_discards_are_served_by_the_drive_alone() {
     let (discards, log) = replay("WS", "DS 0 + 4000000", "device");
     assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
     assert_eq!(log.matches(",discard,0,4000000,").count(), 60);
-    // A log is a trace: its flushes and discards are left out there.
+    // A log is replayed as a trace, without its flushes and discards.
     let again = dir.file("again.csv", &log);
     let columns = "csv:time=arrival_ns,unit=ns,op=op,lbn=lbn,sectors=sectors";
     let workload = format!("replay:{again}");
@@ -346,7 +346,7 @@ fn a_scheduler_outside_the_drive_and_an_array_send_flushes_forced_writes_and_dis
         assert!(number(&discards, "/discards/max_ms") < 10.0, "{}", discards["discards"]);
         assert_eq!(log.matches(",discard,0,4000000,").count(), 60 * drives);
     }
-    // A flush of one device is none of another's.
+    // A flush of one device does not flush another.
     let device =
         |line: &str| line.replacen("8,0 ", if line.contains(" FN ") { "8,16 " } else { "8,0 " }, 1) + "\n";
     let trace = dir.file("two", &writes("WS", "FN").lines().map(device).collect::<String>());
@@ -365,7 +365,7 @@ fn a_scheduler_outside_the_drive_and_an_array_send_flushes_forced_writes_and_dis
         serde_json::from_str::<Value>(&run.out).unwrap()
     };
     assert_eq!((number(&fleet, "/flushes/requests"), number(&fleet, "/foreground/requests")), (180.0, 180.0));
-    // In the drive a completed write is on the medium: nothing is left to flush.
+    // With a scheduler in the drive a completed write is on the medium: nothing is left to flush.
     let (inside, _) = replay("WFS", "FN", &["--where", "inside"]);
     assert_eq!((number(&inside, "/flushes/requests"), number(&inside, "/flushes/max_ms")), (60.0, 0.0));
 }

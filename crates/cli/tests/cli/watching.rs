@@ -17,7 +17,7 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
-/// Returns Prometheus's program `name`: installed, or as `make clients` has unpacked it.
+/// Returns Prometheus's program `name`, installed or unpacked by `make clients`.
 fn program(name: &str) -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../prometheus/usr/bin").join(name);
     let found = testing::program(name).or_else(|| unpacked.is_file().then_some(unpacked));
@@ -188,7 +188,7 @@ fn prometheus_answers_each_query_of_the_dashboard() {
         Command::new("curl").args(["-sS", "--max-time", "30"]).args(args).output().unwrap()
     };
     let ready = format!("http://{address}/-/ready");
-    // The number of tries is bounded; each ends at once if nothing listens.
+    // The number of tries is bounded; a try ends at once if nothing listens.
     let is_ready = || {
         std::thread::sleep(std::time::Duration::from_millis(100));
         String::from_utf8_lossy(&ask(&["-f", &ready]).stdout).contains("Ready")
@@ -213,7 +213,7 @@ fn prometheus_answers_each_query_of_the_dashboard() {
     drop(server);
 }
 
-/// A process that is ended with the test.
+/// A process that is ended at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {

@@ -186,7 +186,7 @@ proptest! {
             // The parity of the stripe is on another drive, and no data lie on it.
             prop_assert_ne!(map.parity(Lbn::new(lbn)), Some(drive));
         }
-        // Whole units of the smallest drive, and all sectors under concatenation, are used.
+        // Concatenation uses all sectors of all drives.
         if layout == "concatenation" {
             prop_assert_eq!(taken.len() as u64, drives.iter().sum::<u64>());
         }
@@ -323,7 +323,7 @@ fn drives_have_the_commands_that_their_layout_gives_them() {
     };
     let (stripe, commands) = run("stripe:64k", Share::ALL);
     assert_eq!(commands.iter().sum::<u64>(), 2_000);
-    // Binomial: 500 of 2,000 with a deviation of 19.4.
+    // The number of commands at a drive is binomial, with a mean of 500 and a standard deviation of 19.4.
     assert!(commands.iter().all(|n| n.abs_diff(500) < 97), "{commands:?}");
     let (mirror, commands) = run("mirror", Share::NONE);
     assert_eq!(commands, [2_000; 4]);
@@ -331,7 +331,8 @@ fn drives_have_the_commands_that_their_layout_gives_them() {
     let (raid5, commands) = run("raid5:64k", Share::NONE);
     assert_eq!(commands.iter().sum::<u64>(), 8_000);
     assert!(commands.iter().all(|n| n.abs_diff(2_000) < 200), "{commands:?}");
-    // Four drives with two commands each serve more than a mirror's writes, and those more than four commands a write.
+    // A striped read is one command, a mirror's write is one on each of four drives, and a write of RAID 5 is four
+    // commands, two of which wait for the others.
     assert!(stripe.foreground.iops > mirror.foreground.iops && mirror.foreground.iops > 0.0);
     assert!(raid5.foreground.mean_response_ms > 2.0 * stripe.foreground.mean_response_ms);
 }
@@ -387,7 +388,7 @@ fn an_observer_sees_requests_of_the_array_and_commands_of_each_drive() {
         assert_eq!(its.iter().map(|(_, _, command)| command.arrived).min(), Some(done.arrived));
         assert_eq!(its.iter().map(|(_, _, command)| command.started).min(), Some(done.started));
     }
-    // The mean over what was seen is the array's.
+    // The mean over the observed requests is that of the array's report.
     let total: f64 = seen.finished.iter().map(|done| done.at.since(done.arrived).as_millis_f64()).sum();
     let report = array.report().foreground;
     assert!((total / 2_000.0 - report.mean_response_ms).abs() < 1e-6);
@@ -437,7 +438,7 @@ fn an_array_of_one_drive_alone_is_that_drive() {
     assert_eq!(array.report().foreground.p99_response_ms, alone.report().p99_response_ms);
 }
 
-/// Requests with orders for the cache, one after the other.
+/// Requests with cache operations, one after the other.
 struct Given(VecDeque<(Request, CacheOps)>, CacheOps);
 
 impl Given {
@@ -492,7 +493,8 @@ fn flushes_go_to_every_drive_and_forced_writes_and_discards_to_those_with_their_
         (request(Op::Write, stripes(10) - 8, stripes(5) + 16), DISCARD),
         (request(Op::Write, 8, 8), DISCARD),
     ];
-    // The writes of a request, the commands of the first discard and of the second.
+    // By layout: the number of writes of a request, the sectors of each command of the first discard, and the number
+    // of commands of the second.
     for (layout, writes, first, second) in [
         ("concatenation", 1, vec![stripes(5) + 16], 1),
         ("stripe:64k", 1, vec![400, 512, 512, 512], 1),
@@ -529,7 +531,7 @@ fn flushes_go_to_every_drive_and_forced_writes_and_discards_to_those_with_their_
             let report = array.cache_report();
             assert_eq!((report.flushes.requests, report.discards.requests), (1, 2), "{layout}");
             assert_eq!(array.report().foreground.requests, 4, "flushes and discards are no writes");
-            // The write before it waits in the buffer.
+            // A flush takes the time in which the buffered write goes to the medium.
             assert!(report.flushes.mean() > Duration::from_millis(2), "{:?}", report.flushes.mean());
         }
     }

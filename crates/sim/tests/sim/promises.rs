@@ -157,7 +157,7 @@ proptest! {
     }
 
     /// Promise 2: every wanted block is delivered exactly once, the last one says so, and aborting a task ends its
-    /// deliveries. On drives with slips, remaps and tracks of odd lengths, with blocks longer than a track.
+    /// deliveries. The drives have slips, remaps and tracks of odd lengths, and some blocks are longer than a track.
     #[test]
     fn every_wanted_block_is_delivered_exactly_once(load in loads(Size::Tiny), tasks in wanted(), abort in any::<u64>()) {
         // An overloaded open queue would grow for as long as the test goes on.
@@ -216,8 +216,8 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
-    /// The background lives on the foreground's latency alone: what the foreground seeks and transfers is the same
-    /// with and without it, and its own seeks and transfers come out of the latency.
+    /// The background uses the foreground's latency alone: the foreground's seeks and transfers are the same with and
+    /// without background work, whose own seeks and transfers replace latency.
     #[test]
     fn the_background_is_paid_from_latency(load in loads(Size::Small)) {
         let (mut without, mut with) =
@@ -231,7 +231,7 @@ proptest! {
         prop_assert!((a.rotation - b.rotation - b.free_transfer - b.extra_seek).abs() < 1e-9, "{a:?} {b:?}");
     }
 
-    /// The shares of the head's time add up.
+    /// The shares of the head's time add up to 1.
     #[test]
     fn head_time_adds_up(load in loads(Size::Small)) {
         let mut run = load.start(Background::Scan { block: Sectors::new(8) });
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// With a number of requests, the foreground continues after its scan, and the scan's figures stay as they were.
+/// The foreground continues after the end of a scan, and the scan's results do not change any more.
 #[test]
 fn the_foreground_outlives_its_scan() {
     let load = LoadedDrive {

@@ -1,4 +1,4 @@
-//! The statistics of each host against its own requests, one by one.
+//! The statistics of each host, compared with sums over its requests.
 
 use drive::{Behaviour, Served};
 use freeblock_sim::{
@@ -27,7 +27,7 @@ impl Observer for Kept {
     }
 }
 
-/// The hosts under one name.
+/// A host of any kind.
 #[expect(clippy::large_enum_variant, reason = "a test has one at a time")]
 enum AnyHost {
     Inside(Inside<Random>),
@@ -168,13 +168,13 @@ fn a_request_takes_at_least_its_moves_its_latency_and_its_transfer() {
             assert!(done.arrived <= done.started && done.started <= done.at, "{name}: {done:?}");
             let parts = done.seek + done.rotation + done.transfer;
             if done.served == Some(Served::Buffered) {
-                // The head's work for it comes after its completion.
+                // The head's work for a buffered write comes after the completion.
                 hits += 1;
                 assert_eq!(done.transfer, Duration::ZERO, "{name}: {done:?}");
             } else if done.served == Some(Served::Hit) {
                 assert_eq!(parts, Duration::ZERO, "{name}: {done:?}");
             } else if name == "inside" {
-                // Nothing else takes time there.
+                // Inside the drive nothing else takes time.
                 assert_eq!(done.started + parts, done.at, "{name}: {done:?}");
             } else {
                 assert!(done.started + parts <= done.at + Duration::from_millis(1), "{name}: {done:?}");

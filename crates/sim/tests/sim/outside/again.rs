@@ -16,13 +16,13 @@ use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
 enum Comes {
     /// Three requests in ten repeat one of the last ten.
     Back,
-    /// Half of them read one of a number of hot blocks.
+    /// Half of the requests read one of this number of blocks that are read often.
     ToHot(usize),
-    /// All of them read one of a number of adjacent blocks.
+    /// All requests read one of this number of adjacent blocks.
     ToOneOf(u64),
-    /// A share of them (`.0` in `.1`) begins at one block, and each is of 4 KB to 128 KB.
+    /// A share of the requests (`.0` in `.1`) begins at one block, and each request is of 4 KB to 128 KB.
     ToBegin(u64, u64),
-    /// Half of them repeat one of the last ten, and the others are of 4 KB to 16 KB.
+    /// Half of the requests repeat one of the last ten, and the others are of 4 KB to 16 KB.
     Half,
 }
 
@@ -31,7 +31,7 @@ struct Again {
     /// The random choice of repetitions.
     dice: Random,
     comes: Comes,
-    /// The last requests, or the hot blocks.
+    /// The last requests, or the blocks that are read often.
     before: Vec<LbnRange>,
 }
 
@@ -94,12 +94,12 @@ impl Source for Again {
 
 const ATLAS: &str = "quantum-atlas-10k";
 
-/// Runs such requests at a rate, in gaps alone or with idle time.
+/// Runs requests with these repetitions at a rate, in gaps alone or with idle time.
 fn pairs(drive: &str, comes: Comes, rate: f64, idle: Option<IdleTime>) -> Pairs {
     pairs_of(42..testing::sized(45, 46), drive, comes, Arrival::Poisson { rate }, idle)
 }
 
-/// Runs such requests with an arrival process.
+/// Runs requests with these repetitions and an arrival process.
 fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<IdleTime>) -> Pairs {
     pairs_of(42..46, drive, comes, arrival, idle)
 }
@@ -111,7 +111,7 @@ fn pairs_of(seeds: Range<u64>, drive: &str, comes: Comes, arrival: Arrival, idle
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let capacity = known.layout().capacity();
         let drawn = |seed| {
-            // Blocks after the last place exist.
+            // Long requests at the last place must fit on the drive.
             let capacity = capacity - Sectors::new(10_000);
             Random::new(RandomConfig::new(capacity, known.sector_bytes()), seed).unwrap()
         };
@@ -146,7 +146,7 @@ fn the_harm_of_detours_to_repeated_reads_is_bounded() {
         (ATLAS, Comes::ToHot(10), 60.0, 700.0),
         (ATLAS, Comes::ToHot(4), 60.0, 500.0),
         (ATLAS, Comes::ToOneOf(400), 60.0, 0.0),
-        // Written blocks stay in its buffer as well.
+        // The buffer of this drive keeps written blocks as well.
         ("seagate-cheetah-18lp", Comes::Back, 50.0, 5_000.0),
     ];
     for (drive, comes, rate, detours) in testing::some(1, cases) {
@@ -176,7 +176,7 @@ fn the_harm_of_idle_time_to_repeated_reads_is_bounded() {
 
 #[test]
 fn the_harm_of_streams_of_idle_time_to_repeated_reads_is_bounded() {
-    // A stream takes the place of the data behind which it reads on.
+    // A stream replaces the buffered data of the read that it continues.
     let pairs = Pairs::of(42..48, |seed| {
         let load = |drawn| {
             let dice =
@@ -217,7 +217,7 @@ fn misses_of_reads_that_begin_in_the_buffer_are_bounded() {
 
 #[test]
 fn misses_of_repeats_in_a_closed_loop_are_bounded() {
-    // The Cheetah 9LP keeps three places.
+    // The buffer of the Cheetah 9LP keeps the data of three places.
     for (drive, tasks) in
         testing::some(1, [("seagate-cheetah-9lp", 2), ("seagate-cheetah-9lp", 1), (ATLAS, 2)])
     {

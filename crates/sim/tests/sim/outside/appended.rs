@@ -1,4 +1,4 @@
-//! A log on a drive that caches writes, which may receive the next append while it writes the last.
+//! A log on a drive that caches writes; the drive may receive the next append while it writes the last.
 
 use super::responses::{Pair, Pairs};
 use drive::{Behaviour, Queue, QueueOrder};
@@ -55,7 +55,7 @@ const fn noisy() -> Behaviour {
     Behaviour { write_back: Some(true), ..Behaviour::fast02() }
 }
 
-/// Returns no noise, over the bus of the default noise.
+/// Returns a behaviour without noise, with the bus of the default noise.
 fn exact(queue: Queue) -> Behaviour {
     let Behaviour { bus_sector, write_back, .. } = noisy();
     Behaviour { bus_sector, write_back, queue, ..Behaviour::default() }

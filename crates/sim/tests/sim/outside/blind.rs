@@ -19,11 +19,11 @@ const SEEDS: std::ops::Range<u64> = 42..46;
 /// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug)]
 enum DriveKnowledge {
-    /// All of it.
+    /// The whole profile.
     All,
-    /// Its size.
+    /// The size alone.
     Nothing,
-    /// All of it, with the false statement that writes are reported from the medium.
+    /// The whole profile, with the false statement that writes are reported from the medium.
     WritesThrough,
 }
 
@@ -38,7 +38,7 @@ struct BlindLoad {
 }
 
 impl BlindLoad {
-    /// Returns a load in order of arrival for an unknown drive.
+    /// Returns a load that is served in order of arrival on an unknown drive.
     fn blind(arrival: Arrival) -> Self {
         let (knowledge, policy, drive) = (DriveKnowledge::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
         Self { drive, knowledge, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
@@ -167,7 +167,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
 
 #[test]
 fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
-    // The core trusts it by then.
+    // The core trusts the drive by then.
     let (drive, policy) = ("seagate-cheetah-9lp", PolicyName::Sptf);
     let load = BlindLoad::blind(Arrival::Poisson { rate: 60.0 });
     let load = BlindLoad { drive, knowledge: DriveKnowledge::All, policy, writes_back: true, ..load };
@@ -176,7 +176,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
 
 #[test]
 fn the_harm_of_clients_that_only_write_is_bounded() {
-    // A head is busy after a write's report.
+    // The head is still busy when a write has been reported.
     let load = BlindLoad { writes_back: true, reads: tenths(0), ..BlindLoad::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
 }
@@ -190,8 +190,8 @@ impl Observer for Delivered {
     }
 }
 
-/// Runs random requests at a rate on a drive of today of which only the size is known, while a background wants `wanted`.
-/// Returns its MB/s, and the requests' delay.
+/// Runs random requests at a rate on a drive of today of which only the size is known, while a background wants
+/// `wanted`. Returns the background's MB/s, and the requests' delay.
 fn on_a_drive_of_today(rate: f64, wanted: Option<LbnRange>, (requests, seed): (u64, u64)) -> (f64, Pair) {
     let profile = builtin::find("nearline-20tb").unwrap();
     let all = DriveModel::from_profile(&profile).unwrap();
@@ -235,7 +235,7 @@ fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
 
 #[test]
 fn streams_bring_a_drive_without_a_profile_at_least_what_a_paced_loop_brings() {
-    // A loop paced to 1% of harm, on the same drive.
+    // The least is the rate of a loop of reads, paced to 1% of harm, on the same drive.
     for (rate, paced) in testing::some(1, [(5.0, 21.0), (20.0, 9.0), (1.0, 21.0), (50.0, 3.5)]) {
         assert_brings(rate, None, paced);
     }

@@ -1,5 +1,6 @@
-//! The effect of detours on clients: response times and throughput against a twin without background work, in closed loops
-//! of any depth and with open arrivals, on drives with and without noise, and with a bus slower than the medium or not.
+//! The effect of detours on clients: response times and throughput, compared with the same run without background
+//! work, in closed loops of any depth and with open arrivals, on drives with and without noise, and with a bus slower
+//! than the medium or not.
 
 use drive::{Behaviour, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -15,7 +16,8 @@ use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
 const REQUESTS: u64 = 8_000;
 const SEEDS: [u64; 2] = [42, 43];
 
-/// In order of arrival such a drive serves 117 requests a second, and a loss delays all that wait.
+/// Served in order of arrival, the drive does 117 requests a second, and a lost revolution delays all requests that
+/// wait.
 const IN_ORDER: [(&str, Arrival); 3] = [
     ("50% in order of arrival", Arrival::Poisson { rate: 58.5 }),
     ("90% in order of arrival", Arrival::Poisson { rate: 105.0 }),
@@ -152,7 +154,8 @@ fn blocks_that_are_large_for_the_bus_do_not_harm_the_foreground() {
     }
 }
 
-/// Returns no margins and no bound: head and bus are late as often as possible.
+/// Returns a configuration without conservatism and without a bound on harm: head and bus are late as often as
+/// possible.
 fn reckless(overheads: Overheads) -> OutsideConfig {
     OutsideConfig::paper(overheads, Duration::ZERO)
 }
@@ -163,7 +166,8 @@ fn all_harm_to_clients_is_in_the_estimate() {
         for (load, arrival) in testing::some(2, LOADS) {
             let ClientTwins { response, account, .. } =
                 twins(behaviour, arrival, (8, None), PolicyName::Sptf, reckless);
-            // As a share of the clients' waits with detours, as the estimate is; gains are no harm.
+            // The estimate is a share of the response time with detours, and is converted to a share of that without.
+            // A gain is not counted.
             let reported = (account / (1.0 - account / 100.0)).max(0.0);
             assert!(
                 response < reported + 0.5,

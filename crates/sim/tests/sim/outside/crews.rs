@@ -143,7 +143,7 @@ fn the_harm_of_detours_to_many_crews_is_bounded() {
 
 #[test]
 fn the_harm_of_idle_time_to_crews_is_bounded() {
-    // Idle time drives clients towards the next arrivals.
+    // Delays by idle work shift clients toward the arrivals of others.
     for (drive, behaviour) in [ATLAS, NEARLINE] {
         for crew in [(10, 5, 500), (4, 10, 500)] {
             bounded(crew, false, (drive, behaviour()), Some(IdleTime::default()));

@@ -1,6 +1,6 @@
-//! A drive that contradicts its profile, with idle time between requests: background work uses idle time only, the core
-//! reports it, the harm stays within its bound, and the gaps are used again when the drive matches again. Each against a
-//! twin without background work.
+//! A drive that contradicts its profile, with idle time between requests: background work uses idle time only, the
+//! core reports the contradiction, the harm stays within its bound, and the gaps are used again when the drive
+//! matches again. Each run is compared with the same run without background work.
 
 use super::surprise::{atlas, profile};
 use drive::{
@@ -19,9 +19,9 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig, Source};
 const REQUESTS: u64 = 12_000;
 const PART_REQUESTS: u64 = 100;
 const BLOCK: Sectors = Sectors::new(32);
-/// Requests per second: a third of the time is idle.
+/// Requests per second, of 117 that the drive can serve one at a time.
 const REQUESTS_PER_SECOND: f64 = 25.0;
-/// A drive that is exchanged at an instant.
+/// A drive that another one replaces at an instant.
 pub struct Exchanged {
     devices: [Box<dyn BlackBox>; 2],
     at: Instant,
@@ -172,8 +172,8 @@ impl FallbackTwins {
         }
     }
 
-    /// Checks that background work uses only idle time while the drive contradicts its profile, and gaps as well after that.
-    /// Both in blocks per hundred requests.
+    /// Checks that background work uses only idle time while the drive contradicts its profile, and gaps as well
+    /// after that. `least` is the least yield of idle time, in blocks per hundred requests.
     fn assert_falls_back(&self, least: u64) {
         // The core notices the trouble, and its end, after some hundred commands.
         let (half, end) = (self.scan.len() / 2, self.scan.len() - 1);
@@ -186,7 +186,7 @@ impl FallbackTwins {
         );
         assert!(trouble.blocks > least * (half - NOTICED_PARTS) as u64, "{seen}");
         assert!(after.doubted < 0.3 && after.detours > 50 && after.blocks > 1_000, "{seen}");
-        // The estimate is below 1%; twins differ by some tenths by chance.
+        // The estimate is below 1%; two runs differ by some tenths by chance.
         assert!(self.between(0, half - 1).slower < 1.5 && after.slower < 1.5, "{seen}");
         assert!(self.account < 0.0115, "{seen}");
     }
@@ -200,7 +200,7 @@ struct RunPart {
     slower: f64,
     detours: u64,
     blocks: u64,
-    /// The share of it in which the core reports mistrust.
+    /// The share of the time in which the core reports mistrust.
     doubted: f64,
 }
 

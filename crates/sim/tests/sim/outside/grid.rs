@@ -1,5 +1,5 @@
-//! Every surprise under every load: the foreground is slower than its twin without background work by less than the bound,
-//! and a trusted drive is predicted.
+//! Every surprise under every load: the foreground is slower than without background work by less than the bound, and
+//! predictions for a trusted drive are right.
 
 use super::surprises::{ALL, Surprise};
 use freeblock_sim::{Background, Nothing, Observer, Outside};
@@ -30,13 +30,13 @@ const POLICIES: [PolicyName; 3] =
 pub enum Kind {
     /// Random reads of 4 KB.
     Reads,
-    /// Sizes of transactions, a third written.
+    /// Requests of transactions' sizes, a third of them writes.
     Mixed,
-    /// 8 KB, seven of eight directly after the one before, a third written.
+    /// Requests of 8 KB, seven of eight directly after the preceding one, a third of them writes.
     Runs,
-    /// Reads of 4 KB, half of them directly after the one before.
+    /// Reads of 4 KB, half of them directly after the preceding one.
     Half,
-    /// Reads of 32 KB, each directly after the one before.
+    /// Reads of 32 KB, each directly after the preceding one.
     Sequence,
 }
 
@@ -116,7 +116,7 @@ impl Observer for GridScan {
     }
 }
 
-/// One cell of the grid.
+/// One cell of the grid: a surprise under one load, served in one way.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Cell {
     pub surprise: Surprise,
@@ -134,7 +134,8 @@ impl fmt::Debug for Cell {
     }
 }
 
-/// The requests of a part, after which the core's state is sampled, and the requests after which it should be right.
+/// The number of requests in a part of a run, after which the core's state is sampled, and the number after which the
+/// core should be right about the drive.
 const PART_REQUESTS: u64 = 50;
 const LEARNING_REQUESTS_MAX: u64 = 1_000;
 
@@ -146,9 +147,10 @@ const COMPLETION_ERROR_MAX: Duration = Duration::from_micros(300);
 pub struct CellResult {
     /// The increase of the mean response time by the scan, in percent.
     pub slower: f64,
-    /// The core's estimate of it, in percent.
+    /// The core's estimate of that increase, in percent.
     pub reported: f64,
-    /// The share of the time with trusted predictions, and the share of the commands then that were right.
+    /// The share of the time with trusted predictions, and the share of right predictions among the commands of that
+    /// time.
     pub trusted: f64,
     pub right: f64,
     pub detours: u64,
@@ -180,7 +182,7 @@ impl Cell {
         let trusts = |run: &Outside<GridLoad>| {
             !matches!(run.core().caution(), Some(Caution::Mistrust | Caution::Unsynchronised))
         };
-        // The commands, and those that were right.
+        // The number of commands, and of those that were predicted right.
         let counts = |run: &Outside<GridLoad>| {
             let record = run.prediction_errors();
             [record.count() as f64, record.count() as f64 * record.within(COMPLETION_ERROR_MAX)]
@@ -210,8 +212,8 @@ impl Cell {
     }
 }
 
-/// The maximal increase in percent: the bound; with idle time half as much again, because twins with requests to an idle
-/// drive differ by some tenths by chance, and the cost of idle time is known in the mean only.
+/// The maximal increase in percent: the bound; with idle time half as much again, because two runs with requests to
+/// an idle drive differ by some tenths by chance, and the cost of idle time is known in the mean only.
 const INCREASE_PERCENT_MAX: [f64; 2] = [1.0, 1.5];
 
 /// Returns the first seed, or the one in `FREEBLOCK_SEED`.
@@ -286,7 +288,7 @@ fn on_any_drive_the_harm_is_bounded_and_trusted_predictions_are_right() {
 
 #[test]
 fn cells_that_were_once_over_the_bound_are_within_it() {
-    // Overtaken commands, forgotten control gaps, and costs that were not yet observed.
+    // The causes were overtaken commands, forgotten control gaps, and costs that were not yet observed.
     let cells = [
         (Surprise::Arms(100), 2, 2, false),
         (Surprise::Arms(-100), 2, 2, false),
@@ -356,7 +358,7 @@ fn a_drive_that_matches_its_profile_is_trusted_at_any_rate() {
 
 #[test]
 fn under_mistrust_waits_behind_a_delayed_request_are_in_the_estimate() {
-    // Its head times differ from those of a profile with slower arms.
+    // The drive's arms are faster than those of the profile, so that the core mistrusts the drive.
     let surprise = Surprise::Other { reported: "mimic-base", there: "mimic-fast-seek" };
     let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };
     let seen = [42, 43].map(|seed| cell.run(40_000, seed));

@@ -1,4 +1,5 @@
-//! The yield of the ideas beyond the paper on a drive that matches its profile, against a scheduler in the drive.
+//! The yield of the ideas beyond the paper on a drive that matches its profile, compared with a scheduler in the
+//! drive.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Inside, Nothing, Observer, Outside, Report, black_box};
@@ -214,7 +215,8 @@ impl Observer for SessionWrites {
     }
 }
 
-/// A write waits for its first sector with the head on its track; others have the head until then.
+/// A write waits for its first sector with the head on its track; until then the head may read blocks of other
+/// sessions.
 #[test]
 fn the_time_before_the_lottery_winners_command_is_used_for_others_and_costs_the_foreground_nothing() {
     let all = |plain| ideas(plain).with_in_order(true);

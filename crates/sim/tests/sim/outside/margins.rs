@@ -1,4 +1,5 @@
-//! The free bandwidth of learned margins under a bound, against the paper's scheduler with a constant margin.
+//! The free bandwidth with a learned conservatism (margin) under a bound on harm, compared with the paper's constant
+//! one.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
@@ -25,7 +26,7 @@ struct Got {
     mb_per_s: f64,
     /// The increase of the mean response time in percent.
     slower: f64,
-    /// The estimate of it in percent.
+    /// The core's estimate of that increase in percent.
     reported: f64,
 }
 
@@ -87,12 +88,13 @@ fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
 
 #[test]
 fn under_a_bound_the_source_track_costs_nothing() {
-    // Behind two consecutive reads of one track this drive reads ahead to its end, and the next request waits for that.
+    // After two consecutive reads of one track this drive reads ahead to the end of the track, and the next request
+    // waits for that.
     for load in [MarginLoad::Oltp, MarginLoad::Random] {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
         let without = |o| OutsideConfig::beyond(o).with_source_track(false);
         let without = got(load, PolicyName::Fcfs, without);
-        // Seeds differ by a point.
+        // The yield differs by a percent between seeds.
         assert!(with.mb_per_s > without.mb_per_s * 0.97, "{load:?}: {with:?}, {without:?}");
         assert!(with.slower < 1.0, "{load:?}: {with:?}");
     }

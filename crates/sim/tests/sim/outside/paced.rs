@@ -1,5 +1,5 @@
-//! Paced arrivals, as of a film player: they see fewer waiting requests than the mean, but a loss of the drive delays all of
-//! them until the queue is empty.
+//! Paced arrivals, as of a film player: such requests meet fewer waiting requests than the mean, but a lost
+//! revolution delays all of them until the queue is empty.
 
 use super::responses::{Pairs, pair_of, pair_of_load};
 use drive::Behaviour;
@@ -82,7 +82,7 @@ fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seed
 
 #[test]
 fn paced_arrivals_are_bounded() {
-    // These must not be taken for a loop of few clients; the drive serves 117 a second.
+    // Paced arrivals must not be taken for a closed loop of few clients; the drive serves 117 requests a second.
     for (rate, requests) in [(100.0, 60_000), (105.0, 120_000)] {
         bounded(&format!("{rate} a second"), &[constant(rate)], (requests, 8));
     }
@@ -96,7 +96,8 @@ fn paced_arrivals_near_saturation_are_bounded() {
 
 #[test]
 fn paced_batches_that_hardly_find_the_drive_idle_are_bounded() {
-    // 112 a second, of 117: a source that sends again after seconds is not a client of a loop.
+    // The drive serves 117 requests a second, and 112 arrive. A source that sends again after seconds is not a client
+    // of a closed loop.
     let paces = [Pace { at_once: 4, ..constant(28.0) }];
     bounded("28 times four a second", &paces, (200_000, 12));
 }
@@ -139,7 +140,8 @@ fn several_paces_are_bounded() {
 
 #[test]
 fn the_harm_of_idle_time_to_batches_is_bounded_under_every_policy() {
-    // The next request is chosen near the head's place after idle work; that it would be further from elsewhere is no gain.
+    // After idle work the next request is chosen near the head's new place, so the short move to it must not count as
+    // a gain.
     let some = |at_once, rate| [Pace { rate, at_once, jitter: 0.0 }];
     let cases = [
         (some(5, 2.0), PolicyName::Sptf),

@@ -42,7 +42,7 @@ struct PromiseCase {
     policy: PolicyName,
     conservatism: u64,
     free: bool,
-    /// Whether the core knows the drive's size only.
+    /// Whether the core knows only the drive's size.
     blind: bool,
     ready: u64,
     steps: Vec<OutsideStep>,
@@ -125,9 +125,10 @@ fn run(case: &PromiseCase, bad: &[u64], stops: bool) -> Result<Rig, TestCaseErro
 }
 
 proptest! {
-    /// Among them: each completion comes at the predicted nanosecond, at most two commands are at the drive, and merged
-    /// commands end with the foreground's range. In the paper's configuration a detour is sent directly before a request,
-    /// and its track is neither the request's nor that of the command before.
+    /// The rig checks, among other promises, that each completion comes at the predicted nanosecond, that at most two
+    /// commands are at the drive, and that merged commands end with the foreground's range. In the paper's
+    /// configuration a detour must be sent directly before a request, on a track that is neither the request's nor
+    /// that of the preceding command.
     #[test]
     fn all_commands_are_predicted_and_done_once(case in cases(false)) {
         let rig = run(&case, &[], false)?;

@@ -1,4 +1,4 @@
-//! Readings of the host's own beside requests, as a probe needs them, against the disk alone.
+//! Readings of the host itself beside requests, as a probe needs them, compared with the disk alone.
 
 use super::responses::{Pair, Pairs, alone_ms};
 use drive::Behaviour;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
 
-/// Runs random requests on a drive of which the core knows only the size, with as many readings as it permits. Returns also the
-/// readings per request.
+/// Runs random requests on a drive of which the core knows only the size, with as many readings as it permits. Also
+/// returns the number of readings per request.
 fn read_beside(
     drive: &str,
     behaviour: Behaviour,
@@ -100,7 +100,7 @@ fn on_an_idle_disk_a_scan_does_not_wait_for_readings_and_they_go_on_behind_it() 
         let outside = OutsideConfig::blind().serving();
         let config = Config::outside(outside).with_idle(Some(IdleTime::default()));
         let drawn = Random::new(RandomConfig::new(size.0, size.1), 1).unwrap();
-        // The first request comes behind the end of this test.
+        // The first request arrives after the end of this test.
         let load = Issuer::new(drawn, Arrival::Poisson { rate: 1e-6 }, Instant::ZERO, 1).unwrap();
         let mut run =
             Outside::new(drive, known, config, load, Background::Scan { block: Sectors::new(8) }).unwrap();
@@ -141,7 +141,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         run.advance(1_000 + seed, &mut Nothing).unwrap();
         assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
         let ScanProgress { delivered: before, blocks } = run.scan_progress().unwrap();
-        // Half of the commands at the drive end before the model changes, and requests that wait go on after it.
+        // The model changes while commands are at the drive and requests wait.
         let reported = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
         run.core_mut().adopt(Arc::clone(&all), reported).unwrap();
         while !run.is_scanned() && run.requests() < 100_000 {
@@ -150,7 +150,8 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         assert!(run.core().drive().is_known());
         assert_ne!(run.core().caution(), Some(Caution::Unknown));
         assert!(run.planner_stats().detours > 0, "{} detours", run.planner_stats().detours);
-        // Each block was delivered once: more deliveries than blocks would end the scan early, fewer never.
+        // Each block was delivered once: with more deliveries than blocks the scan would end early, with fewer it
+        // would not end.
         assert_eq!(
             run.scan_progress(),
             Some(ScanProgress { delivered: blocks, blocks }),

@@ -1,5 +1,5 @@
-//! Harm to clients: response times, from arrival to completion, with open arrivals, against those of a run without
-//! background work.
+//! Harm to clients: response times, from arrival to completion, with open arrivals, compared with those of a run
+//! without background work.
 
 use drive::{Behaviour, Drive, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Direct, Nothing, Outside, black_box};
@@ -16,7 +16,7 @@ use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 /// The default bound on harm.
 const HARM_PERCENT_MAX: f64 = 1.0;
 
-/// A run and its twin without background work.
+/// A run, compared with the same run without background work.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     /// The increase of the mean response time in percent.
@@ -84,9 +84,10 @@ impl Pairs {
         self.assert_below(HARM_PERCENT_MAX, what);
     }
 
-    /// Checks the same for short runs. A command is sent if the estimate of harm, with the expected cost of the command, is
-    /// within the bound. The request that then waits for it may wait longer than expected, at most for the whole response
-    /// time of another request, and so may the next: in a short run these two are above the bound.
+    /// Checks the bound for short runs. A command is sent if the estimate of harm, with the expected cost of the
+    /// command, is within the bound. A request that then waits for the command may wait longer than expected, at most
+    /// for the whole response time of another request, and so may the next request. In a short run the waits of these
+    /// two are allowed above the bound.
     pub fn assert_bounded_of(&self, requests: u64, what: &str) {
         self.assert_below(HARM_PERCENT_MAX + 2.0 / requests as f64 * 100.0, what);
     }
@@ -161,8 +162,8 @@ pub fn alone_ms<S: Source>(drive: Drive, load: Issuer<S>, requests: u64) -> f64 
     all_ms / done
 }
 
-/// Runs the random requests that `load` transforms as the daemon serves them, with a scan, against the disk alone: there all
-/// requests go to the drive as they come, in its own order.
+/// Runs the random requests that `load` transforms as the daemon serves them, with a scan, and compares them with the
+/// disk alone, to which all requests go as they arrive and which serves them in its own order.
 pub fn served_of_load<S: Source>(
     (drive, behaviour): (&str, Behaviour),
     idle: Option<IdleTime>,
@@ -260,8 +261,8 @@ fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
 
 #[test]
 fn the_harm_on_a_drive_that_caches_writes_is_bounded() {
-    // By its own profile it caches writes. The completions of a third of the requests show nothing about the medium, and the
-    // order behind a cached write must be kept.
+    // The profile says that the drive caches writes. The completions of a third of the requests show nothing about
+    // the medium, and the order of commands after a cached write must be kept.
     let how = [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)];
     let how = how.into_iter().flat_map(|how| [None, Some(IdleTime::default())].map(|idle| (how, idle)));
     let cases = how.flat_map(|how| writing_back().map(|drive| (drive, how)));
@@ -277,8 +278,8 @@ fn the_harm_on_a_drive_that_caches_writes_is_bounded() {
 /// A drive with its noise or without, the rate, and the tenths of reads.
 type WriteCase = (&'static str, fn() -> Behaviour, f64, u64);
 
-/// Runs loads of mostly writes, with idle time, on drives that cache writes: requests that wait for cached writes wait for no
-/// command.
+/// Runs loads of mostly writes, with idle time, on drives that cache writes: a wait for cached writes is not a wait
+/// for a command.
 fn mostly_writes(
     cases: impl IntoIterator<Item = WriteCase>,
     seeds: Range<u64>,
@@ -320,8 +321,8 @@ fn the_harm_to_mostly_writes_on_other_drives_that_cache_writes_is_bounded() {
 
 #[test]
 fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
-    // Before it is trusted no command is delayed behind cached writes, and it reorders; that must not count against the
-    // profile.
+    // Before the drive is trusted, no command is delayed until cached writes are done, and the drive reorders; that
+    // must not count against the profile.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for policy in [PolicyName::Fcfs, PolicyName::Sptf] {
         for tasks in testing::some(1, [4, 10]) {
@@ -338,7 +339,8 @@ fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
 
 #[test]
 fn clients_who_only_write_leave_a_drive_that_caches_writes_trusted() {
-    // No request of theirs is answered from the medium: only a report that has waited for the write before shows the platter.
+    // No request of such clients is answered from the medium: only a completion that had to wait for the preceding
+    // write shows the angle of the platter.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for tasks in [1, 4] {
         let load = (Arrival::outstanding(tasks), Share::new(0, 10).unwrap());
@@ -349,8 +351,8 @@ fn clients_who_only_write_leave_a_drive_that_caches_writes_trusted() {
 
 #[test]
 fn an_unpredicted_write_delays_no_command() {
-    // Flash with the profile of a drive that caches writes. A wait for such a drive's writes would be useless here: without
-    // trust there is none.
+    // Flash with the profile of a drive that caches writes. To wait for cached writes would be useless here, and
+    // without trust the core does not wait.
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let firmware = profile.firmware.as_ref().unwrap();

@@ -37,7 +37,7 @@ struct Owed {
     op: Op,
     range: LbnRange,
     block: u64,
-    /// The number of commands that were done when it was registered.
+    /// The number of commands that were done when the task was registered.
     since: u64,
     blocks: BTreeSet<u64>,
 }
@@ -74,9 +74,10 @@ pub struct Rig {
     pub most_at_drive: usize,
     pub merged: u64,
     pub detours: u64,
-    /// Whether detours are as in the paper: before a foreground request, on neither its track nor the one before.
+    /// Whether detours are as in the paper: before a foreground request, on neither its track nor that of the
+    /// preceding command.
     pub as_in_the_paper: bool,
-    /// The last track of the last command, and that of a detour whose request is still to come.
+    /// The last track of the last command, and the track of a detour whose request is not sent yet.
     source: Option<TrackIndex>,
     detour: Option<TrackIndex>,
 }
@@ -98,7 +99,7 @@ impl Rig {
         Self::over(profile, DriveModel::from_profile(profile).unwrap(), config)
     }
 
-    /// Returns a rig whose core knows the drive's size only.
+    /// Returns a rig whose core knows only the drive's size.
     pub fn blind(profile: &Profile, config: Config) -> Self {
         let truth = DriveModel::from_profile(profile).unwrap();
         let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
@@ -222,7 +223,8 @@ impl Rig {
         }
         self.done += 1;
         if self.loses_commands.is_some_and(|many| self.done.is_multiple_of(many)) {
-            // Whether the drive has done it is unknown, and the core must assume neither; nor is the position of the head known.
+            // Whether the drive has carried out the command is unknown, and the core must assume neither. The
+            // position of the head is unknown, too.
             self.source = None;
             self.lost.extend(command.request.map(RequestId::get));
             self.core.command_done(at, command.id, Outcome::Lost);
@@ -244,7 +246,7 @@ impl Rig {
             None => Outcome::Bad(&bad),
         };
         if outcome != Outcome::Done {
-            // Nor is the position of the head after a failure known.
+            // The position of the head after a failure is unknown, too.
             self.source = None;
         }
         self.core.command_done(at, command.id, outcome);
@@ -344,7 +346,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Runs to the last event; then no block may be left.
+    /// Runs to the last event; then every block must have been delivered.
     pub fn finish(&mut self) -> Result<(), TestCaseError> {
         self.ready = 8;
         for &session in &self.sessions {

@@ -132,8 +132,8 @@ fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks()
                 let enough = || (42..46).map(|seed| cell.run(8_000, seed).detours).sum::<u64>() > 4 * 150;
                 assert!(seen.detours > 150 || enough(), "{cell:?}: {seen:?}");
             } else if idle && cell.arrival > 2 {
-                // A stream leaves no gaps, and no idle time if a request waits at all times. Each of its requests reads four
-                // blocks itself.
+                // A stream leaves no gaps, and no idle time if a request waits at all times. Each request of the
+                // stream reads four blocks itself.
                 assert!(seen.blocks > 4 * 8_000 + 1_000, "{cell:?}: {seen:?}");
             }
         }

@@ -1,5 +1,5 @@
-//! A drive that contradicts the core's profile: the core notices, reports it, stops using gaps, and recovers. Each against a
-//! twin without background work.
+//! A drive that contradicts the core's profile: the core notices and reports the contradiction, stops using gaps, and
+//! recovers. Each run is compared with the same run without background work.
 
 use super::troubled::Delayed;
 use drive::{
@@ -29,7 +29,7 @@ const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 const REQUESTS: u64 = 12_000;
 const PART_REQUESTS: u64 = 100;
 
-/// A scan and its twin.
+/// A run with a scan, compared with the same run without.
 struct SurpriseTwins {
     /// The increase of a foreground request's time at the drive by the scan, in percent.
     slower: f64,
@@ -59,7 +59,7 @@ impl SurpriseTwins {
             scan.advance(PART_REQUESTS, &mut Nothing).unwrap();
             cautions.push(scan.core().caution());
         }
-        // Without the waits for other requests, which grow with the load.
+        // The access time, which excludes the waits for other requests: those grow with the load.
         let access = |run: &Outside<Oltp>| run.report().foreground.mean_access_ms;
         let slower = (access(&scan) / access(&plain) - 1.0) * 100.0;
         Self { slower, cautions, detours: scan.planner_stats().detours, scan }

@@ -1,5 +1,5 @@
-//! The effect on clients of a drive that contradicts the core's profile: response times with open arrivals, against a twin
-//! without background work, in gaps alone and with idle time. [`surprise`](super::surprise) and
+//! The effect on clients of a drive that contradicts the core's profile: response times with open arrivals, compared
+//! with the same run without background work, in gaps alone and with idle time. [`surprise`](super::surprise) and
 //! [`fallback`](super::fallback) check the time at the drive instead.
 
 use super::fallback::{EndlessScan, Exchanged};
@@ -23,7 +23,8 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 const REQUESTS: u64 = 6_000;
 const PART_REQUESTS: u64 = 100;
 
-/// Open arrivals with idle time for most of the time, for half, and for a third.
+/// Open arrivals that leave the drive idle most of the time (the first two), half of the time, and a third of the
+/// time.
 const SELDOM: Arrival = Arrival::Poisson { rate: 5.0 };
 const RATE: Arrival = Arrival::Poisson { rate: 25.0 };
 const NOW_AND_THEN: Arrival = Arrival::Poisson { rate: 40.0 };
@@ -147,7 +148,8 @@ fn surprises() -> Vec<SurprisedCase> {
     ]
 }
 
-/// Returns devices with trouble during the first half of the requests, and whether the bound holds for idle time under SPTF.
+/// Returns devices with trouble during the first half of the requests. False means that idle time under SPTF is
+/// checked in a test of its own.
 fn troubles() -> Vec<(bool, Rc<SurprisedCase>)> {
     let (truth, known) = atlas();
     let noisy = Behaviour::fast02();
@@ -226,7 +228,8 @@ fn after_a_change_of_the_drive_responses_under_sptf_are_longer_by_no_more_than_t
 fn shingled_tracks_are_not_trusted_under_any_load() {
     let (profile, known) = atlas();
     let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
-    // Some thousand requests later its cache is full, and the next requests wait until whole bands are written.
+    // After some thousand requests the cache of the shingled drive is full, and the next requests wait until whole
+    // bands are written.
     let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
     for (arrival, requests) in testing::some(1, open.into_iter().chain(closed)) {
         let case = SurprisedCase::atlas("shingled", arrival, shingled(profile.clone(), &known));

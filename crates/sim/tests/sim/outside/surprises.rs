@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 /// A difference between the profile and the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Surprise {
-    /// None.
+    /// No difference.
     None,
     /// The profile has this many thousandths of the true revolutions per minute.
     Rpm(u32),
@@ -39,9 +39,9 @@ pub enum Surprise {
     Overhead(u64),
     /// A queue that reorders, with more than two commands in it.
     Reorders,
-    /// No disk.
+    /// A flash device in place of a disk.
     Flash,
-    /// Tracks that overlap; the profile describes the drive without that.
+    /// Shingled tracks, which overlap; the profile describes the drive without them.
     Shingled,
     /// Completions are delayed by a random time of up to this many microseconds.
     HeldBack(u64),

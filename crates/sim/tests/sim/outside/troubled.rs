@@ -4,7 +4,7 @@ use drive::{BlackBox, Command, CommandError, Reply};
 use std::ops::Range;
 use units::{Bytes, Duration, Instant, Sectors};
 
-/// The delivery of a completion that the device gives at this instant.
+/// Returns the instant of delivery of a completion that the device gives at an instant.
 type Until = Box<dyn FnMut(Instant) -> Instant>;
 
 pub struct Delayed {

@@ -1,5 +1,6 @@
-//! A profile whose moves are longer than the drive's: requests seem to miss sectors that they would have reached, and a
-//! detour in each such gap hides that. Control gaps show it. Each against a twin without background work.
+//! A profile whose moves are longer than the drive's: requests seem to miss sectors that they would have reached, and
+//! a detour in each such gap hides that. Gaps left unused as a control show it. Each run is compared with the same
+//! run without background work.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};

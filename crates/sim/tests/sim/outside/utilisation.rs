@@ -1,5 +1,5 @@
-//! The foreground's harm outside the drive at every utilisation, and the use of idle time: each against a twin without
-//! background work, on a drive with noise.
+//! The harm to the foreground outside the drive at every utilisation, and the use of idle time, on a drive with
+//! noise. Each run is compared with the same run without background work.
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
@@ -26,7 +26,7 @@ struct UtilisationScan {
     /// The last completion, and the shortest seek: a faster completion on another cylinder was a cache hit.
     heard: Instant,
     shortest: Duration,
-    /// Blocks on the track of the last request, and others.
+    /// The numbers of blocks on the track of the last request, and of other blocks.
     near: u64,
     elsewhere: u64,
 }
@@ -110,22 +110,23 @@ fn paper(overheads: Overheads) -> OutsideConfig {
     OutsideConfig::paper(overheads, Duration::from_micros(300)).with_harm_ppm(Some(10_000))
 }
 
-/// Returns a configuration without gaps: no detour has such a margin.
+/// Returns a configuration that uses no gaps, because no detour fits with such a conservatism.
 fn idle_time_only(overheads: Overheads) -> OutsideConfig {
     paper(overheads).with_conservatism(Conservatism::Constant(Duration::from_secs(1)))
 }
 
 #[test]
 fn the_harm_is_bounded_at_every_utilisation() {
-    // The bound is 1%; twins of four thousand requests differ by some tenths by chance, and half a percent is allowed for
-    // that.
+    // The bound is 1%; two runs of four thousand requests differ by some tenths by chance, and half a percent is
+    // allowed for that.
     for percent in testing::some(2, [5, 20, 40, 60, 80, 100]) {
         for place in [paper, OutsideConfig::beyond] {
             let twins = twins(percent, 42, Some(IdleTime::default()), place);
             assert!(twins.response < 1.5, "at {percent}%: {:.2}% slower", twins.response);
             let (idle, detours) = (twins.scan.harm().share(), twins.scan.core().detour_harm().share());
-            // Open arrivals are assumed to suffer the whole loss, also the part that SPTF offsets by a choice from a longer
-            // queue; and in so short a run one of detours and idle time may have used the other's part of the bound before.
+            // Open arrivals are assumed to suffer the whole loss, also the part that SPTF offsets by a choice from a
+            // longer queue; and in so short a run detours may have used the part of the bound that idle time uses
+            // later, or the reverse.
             let most = if matches!(percent, 60 | 80) { 0.0175 } else { 0.012 };
             assert!(idle + detours < most, "at {percent}%: {idle} in idle time and {detours} by detours");
         }
@@ -134,7 +135,8 @@ fn the_harm_is_bounded_at_every_utilisation() {
 
 #[test]
 fn all_costs_of_detours_are_in_their_estimate() {
-    // A request without others is sent late if the detour's completion is late; the head is not the cause.
+    // If no other request waits, a request is sent late when the completion of a detour is late, although the head is
+    // in time.
     let twins = twins(20, 42, None, paper);
     let account = twins.scan.core().detour_harm().share() * 100.0;
     assert!(twins.access < account + 0.2, "{:.2}% slower, {account:.2}% by the account", twins.access);

@@ -67,9 +67,8 @@ impl Application for Once {
     }
 }
 
-/// A power cut at any instant of a write leaves a prefix of it in the order of passing, and nothing of a request that had
-/// not begun.
-/// had not set out.
+/// A power cut at any instant of a write leaves the sectors that had passed under the head, and nothing of a request
+/// that had not begun.
 #[test]
 fn a_power_cut_leaves_the_sectors_that_had_passed() {
     for seed in 0..6 {
@@ -139,7 +138,7 @@ fn a_bad_sector_fails_reads_until_it_is_written() {
     let done: Vec<_> = std::iter::from_fn(|| volume.completion()).collect();
     assert_eq!(done.iter().map(|d| d.bad).collect::<Vec<_>>(), [None, Some(Lbn::new(40)), None]);
     assert!(done[2].bytes.iter().all(|byte| *byte == 7));
-    // The sectors around the one that cannot be written are.
+    // The sectors around the one that cannot be written are written.
     assert_eq!(
         read(volume.platters(), &drive, range(39, 3)).iter().filter(|byte| **byte == 7).count(),
         2 * sector
@@ -196,8 +195,8 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
     }
 }
 
-/// Outside the drive, a command that repeats a lost one is known by the instant of the first, for requests and for promoted
-/// blocks; one for another request, at the same place and later, is not.
+/// Outside the drive, a command that repeats a lost one is reported with the instant of the first order, for requests
+/// and for promoted blocks. A later command for another request at the same place is reported with its own instant.
 #[test]
 fn a_repeated_command_has_the_instant_of_the_first_order() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();

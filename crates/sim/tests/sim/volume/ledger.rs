@@ -1,14 +1,15 @@
-//! The permitted view of a volume's client: every write has an interval, and every read must fit.
+//! The contents that a client of a volume may see: each write takes effect at some instant of an interval, and every
+//! read must agree with that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// One write: whole, to several sectors. Its number is in its bytes.
+/// A write to some sectors. The bytes in each sector contain the number of the write.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Its submission, or its task's registration.
+    /// The instant of submission, or of the registration of the task.
     pub begin: Instant,
-    /// Its completion, if it is certain.
+    /// The instant of completion, if it is certain that all of the write is on the medium.
     pub end: Option<Instant>,
     pub foreground: bool,
 }
@@ -21,11 +22,11 @@ pub struct Task {
     pub block: u64,
     pub registered: Instant,
     pub came: BTreeSet<LbnRange>,
-    /// The number of blocks that were withdrawn when the task was aborted or closed; none of them may come.
+    /// The number of blocks that were withdrawn when the task was aborted or closed; none of them may be delivered.
     pub ended: Option<u64>,
-    /// Whether some of its blocks were withdrawn.
+    /// Whether some blocks of the task were withdrawn.
     pub doubt: bool,
-    /// The number of its write.
+    /// The number of the task's write.
     pub version: usize,
 }
 
@@ -34,7 +35,7 @@ impl Task {
         self.range.len().get().div_ceil(self.block)
     }
 
-    /// Returns a block that has not come.
+    /// Returns a block that is not delivered yet.
     pub fn missing(&self, choice: u64) -> Option<LbnRange> {
         let blocks = (0..self.blocks()).map(|block| {
             let start = block * self.block;
@@ -50,7 +51,7 @@ impl Task {
     }
 }
 
-/// The last pass of a sector: its instant, its order, and its purpose.
+/// The last pass of the head over a sector: the instant of the core's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     pub began: Instant,
@@ -67,7 +68,7 @@ pub struct Ledger {
     pub bad: BTreeSet<Lbn>,
     /// Whether any sector may have become bad.
     pub any_bad: bool,
-    /// The mask of refused buffers.
+    /// The number of requests for buffers that are still to be refused.
     pub refuse: u32,
     pub delivered: u64,
     pub problems: Vec<String>,
@@ -106,8 +107,8 @@ impl Ledger {
         for &other in here.iter().filter(|&&other| other != number) {
             let w = &self.writes[other];
             let Some(end) = w.end.filter(|end| *end < from) else { continue };
-            // Done before the read, and begun after the other was done; or a foreground write that arrived after a
-            // background write was registered.
+            // Write `other` was done before the read. It is newer than `number` if it began after `number` was done,
+            // or if it is a foreground write that arrived after the background write `number` was registered.
             let newer = held.end.is_some_and(|held| held < w.begin)
                 || (!held.foreground && w.foreground && w.begin > held.begin);
             if newer {
@@ -138,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that the head has passed a sector since, with a report to the core.
+    /// Checks that the head has passed over all sectors of a range in orders after `since` that were not lost.
     pub fn check_passed(&mut self, range: LbnRange, since: Instant) {
         for lbn in range.start().get()..range.end().get() {
             if self.passes.get(&Lbn::new(lbn)).is_none_or(|pass| pass.began < since) {

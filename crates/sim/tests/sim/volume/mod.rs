@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use units::{Duration, Lbn, LbnRange};
 use world::{Plan, VolumeStep, World, plans, steps};
 
-/// Runs a plan. Returns the violations, and the world after it.
+/// Runs a plan. Returns the violations, and the world at the end.
 fn run(plan: &Plan, steps: &[VolumeStep]) -> (Vec<String>, World) {
     let mut world = World::new(plan);
     for step in steps {

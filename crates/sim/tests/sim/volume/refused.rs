@@ -30,7 +30,7 @@ impl Application for Halves {
     }
 }
 
-/// The sector between them is slipped: both parts lie on one track, and are two accesses' worth.
+/// The sector between the two parts of the block is slipped, so that the parts lie on one track but are two accesses.
 #[test]
 fn given_bytes_are_written_although_the_rest_of_the_block_is_refused() {
     let toml = include_str!("../../../../model/tests/data/tiny.toml");

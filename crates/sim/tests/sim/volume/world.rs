@@ -66,7 +66,7 @@ pub fn plans(faults: bool) -> impl Strategy<Value = Plan> {
 }
 
 pub fn steps(faults: bool) -> impl Strategy<Value = Vec<VolumeStep>> {
-    // Some places are hot, so that tasks overlap.
+    // Some places are used often, so that tasks overlap.
     let start = || prop_oneof![any::<u64>(), 0..60u64];
     let run = prop_oneof![4 => 1..30_000u64, 2 => 0..500u64, 1 => 30_000..300_000u64];
     let fault = prop_oneof![
@@ -243,7 +243,7 @@ impl World {
         let watching = Rc::clone(ledger);
         volume.watch(move |passed| {
             let mut ledger = watching.borrow_mut();
-            // Lost work is ordered again.
+            // Sectors of lost work do not count, because the core orders that work again.
             for lbn in (passed.range.start().get()..passed.range.end().get()).filter(|_| !passed.lost) {
                 ledger.passes.insert(Lbn::new(lbn), Pass { began: passed.began });
             }
@@ -338,14 +338,14 @@ impl World {
                         let len = task.block.min(task.range.end().get() - at);
                         let block = LbnRange::new(Lbn::new(at), Sectors::new(len));
                         let touches = block.overlaps(range);
-                        // A withdrawn block counts as one that came: neither may come again.
+                        // A withdrawn block counts as delivered: neither may be delivered again.
                         if touches && !task.came.contains(&block) {
                             task.came.insert(block);
                             expected += 1;
                         }
                         at += len;
                     }
-                    // A withdrawn block's write is on the medium or not.
+                    // Whether the write of a withdrawn block is on the medium is unknown.
                     task.doubt |= expected > 0;
                 }
                 if expected != withdrawn {
@@ -474,7 +474,7 @@ impl World {
         self.ledger.borrow().problems.clone()
     }
 
-    /// Returns the number of blocks that are still to come.
+    /// Returns the number of blocks that are still to be delivered.
     pub fn left(&self) -> u64 {
         self.ledger.borrow().tasks.values().filter(|t| t.ended.is_none()).map(Task::left).sum()
     }
@@ -498,7 +498,7 @@ impl World {
                 range = self.ledger.borrow().tasks.values().find_map(|t| t.missing(round)).unwrap_or(range);
             }
             if round > 1_500 && round % 200 == 0 {
-                // With space for few halves, a write in pieces may wait very long for its gap.
+                // With room for few partial blocks, a write in pieces may wait very long for its gap.
                 let all = LbnRange::new(Lbn::ZERO, self.drive.layout().capacity());
                 for session in self.open.clone() {
                     self.sessions(|s| s.promote(session, all)).unwrap();

@@ -1,15 +1,16 @@
-//! The rule by which a range of distances may be interpolated.
+//! The rule that decides whether a range of distances may be interpolated.
 
 /// A number of check points, and the largest error of each from the straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage {
     points: u32,
-    /// The error in hundredths of a percent of the probed time.
+    /// The largest error of these check points, in hundredths of a percent of the probed time.
     error: u32,
 }
 
-/// The condition for treating all distances between two as lying on the straight line between them: one check point
-/// within a small error, or else more of them within a larger one (ATC'03, section 5.3).
+/// The condition under which the times of all distances between two known ones are interpolated on the straight line
+/// between them. Check points are distances in between that are probed: one of them must be within a small error of the
+/// line, or more of them within a larger one (ATC'03, section 5.3).
 ///
 /// ```
 /// use mimic::CheckPoints;
@@ -20,11 +21,11 @@ struct Stage {
 pub struct CheckPoints {
     stages: [Stage; 6],
     used: usize,
-    /// The number of times that a range must pass, each time with check points of its own.
+    /// The number of times that a range must meet the condition, each time with other check points.
     times: u32,
 }
 
-/// The result of a check point.
+/// The result of the check points so far: interpolate, halve the range, or take further check points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Straight,
@@ -39,10 +40,10 @@ const fn stage(points: u32, hundredths: u32) -> Stage {
 impl CheckPoints {
     /// The paper's Table 2, and the default.
     ///
-    /// In a range of many teeth of the sawtooth, times are nearly random from 30% below the line to 30% above it. In one of
-    /// thirty such ranges the first check point is within 1% of the line by chance, and the range passes although it may be as
-    /// wide as the drive; each halving of a range is another chance. [`CAREFUL`](Self::CAREFUL) refuses such ranges, and so does
-    /// this rule if it is [confirmed](Self::confirmed).
+    /// The time by distance is a sawtooth. In a range of many teeth, times are nearly random from 30% below the line to
+    /// 30% above it. In one of thirty such ranges the first check point is within 1% of the line by chance, and the
+    /// range passes although it may be as wide as the drive; each halving of a range is another chance.
+    /// [`CAREFUL`](Self::CAREFUL) refuses such ranges, and so does this rule if it is [confirmed](Self::confirmed).
     pub const TABLE_2: Self = Self {
         stages: [
             stage(1, 100),
@@ -56,29 +57,29 @@ impl CheckPoints {
         times: 1,
     };
 
-    /// At least three check points, each stage so narrow that of ranges with random times (uniform from 30% below the
-    /// line to 30% above) one in a thousand passes: (2 error / 60%) to the power of the points.
+    /// At least three check points, with an error so small in each stage that one in a thousand ranges of random times
+    /// (uniform from 30% below the line to 30% above) passes: that share is (2 error / 60%) to the power of the points.
     pub const CAREFUL: Self = Self {
         stages: [stage(3, 300), stage(4, 500), stage(5, 750), stage(10, 1_500), stage(0, 0), stage(0, 0)],
         used: 4,
         times: 1,
     };
 
-    /// Nothing is interpolated: every distance is probed.
+    /// A rule that no range meets: every distance is probed.
     pub const NONE: Self = Self { stages: [stage(0, 0); 6], used: 0, times: 1 };
 
-    /// `points` check points, all of them within `error` hundredths of a percent (the paper's figure 6).
+    /// The rule of `points` check points, all within `error` hundredths of a percent (the paper's figure 6).
     pub const fn fixed(points: u32, error: u32) -> Self {
         let mut stages = [stage(0, 0); 6];
         stages[0] = Stage { points: if points == 0 { 1 } else { points }, error };
         Self { stages, used: 1, times: 1 }
     }
 
-    /// Returns the rule with the condition that a range must pass it `times` times before it is interpolated, each
-    /// time with check points of its own. If a range of many teeth passes by chance once in ten times, it passes
-    /// twice once in a hundred.
+    /// Returns the rule with the condition that a range must meet it `times` times before the range is interpolated,
+    /// each time with other check points. If a range of many teeth passes by chance once in ten times, it passes twice
+    /// once in a hundred.
     ///
-    /// On-line it makes no difference: the check points are the distances that happen to be known.
+    /// On-line the number of times makes no difference, because check points are the distances that happen to be known.
     #[must_use]
     pub const fn confirmed(self, times: u32) -> Self {
         Self { times: if times == 0 { 1 } else { times }, ..self }
@@ -104,7 +105,7 @@ impl CheckPoints {
         }
     }
 
-    /// Returns the most check points that it may take.
+    /// Returns the most check points that the rule may take for a range.
     pub(crate) fn most(&self) -> u32 {
         self.stages().iter().map(|s| s.points).max().unwrap_or(0).saturating_mul(self.times)
     }
@@ -132,7 +133,8 @@ impl std::fmt::Display for CheckPoints {
     }
 }
 
-/// Returns the difference between `guess` and `time`, in hundredths of a percent of `time`, rounded up.
+/// Returns the difference between the interpolated `guess` and the probed `time`, in hundredths of a percent of `time`,
+/// rounded up.
 pub(crate) fn error_of(guess: u64, time: u64) -> u64 {
     let parts = u128::from(guess.abs_diff(time)) * 10_000;
     u64::try_from(parts.div_ceil(u128::from(time.max(1)))).unwrap_or(u64::MAX)

@@ -4,8 +4,8 @@ use scheduler::Last;
 use std::fmt;
 use units::{Lbn, Op};
 
-/// The inter-request distance: the first sector of a request less the last sector of the one before (ATC'03, section
-/// 3.1). A sequential successor is at distance 1.
+/// The inter-request distance, in sectors: the first sector of a request less the last sector of the previous request
+/// (ATC'03, section 3.1). A sequential request is at distance 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Distance(i64);
 
@@ -25,12 +25,12 @@ impl Distance {
     /// ```
     #[inline]
     pub const fn between(last: Lbn, first: Lbn) -> Self {
-        // No drive has 2^63 sectors: model and workload refuse addresses near there, and a wrapped distance is only a
-        // wrong prediction.
+        // No drive has 2^63 sectors: `model` and `workload` refuse addresses near there. A wrapped distance would
+        // only give a wrong prediction.
         Self(first.get().wrapping_sub(last.get()) as i64)
     }
 
-    /// Returns the number of sectors.
+    /// Returns the distance in sectors.
     #[inline]
     pub const fn sectors(self) -> i64 {
         self.0
@@ -43,8 +43,8 @@ impl fmt::Display for Distance {
     }
 }
 
-/// The types of the previous and the current request. Both matter: the components of a read's time differ after a
-/// write and after a read (ATC'03, section 3.1.2).
+/// The types of the previous and the current request. Both matter, because the components of a read's time differ
+/// after a write and after a read (ATC'03, section 3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     previous: Op,
@@ -52,7 +52,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// All four, ordered by [`index`](Self::index).
+    /// All four pairs, ordered by [`index`](Self::index).
     pub const ALL: [Self; 4] = [
         Self::new(Op::Read, Op::Read),
         Self::new(Op::Read, Op::Write),
@@ -78,7 +78,7 @@ impl Pair {
         self.current
     }
 
-    /// Returns its index in [`ALL`](Self::ALL).
+    /// Returns the pair's index in [`ALL`](Self::ALL).
     #[inline]
     pub const fn index(self) -> usize {
         self.previous.is_write() as usize * 2 + self.current.is_write() as usize
@@ -92,7 +92,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// Returns the pair and the distance for a request after `last` that begins at `first`.
+/// Returns the pair and the distance of a request of type `op` after `last` that begins at `first`.
 #[inline]
 pub(crate) fn key(last: Last, op: Op, first: Lbn) -> (Pair, Distance) {
     (Pair::new(last.op, op), Distance::between(last.lbn, first))

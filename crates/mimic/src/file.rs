@@ -1,11 +1,12 @@
 //! The file format of tables.
 //!
-//! In the frame of `frame.rs`, `FBMIMIC\n`: the drive's name (length u16, UTF-8), its sectors (u64), bytes a sector
-//! (u32), the unit (u64 sectors), samples a distance (u32), the requests that probing took (u64) and their time (u64
-//! ns); and the table: the metric (u8), the seed (u64), which curve answers for each pair (4 x u8), the number of
-//! curves (u8); and for each curve its pair (u8), the number of distances (u64), the first distance (i64), for each
-//! distance the difference from the one before, doubled, plus one if it is joined to the next (LEB128), and for each
-//! distance its times (u32 ns; 17 with the probabilistic metric, 1 otherwise).
+//! The frame of `frame.rs` with `FBMIMIC\n` holds the drive's name (length u16, UTF-8), its sectors (u64), bytes a
+//! sector (u32), the unit (u64 sectors), samples a distance (u32), the requests that probing took (u64) and their
+//! time (u64 ns); and the table. The table has the metric (u8), the seed (u64), the index of the curve for each pair
+//! (4 x u8) and the number of curves (u8). Each curve has its pair (u8), the number of distances (u64) and the first
+//! distance (i64). Then follow, for each distance, its difference from the previous one, doubled, plus one if times
+//! up to the next distance are interpolated (LEB128); and for each distance its times (u32 ns; 17 with the
+//! probabilistic metric, 1 otherwise).
 
 use crate::distance::Pair;
 use crate::frame::{Broken, File, Reader, Writer};
@@ -18,7 +19,7 @@ use units::{Bytes, Duration, Sectors};
 
 const MAGIC: [u8; 8] = *b"FBMIMIC\n";
 
-/// The version that is written, and the only one that is read.
+/// The version of written files, and the only one that is read.
 const VERSION: u32 = 1;
 
 /// A table with the circumstances of its measurement.
@@ -26,31 +27,31 @@ const VERSION: u32 = 1;
 pub struct Saved {
     /// The drive's name; cut at [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes when it is written.
     pub drive: String,
-    /// The drive's sectors.
+    /// The number of sectors of the drive.
     pub capacity: Sectors,
-    /// Bytes a sector.
+    /// The number of bytes in a sector.
     pub sector: Bytes,
-    /// The grain of distances.
+    /// The grain of distances in sectors: all probed distances are multiples of it.
     pub unit: Sectors,
-    /// Samples of each distance.
+    /// The number of samples of each distance.
     pub samples: u32,
     /// The number of requests that probing took.
     pub accesses: u64,
-    /// The time that they took.
+    /// The time that these requests took.
     pub time: Duration,
     /// The table.
     pub table: Table,
 }
 
-/// The reason for which bytes were refused. None of them is used then.
+/// The reason why the bytes of a file were refused; none of them is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileError {
-    /// The bytes are something else.
+    /// The bytes are not those of a table.
     #[error(
         "the file is no table of the Disk Mimic: the file does not begin with \"FBMIMIC\"; name a file that `mimic probe` wrote"
     )]
     NotATable,
-    /// The version is a later or an invalid one.
+    /// The file has a later or an invalid version.
     #[error("the table is of version {found}, this program reads version {VERSION}; probe the drive again")]
     Version {
         /// The version found.
@@ -59,9 +60,9 @@ pub enum FileError {
     /// The bytes are cut off, or followed by more.
     #[error("the table is damaged: {found} bytes where there should be {expected}; probe the drive again")]
     Length {
-        /// Bytes found.
+        /// The number of bytes found.
         found: u64,
-        /// Bytes promised.
+        /// The number of bytes that the file promises.
         expected: u64,
     },
     /// The bytes have changed.
@@ -81,7 +82,7 @@ pub enum FileError {
     /// The bytes are whole, but their content is impossible.
     #[error("the table says at byte {at} what no table can: {what}; probe the drive again")]
     Content {
-        /// The offset.
+        /// The offset of the content.
         at: u64,
         /// The problem.
         what: &'static str,
@@ -128,7 +129,7 @@ impl Saved {
     /// Reads a table from a file, with no more than some kilobytes of it in memory beside the table.
     ///
     /// # Errors
-    /// As for [`from_bytes`](Self::from_bytes), and errors of reading.
+    /// Those of [`from_bytes`](Self::from_bytes), and errors of reading the file.
     pub fn read(source: &mut (impl Read + Seek)) -> Result<Self, FileError> {
         let file = File::new(source);
         let mut read = Reader::open(&file, MAGIC, VERSION)?;
@@ -159,13 +160,14 @@ impl Saved {
     }
 }
 
-/// Returns a bound on the bytes of [`put_table`]: seven for a difference, since none is more than 2^47.
+/// Returns a bound on the bytes of [`put_table`]: seven for each difference of distances, because none is more than
+/// 2^47.
 pub(crate) fn table_size(table: &Table) -> usize {
     let each = if table.metric() == Metric::Probabilistic { PARTS + 1 } else { 1 };
     64 + 4 * 32 + table.len() * (7 + 4 * each)
 }
 
-/// Writes only a table.
+/// Writes a table without the frame.
 pub(crate) fn put_table(table: &Table, out: &mut Writer) {
     let mut putting = PutTable::begin(table, out);
     while !putting.go_on(table, usize::MAX, out) {}
@@ -182,9 +184,9 @@ pub(crate) struct PutTable {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Head,
-    /// The differences of distances, from this place on or from the first; and the distance before.
+    /// The differences of distances, from this place on, or from the first; with the distance before that place.
     Ways(Option<(Place, i64)>),
-    /// The times, from this place on or from the first.
+    /// The times, from this place on, or from the first.
     Times(Option<Place>),
 }
 
@@ -198,7 +200,8 @@ impl PutTable {
         Self { curve: 0, next: Next::Head }
     }
 
-    /// Writes at most `most` distances or times of the same table; returns whether the table is complete.
+    /// Writes at most `most` distances or times; returns whether the table is complete. Each call must get the same
+    /// table.
     pub fn go_on(&mut self, table: &Table, most: usize, out: &mut Writer) -> bool {
         let Some(curve) = table.curves().get(self.curve) else { return true };
         self.next = match self.next {
@@ -240,7 +243,7 @@ impl PutTable {
     }
 }
 
-/// Reads a table that [`put_table`] wrote, unless it surely takes more than `most` bytes of memory.
+/// Reads a table that [`put_table`] wrote; refuses one that surely takes more than `most` bytes of memory.
 pub(crate) fn table(read: &mut Reader<'_>, most: u64) -> Result<Table, Broken> {
     let metric = Metric::from_code(read.u8()?).ok_or_else(|| read.wrong("an unknown summary"))?;
     let seed = read.u64()?;
@@ -264,7 +267,7 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     let pair = usize::from(read.u8()?);
     let pair = Pair::ALL.get(pair).copied().ok_or_else(|| read.wrong("a pair of no request types"))?;
     let each = if metric == Metric::Probabilistic { PARTS + 1 } else { 1 };
-    // At least one byte for the difference and four for each time.
+    // Each distance takes at least one byte for the difference and four for each time.
     let len = read.count(1, 1 + 4 * each, "more distances than there are bytes, or none")?;
     let least = Knots::least_memory(len as u64);
     if least > most {
@@ -276,17 +279,17 @@ fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Brok
     for i in 0..len {
         (before, _) = read.after(before, i == 0, DISTANCE_SECTORS_MAX)?;
     }
-    // All of it has been validated; the second pass reads it again instead of keeping it.
+    // All distances are now known to be valid; a second pass reads them again, so that they are not in memory twice.
     let own = Times { read: read.pass(len as u64 * each as u64 * 4)?, each };
     let points = ways.take(len).zip(own.clone());
     let knots = points.map(|((distance, joined), times)| CurvePoint { distance, joined, time: times[0] });
     let parts = own.filter(|_| each > 1);
     let curve = Curve::new(pair, knots, parts);
-    // The second pass reads less if the file has failed or changed since.
+    // The second pass finds fewer points if the file has failed or changed since.
     if curve.len() == len { Ok(curve) } else { Err(Broken::Unreadable(ErrorKind::UnexpectedEof)) }
 }
 
-/// Iterates over the times of some distances: one for each, or the quantiles.
+/// Iterates over the times of consecutive distances: one time for each, or the quantiles.
 #[derive(Clone)]
 struct Times<'a> {
     read: Reader<'a>,
@@ -305,7 +308,7 @@ impl Iterator for Times<'_> {
     }
 }
 
-/// Iterates over distances that have been validated, each with whether it is joined to the next.
+/// Iterates over valid distances, each with whether times up to the next distance are interpolated.
 #[derive(Clone)]
 struct Ways<'a> {
     read: Reader<'a>,

@@ -1,7 +1,7 @@
-//! The common part of this crate's files: their beginning and end, and the reading of numbers.
+//! The common part of this crate's files: their beginning and end, and the encoding of numbers.
 //!
-//! All numbers are little-endian. Eight letters, version (u32), length of the body (u64); the body; the CRC-32 of
-//! everything before it (u32).
+//! A file has eight letters, the version (u32), the length of the body (u64), the body, and the CRC-32 of everything
+//! before it (u32). All numbers are little-endian.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,12 +19,12 @@ const WINDOW_BYTES: usize = 4 << 10;
 /// The longest name of a drive in a file, in bytes; a longer one is cut.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The reason for which bytes are invalid.
+/// The reason why bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The bytes are something else.
+    /// The letters are those of another kind of file.
     Letters,
-    /// The version is another one.
+    /// The version is not the one that this program reads.
     Version(u32),
     /// The bytes are cut off, or followed by more; lengths in bytes.
     Length { found: u64, expected: u64 },
@@ -38,8 +38,8 @@ pub(crate) enum Broken {
     NoRoom { least: u64 },
 }
 
-/// Writes bytes in a frame. They may be taken a part at a time, so that they need not all be in memory at once; then
-/// the contents of the head come last.
+/// Writes bytes in a frame. The caller may take them a part at a time, so that they need not all be in memory at
+/// once; the contents of the head then come last.
 #[derive(Debug)]
 pub(crate) struct Writer {
     head: [u8; HEAD_BYTES],
@@ -59,8 +59,8 @@ impl Writer {
         Self { head, out, taken: 0, sum: crc32fast::Hasher::new() }
     }
 
-    /// Takes the bytes written since the last call; the first ones are a placeholder for the head, which is not known
-    /// yet.
+    /// Takes the bytes written since the last call. The first bytes of the file are a placeholder for the head, which
+    /// is not known yet.
     pub fn take(&mut self) -> Vec<u8> {
         let out = std::mem::take(&mut self.out);
         let body = out.get(self.head_in_out()..).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Writer {
         out
     }
 
-    /// Returns the rest of the bytes, and the head.
+    /// Returns the remaining bytes, and the head that replaces the placeholder.
     pub fn end(mut self) -> (Vec<u8>, [u8; HEAD_BYTES]) {
         let mut rest = self.take();
         self.head[HEAD_BYTES - 8..].copy_from_slice(&(self.taken - HEAD_BYTES as u64).to_le_bytes());
@@ -80,7 +80,7 @@ impl Writer {
         (rest, self.head)
     }
 
-    /// Returns all bytes, if none has been taken.
+    /// Returns the whole file, if no bytes have been taken.
     pub fn sealed(self) -> Vec<u8> {
         let (mut all, head) = self.end();
         if let Some(first) = all.get_mut(..HEAD_BYTES) {
@@ -124,7 +124,7 @@ impl Writer {
         self.out.extend_from_slice(name.as_bytes());
     }
 
-    /// Writes the difference to the next of ascending distances and a mark, in groups of seven bits (LEB128).
+    /// Writes the difference between two consecutive distances and a mark, in groups of seven bits (LEB128).
     pub fn way(&mut self, way: u64, mark: bool) {
         let mut way = u128::from(way) << 1 | u128::from(mark);
         while way >= 1 << 7 {
@@ -135,7 +135,7 @@ impl Writer {
     }
 }
 
-/// Returns a name as it is stored.
+/// Returns the part of a name that a file stores.
 pub(crate) fn cut(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
@@ -149,7 +149,7 @@ pub(crate) trait Source: Read + Seek {}
 
 impl<T: Read + Seek> Source for T {}
 
-/// A file with little of it in memory: several readers share it, each with a window of its own.
+/// A file of which little is in memory: several readers share it, each with a window of its own.
 pub(crate) struct File<'a>(RefCell<&'a mut dyn Source>);
 
 impl<'a> File<'a> {
@@ -161,7 +161,7 @@ impl<'a> File<'a> {
         self.0.borrow_mut().seek(SeekFrom::End(0))
     }
 
-    /// Fills `into` from offset `at` on.
+    /// Fills `into` with the bytes of the file from offset `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         let mut source = self.0.borrow_mut();
         source.seek(SeekFrom::Start(at))?;
@@ -182,13 +182,13 @@ pub(crate) struct Reader<'a> {
     /// The end of the body.
     end: u64,
     at: u64,
-    /// The bytes from `begin` on.
+    /// The bytes of the file from `begin` on that are in memory.
     window: Vec<u8>,
     begin: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// Opens a frame that is whole, at its body. This reads the file to its end.
+    /// Opens a frame at its body, after reading the whole file to check its length and checksum.
     pub fn open(file: &'a File<'a>, letters: [u8; 8], version: u32) -> Result<Self, Broken> {
         let found = file.len().map_err(unreadable)?;
         let mut read = Self { file, end: found, at: 0, window: Vec::new(), begin: 0 };
@@ -247,7 +247,8 @@ impl<'a> Reader<'a> {
         Broken::Content { at: self.at, what }
     }
 
-    /// Reads a number of items of at least `each` bytes, which is at least `least`; the bytes left bound the number.
+    /// Reads a number of items, each of at least `each` bytes. The number must be at least `least`, and the items
+    /// must fit into the rest of the body.
     pub fn count(&mut self, least: usize, each: usize, what: &'static str) -> Result<usize, Broken> {
         let count = self.u64()?;
         let most = (self.end - self.at) / each.max(1) as u64;
@@ -271,13 +272,13 @@ impl<'a> Reader<'a> {
 
     /// Returns the next `len` bytes, if they are in the window.
     fn window(&self, len: usize) -> Option<&[u8]> {
-        // Another reader's window may extend past the end of this one.
+        // A reader of a part of the body copies a window that extends past the end of that part.
         self.at.checked_add(len as u64).filter(|end| *end <= self.end)?;
         let from = usize::try_from(self.at.checked_sub(self.begin)?).ok()?;
         self.window.get(from..from.checked_add(len)?)
     }
 
-    /// Skips `len` bytes; returns a reader of them.
+    /// Skips `len` bytes; returns a reader of these bytes.
     pub fn pass(&mut self, len: u64) -> Result<Self, Broken> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.end);
         let end = end.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
@@ -320,7 +321,8 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    /// Reads the next of ascending distances within `furthest`, after `before` unless it is the first; and its mark.
+    /// Reads the next of ascending distances, which is at most `furthest` from zero and larger than `before` unless
+    /// it is the first; and its mark.
     pub fn after(&mut self, before: i64, first: bool, furthest: i64) -> Result<(i64, bool), Broken> {
         let way = self.way()?;
         let (way, mark) = (way >> 1, way & 1 == 1);
@@ -331,7 +333,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.wrong("distances that do not ascend, or leave every drive"))
     }
 
-    /// Reads a number in groups of seven bits.
+    /// Reads a number of up to 70 bits in groups of seven bits.
     fn way(&mut self) -> Result<u128, Broken> {
         let mut way = 0u128;
         for shift in (0..70).step_by(7) {
@@ -349,7 +351,7 @@ fn unreadable(error: io::Error) -> Broken {
     Broken::Unreadable(error.kind())
 }
 
-/// Maps errors to `otherwise`, except those of reading.
+/// Maps errors to `otherwise`, except errors of reading the file.
 fn or_unreadable(otherwise: Broken) -> impl Fn(Broken) -> Broken {
     move |error| if matches!(error, Broken::Unreadable(_)) { error } else { otherwise }
 }

@@ -1,4 +1,4 @@
-//! On-line configuration: learning from the running workload.
+//! On-line configuration: the learner learns times from the running workload.
 
 mod bits;
 mod cell;
@@ -23,43 +23,43 @@ use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
-/// Cells that are cleared together, when they are first touched after everything was forgotten.
+/// The number of cells that are cleared together, when one of them is first used after the learner forgot everything.
 const PAGE_CELLS: usize = 512;
 
-/// The weight of a table's time, in samples, when the first observation meets it.
+/// The weight of a table's time in a cell's mean, in samples, when the first observation is added.
 const PRIOR_SAMPLES: u8 = 4;
 
 /// The configuration of a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnerConfig {
-    /// Sectors of the drive.
+    /// The number of sectors of the drive.
     pub capacity: Sectors,
-    /// The grain of distances: the alignment of requests.
+    /// The grain of distances in sectors: the alignment of requests.
     pub unit: Sectors,
-    /// The most memory to use, including the table that it starts from. [Reading](Learner::read) a file adds only
-    /// some kilobytes.
+    /// The most memory to use, including the table from which the learner starts. [Reading](Learner::read) a file adds
+    /// only some kilobytes.
     pub memory: Bytes,
-    /// The number of samples after which a distance's time counts as known. With one, as in the paper, a distance
-    /// that was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
+    /// The number of samples after which a distance's time counts as known. With one sample, as in the paper, a
+    /// distance that was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
     pub minimum_samples: u8,
-    /// The rule by which distances between known ones count as known; [`CheckPoints::NONE`] for never.
+    /// The rule by which distances between known ones count as known; with [`CheckPoints::NONE`] they never do.
     pub check_points: CheckPoints,
-    /// The longest pause of the drive before a request whose time counts: during a pause the platter goes on turning,
-    /// so the distance no longer determines the angle (ATC'03, section 3.1.2).
+    /// The longest pause of the drive before a request whose time counts: the platter rotates during a pause, so the
+    /// distance no longer determines the angle (ATC'03, section 3.1.2).
     pub longest_pause: Duration,
-    /// The number of samples in a mean, 255 at most; older ones fade.
+    /// The number of samples in a mean, 255 at most; the weight of older samples decreases.
     pub window: u8,
-    /// Whether to detect that the drive is another one, and learn anew.
+    /// Whether to detect that the drive has been replaced by another one, and learn anew.
     pub notice_change: bool,
     /// Whether to probe unknown distances in idle time (ATC'03, section 6.2, second open idea).
     pub probe_idle: bool,
-    /// Seeds the choice of distances to probe.
+    /// The seed for the choice of distances to probe.
     pub seed: u64,
 }
 
 impl LearnerConfig {
-    /// Returns 64 MB, one sample, the paper's Table 2, pauses of up to 200 us, and means over 64 samples; with
-    /// detection of another drive, without probes in idle time.
+    /// Returns the default configuration: 64 MB, one sample, the paper's Table 2, pauses of up to 200 us, means over
+    /// 64 samples, detection of another drive, and no probes in idle time.
     pub fn new(capacity: Sectors, unit: Sectors) -> Self {
         Self {
             capacity,
@@ -91,7 +91,7 @@ impl LearnerConfig {
     }
 }
 
-/// The reason for which a learner cannot be made.
+/// The reason why a learner cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LearnerError {
     /// The grain is 0.
@@ -100,7 +100,7 @@ pub enum LearnerError {
     /// The capacity is 0, or larger than that of any drive.
     #[error("capacity is {capacity} sectors; give 1 to 2^44")]
     Capacity {
-        /// Sectors.
+        /// The capacity in sectors.
         capacity: Sectors,
     },
     /// There is not enough memory.
@@ -108,7 +108,7 @@ pub enum LearnerError {
     Memory {
         /// The memory in bytes.
         bytes: Bytes,
-        /// Sectors of the drive.
+        /// The number of sectors of the drive.
         capacity: Sectors,
     },
     /// There is not enough memory beside the table.
@@ -123,10 +123,10 @@ pub enum LearnerError {
         bytes: Bytes,
         /// The memory of the table.
         table: Bytes,
-        /// Sectors of the drive.
+        /// The number of sectors of the drive.
         capacity: Sectors,
     },
-    /// The machine does not give this memory.
+    /// The machine does not provide this memory.
     #[error("the machine does not give {} bytes of memory; set less", bytes.get())]
     NotThere {
         /// The memory in bytes.
@@ -137,9 +137,9 @@ pub enum LearnerError {
         "a window of {window} samples with at least {minimum} for a known time; give 1 <= minimum_samples <= window"
     )]
     Window {
-        /// The samples of a mean.
+        /// The number of samples of a mean.
         window: u8,
-        /// The samples that a known time needs.
+        /// The number of samples that a known time needs.
         minimum: u8,
     },
 }
@@ -147,27 +147,29 @@ pub enum LearnerError {
 /// The state of learning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnerStats {
-    /// Times observed.
+    /// The number of times observed.
     pub observed: u64,
-    /// Times that were ignored because of a pause.
+    /// The number of times ignored because of a pause.
     pub after_pause: u64,
     /// The number of times that another drive was detected.
     pub changes: u32,
-    /// Distances known by their own samples now; cells of several distances if memory does not suffice for all.
+    /// The number of distances known by their own samples; of cells of several distances, if memory does not suffice
+    /// for a cell each.
     pub known: u64,
-    /// The mean error of the latest predictions; none unless change is to be noticed.
+    /// The mean error of the latest predictions; zero unless another drive is to be detected.
     pub mean_error: Duration,
     /// The memory in use ([`Learner::memory`]).
     pub memory: Bytes,
 }
 
-/// Learns on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a fixed memory.
+/// Learns times on-line (ATC'03, section 6): stores the mean of the times observed at each distance, within a fixed
+/// memory.
 ///
-/// Distances near zero have a cell each, larger ones share: a cell is never wider than a small part of its distance.
-/// So a 20 TB drive fits into 64 MB, and if all distances fit, each has a cell of its own. The learner interpolates
-/// between known distances if the known ones that serve as check points allow it. It may start from a [`Table`],
-/// whose times count until enough has been observed. If predictions are wrong for long, the drive must be another
-/// one: the learner forgets everything, including the table, and learns anew.
+/// Times are stored in cells. Distances near zero have a cell each, larger ones share one, but a cell is never wider
+/// than a small part of its distance: a 20 TB drive fits into 64 MB. If all distances fit, each has a cell of its own.
+/// The learner interpolates between known distances if the known ones in between meet the rule for check points. It
+/// may start from a [`Table`], whose times count until enough has been observed. If predictions are wrong for long,
+/// the drive must be another one: the learner forgets everything, including the table, and learns anew.
 ///
 /// ```
 /// use mimic::{Learner, LearnerConfig};
@@ -188,7 +190,7 @@ pub struct Learner {
     config: LearnerConfig,
     grid: Grid,
     pairs: [Side; 4],
-    /// The number of times that everything was forgotten.
+    /// The number of times that the learner forgot everything.
     generation: u32,
     table: Option<Table>,
     change: Change,
@@ -216,7 +218,7 @@ impl Side {
         Cell::from_bits(self.cells[i])
     }
 
-    /// Iterates over the cells of a page that are in use, in ascending order.
+    /// Iterates over the cells of a page that have samples, in ascending order.
     fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
         let current = self.pages.get(page) == Some(&generation);
         let cells = if current { self.cells.chunks(PAGE_CELLS).nth(page) } else { None };
@@ -226,7 +228,7 @@ impl Side {
             .filter(|(_, cell)| *cell != Cell::EMPTY)
     }
 
-    /// Returns a cell to write to.
+    /// Returns a cell to write to, after clearing its page if the page is of an earlier generation.
     fn touch(&mut self, i: usize, generation: u32) -> &mut u64 {
         let page = i / PAGE_CELLS;
         if self.pages[page] != generation {
@@ -237,31 +239,31 @@ impl Side {
         &mut self.cells[i]
     }
 
-    /// Returns the memory for `cells` cells.
+    /// Returns the memory that `cells` cells need, in bytes.
     fn memory(cells: usize) -> usize {
         cells * 8 + cells.div_ceil(PAGE_CELLS) * 4 + Lines::memory(cells)
     }
 
-    /// Returns the memory of this side.
+    /// Returns the memory of these cells, in bytes.
     fn held_memory(&self) -> usize {
         self.cells.capacity() * 8 + self.pages.capacity() * 4 + self.lines.held_memory()
     }
 }
 
 impl Learner {
-    /// Creates a learner that knows only the times of `table`.
+    /// Creates a learner that knows only the times of `table`, if there is one.
     ///
     /// # Errors
-    /// The configuration is invalid: its field, and valid values.
+    /// The field of the configuration that is invalid, with the valid values.
     pub fn new(config: LearnerConfig, table: Option<Table>) -> Result<Self, LearnerError> {
         config.check()?;
         let LearnerConfig { capacity, unit, memory, .. } = config;
         let of_table = table.as_ref().map_or(Bytes::ZERO, Table::memory);
         let bytes = memory.get().saturating_sub(of_table.get());
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // Memory that does not depend on the number of cells is subtracted, as in `memory`.
+        // Memory that does not depend on the number of cells is subtracted first, as `memory` counts it.
         let four = bytes.saturating_sub(size_of::<Self>() + Change::MEMORY_BYTES);
-        // Eight bytes a cell, two bits, and slightly more.
+        // Each cell takes eight bytes, two bits, and slightly more.
         let mut cells = four / 4 / 8;
         while cells > 0 && Side::memory(cells) > four / 4 {
             cells -= cells.div_ceil(1_024);
@@ -273,7 +275,7 @@ impl Learner {
             LearnerError::BesideTable { bytes: memory, table: of_table, capacity }
         };
         let grid = Grid::new(unit.get(), blocks, cells).filter(|_| bytes >= 1 << 16).ok_or(few)?;
-        // The memory is reserved before it is used: without it the process would be killed later.
+        // The memory is tried before it is used: if the machine lacks it, the process would be killed later.
         Vec::<u8>::new()
             .try_reserve_exact(4 * Side::memory(grid.cells()))
             .map_err(|_| LearnerError::NotThere { bytes: memory })?;
@@ -296,12 +298,13 @@ impl Learner {
         &self.config
     }
 
-    /// Returns the table that it started from, unless another drive was detected since.
+    /// Returns the table from which the learner started; `None` once another drive was detected.
     pub fn table(&self) -> Option<&Table> {
         self.table.as_ref()
     }
 
-    /// Returns the time at a distance, if it is known. `lot` is for a table whose metric is probabilistic.
+    /// Returns the time at a distance, if it is known. `lot` is the random number for a table with the probabilistic
+    /// metric.
     #[inline]
     pub fn time_at(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
         self.predict(pair, distance, lot).map(|(time, _)| time)
@@ -321,8 +324,8 @@ impl Learner {
         self.on_line(side, i, distance.sectors()).map(|time| (time, PredictionSource::Line))
     }
 
-    /// Returns the times of at most [`BATCH_REQUESTS`] requests, one step after another for all of them, so that their
-    /// memory accesses overlap.
+    /// Returns the times of at most [`BATCH_REQUESTS`] requests. Each step is done for all of them before the next, so
+    /// that their memory accesses overlap.
     fn times_of(&self, asked: (Last, Instant), requests: &[Request], times: &mut [Option<Duration>]) {
         let mut cells = [(0, 0, 0); BATCH_REQUESTS];
         for (cell, request) in cells.iter_mut().zip(requests) {
@@ -343,7 +346,7 @@ impl Learner {
         }
     }
 
-    /// Returns the time at a distance in a cell that is not known, from its neighbours'.
+    /// Returns the time at a distance in an unknown cell, interpolated between known cells.
     #[inline]
     fn on_line(&self, side: &Side, i: usize, distance: i64) -> Option<Duration> {
         let points = |i: usize| (self.grid.distance(i), side.cell(i).mean());
@@ -376,7 +379,7 @@ impl Learner {
         }
     }
 
-    /// Forgets everything: the drive is another one. Cells are cleared when they are next touched.
+    /// Forgets everything, because the drive is another one. Cells are cleared when they are next used.
     fn forget(&mut self) {
         self.changes += 1;
         self.generation += 1;
@@ -404,14 +407,15 @@ impl Learner {
             .map(|i| (Distance::new(self.grid.distance(i)), Duration::from_nanos(side.cell(i).mean())))
     }
 
-    /// Returns the memory in bytes, including the table; it never exceeds the configured memory, and does not grow.
+    /// Returns the memory of the learner in bytes, including the table. It does not grow, and never exceeds the
+    /// configured memory.
     pub fn memory(&self) -> Bytes {
         let sides: usize = self.pairs.iter().map(Side::held_memory).sum();
         let bytes = sides + Change::MEMORY_BYTES + size_of::<Self>();
         Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
     }
 
-    /// Returns whether each distance has a cell of its own, at the grain of the unit.
+    /// Returns whether each distance has a cell of its own, in steps of the unit.
     pub fn is_exact(&self) -> bool {
         self.grid.is_exact()
     }
@@ -442,9 +446,9 @@ impl Mimic for Learner {
         self.learn(pair, distance, seen.time);
     }
 
-    /// Returns an unknown distance to probe in idle time, after `last`: a read, which destroys nothing. Each doubling
-    /// of the distance is equally likely. The first probe after a pause teaches nothing, but puts the head where the
-    /// next begins.
+    /// Returns a range at an unknown distance from `last` to probe in idle time: a read, because a read changes no
+    /// data. Each doubling of the distance is equally likely. The first probe after a pause is not learnt from, but
+    /// leaves the head where the next probe begins.
     fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         if !self.config.probe_idle {
             return None;

@@ -1,10 +1,10 @@
 //! Sets of cells with fast search for neighbours.
 
-/// A set of small numbers that finds the next one in either direction in a few words: each level has a bit for each
-/// word of the one below that is not zero.
+/// A set of small numbers that finds the next member in either direction by reading a few words. Each level has a
+/// bit for each word of the level below; the bit is set if that word is not zero.
 #[derive(Clone, Debug)]
 pub(super) struct Bits {
-    /// The lowest level first.
+    /// The words of each level, the lowest level first.
     levels: Vec<Vec<u64>>,
 }
 
@@ -73,7 +73,7 @@ impl Bits {
     pub fn below(&self, i: usize) -> Option<usize> {
         let mut end = i;
         for (height, level) in self.levels.iter().enumerate() {
-            // The members of the word below `end`.
+            // The members of this word that are below `end`.
             let word = level.get(end / 64).map_or(0, |word| word & ((1 << (end % 64)) - 1));
             if word != 0 {
                 let mut found = end / 64 * 64 + (63 - word.leading_zeros() as usize);
@@ -93,10 +93,10 @@ impl Bits {
         std::iter::successors(first, |i| self.above(*i))
     }
 
-    /// The most levels: each removes six bits of a number of 64 bits.
+    /// The most levels: each level removes six bits of a number of 64 bits.
     const LEVELS_MAX: usize = 11;
 
-    /// Returns the memory in bytes.
+    /// Returns the memory of this set, in bytes.
     pub fn held_memory(&self) -> usize {
         self.levels.capacity() * size_of::<Vec<u64>>()
             + self.levels.iter().map(|level| level.capacity() * 8).sum::<usize>()
@@ -137,7 +137,7 @@ mod tests {
                     set.remove(&i);
                 }
             }
-            // The changed members are the likely places of errors.
+            // Errors are likely near changed members.
             for at in asked.iter().chain(changes.iter().map(|(at, _)| at)) {
                 let i = at.index(len);
                 prop_assert_eq!(bits.has(i), set.contains(&i));

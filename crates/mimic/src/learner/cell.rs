@@ -1,13 +1,13 @@
 //! The mean of the times observed in one cell, in eight bytes.
 
-/// Bits of a mean in nanoseconds, as in a table: times are cut at 4.29 s.
+/// The number of bits of a mean in nanoseconds, as in a table: longer times count as 4.29 s.
 const MEAN_BITS: u32 = 32;
 
-/// Bits of the number of samples, up to the window.
+/// The number of bits for the number of samples, up to the window.
 const COUNT_BITS: u32 = 8;
 
-/// A running mean and its number of samples. Once they fill the window, old samples fade: each new one has the weight
-/// 1 / `window`.
+/// A running mean with its number of samples. Once the samples fill the window, each new one has the weight 1 /
+/// `window`, and the weight of old samples decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cell(u64);
 
@@ -37,7 +37,7 @@ impl Cell {
         (self.0 >> MEAN_BITS) as u8
     }
 
-    /// Returns the samples of two cells combined.
+    /// Returns the cell with the samples of both cells.
     pub fn joined(self, other: Self, window: u8) -> Self {
         let (n, m) = (u64::from(self.count()), u64::from(other.count()));
         let mean = (self.mean() * n + other.mean() * m + (n + m) / 2) / (n + m).max(1);
@@ -49,7 +49,7 @@ impl Cell {
         let count = self.count().saturating_add(1).min(window.max(1));
         let (mean, n) = (self.mean() as i64, i64::from(count));
         let off = ns.min((1 << MEAN_BITS) - 1) as i64 - mean;
-        // Rounded to the nearest, ties away from zero: a mean that is truncated would drift.
+        // The step is rounded to the nearest integer, ties away from zero, because a truncated mean would drift.
         let step = (2 * off + off.signum() * n) / (2 * n);
         Self::new((mean + step).max(0) as u64, count)
     }
@@ -66,7 +66,7 @@ mod tests {
             let cell = samples.iter().fold(Cell::EMPTY, |cell, ns| cell.with(*ns, 255));
             let mean = samples.iter().sum::<u64>() / samples.len() as u64;
             prop_assert_eq!(cell.count() as usize, samples.len());
-            // An error of half a nanosecond a sample.
+            // Each sample adds an error of half a nanosecond.
             prop_assert!(cell.mean().abs_diff(mean) <= 1 + samples.len() as u64 / 2);
             prop_assert_eq!(Cell::from_bits(cell.bits()), cell);
         }
@@ -77,7 +77,7 @@ mod tests {
             for _ in 0..u32::from(window) * 8 {
                 cell = cell.with(new, window);
             }
-            // e^-8, and the half nanosecond at which a step rounds to zero.
+            // The error is e^-8 of the difference, and the half nanosecond below which a step rounds to zero.
             prop_assert!(cell.mean().abs_diff(new) <= old.abs_diff(new) / 2_000 + u64::from(window));
             prop_assert!(cell.count() <= window);
         }

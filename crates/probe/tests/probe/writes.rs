@@ -1,4 +1,5 @@
-//! Writes among reads, predicted by a found profile, with and without permission to write.
+//! Random requests, a third of them writes, predicted by a found profile, with and without permission to
+//! write.
 
 use crate::common::{self, Emulated};
 use drive::Behaviour;
@@ -16,8 +17,9 @@ fn probed(device: &mut Emulated, writes: Option<LbnRange>) -> ProbedProfile {
     Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// Returns the share of random requests of 4 KiB all over the drive, a third of them writes, that are within
-/// 50 us; and the counts by the kind of the previous request and of this one.
+/// Returns the share of random requests of 4 KiB all over the drive, a third of them writes, that complete
+/// within 50 us of their predictions; and pairs of that number and of all requests, by the type of the
+/// previous request and of this one.
 fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32, u32); 2]; 2]) {
     let capacity = drive.capacity().get();
     let mut predictor = Predictor::new(found).unwrap();
@@ -47,8 +49,8 @@ fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32,
     (f64::from(near) / f64::from(requests), counts)
 }
 
-/// Probes with writes allowed to some sectors in the middle: requests are predicted all over the drive, or
-/// the report is not sure.
+/// Probes with writes allowed to some sectors in the middle. Then requests all over the drive are predicted,
+/// or the report is not sure of them.
 fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let truth = builtin::find(name).unwrap();
     let mut device = Emulated::with(&truth, behaviour, 1);
@@ -60,11 +62,11 @@ fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let check = report.writes.unwrap();
     // The check had enough time, unless the drive's speed drifts.
     assert!(check.requests >= 500 || behaviour.drift.is_some(), "{name}: {check:?}");
-    // The number of requests distinguishes a tenth of a percent from chance: some drives are that close to
-    // the standard.
+    // So many requests distinguish a tenth of a percent from chance, because some drives are that close to
+    // 97%.
     let (share, by_pair) = shares(&mut device, &found.profile, 20_000);
     assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
-    // A drive whose speed does not drift is not left unsure.
+    // The report must be sure of a drive whose speed does not drift.
     assert!(
         report.unsure_writes.is_empty() || behaviour.drift.is_some(),
         "{name}: {:?}",
@@ -106,7 +108,7 @@ drives! {
     mimic_more_capacity mimic_less_capacity nearline_4tb
 }
 
-/// Each drive is probed without writes: the report names the unknown properties of writes, with the reason.
+/// The report of a probe without writes names the unknown properties of writes, with the reason.
 #[test]
 fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     for name in builtin::names() {
@@ -129,7 +131,7 @@ fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     }
 }
 
-/// The settling time of a write through a handle that accepts one command at a time is near the truth, or not
+/// Through a handle that takes one command at a time, the settling time of a write is near the truth, or not
 /// reported as sure.
 #[test]
 fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_not() {
@@ -152,7 +154,7 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
                 assert!(found_ms >= 0.0, "{case}");
                 assert!((found_ms - settle_ms).abs() < 0.05 || said.confidence < 0.75, "{case}");
                 surest = surest.max(said.confidence);
-                // If the report is not sure, it has the range of the possible addition.
+                // If the report is not sure, its note says how much more the time may be.
                 assert!(said.confidence >= 0.75 || said.note.contains("more"), "{case}");
             }
         }
@@ -162,7 +164,7 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
 }
 
 /// Zero-latency writes are measured if writes are allowed and not acknowledged from the buffer; otherwise the
-/// report has an assumption.
+/// report calls its value an assumption.
 #[test]
 fn zero_latency_writes_are_measured_or_said_to_be_an_assumption() {
     for name in testing::some(1, ["seagate-cheetah-18lp", "mimic-base", "mimic-less-capacity"]) {

@@ -1,21 +1,21 @@
 //! The Disk Mimic (ATC'03): a table that predicts a drive's times without knowing how the drive works.
 //!
-//! A time is taken to depend on two quantities: the types of this request and the one before ([`Pair`]), and the
-//! signed [`Distance`] between them. A [`Table`] has a summary of the times observed at each distance ([`Metric`]),
-//! and interpolates between them if check points allow it ([`CheckPoints`]). The scheduler's policy SMTF chooses the
-//! request with the shortest predicted time; it asks through the trait [`scheduler::Mimic`], which [`Table`] and
-//! [`Learner`] implement.
+//! The time of a request is assumed to depend on two quantities: the types of this request and the previous one
+//! ([`Pair`]), and the signed [`Distance`] between them. A [`Table`] has a summary of the times observed at each
+//! distance ([`Metric`]), and interpolates between distances if check points allow that ([`CheckPoints`]). The
+//! scheduler's policy SMTF (shortest mimicked time first) chooses the request with the shortest predicted time. It gets
+//! predictions through the trait [`scheduler::Mimic`], which [`Table`] and [`Learner`] implement.
 //!
 //! | | |
 //! |---|---|
-//! | off-line | [`Prober`] probes a black box by its [`ProbePlan`], and yields a [`Table`] |
-//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a [`Table`] |
-//! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
-//! | kept | [`Saved`], [`Learner::save`]: bytes for a file, versioned and checksummed |
-//! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |
+//! | off-line | [`Prober`] measures a drive by its [`ProbePlan`], and makes a [`Table`] |
+//! | on-line | [`Learner`] learns from the requests of the workload, within a fixed memory; it may start from a [`Table`] |
+//! | by hand | [`TableBuilder`] makes a [`Table`] of [`Samples`] from any measurement |
+//! | files | [`Saved`] for a table and [`Learner::save`] for a learner make bytes with a version and a checksum |
+//! | predictions | [`Table::time`] for a pair and a distance; `Mimic::time` for a request |
 //!
-//! All of it is sans-IO and deterministic: the owner of the drive carries out the prober's requests, and reports
-//! their times.
+//! This crate is sans-IO and deterministic: the owner of the drive carries out the prober's requests, and reports their
+//! times.
 
 mod check_points;
 mod distance;

@@ -1,4 +1,4 @@
-//! Off-line configuration: probes a black box.
+//! Off-line configuration: measures the table of a drive by requests of its own.
 
 mod plan;
 mod range;
@@ -19,45 +19,46 @@ use units::{Bytes, Duration, Lbn, LbnRange, Op};
 use unreadable::Unreadable;
 use workload::random::Stream;
 
-/// The most places drawn for a sample until one has no sector that is known to be unreadable; a range full of such
-/// sectors has none.
+/// The most random places for a sample that are drawn until one has no sector known as unreadable: in a range full of
+/// unreadable sectors there is none.
 const DRAWS_MAX: u32 = 64;
 
-/// The most check points of a range that are skipped as unreadable; then the range is.
+/// The most check points of a range that are skipped because they are unreadable; after them the whole range is
+/// skipped.
 const SKIPPED_POINTS_MAX: u32 = 32;
 
-// `room` reserves this amount for parts of fixed size.
+// `room` reserves 4 KiB for the parts of fixed size.
 const _: () = assert!(size_of::<Prober>() + unreadable::FAILURES_MAX * size_of::<u64>() <= 4_096);
 
 /// The prober's next request, to be carried out on an idle drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeAccess {
-    /// The type: read or write.
+    /// The type of the request: read or write.
     pub op: Op,
-    /// The LBNs.
+    /// The LBNs of the request.
     pub range: LbnRange,
-    /// Whether its time counts; if not, it is the random move before one that does.
+    /// Whether the request's time counts; if not, the request is the random move before one whose time does.
     pub timed: bool,
 }
 
 /// The progress of probing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// Requests carried out, including random moves.
+    /// The number of requests carried out, including random moves.
     pub accesses: u64,
-    /// Distances probed, each with its samples.
+    /// The number of distances probed, each with its samples.
     pub probed: u64,
-    /// Distances of all pairs between the outermost ones, at the grain of the unit.
+    /// The number of distances of all pairs between the outermost ones, in steps of the unit.
     pub distances: u64,
-    /// Distances on a straight line that check points confirmed.
+    /// The number of distances that are interpolated on lines confirmed by check points.
     pub confirmed: u64,
-    /// Distances on a straight line that is not confirmed, because memory or requests ran out.
+    /// The number of distances on lines that are not confirmed, because memory or requests ran out.
     pub unconfirmed: u64,
-    /// Distances in the table.
+    /// The number of distances in the table.
     pub kept: u64,
-    /// Requests that failed because of an unreadable sector, and were replaced by others.
+    /// The number of requests that failed because of an unreadable sector, and were replaced by others.
     pub unreadable: u64,
-    /// The time of all requests together, which is that of probing on the drive.
+    /// The time of all requests together.
     pub time: Duration,
 }
 
@@ -69,14 +70,14 @@ impl ProbeReport {
     }
 }
 
-/// Configures a table off-line (ATC'03, sections 3.2 and 5): each distance is sampled S times, each time after a move
-/// to a random place; ranges whose check points lie on a straight line are interpolated, others are cut at the check
-/// points and examined again.
+/// Configures a table off-line (ATC'03, sections 3.2 and 5). Each distance is sampled several times, each time after
+/// a move to a random place. Ranges whose check points lie on a straight line are interpolated; others are cut at the
+/// check points and examined again.
 ///
-/// Sans-IO: [`next`](Self::next) returns a request, [`done`](Self::done) takes its time, or [`failed`](Self::failed)
-/// the unreadable sector, until `next` returns `None`; then call [`finish`](Self::finish). Ranges are examined by
-/// width relative to their distance, widest first, and near ones first; so whenever it is stopped, or memory or
-/// requests run out, its knowledge is spread evenly.
+/// The prober is sans-IO: [`next`](Self::next) returns a request; [`done`](Self::done) takes its time, or
+/// [`failed`](Self::failed) its unreadable sector. This repeats until `next` returns `None`; then call
+/// [`finish`](Self::finish). Ranges are examined in the order of their width relative to their distance, the widest
+/// first. So whenever probing is stopped, or memory or requests run out, the knowledge is spread evenly.
 ///
 /// ```
 /// use mimic::{ProbePlan, Prober};
@@ -101,22 +102,22 @@ pub struct Prober {
     random: Stream,
     /// The number of blocks of one unit.
     blocks: i64,
-    /// The end points that must be sampled before any range can be examined.
+    /// The outermost distances, and others, which must be sampled before any range can be examined.
     ends: VecDeque<(usize, i64)>,
-    /// All sampled points, of all curves. Like `parts` and `ranges`, it has its full capacity from the beginning, so
-    /// that it is never in memory twice while it grows.
+    /// All sampled points of all curves. This list, `parts` and `ranges` have their full capacity from the beginning,
+    /// because a growing list would be in memory twice.
     points: Vec<Point>,
     /// For the probabilistic metric, the quantiles of each point and then of each check point.
     parts: Vec<[u32; PARTS + 1]>,
     ranges: BinaryHeap<Range>,
-    /// The most points.
+    /// The most points for which there is memory.
     room: usize,
     current: Option<Look>,
     probing: Option<Probing>,
     /// The samples of the current distance.
     samples: Samples,
     unreadable: Unreadable,
-    /// How much further in the next end is sought if no place at its distance can be read.
+    /// The steps by which the next end moves towards zero if no place at its distance can be read.
     inward: i64,
     report: ProbeReport,
 }
@@ -126,7 +127,7 @@ pub struct Prober {
 struct Probing {
     curve: usize,
     step: i64,
-    /// The target block of the random move, once it is done.
+    /// The target block of the random move, once the move is done.
     moved: Option<i64>,
     /// The block that is being accessed.
     going: i64,
@@ -136,7 +137,7 @@ impl Prober {
     /// Creates a prober.
     ///
     /// # Errors
-    /// The plan cannot be carried out: its field, and valid values.
+    /// The field of the plan that cannot be carried out, with the valid values.
     pub fn new(plan: ProbePlan) -> Result<Self, ProbeError> {
         let (blocks, steps) = plan.check()?;
         let mut ends: Vec<(usize, i64)> = Vec::new();
@@ -181,7 +182,7 @@ impl Prober {
         })
     }
 
-    /// Returns the most memory that it uses, in bytes.
+    /// Returns the most memory that the prober uses, in bytes.
     pub fn memory(&self) -> Bytes {
         let looked_at = self.current.as_ref().map_or(0, |look| look.checks.capacity());
         let bytes = size_of::<Self>()
@@ -195,7 +196,7 @@ impl Prober {
         Bytes::new(bytes as u64)
     }
 
-    /// Returns the next request; the same one until [`done`](Self::done). `None` if nothing is left to probe.
+    /// Returns the next request, until [`done`](Self::done) the same one; `None` if nothing is left to probe.
     #[allow(clippy::should_implement_trait, reason = "it lends nothing, and its end depends on the answers")]
     pub fn next(&mut self) -> Option<ProbeAccess> {
         while self.probing.is_none() {
@@ -216,7 +217,7 @@ impl Prober {
         Some(ProbeAccess { op, range: LbnRange::new(start, self.plan.unit), timed })
     }
 
-    /// Records that the request of [`next`](Self::next) took `time` from its arrival at the drive to its end.
+    /// Records that the request of [`next`](Self::next) took `time`, from its arrival at the drive to its end.
     pub fn done(&mut self, time: Duration) {
         let Some(mut probing) = self.probing.take() else {
             debug_assert!(false, "done without a next");
@@ -242,12 +243,12 @@ impl Prober {
         self.probing = Some(probing);
     }
 
-    /// Records that the request of [`next`](Self::next) failed, after `time`, because this sector cannot be read. The
-    /// sample is taken again elsewhere, and that sector is not accessed again; a distance without a readable place is
-    /// skipped.
+    /// Records that the request of [`next`](Self::next) failed, after `time`, because sector `lbn` cannot be read.
+    /// The sample is taken again elsewhere, and the sector is not accessed again. A distance without a readable place
+    /// is skipped.
     ///
     /// # Errors
-    /// Too many requests have failed: the drive should be rescued, not probed.
+    /// Too many requests have failed: the drive's data should be saved, and the drive not probed.
     pub fn failed(&mut self, lbn: Lbn, time: Duration) -> Result<(), ProbeError> {
         let Some(Probing { curve, step, .. }) = self.probing.take() else {
             debug_assert!(false, "failed without a next");
@@ -261,11 +262,11 @@ impl Prober {
         Ok(())
     }
 
-    /// Takes the next sample of a distance, from a random place.
+    /// Begins the next sample of a distance, from a random place.
     fn again(&mut self, curve: usize, step: i64) {
         match self.place(step) {
             Some(going) => self.probing = Some(Probing { curve, step, moved: None, going }),
-            // Use the samples that there are.
+            // No place is left, so the samples so far have to suffice.
             None if !self.samples.is_empty() => self.sampled(curve, step),
             None => self.leave_out(curve, step),
         }
@@ -275,7 +276,7 @@ impl Prober {
     fn leave_out(&mut self, curve: usize, step: i64) {
         match self.current.take() {
             None => {
-                // The outermost distances have few places, those further in more.
+                // The largest distances have the fewest places, so a smaller one is tried.
                 let inward = step - step.signum() * self.inward;
                 if self.inward <= step.abs() / 4 {
                     self.inward *= 2;
@@ -298,7 +299,7 @@ impl Prober {
         }
     }
 
-    /// Returns the progress.
+    /// Returns the progress of probing.
     pub fn report(&self) -> ProbeReport {
         ProbeReport { kept: self.points.len() as u64, ..self.report }
     }
@@ -310,7 +311,8 @@ impl Prober {
         self.report.unconfirmed += left.map(|r| r.inside().unsigned_abs()).sum::<u64>();
         let report = self.report();
         self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
-        // A scheduler does better by its base policy than by a line that may be wrong by half a revolution.
+        // Such a line may be wrong by half a revolution; without it a scheduler falls back to its base policy, which
+        // is better.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         for range in left.filter(|range| range.inside() > 0) {
             let end = (range.curve as usize, range.left.step);
@@ -318,7 +320,7 @@ impl Prober {
                 self.points[place].part_from_next();
             }
         }
-        // Their memory is needed for the table.
+        // The table needs the memory of the ranges.
         drop((self.ranges, self.current));
         let unit = self.plan.unit.get() as i64;
         let (mut answers, mut curves) = ([NO_CURVE; 4], Vec::with_capacity(self.plan.pairs.len()));
@@ -334,13 +336,14 @@ impl Prober {
             answers[pair.index()] = curves.len() as u8;
             curves.push(Curve::new(pair, knots, parts));
         }
-        // The first probed pair answers for those that were not probed.
+        // The first probed pair also answers for the pairs that were not probed.
         let first = self.plan.pairs.first().map_or(NO_CURVE, |pair| answers[pair.index()]);
         let answers = answers.map(|curve| if curve == NO_CURVE { first } else { curve });
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
-    /// Returns a random readable place, as far as is known, at which a probe of this distance may begin.
+    /// Returns a random block at which a sample of this distance may begin: none of the two blocks is known as
+    /// unreadable. Returns `None` if none was found.
     fn place(&mut self, step: i64) -> Option<i64> {
         let low = (-(step + 1)).max(0);
         let high = (self.blocks - (step + 1)).min(self.blocks);
@@ -352,7 +355,7 @@ impl Prober {
             .find(|&from| good(&self.unreadable, from) && good(&self.unreadable, from + step + 1))
     }
 
-    /// Returns the next distance to sample.
+    /// Returns the curve and the step of the next distance to sample.
     fn target(&mut self) -> Option<(usize, i64)> {
         if let Some(end) = self.ends.pop_front() {
             return Some(end);
@@ -372,7 +375,7 @@ impl Prober {
         if *too_long && *left_out == 0 {
             return Some((range.curve as usize, range.left.step + (range.right.step - range.left.step) / 2));
         }
-        // Draws uniformly from the distances that are not check points yet.
+        // The next check point is drawn uniformly from the distances that are not check points yet.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
         let mut step = range.left.step + 1 + self.random.below(count) as i64;
@@ -382,7 +385,7 @@ impl Prober {
         Some((range.curve as usize, step))
     }
 
-    /// Returns the most steps between the ends of a range that is interpolated.
+    /// Returns the most steps between the ends of a range that may be interpolated.
     fn longest_line(&self) -> i64 {
         let unit = self.plan.unit.get().max(1);
         self.plan
@@ -390,12 +393,12 @@ impl Prober {
             .map_or(i64::MAX, |longest| i64::try_from(longest.get() / unit).unwrap_or(i64::MAX))
     }
 
-    /// Returns whether the points of one more range might not fit.
+    /// Returns whether the points that one more range adds might not fit.
     fn is_full(&self) -> bool {
         self.points.len() + room::check_points(&self.plan) > self.room
     }
 
-    /// Ends the sampling of a distance.
+    /// Ends the sampling of a distance: stores its summary as an end or a check point.
     fn sampled(&mut self, curve: usize, step: i64) {
         self.report.probed += 1;
         let metric = self.plan.metric;
@@ -422,7 +425,7 @@ impl Prober {
         match self.plan.check_points.verdict(look.points, look.worst) {
             Verdict::Straight if all || look.passed + 1 >= self.plan.check_points.times() => {
                 self.report.confirmed += look.range.inside().unsigned_abs();
-                // Its check points are not kept, nor their parts, which are the last ones.
+                // The check points are dropped, and so are their quantiles, which are the last ones in the list.
                 self.parts.truncate(look.parts);
             }
             Verdict::Straight => {
@@ -434,7 +437,7 @@ impl Prober {
         }
     }
 
-    /// Records an end point: the range before it can be examined.
+    /// Records an end; the range between it and the previous one can now be examined.
     fn end_sampled(&mut self, curve: usize, point: Point) {
         self.inward = 1;
         let before = self.points.last().filter(|p| p.curve() == curve).map(Point::end);
@@ -444,7 +447,7 @@ impl Prober {
         }
     }
 
-    /// Keeps the check points, and queues the ranges between them.
+    /// Stores the check points, and queues the ranges between them.
     fn split(&mut self, range: Range, checks: Vec<Point>) {
         let curve = range.curve as usize;
         let mut left = range.left;
@@ -463,5 +466,5 @@ impl Prober {
     }
 }
 
-/// The pairs of request types that are probed by default: those that reads alone can measure.
+/// The pair that is probed by default, because it needs no writes.
 pub(crate) const READS: Pair = Pair::new(Op::Read, Op::Read);

@@ -1,47 +1,47 @@
-//! Detects that the drive is another one.
+//! Detects that the drive has been replaced by another one.
 
 use crate::distance::Distance;
 use crate::frame::{Broken, Reader, Writer};
 
-/// The number of predictions of a class before its mean error counts as normal.
+/// The number of predictions of a class after which its mean error counts as normal.
 const WARM_UP_PREDICTIONS: u32 = 32;
 
 /// The normal error is the mean over about this number of predictions of a class.
 const NORMAL_ERROR_PREDICTIONS: u32 = 1_024;
 
-/// The guess that a class is compared with is the mean of about this number of its latest times: it reflects the
-/// current load.
+/// The guess of a class is the mean of about this number of its latest times: few, so that the guess follows the
+/// load.
 const GUESS_TIMES: u32 = 32;
 
-/// The error of the guess is the mean over about this number of predictions.
+/// The mean error of the guess is over about this number of predictions of a class.
 const GUESS_ERROR_PREDICTIONS: u32 = 64;
 
-/// The most that one error counts, in errors of the guess: one retry does not mean another drive.
+/// The most that one error counts, in errors of the guess, because one retry does not mean another drive.
 const ERROR_GUESSES_MAX: u64 = 4;
 
 /// Errors up to this percentage of the normal one count as normal.
 const NORMAL_ERROR_PERCENT_MAX: u64 = 130;
 
-/// Errors up to this percentage of the guess's also count as normal.
+/// Errors up to this percentage of the guess's error also count as normal.
 const GUESS_ERROR_PERCENT_MAX: u64 = 100;
 
-/// One error of a guess.
+/// The fixed-point unit of the sum: one mean error of the guess.
 const GUESS_ERROR_UNIT: u64 = 1 << 10;
 
-/// The sum of further errors at which the drive counts as another one.
+/// The sum of errors beyond the normal ones at which the drive counts as another one.
 const ERROR_SUM_MAX: u64 = 100 * GUESS_ERROR_UNIT;
 
-/// The number of doublings of a distance.
+/// The number of ranges of distances that are distinguished: each is twice as wide as the previous one.
 const DOUBLINGS: usize = 64;
 
-/// The origin of a prediction, which determines how good it should be.
+/// The origin of a prediction, on which its normal error depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PredictionSource {
-    /// A table.
+    /// The time of the table.
     Table,
     /// The line between two known distances.
     Line,
-    /// This number of samples of its own.
+    /// This number of samples of the distance's own cell.
     Own(u8),
 }
 
@@ -56,8 +56,9 @@ impl PredictionSource {
         }
     }
 
-    /// Returns whether the source's errors count. SMTF chooses a single sample that was short by chance, the more
-    /// often the more requests wait: the error of such predictions depends more on the load than on the drive.
+    /// Returns whether the errors of this source count. A distance with a single sample that was short by chance is
+    /// chosen by SMTF the more often the more requests wait: the error of such predictions depends more on the load
+    /// than on the drive.
     fn tells(self) -> bool {
         !matches!(self, Self::Own(0 | 1))
     }
@@ -66,23 +67,24 @@ impl PredictionSource {
 /// The number of sources that are distinguished.
 const SOURCES: usize = 5;
 
-/// Page's CUSUM test on the errors of predictions. Each error is compared with those of similar predictions, of the
-/// same source and distances within the same doubling, in two ways: with their normal error, and with the error of a
-/// guess: the mean of their latest times, without knowledge of the distance. The part of an error beyond both is
-/// summed up, in errors of the guess; the sum never falls below zero, and at 100 the drive counts as another one.
+/// Page's CUSUM test on the errors of predictions. A class has the predictions of one source at distances within one
+/// doubling. Each error is compared with two values of its class: the normal error, and the error of a guess, which
+/// is the mean of the latest times without knowledge of the distance. The part of an error beyond both is added to a
+/// sum, in errors of the guess; the sum never falls below zero, and at 100 the drive counts as another one.
 ///
-/// Both are needed. Another load on the same drive is harder or easier to predict, but learnt times stay better than
-/// a guess. And if they never were better, as between distances so large that each occurs once, bad predictions are
-/// normal. On another drive the learnt times become worse than a guess, though on drives of equal speed less than
-/// twice as bad as before: half a revolution is the largest possible error (`freeblock lab run atc03-real`).
+/// Both comparisons are needed. Under another load on the same drive, predictions may become harder, but learnt
+/// times stay better than a guess. If learnt times never were better, as between distances so large that each occurs
+/// once, bad predictions are normal. On another drive learnt times become worse than a guess, but if both drives
+/// rotate equally fast, less than twice as bad as before: half a revolution is the largest possible error
+/// (`freeblock lab run atc03-real`).
 ///
-/// Chosen over comparing a window with an older one, because it needs little memory and detects a large change soon
-/// and a small one later; and over ageing alone, because a distance that wrongly counts as slow is not chosen
-/// again, so it would not age (ATC'03, section 6.2).
+/// The alternatives are a comparison of a window of errors with an older one, and ageing of samples. The test needs
+/// less memory than the first, and detects a large change soon and a small one later. Ageing alone is not enough,
+/// because a distance that wrongly counts as slow is not chosen again, so it would not age (ATC'03, section 6.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     classes: Vec<Class>,
-    /// The sum in parts of a guess's error, [`GUESS_ERROR_UNIT`] each.
+    /// The sum of the errors beyond the normal ones, in [`GUESS_ERROR_UNIT`]s.
     sum: u64,
     /// The mean error over all classes, for the statistics.
     all: Mean,
@@ -118,7 +120,7 @@ struct Class {
     errors: Mean,
     /// The latest times.
     times: Mean,
-    /// The errors of the guess: the mean of these times.
+    /// The errors of the guess, which is the mean of the latest times.
     guessed: Mean,
 }
 
@@ -129,11 +131,11 @@ impl Default for Change {
 }
 
 impl Change {
-    /// The memory in bytes.
+    /// The memory of the test, in bytes.
     pub const MEMORY_BYTES: usize = SOURCES * DOUBLINGS * size_of::<Class>();
 
-    /// Writes the sum (u64), the mean of all, the number of classes with predictions (u64), and each with its index
-    /// (u32): three means, a mean as its number of values (u32) and their sum (u64).
+    /// Writes the sum (u64), the mean error over all classes, the number of classes with predictions (u64), and for
+    /// each of them its index (u32) and three means. A mean is its number of values (u32) and their sum (u64).
     pub fn put(&self, out: &mut Writer) {
         let mean = |mean: &Mean, out: &mut Writer| {
             out.u32(mean.seen);
@@ -153,7 +155,7 @@ impl Change {
     pub fn read(read: &mut Reader<'_>) -> Result<Self, Broken> {
         let mean = |read: &mut Reader<'_>, most: u32| {
             let mean = Mean { seen: read.u32()?, sum: read.u64()? };
-            // No error counts for more than 2^40 ns, some 18 minutes.
+            // An error counts for at most 2^40 ns, about 18 minutes.
             let fits = mean.seen <= most && mean.sum >> 40 <= u64::from(mean.seen);
             if fits { Ok(mean) } else { Err(read.wrong("errors that no learner has had")) }
         };
@@ -175,13 +177,13 @@ impl Change {
         Ok(these)
     }
 
-    /// Returns the mean error in nanoseconds.
+    /// Returns the mean error of the latest predictions, in nanoseconds.
     pub fn mean(&self) -> u64 {
         self.all.get()
     }
 
-    /// Records that a prediction of `expected` ns took `time`; returns whether this shows another drive. Then all
-    /// counts start anew.
+    /// Records that a request with a prediction of `expected` ns took `time` ns; returns whether this shows another
+    /// drive. If it does, all counts start anew.
     pub fn seen(&mut self, source: PredictionSource, distance: Distance, expected: u64, time: u64) -> bool {
         let (expected, time) = (expected.min(1 << 40), time.min(1 << 40));
         let doubling = distance.sectors().unsigned_abs().max(1).ilog2() as usize;
@@ -221,8 +223,8 @@ mod tests {
 
     const NEAR: Distance = Distance::new(500);
 
-    /// Returns a prediction and the time, on a drive with a revolution of 6 ms: mostly slightly off, sometimes by a
-    /// revolution.
+    /// Returns a prediction and the actual time, ns, on a drive with a revolution of 6 ms: most predictions are
+    /// slightly off, some by up to a revolution.
     fn times(random: &mut Stream, scale: f64) -> (u64, u64) {
         let expected = 1_000_000.0 + 6_000_000.0 * random.unit();
         let late = if random.unit() < 0.08 { 6_000_000.0 * random.unit() } else { 0.0 };
@@ -233,7 +235,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Up to noise so large that no prediction is useful.
+        /// The noise may be so large that no prediction is useful.
         #[test]
         fn the_same_drive_raises_no_alarm(seed: u64, scale in 10_000.0..20_000_000.0) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
@@ -243,8 +245,8 @@ mod tests {
             }
         }
 
-        /// First near distances with small errors, then far ones with large ones, then all sources; and then all of
-        /// them with errors that are twice as large.
+        /// The load changes from near distances with small errors to far ones with large errors, then to all
+        /// sources, and then to errors that are twice as large.
         #[test]
         fn another_load_raises_no_alarm(seed: u64) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));
@@ -259,7 +261,7 @@ mod tests {
             }
         }
 
-        /// On a drive of the same rotational speed.
+        /// The other drive has the same rotational speed.
         #[test]
         fn times_that_have_nothing_to_do_with_the_predictions_are_noticed(seed: u64, scale in 50_000.0..1_500_000.0) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));

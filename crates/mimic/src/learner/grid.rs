@@ -1,14 +1,14 @@
-//! Cells of distances: exact near zero, coarser with distance, so that any drive fits into any memory.
+//! Cells of distances: exact near zero, and coarser with distance, so that any drive fits into any memory.
 
-/// Cells of distances. A distance is 1 + step x unit, steps rounded down; forward steps 0, 1, .. and backward ones
-/// -1, -2, .. are treated alike. The first 2^bits steps of a side have a cell each; from there on each doubling has
-/// 2^(bits - 1) cells. So a cell is never wider than 2^(1 - bits) of its distance, and with enough memory all are
-/// exact.
+/// Cells of distances. Each distance belongs to a step: the distance is 1 + step x unit, rounded down. Forward steps
+/// 0, 1, .. and backward steps -1, -2, .. are two sides with equal cells. The first 2^bits steps of a side have a
+/// cell each; from there on each doubling of the step has 2^(bits - 1) cells. So a cell is never wider than 2^(1 -
+/// bits) of its distance, and with enough memory each step has a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     unit: u64,
     bits: u32,
-    /// Cells of one side.
+    /// The number of cells of one side.
     side: usize,
 }
 
@@ -23,21 +23,22 @@ impl Grid {
         (1..=most).rev().find_map(fits)
     }
 
-    /// Returns the number of cells of both sides.
+    /// Returns the number of cells of both sides together.
     pub fn cells(&self) -> usize {
         self.side * 2
     }
 
-    /// Returns whether each step has its own cell.
+    /// Returns whether each step has a cell of its own.
     pub fn is_exact(&self) -> bool {
         self.side as u64 <= 1 << self.bits
     }
 
-    /// Returns the cell of a distance, cells ascending with distances.
+    /// Returns the index of the cell of a distance; indices ascend with distances.
     #[inline]
     pub fn cell(&self, distance: i64) -> usize {
         let from_next = distance.saturating_sub(1);
-        // Divisions of 64-bit numbers cost more than all the rest here, and units are mostly powers of two.
+        // A division of 64-bit numbers would take longer than the rest of this function, and most units are powers
+        // of two.
         let step = if self.unit.is_power_of_two() {
             from_next >> self.unit.trailing_zeros()
         } else {
@@ -51,7 +52,7 @@ impl Grid {
         }
     }
 
-    /// Returns the distance that represents a cell: that of its middle step.
+    /// Returns the distance that represents a cell: that of the cell's middle step.
     #[inline]
     pub fn distance(&self, cell: usize) -> i64 {
         let backward = cell < self.side;
@@ -61,7 +62,7 @@ impl Grid {
         step.saturating_mul(self.unit as i64).saturating_add(1)
     }
 
-    /// Returns the first step of a place, and its number of steps.
+    /// Returns the first step of a cell, and its number of steps; `place` counts cells of one side from zero.
     #[inline]
     fn steps(&self, place: usize) -> (u64, u64) {
         let exact = 1usize << self.bits;
@@ -74,7 +75,7 @@ impl Grid {
         (((1u64 << half) + sub as u64) << shift, 1 << shift)
     }
 
-    /// Returns the place of a step of either side.
+    /// Returns the place, among the cells of its side, of a step.
     #[inline]
     fn place(step: u64, bits: u32) -> usize {
         if step < 1 << bits {
@@ -95,7 +96,7 @@ mod tests {
     fn a_20_tb_drive_fits_and_a_small_one_is_exact() {
         let grid = Grid::new(8, 40_000_000_000 / 8, 1 << 20).unwrap();
         assert!(!grid.is_exact() && grid.cells() > 1 << 19 && grid.cells() <= 1 << 20);
-        // Exact up to 128 MB, and to a part in 16,384 beyond.
+        // The grid is exact up to 128 MB, and to a part in 16,384 beyond.
         assert_eq!(grid.bits, 15);
         assert!(Grid::new(2, 500_000, 1 << 20).unwrap().is_exact());
         assert_eq!(Grid::new(1, u64::MAX >> 3, 10), None);

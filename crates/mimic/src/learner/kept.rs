@@ -1,12 +1,14 @@
 //! The file format of learnt times.
 //!
-//! In the frame of `frame.rs`, `FBLEARN\n`: the drive's name (length u16, UTF-8), its sectors (u64), the unit (u64),
-//! cells of a pair (u64), the samples that make a distance known (u8), the rule of interpolation (its text, length
-//! u16); times observed (u64), those after a pause (u64), the number of detected changes (u32); the state of the
-//! detection ([`Change`]); whether there is a table (u8), and the table; and for each of the four pairs its cells,
-//! 512 at most at a time: their number (u16), before the very first of a pair its distance (i64), and for each the
-//! difference from the one before, doubled, plus one if the gap to the next known one is straight (LEB128), its
-//! samples (u8) and its mean (u32 ns); the number 0 after the last. So it can be written a part at a time.
+//! The frame of `frame.rs` with `FBLEARN\n` holds the drive's name (length u16, UTF-8), its sectors (u64), the unit
+//! (u64), the number of cells of a pair (u64), the samples that make a distance known (u8), and the rule of
+//! interpolation (its text, length u16). Then follow the number of times observed (u64), that of times ignored after a
+//! pause (u64), the number of detected changes (u32), the state of the detection ([`Change`]), whether there is a table
+//! (u8), and the table. For each of the four pairs the cells with samples follow in groups of at most 512: the number
+//! of cells in the group (u16), and for each its distance, its samples (u8) and its mean (u32 ns). The first distance
+//! of a pair is written before it (i64); each distance is the difference from the previous one, doubled, plus one if
+//! times up to the next known cell are interpolated (LEB128). A group of 0 cells ends a pair. In this format a file can
+//! be written a part at a time.
 
 use super::cell::Cell;
 use super::change::Change;
@@ -20,21 +22,21 @@ use units::{Bytes, Sectors};
 
 const MAGIC: [u8; 8] = *b"FBLEARN\n";
 
-/// The version that is written, and the only one that is read.
+/// The version of written files, and the only one that is read.
 const VERSION: u32 = 2;
 
-/// The reason for which bytes were refused. The only loss is that a learner begins anew.
+/// The reason why the bytes of a file were refused. The only loss is that a learner must begin anew.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LearntError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] LearnerError),
-    /// The bytes are something else.
+    /// The bytes are not those of a learner.
     #[error(
         "the file is nothing that a mimic has learnt: the file does not begin with \"FBLEARN\"; begin anew without it"
     )]
     NotLearnt,
-    /// The version is a later or an invalid one.
+    /// The file has a later or an invalid version.
     #[error(
         "the learner's saved state has version {found}, this program reads version {VERSION}; begin anew without it"
     )]
@@ -47,9 +49,9 @@ pub enum LearntError {
         "the learner's saved state is damaged: {found} bytes where there should be {expected}; begin anew without it"
     )]
     Length {
-        /// Bytes found.
+        /// The number of bytes found.
         found: u64,
-        /// Bytes promised.
+        /// The number of bytes that the file promises.
         expected: u64,
     },
     /// The bytes have changed.
@@ -73,7 +75,7 @@ pub enum LearntError {
     /// The bytes are whole, but their content is impossible.
     #[error("the learner's saved state is impossible at byte {at}: {what}; begin anew without it")]
     Content {
-        /// The offset.
+        /// The offset of the content.
         at: u64,
         /// The problem.
         what: &'static str,
@@ -83,13 +85,13 @@ pub enum LearntError {
         "the knowledge is of {found:?} with {found_sectors} sectors, the drive is {drive:?} with {sectors}; begin anew without it"
     )]
     OtherDrive {
-        /// The drive that the times are from.
+        /// The drive from which the times are.
         found: String,
-        /// Its sectors.
+        /// The number of sectors of that drive.
         found_sectors: Sectors,
-        /// The drive that they were to be used for.
+        /// The drive for which the times were to be used.
         drive: String,
-        /// Its sectors.
+        /// The number of sectors of this drive.
         sectors: Sectors,
     },
 }
@@ -113,34 +115,35 @@ impl From<Broken> for LearntError {
 pub struct Saving {
     out: Writer,
     generation: u32,
-    /// The remaining part of the table.
+    /// The part of the table that remains to be written.
     table: Option<PutTable>,
-    /// The next pair, and its next page of cells.
+    /// The next pair, and the next page of its cells.
     pair: usize,
     page: usize,
-    /// The distance before the next one.
+    /// The distance of the last cell written of this pair.
     before: Option<i64>,
 }
 
 /// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedPart {
-    /// These bytes, with more to follow.
+    /// Bytes to append to the file; more follow.
     Part(Vec<u8>),
-    /// The last bytes, and the beginning of the file, which is known only now and replaces the first bytes returned.
+    /// The last bytes of the file, and its beginning, which is known only now and replaces the first bytes returned.
     Last {
         /// The last bytes of the file.
         bytes: Vec<u8>,
         /// The first bytes of the file.
         beginning: [u8; HEAD_BYTES],
     },
-    /// Another drive was detected meanwhile, and everything was forgotten: begin anew.
+    /// The learner has detected another drive and forgotten everything: the save must begin anew.
     Forgotten,
 }
 
 impl Saving {
-    /// Encodes at least `cells` cells, or those that are left; a cell takes some nanoseconds, and about seven bytes.
-    /// The learner must be the one with which the save began.
+    /// Encodes the next part of the file: at most `cells` distances or times of the table, or those of `cells` cells
+    /// (rounded up to a page) that have samples. Each takes some nanoseconds, and about seven bytes. The learner must
+    /// be the one with which the save began.
     pub fn go_on(&mut self, learner: &Learner, cells: usize) -> SavedPart {
         if self.generation != learner.generation {
             return SavedPart::Forgotten;
@@ -186,8 +189,8 @@ impl Saving {
 }
 
 impl Learner {
-    /// Returns all that was learnt as the bytes of a file: a learner made from it predicts and learns as this one
-    /// would. `drive` names the drive, by its serial number if it has one; the first 255 bytes count.
+    /// Returns everything that was learnt as the bytes of a file: a learner loaded from it predicts and learns as this
+    /// one would. `drive` is the drive's name, preferably with its serial number; the first 255 bytes count.
     ///
     /// ```
     /// use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair};
@@ -221,8 +224,8 @@ impl Learner {
         }
     }
 
-    /// Begins to [`save`](Self::save) a part at a time, for callers that must not block for long, or have no memory
-    /// for all of it beside the learner. Times learnt meanwhile may or may not be included.
+    /// Begins to [`save`](Self::save) a part at a time, for callers that must not block for long, or have no memory for
+    /// the whole file beside the learner. Times learnt while the save is in progress may or may not be included.
     ///
     /// ```
     /// # use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair, SavedPart};
@@ -269,21 +272,20 @@ impl Learner {
     }
 
     /// Creates a learner from bytes of [`save`](Self::save). The configuration may have changed: with more or less
-    /// memory, or another unit, times are put into the cells of their distances. Probes in idle time draw distances
-    /// from the seed's beginning, without those that are known.
+    /// memory, or another unit, times are put into the new cells of their distances. The random numbers for probes in
+    /// idle time start again from the seed; known distances are not probed again.
     ///
     /// # Errors
-    /// The configuration is invalid; the bytes are damaged, of another version, or of another drive. Then make a
-    /// [`new`](Self::new) learner.
+    /// The configuration is invalid; or the bytes are damaged, of another version, or of another drive. In these cases
+    /// create a [`new`](Self::new) learner.
     pub fn load(config: LearnerConfig, drive: &str, bytes: &[u8]) -> Result<Self, LearntError> {
         Self::read(config, drive, &mut Cursor::new(bytes))
     }
 
-    /// Creates a learner from a file, of which no more than some kilobytes are in memory beside the configured
-    /// memory.
+    /// Creates a learner from a file. Only some kilobytes of the file are in memory beside the configured memory.
     ///
     /// # Errors
-    /// As for [`load`](Self::load), and errors of reading.
+    /// Those of [`load`](Self::load), and errors of reading the file.
     pub fn read(
         config: LearnerConfig,
         drive: &str,
@@ -360,7 +362,7 @@ impl Learner {
         Ok(())
     }
 
-    /// Evaluates all gaps of a pair anew.
+    /// Decides anew for all gaps between known cells of a pair whether they are interpolated.
     fn relook(&mut self, pair: usize) {
         let minimum = self.config.minimum_samples;
         let Side { cells, pages, lines } = &mut self.pairs[pair];

@@ -1,22 +1,23 @@
-//! The known cells, and the gaps between them in which the times lie on a straight line.
+//! The known cells, and the gaps between them in which times are interpolated.
 
 use super::Bits;
 use crate::check_points::{CheckPoints, Verdict, error_of};
 use crate::table::on_line;
 
-/// The most known cells on one side of a gap that may be check points for it, including the end of the line.
+/// The most known cells on one side of a gap that may be check points for it, including the end of the line through
+/// them.
 const CHECK_POINTS_MAX: usize = 6;
 
-/// Known cells, and the gaps between neighbours that count as straight.
+/// The known cells, and the gaps between neighbouring known cells that are straight: times in them are interpolated.
 ///
-/// Off-line, check points are drawn within a range; here they are the known cells. A gap between two known neighbours
-/// is straight if the line between two cells further out, on either side, passes all the known ones between them
-/// within the errors of [`CheckPoints`]. With one check point, that is one of the two neighbours; with more, both of
-/// them and those around.
+/// Off-line, check points are drawn within a range; here they are the known cells. A gap is straight if a line
+/// between two known cells further out, one on either side, passes all known cells between them within the errors of
+/// [`CheckPoints`]. With one check point, that cell is one of the gap's two neighbours; with more, they are both
+/// neighbours and cells around them.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     known: Bits,
-    /// The known cells from which the gap to the next one is straight.
+    /// The known cells whose gap to the next known cell is straight.
     straight: Bits,
     len: usize,
 }
@@ -35,12 +36,12 @@ impl Lines {
         self.known.has(i)
     }
 
-    /// Returns whether the gap from a known cell to the next is straight.
+    /// Returns whether the gap from a known cell to the next known cell is straight.
     pub fn is_straight(&self, i: usize) -> bool {
         self.straight.has(i)
     }
 
-    /// Restores a known cell, and whether its gap to the next is straight.
+    /// Restores a known cell, and whether the gap from it to the next known cell is straight.
     pub fn restore(&mut self, i: usize, straight: bool) {
         self.len += usize::from(!self.known.has(i));
         self.known.insert(i);
@@ -59,17 +60,17 @@ impl Lines {
         self.len = 0;
     }
 
-    /// Returns the memory for `cells` cells.
+    /// Returns the memory for `cells` cells, in bytes.
     pub fn memory(cells: usize) -> usize {
         2 * Bits::memory(cells)
     }
 
-    /// Returns the memory in use.
+    /// Returns the memory in use, in bytes.
     pub fn held_memory(&self) -> usize {
         self.known.held_memory() + self.straight.held_memory()
     }
 
-    /// Returns the time at a distance in cell `i`, which is not known, from its neighbours'.
+    /// Returns the time at a distance in the unknown cell `i`, interpolated; `None` if its gap is not straight.
     #[inline]
     pub fn between(&self, i: usize, point: impl Fn(usize) -> (i64, u64), distance: i64) -> Option<u64> {
         let left = self.known.below(i)?;
@@ -80,7 +81,8 @@ impl Lines {
         Some(on_line(point(left), point(right), distance))
     }
 
-    /// Records that cell `i` is known, or that its time has changed: evaluates the gaps around it anew.
+    /// Records that cell `i` is known, or that its time has changed; decides anew whether the gaps around it are
+    /// straight.
     pub fn known(&mut self, i: usize, point: impl Fn(usize) -> (i64, u64), check: &CheckPoints) {
         if !self.known.has(i) {
             self.known.insert(i);
@@ -89,7 +91,7 @@ impl Lines {
         if check.most() == 0 {
             return;
         }
-        // The known cells whose gaps have this one as a check point, and the check points of these gaps.
+        // The known cells after which a gap has cell `i` as a check point, and the check points of these gaps.
         let mut around = [0usize; 4 * CHECK_POINTS_MAX + 1];
         let (mut begin, mut end) = (2 * CHECK_POINTS_MAX, 2 * CHECK_POINTS_MAX + 1);
         around[2 * CHECK_POINTS_MAX] = i;
@@ -123,7 +125,7 @@ impl Lines {
 /// Returns whether the gap after `points[left]` is straight.
 fn straight(points: &[(i64, u64)], left: usize, check: &CheckPoints) -> bool {
     for n in 1..=(2 * (CHECK_POINTS_MAX - 1)).min(check.most() as usize) {
-        // The same number of check points on either side; an odd one on the left, or if that fails on the right.
+        // Both sides have the same number of check points; an odd one is on the left or, if that fails, on the right.
         for odd_left in [true, false] {
             let on_left = if odd_left { n.div_ceil(2) } else { n / 2 };
             let (Some(first), last) = (left.checked_sub(on_left), left + 1 + (n - on_left)) else { continue };
@@ -154,7 +156,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// In whatever order cells become known and change, the gaps are the same as if all were evaluated anew.
+        /// In whatever order cells become known and change, the straight gaps are those of a new evaluation.
         #[test]
         fn gaps_are_as_if_all_were_looked_at_anew(
             observed in prop::collection::vec((0..200usize, 900..1_100u64), 1..120),

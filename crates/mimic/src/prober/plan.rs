@@ -9,28 +9,29 @@ use std::ops::RangeInclusive;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-/// The most samples of one distance: ten are enough, and each takes a request of the drive.
+/// The most samples of one distance: ten are enough, and each takes two requests of the drive.
 const SAMPLES_MAX: u32 = 1 << 16;
 
 /// The most sectors of a drive: 2^44, nine petabytes in sectors of 512 bytes.
 const DRIVE_SECTORS_MAX: u64 = DISTANCE_SECTORS_MAX.unsigned_abs();
 
-/// The least memory: room for the first distances.
+/// The least memory: as much as the first distances need.
 const MEMORY_MIN: Bytes = Bytes::new(64 << 10);
 
-/// The plan of a probe.
+/// The plan of a probe: what to measure, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// Sectors of the drive.
+    /// The number of sectors of the drive.
     pub capacity: Sectors,
-    /// The size of every request, and the grain: distances 1 + k x unit are probed, those between requests aligned to
-    /// the unit.
+    /// The size of every request, and the grain of distances: the probe measures distances of 1 + k x unit, which are
+    /// those between requests aligned to the unit.
     pub unit: Sectors,
-    /// Samples of each distance (S); more than about 10 gain nothing (ATC'03, section 5.2).
+    /// The number of samples of each distance (S in the paper); more than about 10 gain nothing (ATC'03, section
+    /// 5.2).
     pub samples: u32,
-    /// The way in which they become one time.
+    /// The summary that makes one time of the samples.
     pub metric: Metric,
-    /// The pairs of request types that are probed; the first answers for the others. Writes destroy the drive's
+    /// The pairs of request types that are probed; the first one answers for the others. Writes destroy the drive's
     /// contents.
     pub pairs: Vec<Pair>,
     /// The rule by which a range is interpolated.
@@ -42,15 +43,16 @@ pub struct ProbePlan {
     pub reach: Option<Sectors>,
     /// The most memory to use, during the probe and after it.
     pub memory: Bytes,
-    /// The most requests, including random moves; the current range is finished beyond that, and the ends are always
-    /// probed.
+    /// The most requests, including random moves. The first distances are always probed, and a range that is being
+    /// examined is finished beyond this limit.
     pub most_accesses: u64,
-    /// Seeds the choice of places and check points.
+    /// The seed for the choice of places and check points.
     pub seed: u64,
 }
 
 impl ProbePlan {
-    /// Returns reads of `unit`, ten samples, the mean, the paper's Table 2, 64 MB, and no limit of requests.
+    /// Returns a plan of reads of `unit`, with ten samples, the mean, the paper's Table 2, 64 MB, and no limit of
+    /// requests.
     pub fn new(capacity: Sectors, unit: Sectors) -> Self {
         Self {
             capacity,
@@ -67,7 +69,7 @@ impl ProbePlan {
         }
     }
 
-    /// Returns the blocks of the drive, and the steps to probe.
+    /// Returns the number of blocks of the drive, and the steps to probe.
     pub(super) fn check(&self) -> Result<(i64, RangeInclusive<i64>), ProbeError> {
         let unit = self.unit.get();
         if unit == 0 {
@@ -95,7 +97,7 @@ impl ProbePlan {
     }
 }
 
-/// The reason for which a plan cannot be carried out.
+/// The reason why a plan cannot be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProbeError {
     /// The unit is 0.
@@ -107,7 +109,7 @@ pub enum ProbeError {
         /// The number of samples.
         samples: u32,
     },
-    /// There is no pair, or one twice.
+    /// The plan has no pair of request types, or one of them twice.
     #[error("pairs names no pair of request types, or one twice; name each that is to be probed once")]
     Pairs,
     /// There is not enough memory.
@@ -120,7 +122,7 @@ pub enum ProbeError {
         /// The memory in bytes.
         bytes: Bytes,
     },
-    /// The machine does not give this memory.
+    /// The machine does not provide this memory.
     #[error("the machine does not give {} bytes of memory; set less", bytes.get())]
     NotThere {
         /// The memory in bytes.
@@ -131,7 +133,7 @@ pub enum ProbeError {
         "a drive of {capacity} sectors has no distances for requests of {unit}; it needs 4 units at least and 2^44 sectors at most"
     )]
     Capacity {
-        /// Its sectors.
+        /// The number of sectors of the drive.
         capacity: Sectors,
         /// The unit.
         unit: Sectors,
@@ -143,7 +145,7 @@ pub enum ProbeError {
     Unreadable {
         /// The number of failed requests.
         failures: u64,
-        /// The number of these that failed in a row.
+        /// The number of requests that failed one after another at the end.
         in_a_row: u64,
     },
 }

@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 /// A distance that has been sampled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
-    /// The distance is 1 + `step` x unit.
+    /// The number of the distance, which is 1 + `step` x unit.
     pub step: i64,
     pub time: u32,
-    /// The index of its parts, for the probabilistic metric; in the bit below, whether the line to the next point is
-    /// not confirmed; in the lowest two, its curve.
+    /// From the highest bit down: the index of the point's quantiles, for the probabilistic metric; one bit that is
+    /// set if the line to the next point is not confirmed; two bits for the curve.
     part_and_curve: u32,
 }
 
@@ -26,7 +26,7 @@ impl Point {
         (self.part_and_curve >> 3) as usize
     }
 
-    /// Returns whether the line to the next point holds, as far as is known.
+    /// Returns whether times up to the next point are interpolated: the line to it is not known to be unconfirmed.
     pub fn joined(&self) -> bool {
         self.part_and_curve & 4 == 0
     }
@@ -41,10 +41,10 @@ impl Point {
     }
 }
 
-/// The most points: a [`Point`] can index the parts of no more.
+/// The most points: a [`Point`] has no room for a larger index of its quantiles.
 pub(super) const POINTS_MAX: usize = 1 << 29;
 
-/// One end of a range; packed, since every range has two.
+/// One end of a range; packed, because every range has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C, packed(4))]
 pub(super) struct End {
@@ -68,12 +68,13 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Returns the number of distances inside.
+    /// Returns the number of distances between the ends.
     pub fn inside(&self) -> i64 {
         self.right.step - self.left.step - 1
     }
 
-    /// Returns width by distance. It is not stored, since a division costs less than the memory.
+    /// Returns the width relative to the distance, in fixed point. The value is not stored, because a division costs
+    /// less than the memory.
     fn relative(&self) -> u64 {
         let width = (self.right.step - self.left.step).unsigned_abs();
         let near = self.left.step.unsigned_abs().min(self.right.step.unsigned_abs()) + 1;
@@ -84,7 +85,7 @@ impl Range {
     }
 }
 
-/// The greatest range is examined first.
+/// Orders ranges by relative width: the greatest is examined first.
 impl Ord for Range {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |range: &Self| (range.curve, range.left, range.right);
@@ -102,23 +103,23 @@ impl PartialOrd for Range {
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub range: Range,
-    /// Its check points, in ascending order.
+    /// The check points of the range, in ascending order.
     pub checks: Vec<Point>,
-    /// The index of their first parts.
+    /// The index of the quantiles of the first check point.
     pub parts: usize,
-    /// The number of check points since it last passed, and the largest error of these.
+    /// The number of check points since the range last met the rule, and their largest error.
     pub points: u32,
     pub worst: u64,
-    /// The number of times that it has passed.
+    /// The number of times that the range has met the rule.
     pub passed: u32,
-    /// Whether the range is longer than may be interpolated: it is halved.
+    /// Whether the range is longer than may be interpolated, so that it is halved.
     pub too_long: bool,
     /// The number of drawn check points whose distance has no readable place.
     pub left_out: u32,
 }
 
 impl Look {
-    /// Creates a range with room for `most` check points.
+    /// Begins to examine a range, with room for `most` check points.
     pub fn at(range: Range, most: usize, parts: usize, too_long: bool) -> Self {
         let most = usize::try_from(range.inside()).unwrap_or(most).min(most);
         Self {

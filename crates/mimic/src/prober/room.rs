@@ -1,23 +1,23 @@
-//! Computes how much fits into the memory of a plan.
+//! Computes how many points fit into the memory of a plan.
 
 use super::plan::ProbePlan;
 use super::range::{POINTS_MAX, Point, Range};
 use crate::search::Knots;
 use crate::summary::{Metric, PARTS};
 
-/// Returns the most check points of a range.
+/// Returns the most check points of one range.
 pub(super) fn check_points(plan: &ProbePlan) -> usize {
     plan.check_points.most().max(1) as usize
 }
 
-/// Returns the most points for which there is room while probing, and for the table made of them beside them; no more
-/// than `distances` and the points that a range may add. `None` if not even the ends fit.
+/// Returns the most points that fit into the memory, both while probing and beside the table that is made of them at
+/// the end; but no more than `distances` and the points that one range may add. `None` if not even the ends fit.
 pub(super) fn points(plan: &ProbePlan, distances: u64, ends: usize) -> Option<usize> {
     let checks = check_points(plan);
     let each = if plan.metric == Metric::Probabilistic { size_of::<[u32; PARTS + 1]>() as u64 } else { 0 };
     let point = size_of::<Point>() as u64 + each;
-    // The parts of fixed size: samples, ends, check points of the current range, and these structures themselves with
-    // the unreadable sectors.
+    // The parts of fixed size: the samples, the ends, the check points of the current range, and the prober itself
+    // with its list of unreadable sectors.
     let fixed = 4_096 + u64::from(plan.samples) * 8 + (ends as u64 + checks as u64) * 16;
     let span = plan.reach.unwrap_or(plan.capacity).get().saturating_mul(2);
     let fits = |points: u64| {

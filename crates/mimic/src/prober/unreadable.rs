@@ -1,12 +1,13 @@
-//! The unreadable sectors: a bounded list, so that none is accessed twice.
+//! The list of unreadable sectors, which is bounded, and prevents a second access to them.
 
 use super::ProbeError;
 use units::Lbn;
 
-/// The most requests that may fail because of such sectors: a drive that has lost more should be rescued, not probed.
+/// The most requests that may fail because of unreadable sectors: with more, the drive's data should be saved, and
+/// the drive not probed.
 pub(super) const FAILURES_MAX: usize = 256;
 
-/// The most such failures in a row: a drive that is gone fails everywhere.
+/// The most failures in a row: a drive that is gone fails everywhere.
 const CONSECUTIVE_FAILURES_MAX: u64 = 48;
 
 /// The sectors that could not be read so far.

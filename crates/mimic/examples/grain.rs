@@ -1,6 +1,6 @@
-//! Compares grains of distances for a mimic that learns on-line: mean access times of SMTF outside drives of which
-//! only the size is known, as in `freeblock serve`, beside SSTF. Requests are of 4 KB; 20 wait. The drives have
-//! noise; one of them is run with sectors of 512 bytes and of 4 KB.
+//! Compares grains of distances for a mimic that learns on-line: mean access times of SMTF outside the drive,
+//! beside those of SSTF. Only the size of the drive is known, as in `freeblock serve`. Requests are of 4 KB, and
+//! 20 of them wait. The drives have noise; one of them is run with sectors of 512 bytes and of 4 KB.
 //!
 //! `cargo run --release -p freeblock-mimic --example grain [REQUESTS]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
-/// The grains, in KB.
+/// The compared grains, in KB.
 const GRAINS_KB: [u64; 7] = [4, 16, 32, 64, 128, 512, 2_048];
 
-/// The areas of the requests: the first bytes of the drive, up to this number.
+/// The areas that requests are drawn from: the drive's first bytes, up to this number.
 const AREAS: [(&str, u64); 3] = [("100 MB", 100_000_000), ("2 GB", 2_000_000_000), ("all", u64::MAX)];
 
-/// The number of parts for which sums are printed.
+/// The number of equal parts into which the requests are divided; the first and the last are printed.
 const PARTS: u64 = 4;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -72,7 +72,7 @@ fn compare(requests: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the mean access times in the first and the last part, in ms.
+/// Returns the mean access times in the first and the last part of the requests, ms.
 fn run(
     profile: &Profile,
     area: u64,

@@ -1,6 +1,6 @@
 //! Evaluates the on-line methods of ATC'03, section 6, including its two open ideas, on a simulated drive: mean
-//! access times of SMTF in the drive while it learns, beside those of its base policies and of SPTF, which knows the
-//! drive.
+//! access times of SMTF in the drive while it learns. Its base policies, and SPTF, which knows the drive, are
+//! printed beside it.
 //!
 //! `cargo run --release -p freeblock-mimic --example online [REQUESTS]`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
@@ -16,18 +16,18 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Instant, RequestId, Sectors};
 use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
 
-/// Parts of the run whose means are printed.
+/// The number of parts of the run whose means are printed.
 const PARTS: u64 = 4;
 
-/// The area of the requests, blocks of 4 KB: the size that a file system keeps together.
+/// The area that requests for blocks of 4 KB are drawn from: the size that a file system tends to keep together.
 const AREA_BYTES: Bytes = Bytes::new(64 << 20);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The results of `run`.
+/// The mean access times of the parts of a run, and the mimic at its end.
 type Learnt = (Vec<f64>, Option<Box<dyn Mimic>>);
 
-/// Runs the requests; returns the mean access time in each part of the run, in milliseconds, and the mimic.
+/// Runs the requests; returns the mean access time in each part of the run, ms, and the mimic.
 fn run(
     drive: &Arc<DriveModel>,
     policy: PolicyName,
@@ -52,7 +52,7 @@ fn run(
     Ok((means, run.core_mut().set_mimic(None)))
 }
 
-/// Returns a table of all distances within the span, probed through the drive's firmware.
+/// Returns a table of all distances within the area, probed through the drive's firmware.
 fn probed(profile: &Profile, samples: u32, check_points: CheckPoints) -> Outcome<(Table, ProbeReport)> {
     let mut drive = Drive::new(profile)?;
     let capacity = drive.model().layout().capacity();
@@ -125,7 +125,7 @@ fn compare(requests: u64) -> Outcome<()> {
     for (name, policy, config) in online {
         row(name, policy, Some(Box::new(Learner::new(config, None)?)))?;
     }
-    // Ten tasks that think for 300 ms each: there is rarely a queue, and some idle time.
+    // Ten tasks have a think time of 300 ms each, so there is rarely a queue, and some idle time.
     let think = Think::Constant(Duration::from_millis(300));
     let quiet = Arrival::Closed(Closed { tasks: 10, think });
     for (name, probe_idle) in

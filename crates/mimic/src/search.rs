@@ -1,81 +1,83 @@
-//! Sorted distances with their times, found with few cache lines.
+//! Sorted distances with their times, in a structure that is searched by reading few cache lines.
 
-/// Distances in a line; with their times they fill a cache line.
+/// The number of distances in a line; with their times they fill a cache line.
 const LINE_DISTANCES: usize = 8;
 
-/// The most lines of a block: those whose first distances fit into its head, a cache line, and are compared eight at
-/// a time.
+/// The most lines of a block: their first distances fit into the block's head, which is a cache line and is searched
+/// eight entries at a time.
 const BLOCK_LINES: usize = 25;
 
 /// The most distances of a block.
 const BLOCK_DISTANCES: usize = BLOCK_LINES * LINE_DISTANCES;
 
-/// The number of entries of a level per entry of the next: one cache line of sixteen, compared at once.
+/// The number of entries of a level of the tree per entry of the next higher level: a cache line of sixteen, which are
+/// compared at once.
 const FAN_OUT: usize = 16;
 
-/// The largest distance: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so
-/// this also bounds the memory that a table of few distances may waste, at 2 MB.
+/// The largest distance: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 or more apart do not share a block, so this
+/// also bounds the memory that a table of few distances may waste, at 2 MB.
 pub(crate) const DISTANCE_SECTORS_MAX: i64 = 1 << 44;
 
 /// The value of unused entries of a line.
 const UNUSED_ENTRY: u32 = u32::MAX;
 
-/// A key before all distances; no other is as low, since keys are odd.
+/// A key below all distances; keys are odd, so no other key is as low.
 const BEFORE_ALL: u32 = 0;
 
-/// The first difference of an unused line, in a head. No real difference has this value.
+/// The entry of a head for an unused line. No first difference has this value.
 const NO_LINE: u16 = u16::MAX;
 
-/// The value of unused entries of a group. No real distance has this value.
+/// The value of unused entries of a group of the tree. No distance in the tree has this value.
 const UNUSED_DISTANCE: i32 = i32::MAX;
 
-/// A known point of a curve.
+/// A known distance of a curve, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CurvePoint {
     pub distance: i64,
-    /// Whether the curve between this point and the next is known.
+    /// Whether times between this point and the next are interpolated.
     pub joined: bool,
     pub time: u32,
 }
 
-/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK_DISTANCES`]
-/// of them under a tree with a fan-out of sixteen. The tree compares distances cut to 32 bits; it leads to the right
-/// block unless blocks begin too close together for that (not on drives of 70 TB or less), which is detected and
-/// corrected.
+/// Distances in ascending order, each with a time and whether it is joined to the next (times in between are
+/// interpolated). Blocks of [`BLOCK_DISTANCES`] distances lie under a tree with a fan-out of sixteen. The tree compares
+/// distances cut to 32 bits. On drives of more than 70 TB, blocks may begin too close together for that and the tree
+/// may lead to a wrong block, which the search detects and corrects.
 ///
-/// Tree and heads are a twenty-fourth of the memory, and apart from the lines: for a table of 64 MB the tree, a sixth
-/// of a megabyte, stays in a core's own cache, and the heads, two and a half megabytes, in one that cores share. A
-/// search waits for one line with the distance, its time and mostly the next distance.
+/// Tree and heads are a twenty-fourth of the memory, and stored apart from the lines. For a table of 64 MB the tree
+/// takes a sixth of a megabyte, which stays in a core's own cache, and the heads take two and a half megabytes, which
+/// stay in a cache that cores share. So a search waits for one line, which has the distance, its time and mostly the
+/// next distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
     heads: Vec<Head>,
-    /// The lines of all blocks, one or more each; all but a block's last are full.
+    /// The lines of all blocks, at least one for each block; all lines are full except a block's last.
     lines: Vec<Line>,
-    /// The number of bits cut off for the tree.
+    /// The number of bits by which the tree cuts distances.
     shift: u32,
     /// The levels of the tree, the top first.
     levels: Vec<Vec<Group>>,
     len: usize,
 }
 
-/// The distances at which the lines of a block begin.
+/// The head of a block: the distances at which its lines begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Head {
-    /// The block's first distance, to which its others are relative.
+    /// The block's first distance, to which all others are relative.
     base: i64,
-    /// The index of its first line.
+    /// The index of the block's first line.
     first_line: u32,
-    /// The number of bits cut off the first differences.
+    /// The number of bits by which the first differences are cut.
     shift: u16,
-    /// The first differences of all lines but the first, cut to sixteen bits; [`NO_LINE`] after the last. Cut ones
-    /// may lead to a line too far, which is detected in the line, and rare: only for a distance within 1/65536 of the
-    /// block before a line's first.
+    /// The differences at which all lines except the first begin, cut to sixteen bits; [`NO_LINE`] after the last. A
+    /// cut difference may lead to a line too far, which the search detects in that line. This is rare: it happens only
+    /// within 1/65536 of the block before the beginning of a line.
     firsts: [u16; BLOCK_LINES - 1],
 }
 
 impl Head {
-    /// Returns the head of these lines, 25 at most.
+    /// Returns the head of a block of these lines, of which there are at most 25.
     fn of(base: i64, first_line: u32, lines: &[Line]) -> Self {
         let used = || lines.iter().map(|line| line.ways[0]);
         let furthest = used().next_back().unwrap_or(0);
@@ -87,14 +89,14 @@ impl Head {
         Self { base, first_line, shift, firsts }
     }
 
-    /// Returns the index after its lines.
+    /// Returns the index after the block's last line.
     #[inline]
     fn end(&self) -> usize {
         let more: u16 = self.firsts.iter().map(|first| u16::from(*first != NO_LINE)).sum();
         self.first_line as usize + 1 + usize::from(more)
     }
 
-    /// Returns the last line that may begin at or before `key`.
+    /// Returns the index of the last line that may begin at or before `key`.
     #[inline]
     fn line(&self, key: u32) -> usize {
         let cut = (key >> self.shift).min(u32::from(NO_LINE - 1)) as u16;
@@ -103,17 +105,17 @@ impl Head {
     }
 }
 
-/// Distances with their times.
+/// Some distances of a block, with their times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Line {
-    /// The difference from the block's first distance, doubled, plus one if it is joined to the next; [`UNUSED_ENTRY`]
-    /// after the last.
+    /// The differences from the block's first distance, doubled, plus one if the distance is joined to the next;
+    /// [`UNUSED_ENTRY`] after the last.
     ways: [u32; LINE_DISTANCES],
     times: [u32; LINE_DISTANCES],
 }
 
-/// A part of a level of the tree, [`UNUSED_DISTANCE`] after the last.
+/// Sixteen entries of a level of the tree, [`UNUSED_DISTANCE`] after the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Group([i32; FAN_OUT]);
@@ -122,13 +124,13 @@ struct Group([i32; FAN_OUT]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     block: usize,
-    /// The index among the lines of all blocks.
+    /// The index of the line among those of all blocks.
     line: usize,
     slot: usize,
 }
 
 impl Place {
-    /// Returns its index among all places, less than [`Knots::places`].
+    /// Returns the index of this place among all places; it is less than [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
         self.line * LINE_DISTANCES + self.slot
@@ -136,8 +138,8 @@ impl Place {
 }
 
 impl Knots {
-    /// Creates the structure from distances in ascending order, none beyond [`DISTANCE_SECTORS_MAX`]. They are iterated
-    /// twice, so that it allocates no more memory than it needs.
+    /// Creates the structure from points in ascending order of distances, none beyond [`DISTANCE_SECTORS_MAX`]. The
+    /// points are iterated twice, so that no more memory is allocated than needed.
     pub fn new(knots: impl IntoIterator<Item = CurvePoint, IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
         let (mut base, mut used) = (None, BLOCK_DISTANCES);
@@ -159,7 +161,7 @@ impl Knots {
         for CurvePoint { distance, joined, time } in knots {
             if begins(distance, these.heads.last().map(|head| head.base), used) {
                 these.close_block();
-                // No table has 2^32 lines, which are 256 GB.
+                // A table has fewer than 2^32 lines, which would take 256 GB.
                 let first_line = these.lines.len() as u32;
                 these.heads.push(Head {
                     base: distance,
@@ -184,7 +186,7 @@ impl Knots {
         these
     }
 
-    /// Writes the head of the last block, which has all of its lines.
+    /// Writes the head of the last block, whose lines are complete.
     fn close_block(&mut self) {
         if let Some(head) = self.heads.last_mut() {
             *head = Head::of(head.base, head.first_line, &self.lines[head.first_line as usize..]);
@@ -213,20 +215,20 @@ impl Knots {
         self.len
     }
 
-    /// Returns the bound of places' numbers.
+    /// Returns the number of places, used or not: a bound on [`Place::index`].
     pub fn places(&self) -> usize {
         self.lines.len() * LINE_DISTANCES
     }
 
-    /// Returns the last distance that is not above `distance`.
+    /// Returns the place of the last distance that is not above `distance`.
     #[inline]
     pub fn at_or_before(&self, distance: i64) -> Option<Place> {
         let [place] = self.all_at_or_before(&[distance]);
         place
     }
 
-    /// Returns the last distance that is not above each of several, one step after another for all of them, so that the processor
-    /// fetches their cache lines concurrently.
+    /// Returns, for each of several distances, the place of the last one that is not above it. Each step of the search
+    /// is done for all of them before the next, so that the processor fetches their cache lines concurrently.
     #[inline]
     pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
         let distances = distances.map(|distance| distance.clamp(-DISTANCE_SECTORS_MAX, DISTANCE_SECTORS_MAX));
@@ -237,14 +239,14 @@ impl Knots {
                 *block = descend(level, *block, key);
             }
         }
-        // A pass of nothing but loads: all heads are being fetched before the first is searched.
+        // This pass only loads, so that all heads are being fetched before the first one is searched.
         let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
         let mut lines = [0; N];
         let mut keys = [0; N];
         for i in 0..N {
             (blocks[i], lines[i], keys[i]) = self.in_head((blocks[i], bases[i]), distances[i]);
         }
-        // The same for the lines.
+        // This pass does the same for the lines.
         let firsts = lines.map(|line| self.first_way(line));
         std::array::from_fn(|i| {
             let (line, slot) = self.in_line((lines[i], firsts[i]), keys[i]);
@@ -257,12 +259,12 @@ impl Knots {
         self.lines.get(line).map_or(0, |line| read(line).ways[0])
     }
 
-    /// Returns the block, the line and the key to compare with its differences, after the tree has led to a block
-    /// that begins at `base`.
+    /// Returns the block, the line and the key that is compared with the line's differences; the tree has led to
+    /// `block`, which begins at `base`.
     #[inline]
     fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> (usize, usize, u32) {
         if base > distance {
-            // Several blocks are equal in the tree.
+            // Several blocks have equal entries in the tree.
             let before = self.heads.partition_point(|head| head.base <= distance);
             let Some(found) = before.checked_sub(1) else { return (0, 0, BEFORE_ALL) };
             (block, base) = (found, self.heads.get(found).map_or(i64::MAX, |head| head.base));
@@ -271,10 +273,11 @@ impl Knots {
         (block, self.heads.get(block).map_or(0, |head| read(head).line(key)), key)
     }
 
-    /// Returns the line, or one before it, and the slot; the line begins at `first`.
+    /// Returns the line and the slot of the last entry that is not above `key`: in `line`, which begins at `first`, or
+    /// in a line before it.
     #[inline]
     fn in_line(&self, (mut line, mut first): (usize, u32), key: u32) -> (usize, usize) {
-        // A block's own first distance is never above a key in it.
+        // A block's first entry is never above a key in that block.
         while first > key && line > 0 {
             line -= 1;
             first = self.first_way(line);
@@ -286,12 +289,12 @@ impl Knots {
         (line, (not_above as usize).saturating_sub(1))
     }
 
-    /// Returns the first distance.
+    /// Returns the place of the first distance.
     pub fn first(&self) -> Option<Place> {
         (self.len > 0).then_some(Place { block: 0, line: 0, slot: 0 })
     }
 
-    /// Returns the next distance.
+    /// Returns the place of the next distance.
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
@@ -319,7 +322,7 @@ impl Knots {
         std::iter::successors(self.first(), |place| self.next(*place))
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the memory of the structure, in bytes.
     pub fn memory(&self) -> usize {
         self.heads.capacity() * size_of::<Head>()
             + self.lines.capacity() * size_of::<Line>()
@@ -327,11 +330,12 @@ impl Knots {
             + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
     }
 
-    /// Returns the most bytes that `len` distances take, the first and the last of which are `span` apart, during
-    /// construction and after.
+    /// Returns the most bytes that `len` distances take, during and after construction; the first and the last of them
+    /// are `span` apart.
     pub fn most_memory(len: u64, span: u64) -> u64 {
         let blocks = Self::most_blocks(len, span);
-        // A group for each sixteen entries, on each level, one of them not full; and the inputs of the lowest two.
+        // The tree has a group for each sixteen entries of each level, one group of a level may not be full, and its
+        // construction needs the entries of the lowest two levels.
         let tree = size_of::<Group>().div_ceil(FAN_OUT - 1) + 2 * size_of::<i32>();
         let levels = 16 * (size_of::<Group>() + size_of::<Vec<Group>>());
         let lines = Self::most_places(len, span) / LINE_DISTANCES as u64;
@@ -349,22 +353,22 @@ impl Knots {
 
     /// Returns the most [`places`](Self::places) of `len` distances.
     pub fn most_places(len: u64, span: u64) -> u64 {
-        // All lines are full but the last ones of blocks.
+        // All lines are full except the last ones of blocks.
         let lines = (len / LINE_DISTANCES as u64).saturating_add(Self::most_blocks(len, span));
         lines.saturating_mul(LINE_DISTANCES as u64)
     }
 
     fn most_blocks(len: u64, span: u64) -> u64 {
-        // Blocks that are full, and those that end because the next distance is too far.
+        // Some blocks end because they are full, others because the next distance is too far.
         let far = (span / u64::from(UNUSED_ENTRY >> 1)).min(len);
         (len / BLOCK_DISTANCES as u64).saturating_add(far).saturating_add(1)
     }
 }
 
-/// Returns the index in the next level, below the group at `at`.
+/// Returns the index of the group or block below the group at `at` in which `key` is.
 #[inline]
 fn descend(level: &[Group], at: usize, key: i32) -> usize {
-    // Counting all sixteen takes no branch that could be mispredicted; in 32 bits, four at a time.
+    // Counting all sixteen entries takes no branch that could be mispredicted, and is done four at a time.
     let not_above = level
         .get(at)
         .map(read)
@@ -372,15 +376,15 @@ fn descend(level: &[Group], at: usize, key: i32) -> usize {
     at * FAN_OUT + (not_above as usize).saturating_sub(1)
 }
 
-/// Returns the key to compare with the differences of a block that begins at `base`: not below that of the last
-/// distance that is not above `distance`, joined or not.
+/// Returns the key that is compared with the differences of a block that begins at `base`. The key is at least the
+/// entry of the last distance that is not above `distance`, whether joined or not.
 #[inline]
 fn way_to(distance: i64, base: i64) -> u32 {
     let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED_ENTRY).min(UNUSED_ENTRY >> 1);
     (way << 1 | 1).min(UNUSED_ENTRY - 1)
 }
 
-/// Reads memory. Every read of a search goes through here, so that a test can count its cache lines.
+/// Reads memory. Every read of a search goes through this function, so that a test can count the cache lines.
 #[inline(always)]
 fn read<T>(from: &T) -> &T {
     #[cfg(test)]
@@ -388,7 +392,7 @@ fn read<T>(from: &T) -> &T {
     from
 }
 
-/// Returns a distance without its lowest bits, below [`UNUSED_DISTANCE`].
+/// Returns a distance without its lowest `shift` bits; the result is below [`UNUSED_DISTANCE`].
 #[inline]
 fn coarse(distance: i64, shift: u32) -> i32 {
     (distance >> shift).clamp(i64::from(i32::MIN), i64::from(UNUSED_DISTANCE - 1)) as i32
@@ -407,11 +411,11 @@ mod tests {
     use workload::random::Stream;
 
     thread_local! {
-        /// The cache lines read, while a test counts them.
+        /// The cache lines that were read since a test began to count them.
         static READ: RefCell<Option<BTreeSet<usize>>> = const { RefCell::new(None) };
     }
 
-    /// Records the cache lines of a value that is read.
+    /// Records the cache lines of a value that is being read.
     pub(super) fn note<T>(from: &T) {
         READ.with_borrow_mut(|lines| {
             let Some(lines) = lines else { return };
@@ -475,14 +479,14 @@ mod tests {
         }
     }
 
-    /// The cost of a prediction if no cache holds the table: cache lines of distances and times, beside a tree and
-    /// heads that are a twentieth of it at most.
+    /// The cost of a prediction if no cache holds the table: cache lines of distances and times. The tree and the heads
+    /// take at most a twentieth of the memory.
     #[test]
     fn a_question_reads_few_cache_lines() {
         let mut random = Stream::new(5, "lines");
         let drive = 18_000_000i64;
         let even: Vec<i64> = (0..1_000_000).map(|i| i * 36 - drive).collect();
-        // Like random check points, the same number in each doubling.
+        // These distances are like those of random check points: the same number in each doubling.
         let mut spread: Vec<i64> = Vec::new();
         for doubling in 3..35 {
             let way =
@@ -507,8 +511,8 @@ mod tests {
                 sum += read;
                 most = most.max(read);
             }
-            // A line of each level, a head and a line; the next distance may be in the next line, which may be in the
-            // next block.
+            // A search reads a cache line of each level, a head and a line; the next distance may be in the next line,
+            // which may be in the next block.
             assert!(most <= above + 4, "{most} lines at most, {above} levels");
             let mean = sum as f64 / f64::from(questions);
             assert!(mean <= above as f64 + 2.2, "{mean} lines, {above} levels");

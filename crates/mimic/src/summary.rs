@@ -1,28 +1,28 @@
-//! The samples at one distance, and their summary.
+//! The samples at one distance, and the summaries of them.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 use units::Duration;
 
-/// The parts of a stored distribution: its quantiles 0, 1/16 .. 16/16. A time drawn from them lies on the straight
-/// line between two.
+/// The number of equal parts into which a stored distribution is divided by its quantiles 0, 1/16 .. 16/16. A random
+/// time lies on the straight line between two of them.
 pub(crate) const PARTS: usize = 16;
 
-/// The way in which the times observed at one distance become one prediction (ATC'03, section 5.1). The paper found
-/// the mean best, then the median, the maximum, the probabilistic one and the minimum; the mean is the default here.
+/// The summary that makes one prediction of the times observed at one distance (ATC'03, section 5.1). The paper
+/// found the mean best, then the median, the maximum, the probabilistic one and the minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// The mean.
+    /// The mean of the samples, which is the default.
     #[default]
     Mean,
-    /// The median; of an even number of samples the mean of the middle two.
+    /// The median; of an even number of samples, the mean of the middle two.
     Median,
-    /// The longest.
+    /// The longest sample.
     Maximum,
-    /// The shortest.
+    /// The shortest sample.
     Minimum,
-    /// A random sample of the distribution.
+    /// A random sample for each prediction.
     Probabilistic,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A metric of an unknown name.
+/// The error for a name that is no metric's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown summary {name:?}; take mean, median, maximum, minimum or probabilistic")]
 pub struct UnknownMetric {
@@ -88,7 +88,7 @@ impl FromStr for Metric {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// In nanoseconds, ascending.
+    /// The samples in nanoseconds, ascending.
     sorted: Vec<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Samples {
         Self { sorted: Vec::with_capacity(samples) }
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the memory of the samples, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.sorted.capacity() * size_of::<u64>()
     }
@@ -115,12 +115,12 @@ impl Samples {
         self.sorted.len()
     }
 
-    /// Returns whether there is no sample.
+    /// Returns whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// Removes all samples, and keeps the memory.
+    /// Removes all samples, but does not free their memory.
     pub fn clear(&mut self) {
         self.sorted.clear();
     }
@@ -130,8 +130,8 @@ impl Samples {
         self.sorted.iter().map(|ns| Duration::from_nanos(*ns))
     }
 
-    /// Returns the summary, to the nanosecond; `None` without samples. The probabilistic one is sample `lot` x count
-    /// / 2^64, so that with a uniform `lot` all are equally likely.
+    /// Returns the summary, to the nanosecond; `None` without samples. The probabilistic summary is the sample with
+    /// index `lot` x count / 2^64, so that with a uniform `lot` all samples are equally likely.
     pub fn summary(&self, metric: Metric, lot: u64) -> Option<Duration> {
         let (first, last) = (*self.sorted.first()?, *self.sorted.last()?);
         let n = self.sorted.len();
@@ -151,7 +151,7 @@ impl Samples {
         Some(Duration::from_nanos(ns))
     }
 
-    /// Returns quantile `k / PARTS`, in nanoseconds, interpolated between samples; 0 without samples.
+    /// Returns quantile `k` / [`PARTS`], in nanoseconds, interpolated between samples; 0 without samples.
     pub(crate) fn quantile(&self, k: usize) -> u64 {
         let steps = self.sorted.len().saturating_sub(1) * k.min(PARTS);
         let (at, rest) = (steps / PARTS, (steps % PARTS) as u64);

@@ -1,4 +1,4 @@
-//! The table: distances with known times, and the ranges between them that are straight lines.
+//! The table: distances with known times, and the ranges between them in which times are interpolated.
 
 use crate::distance::{Distance, Pair, key};
 use crate::search::{CurvePoint, DISTANCE_SECTORS_MAX, Knots, Place};
@@ -7,16 +7,17 @@ use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Op};
 
-/// Returns a time as it is stored: nanoseconds, cut at 4.29 s. No positioning takes that long.
+/// Returns a time as the table stores it: in nanoseconds, at most 4.29 s. No positioning takes that long.
 pub(crate) fn stored(ns: u64) -> u32 {
     u32::try_from(ns).unwrap_or(u32::MAX)
 }
 
-/// A table of a drive's times: for each pair of request types, distances in ascending order with the summaries of
-/// their times, and for each whether all distances up to the next lie on the straight line between them.
+/// A table of a drive's times. For each pair of request types it has distances in ascending order, with the summaries
+/// of their times, and for each distance whether times up to the next are interpolated on the straight line between the
+/// two.
 ///
-/// It is made by a [`Prober`](crate::Prober), by [`TableBuilder`], or read from a file; after that it does not
-/// change. Clones share it.
+/// A table is made by a [`Prober`](crate::Prober) or by [`TableBuilder`], or read from a file. It does not change
+/// afterwards. Clones share their memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table(Arc<Inner>);
 
@@ -25,23 +26,23 @@ struct Inner {
     metric: Metric,
     seed: u64,
     curves: Vec<Curve>,
-    /// The curve that answers for each pair; [`NO_CURVE`] for none.
+    /// The index of the curve that answers for each pair; [`NO_CURVE`] for none.
     answers: [u8; 4],
 }
 
-/// The number of requests that are looked up together: a processor fetches some ten to sixteen cache lines at a time.
+/// The number of requests that are looked up together: a processor fetches ten to sixteen cache lines at a time.
 pub(crate) const BATCH_REQUESTS: usize = 16;
 
-/// The index for no curve.
+/// The index that means no curve.
 pub(crate) const NO_CURVE: u8 = 4;
 
-/// The distances of one pair of request types.
+/// The distances and times of one pair of request types.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
     pair: Pair,
     /// Distances with their times; with medians if the metric is probabilistic.
     knots: Knots,
-    /// If the metric is probabilistic: [`PARTS`] + 1 quantiles a place.
+    /// If the metric is probabilistic: [`PARTS`] + 1 quantiles for each place.
     parts: Vec<u32>,
 }
 
@@ -50,23 +51,24 @@ pub(crate) struct Curve {
 pub struct Knot {
     /// The distance.
     pub distance: Distance,
-    /// Its time; the median if the metric is probabilistic.
+    /// The time; the median if the metric is probabilistic.
     pub time: Duration,
-    /// Whether the distances up to the next knot lie on the straight line to it.
+    /// Whether times up to the next knot are interpolated on the straight line between the two.
     pub joined: bool,
 }
 
 impl Table {
-    /// Returns the time at a distance; `None` if it is unknown. `lot`, uniform over all of `u64`, selects it if the
-    /// metric is probabilistic, and is ignored otherwise. Up to a mebibyte beyond the outermost distances their times
-    /// are used: a table that was probed over all of a drive spans it except the length of a request. One that was
-    /// probed over a part ([`ProbePlan::reach`](crate::ProbePlan::reach)) has no times for the rest.
+    /// Returns the time at a distance; `None` if it is unknown. If the metric is probabilistic, `lot` selects the time
+    /// and must be uniform over all of `u64`; otherwise `lot` is ignored. The times of the outermost distances hold for
+    /// up to a mebibyte beyond them: a table that was probed over a whole drive spans the drive except for the length
+    /// of a request. A table that was probed over a part ([`ProbePlan::reach`](crate::ProbePlan::reach)) has no times
+    /// for the rest.
     #[inline]
     pub fn time(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
         self.curve(pair)?.at(distance.sectors(), self.0.metric, lot).map(Duration::from_nanos)
     }
 
-    /// Returns the way in which the times at a distance were summarised.
+    /// Returns the summary of the times at a distance.
     pub fn metric(&self) -> Metric {
         self.0.metric
     }
@@ -81,12 +83,12 @@ impl Table {
         self.0.curves.iter().map(|c| c.knots.len()).sum()
     }
 
-    /// Returns whether it has no times.
+    /// Returns whether the table has no times.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the pair whose times answer for `pair`: itself, or another if only some were probed.
+    /// Returns the pair whose times answer for `pair`: the same pair, or another one if only some were probed.
     pub fn answered_by(&self, pair: Pair) -> Option<Pair> {
         self.curve(pair).map(|curve| curve.pair)
     }
@@ -96,7 +98,7 @@ impl Table {
         self.0.curves.get(usize::from(self.0.answers[pair.index()]))
     }
 
-    /// Iterates over the distances that answer for a pair, in ascending order.
+    /// Iterates over the distances whose times answer for a pair, in ascending order.
     pub fn knots(&self, pair: Pair) -> impl Iterator<Item = Knot> + '_ {
         self.curve(pair).into_iter().flat_map(|curve| {
             curve.knots.iter().map(|place| {
@@ -107,16 +109,16 @@ impl Table {
         })
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the memory of the table, in bytes.
     pub fn memory(&self) -> Bytes {
         let bytes: usize = self.0.curves.iter().map(|c| c.knots.memory() + c.parts.capacity() * 4).sum();
         let curves = self.0.curves.capacity() * size_of::<Curve>();
-        // Including the two counts of an `Arc`.
+        // An `Arc` has two counts.
         Bytes::new((bytes + curves + size_of::<Inner>() + 2 * size_of::<usize>()) as u64)
     }
 
-    /// Writes the times of those requests, of [`BATCH_REQUESTS`] at most, whose entry asks for one; leaves other entries
-    /// unchanged.
+    /// Writes the times of the first [`BATCH_REQUESTS`] requests at most into `times`, where `asked` is true; leaves
+    /// other entries unchanged.
     pub(crate) fn fill(
         &self,
         (last, at): (Last, Instant),
@@ -128,7 +130,7 @@ impl Table {
         let curves = [of(Op::Read), of(Op::Write)];
         for (k, curve) in curves.iter().enumerate().filter(|(k, curve)| *k == 0 || **curve != curves[0]) {
             let Some(found) = self.0.curves.get(usize::from(*curve)) else { continue };
-            // One curve for both types answers for both at once.
+            // If one curve answers for both types, all requests are looked up in it at once.
             let both = curves[1 - k] == *curve;
             let mut mine = [0; BATCH_REQUESTS];
             let mut count = 0;
@@ -138,7 +140,7 @@ impl Table {
                     count += 1;
                 }
             }
-            // Small numbers have loops of their own, so that little is looked up in vain.
+            // Small numbers of requests have loops of their own, so that few lookups are wasted.
             match count {
                 0 => {}
                 1..=2 => self.fill_by::<2>(found, (last, at), requests, &mine[..count], times),
@@ -148,7 +150,7 @@ impl Table {
         }
     }
 
-    /// Looks up, by this curve, the requests that `mine` names, `N` at most.
+    /// Looks up in this curve the requests whose indices are in `mine`, `N` at most.
     #[inline]
     fn fill_by<const N: usize>(
         &self,
@@ -181,13 +183,13 @@ impl Table {
     }
 
     pub(crate) fn from_parts(metric: Metric, seed: u64, mut curves: Vec<Curve>, answers: [u8; 4]) -> Self {
-        // A table read from a file thus takes the same memory as the one that was written.
+        // This makes a table read from a file take the same memory as the one that was written.
         curves.shrink_to_fit();
         Self(Arc::new(Inner { metric, seed, curves, answers }))
     }
 }
 
-/// A table that never learns.
+/// A table does not learn from observed times.
 impl Mimic for Table {
     #[inline]
     fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
@@ -210,7 +212,8 @@ impl Mimic for Table {
     }
 }
 
-/// Returns the lot of one question, the same whenever it is asked (the finaliser of SplitMix64).
+/// Returns the random number for one prediction, which is the same whenever the same prediction is asked for (the
+/// finaliser of SplitMix64).
 #[inline]
 pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
     let mut z = seed ^ at.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id.rotate_left(32);
@@ -220,8 +223,9 @@ pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
 }
 
 impl Curve {
-    /// Creates a curve from points in ascending order of their distances; and, if the metric is probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then.
-    /// It needs no other memory.
+    /// Creates a curve from points in ascending order of their distances. If the metric is probabilistic, `parts` has
+    /// the [`PARTS`] + 1 quantiles of each point, and the middle quantile becomes its time. Only the curve itself takes
+    /// memory.
     pub(crate) fn new<P: AsRef<[u32]>>(
         pair: Pair,
         knots: impl Iterator<Item = CurvePoint> + Clone,
@@ -254,8 +258,8 @@ impl Curve {
         self.knots.len()
     }
 
-    /// Iterates over distances from `from` on, or from the first: place, distance, and whether it is joined to the
-    /// next.
+    /// Iterates over the distances from place `from` on, or from the first: with their places, and whether they are
+    /// joined to the next.
     pub(crate) fn keys(&self, from: Option<Place>) -> impl Iterator<Item = (Place, i64, bool)> + '_ {
         self.places(from).map(|place| {
             let CurvePoint { distance, joined, .. } = self.knots.get(place);
@@ -263,12 +267,12 @@ impl Curve {
         })
     }
 
-    /// Iterates over places from `from` on, or from the first.
+    /// Iterates over the places from `from` on, or from the first.
     pub(crate) fn places(&self, from: Option<Place>) -> impl Iterator<Item = Place> + '_ {
         std::iter::successors(from.or_else(|| self.knots.first()), |place| self.knots.next(*place))
     }
 
-    /// Returns the times of one place, as [`new`](Self::new) takes them.
+    /// Returns the stored times of one place: a single time, or the quantiles.
     pub(crate) fn times(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let plain = self.parts.is_empty();
         let one = plain.then(|| self.knots.get(place).time);
@@ -286,7 +290,7 @@ impl Curve {
         if metric != Metric::Probabilistic {
             return u64::from(time);
         }
-        // The lot selects a position between two of the quantiles.
+        // The random number selects a position between two quantiles.
         let place_in = u128::from(lot) * PARTS as u128;
         let (part, rest) = ((place_in >> 64) as usize, (place_in as u64) >> 32);
         let parts = self.parts_of(place);
@@ -299,7 +303,7 @@ impl Curve {
         self.from(self.knots.at_or_before(distance), distance, metric, lot)
     }
 
-    /// Returns the time at a distance, given the place of the last one that is not above it.
+    /// Returns the time at a distance, given the place of the last distance that is not above it.
     #[inline]
     fn from(&self, left: Option<Place>, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
         let beyond = |outermost: i64| distance.abs_diff(outermost) > REQUEST_SECTORS;
@@ -320,21 +324,22 @@ impl Curve {
     }
 }
 
-/// How far beyond its outermost distances a curve answers, in sectors: longer requests are rare.
+/// The distance in sectors beyond its outermost distances up to which a curve has their times: longer requests are
+/// rare.
 const REQUEST_SECTORS: u64 = 2_048;
 
-/// Returns the time at `distance` on the straight line between two points around it. Times are below 2^32.
+/// Returns the time at `x` on the straight line between two points around it. Times are below 2^32.
 #[inline]
 pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64 {
     let (width, along) = (x1.abs_diff(x0), x.abs_diff(x0));
-    // Products stay below 2^63; the bits shifted out are a part in 2^30 of the width.
+    // Products stay below 2^63; the bits that are shifted out are a part in 2^30 of the width.
     let shift = (64 - width.leading_zeros()).saturating_sub(31);
     let (width, along) = ((width >> shift).max(1) as i64, (along >> shift) as i64);
     let rise = y1 as i64 - y0 as i64;
     (y0 as i64 + rise * along / width).max(0) as u64
 }
 
-/// Makes a table from measured times: distances in ascending order for each pair of request types.
+/// Makes a table from measured times, which are added in ascending order of distances for each pair of request types.
 ///
 /// ```
 /// use mimic::{Distance, Metric, Pair, Samples, TableBuilder};
@@ -359,7 +364,7 @@ pub struct TableBuilder {
     stand_in: Option<Pair>,
 }
 
-/// Distances in ascending order, each with whether it is joined to the next; and their times.
+/// Distances in ascending order, each with whether it is joined to the next; and the times of all.
 type Pushed = (Vec<(i64, bool)>, Vec<u32>);
 
 impl TableBuilder {
@@ -368,9 +373,9 @@ impl TableBuilder {
         Self { metric, seed, curves: Default::default(), stand_in: None }
     }
 
-    /// Adds a distance with its samples; `joined` if all distances up to the next one of this pair lie on the
-    /// straight line between the two. Returns false, and changes nothing, if there are no samples or the distance is
-    /// not above the last one.
+    /// Adds a distance with its samples. If `joined`, times up to the next distance of this pair are interpolated.
+    /// Returns false and changes nothing if there are no samples, the distance is not above the last one, or it is
+    /// larger than any drive.
     pub fn push(&mut self, pair: Pair, distance: Distance, samples: &Samples, joined: bool) -> bool {
         if self.metric == Metric::Probabilistic {
             let mut parts = [0; PARTS + 1];
@@ -402,13 +407,13 @@ impl TableBuilder {
         true
     }
 
-    /// Makes this pair answer for those without distances of their own. Writes destroy a drive's contents, so a drive
+    /// Makes this pair answer for pairs without distances of their own. Writes destroy a drive's contents, so a drive
     /// in use is probed by reads alone.
     pub fn stand_in(&mut self, pair: Pair) {
         self.stand_in = Some(pair);
     }
 
-    /// Returns the table.
+    /// Returns the table of all distances added.
     pub fn build(self) -> Table {
         let mut answers = [NO_CURVE; 4];
         let mut curves = Vec::new();

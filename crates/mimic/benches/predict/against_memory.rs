@@ -1,4 +1,5 @@
-//! Compares each table with single random reads of the same amount of memory, alternating the two.
+//! Compares predictions by each table with single random reads of the same amount of memory,
+//! alternating between the two.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark has a clock")]
 
 use crate::{CAPACITY, POOL, Pools, even, learner, memory, spread, table};
@@ -9,13 +10,13 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 use workload::random::Stream;
 
-/// The budget of a prediction, in ns.
+/// The limit for the time of a prediction, ns.
 const PREDICTION_NS_MAX: f64 = 100.0;
 
-/// Pools in a round.
+/// The number of pools in a round.
 const POOLS: u64 = 16;
 
-/// Bytes of a cache line.
+/// The size of a cache line, bytes.
 const LINE: usize = 64;
 
 #[repr(align(64))]
@@ -23,7 +24,8 @@ struct MemoryLine {
     next: usize,
 }
 
-/// Lines of memory, each of which holds the index of the next to read; all are read before one repeats.
+/// Lines of memory, each with the index of the next line to read; all lines are read before one
+/// repeats.
 struct Chain {
     lines: Vec<MemoryLine>,
     at: usize,
@@ -34,7 +36,7 @@ impl Chain {
         let count = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(LINE).max(2);
         let mut random = Stream::new(11, "bench-chain");
         let mut lines: Vec<MemoryLine> = (0..count).map(|next| MemoryLine { next }).collect();
-        // Sattolo's shuffle: a single cycle.
+        // Sattolo's shuffle makes a single cycle.
         for i in (1..count).rev() {
             let below = NonZeroU64::new(i as u64).expect("from 1 on");
             let other = random.below(below) as usize;
@@ -52,7 +54,7 @@ impl Chain {
     }
 }
 
-/// Prints the time of a prediction beside that of a single read.
+/// Prints the time of a prediction beside the time of a single read.
 pub(crate) fn print() {
     let small = memory() < 64 << 20;
     let rounds = if small { 3 } else { 400 };
@@ -95,7 +97,7 @@ pub(crate) fn print() {
     }
 }
 
-/// Measures one table; returns the time of a single read, in ns.
+/// Measures one table and prints its row; returns the time of a single read, ns.
 fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, rounds: usize) -> f64 {
     let (mut pools, mut chain, mut times) = (Pools::new(capacity), Chain::new(bytes), Vec::new());
     let questions = POOLS * POOL;
@@ -131,7 +133,7 @@ fn row(what: &str, mimic: &dyn Mimic, capacity: u64, bytes: u64, rounds: usize) 
     median(read).0
 }
 
-/// Returns the nanoseconds that each of `count` items of `work` takes.
+/// Returns the time that `work` takes for each of its `count` items, ns.
 fn each(count: u64, work: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     work();

@@ -1,14 +1,14 @@
 //! The time of one prediction by a table and by a learner, each as large as its memory allows.
 //!
-//! SMTF asks about every waiting request after every completion; the budget is 100 ns a prediction. A question here
-//! is about a pool of 64 requests at random places, after a request at another random place each time, so that the
-//! parts of a table that one pool reads are of no use to the next. Pools are asked at once, as SMTF does, or one by
-//! one (`one_by_one`).
+//! SMTF asks for the time of every waiting request after every completion; the limit is 100 ns a prediction. The
+//! benchmark asks for a pool of 64 requests at random places, each time after a request at another random place, so
+//! that the parts of a table that are read for one pool are of no use for the next. Pools are asked for at once, as
+//! SMTF does, or request by request (`one_by_one`).
 //!
-//! The time of a table that no cache holds is that of memory, which depends on the machine and its other users. So
-//! the benchmark first compares each table with single random reads of the same amount of memory, where each read's
-//! place is known only after the one before, alternating the two in one run. Run `cargo bench -p freeblock-mimic`;
-//! under test the tables are small. The checksum is over the first answers.
+//! The time of a table that no cache holds depends on the machine's memory and its other users. So the benchmark
+//! first compares each table, in one run, with single random reads of the same amount of memory, each of which must
+//! wait for the previous one. Run `cargo bench -p freeblock-mimic`; under test the tables are small. The checksum
+//! is over the first predictions.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
 use divan::{Bencher, black_box};
@@ -20,16 +20,16 @@ use workload::random::Stream;
 
 mod against_memory;
 
-/// The ways of asking about a pool.
+/// The ways of asking for the times of a pool.
 const WAYS: [&str; 2] = ["at_once", "one_by_one"];
 
-/// Waiting requests.
+/// The number of waiting requests in a pool.
 const POOL: u64 = 64;
 
-/// Sectors of a 20 TB drive.
+/// The number of sectors of a 20 TB drive.
 const CAPACITY: u64 = 40_000_000_000;
 
-/// Bytes of a table: the budget for a 20 TB drive, or little under test.
+/// Returns the size of a table in bytes: the limit for a 20 TB drive, or less under test.
 fn memory() -> u64 {
     if std::env::args().any(|arg| arg == "--bench") { 64 << 20 } else { 1 << 20 }
 }
@@ -45,7 +45,8 @@ fn table(metric: Metric, distances: impl IntoIterator<Item = i64>) -> Table {
     builder.build()
 }
 
-/// Returns distances with the same number in each doubling, like those of a prober that cannot keep all.
+/// Returns distances with the same number in each doubling, like those of a prober whose memory does not suffice
+/// for all.
 fn spread(knots: u64) -> Vec<i64> {
     let doublings = u64::from(CAPACITY.ilog2());
     let each = (knots / 2 / doublings).max(1);
@@ -72,7 +73,7 @@ fn learner(memory: u64, table: Option<Table>) -> Learner {
     };
     let mut learner = Learner::new(config, table).expect("a configuration that holds");
     let mut random = Stream::new(7, "bench-learn");
-    // Half of its capacity, so that some distances asked for are known and others interpolated.
+    // Half of the learner's capacity is used, so that some distances are known and others interpolated.
     for _ in 0..memory / 32 {
         let pair = Pair::ALL[(random.next_u64() % 4) as usize];
         let distance = place(&mut random, CAPACITY).get() as i64 - place(&mut random, CAPACITY).get() as i64;
@@ -86,7 +87,7 @@ fn place(random: &mut Stream, capacity: u64) -> Lbn {
     Lbn::new(random.below(block) * 8)
 }
 
-/// Pools of requests: the waiting requests stay the same, the request before them is drawn anew each time.
+/// A pool of waiting requests, which stays the same; the request before it is drawn anew each time.
 struct Pools {
     random: Stream,
     capacity: u64,
@@ -110,7 +111,7 @@ impl Pools {
         Last { op, lbn: place(&mut self.random, self.capacity) }
     }
 
-    /// Returns the shortest time of the next pool, asked at once as SMTF does or one by one.
+    /// Returns the shortest time of the pool after another request; the times are asked for at once or one by one.
     fn ask(
         &mut self,
         mimic: &dyn Mimic,
@@ -142,7 +143,7 @@ fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic, capacity: u64, at_once: bool
         .bench_local(|| pools.ask(mimic, at_once, &mut times));
 }
 
-/// A 20 TB drive, probed within 64 MB.
+/// The table of a 20 TB drive that was probed within 64 MB.
 #[divan::bench(args = WAYS)]
 fn table_of_20_tb(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, spread(memory() / 10)), CAPACITY, way == WAYS[0]);
@@ -153,25 +154,26 @@ fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY, way == WAYS[0]);
 }
 
-/// A thousand distances, which any cache holds: the time of the search alone.
+/// A table of a thousand distances, which any cache holds: this measures the search alone.
 #[divan::bench(args = WAYS)]
 fn table_of_a_thousand(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
-/// A 9 GB drive whose distances are all known: a million.
+/// The table of a 9 GB drive with a million distances, all that it has.
 #[divan::bench(args = WAYS)]
 fn table_of_9_gb(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(memory() / 64, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
-/// No real drive: 64 MB of distances spread evenly over 20 TB. Each question waits for memory, whatever the search.
+/// A table that no prober makes: 64 MB of distances spread evenly over 20 TB. Each prediction waits for memory,
+/// whatever the search.
 #[divan::bench(args = WAYS)]
 fn table_that_no_cache_holds(bencher: Bencher<'_, '_>, way: &str) {
     ask(bencher, &table(Metric::Mean, even(memory() / 10, CAPACITY)), CAPACITY, way == WAYS[0]);
 }
 
-/// A learner with a table of the same size, which answers where nothing was learnt.
+/// A learner with a table of the same size, which answers for distances that were not learnt.
 #[divan::bench(args = WAYS)]
 fn learnt_after_a_table(bencher: Bencher<'_, '_>, way: &str) {
     ask(

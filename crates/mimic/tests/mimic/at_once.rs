@@ -1,4 +1,4 @@
-//! Requests asked for together get the same answers as alone.
+//! Requests whose times are asked for together get the same predictions as one by one.
 
 use mimic::{Distance, Learner, LearnerConfig, Metric, Pair, Samples, Table, TableBuilder};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn op(write: bool) -> Op {
 fn same(mimic: &dyn Mimic, last: Last, requests: &[Request]) -> Result<(), TestCaseError> {
     let at = Instant::from_nanos(12_345);
     let alone: Vec<Option<Duration>> = requests.iter().map(|r| mimic.time(last, at, r)).collect();
-    // Earlier contents are replaced.
+    // The call must replace earlier contents.
     let mut at_once = vec![Some(Duration::ZERO); 3];
     mimic.times(last, at, requests, &mut at_once);
     prop_assert_eq!(at_once, alone);

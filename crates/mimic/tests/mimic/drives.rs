@@ -1,4 +1,4 @@
-//! SMTF on simulated drives: learning, a change of the drive, and the use of idle time.
+//! SMTF on simulated drives: learning, the replacement of the drive, and the use of idle time.
 
 use mimic::{Learner, LearnerConfig, LearnerStats};
 use model::{DriveModel, builtin};
@@ -15,7 +15,7 @@ fn drive(name: &str) -> Arc<DriveModel> {
     Arc::new(DriveModel::from_profile(&profile).expect("built-in drives describe drives"))
 }
 
-/// Returns a load of blocks of 4 KB in the drive's first `1 / part`.
+/// Returns a load of blocks of 4 KB in the first of `part` equal parts of the drive.
 fn load(drive: &DriveModel, part: u64) -> RandomConfig {
     RandomConfig::new(Sectors::new(drive.layout().capacity().get() / part), drive.sector_bytes())
 }
@@ -24,7 +24,7 @@ fn config(drive: &DriveModel) -> LearnerConfig {
     LearnerConfig::new(drive.layout().capacity(), Sectors::new(8))
 }
 
-/// Runs `requests` under SMTF; returns the mean access time in milliseconds, and the learner.
+/// Runs `requests` requests under SMTF; returns the mean access time, ms, and the learner.
 fn run(
     drive: &Arc<DriveModel>,
     load: RandomConfig,
@@ -36,7 +36,8 @@ fn run(
     (access, learner)
 }
 
-/// Runs `requests` under SMTF with a configuration of idle time; returns also the core's estimate of the harm.
+/// Runs `requests` requests under SMTF with a configuration of idle time; also returns the core's estimate of the
+/// harm.
 fn run_with(
     drive: &Arc<DriveModel>,
     load: RandomConfig,
@@ -72,7 +73,8 @@ fn no_drive_is_taken_for_another() {
     for name in testing::some(2, ["mimic-base", "quantum-atlas-10k", "nearline-4tb"]) {
         let drive = drive(name);
         let mut learner = learner(config(&drive));
-        // One place, then all of the drive, then a few requests at a time: the distances change, the drive does not.
+        // The load is in one place, then all over the drive, then of few requests at a time: the distances change,
+        // the drive does not.
         for (part, outstanding) in [(1_000, 20), (1, 20), (40, 2), (1, 64)] {
             let arrival = Arrival::outstanding(outstanding);
             (_, learner) = run(&drive, load(&drive, part), arrival, learner, 20_000);
@@ -88,12 +90,12 @@ fn another_drive_under_it_is_noticed_and_relearnt() {
     let near = |drive: &DriveModel| load(drive, 2_000);
     let (_, learnt) = run(&old, near(&old), arrival, learner(config(&old)), 30_000);
     assert_eq!(changes(&learnt), 0);
-    // Within some hundred requests.
+    // The change must be detected within 1,000 requests.
     let (_, noticed) = run(&new, near(&new), arrival, learnt.clone(), 1_000);
     assert_eq!(changes(&noticed), 1);
     let (relearnt_ms, relearnt) = run(&new, near(&new), arrival, noticed, 30_000);
     assert_eq!(changes(&relearnt), 1, "once is enough");
-    // As good as a learner that never ran on the old drive.
+    // The learner must be as good as one that never ran on the old drive.
     let (fresh_ms, _) = run(&new, near(&new), arrival, learner(config(&new)), 30_000);
     assert!((relearnt_ms - fresh_ms).abs() < fresh_ms * 0.05, "{relearnt_ms} and {fresh_ms} ms");
 }
@@ -102,7 +104,7 @@ fn another_drive_under_it_is_noticed_and_relearnt() {
 fn idle_time_is_used_to_learn() {
     let drive = drive("mimic-base");
     let known = |probe_idle, idle| {
-        // One request in 200 ms: the drive is idle nine tenths of the time.
+        // One request in 200 ms leaves the drive idle nine tenths of the time.
         let arrival = Arrival::Poisson { rate: 5.0 };
         let config = LearnerConfig { probe_idle, ..config(&drive) };
         let (_, harm, learner) = run_with(&drive, load(&drive, 100), arrival, (learner(config), idle), 400);
@@ -110,12 +112,12 @@ fn idle_time_is_used_to_learn() {
     };
     let bounded = IdleTime::default();
     let unbounded = bounded.with_harm_ppm(1_000_000);
-    // The first request after a pause teaches nothing, and here each comes after one.
+    // A request after a pause is not learnt from, and here each follows a pause.
     let (without, _) = known(false, bounded);
     assert!(without.known < 40 && without.after_pause > 300, "{without:?}");
     let (all, harm) = known(true, unbounded);
     assert!(all.known > 2_000 && harm > 0.05, "{all:?}, {harm}");
-    // Requests that arrive during a probe wait for it; the bound on harm makes probes fewer.
+    // Requests that arrive during a probe wait for it, so the bound on harm allows fewer probes.
     let (some, harm) = known(true, bounded);
     assert!(some.known > 100 && some.known < all.known && harm < 0.02, "{some:?}, {harm}");
     let mut never = learner(config(&drive));

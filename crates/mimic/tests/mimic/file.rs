@@ -1,4 +1,4 @@
-//! Tables in files: they read back as written, and other bytes are refused.
+//! Tables in files: each is read back as it was written, and other bytes are refused.
 
 use mimic::{Distance, FileError, Metric, Pair, Samples, Saved, Table, TableBuilder};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn tables() -> impl Strategy<Value = Saved> {
         .prop_map(|(metric, curves, stand_in, name)| saved(table(metric, &curves, stand_in), &name))
 }
 
-/// Corrects the length and the checksum, as an attacker would.
+/// Corrects the length and the checksum of changed bytes, as an attacker would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = (bytes.len() - 24) as u64;
     bytes[12..20].copy_from_slice(&body.to_le_bytes());
@@ -84,7 +84,8 @@ proptest! {
         prop_assert!(is_length);
     }
 
-    /// Even with a matching checksum: either an error, or a table that can be used and written again.
+    /// Even changed bytes with a matching checksum give either an error, or a table that can be used
+    /// and written again.
     #[test]
     fn no_sealed_bytes_panic_the_reader(
         saved in tables(),
@@ -136,7 +137,7 @@ fn each_refusal_says_what_and_what_to_do() {
     let mut changed = whole.clone();
     changed[40] ^= 4;
     says(&changed, &["damaged", "checksum"]);
-    // A curve that claims 2^56 distances.
+    // One curve claims 2^56 distances.
     let mut claims = whole.clone();
     let count = whole.len() - 4 - 4 - 1 - 8 - 1;
     claims[count] = 1;

@@ -19,7 +19,8 @@ fn ms(ms: u64) -> Duration {
 }
 
 proptest! {
-    /// Only distances with enough observations are known, and each time is their mean.
+    /// Only distances with enough observations are known, and the time of each is the mean of its
+    /// observations.
     #[test]
     fn a_known_time_is_the_mean_of_its_observations(
         observed in prop::collection::vec((0..4usize, -60..60i64, 1..20_000_000u64), 1..400),
@@ -50,7 +51,7 @@ proptest! {
         prop_assert_eq!(learner.stats().known, counted as u64);
     }
 
-    /// For any drive and memory, the limit of memory holds, and every observed distance is known.
+    /// For any drive and limit of memory, the limit holds, and every observed distance is known.
     #[test]
     fn memory_is_kept_to(
         capacity in 1..1u64 << 36, memory in 1u64 << 18..1 << 22, unit in 1..16u64,
@@ -77,9 +78,9 @@ fn the_largest_drives_fit_into_64_mb_and_small_ones_are_exact_in_it() {
         assert!(learner.memory() <= Bytes::new(64 << 20), "{}", learner.memory());
         learner
     };
-    // 20 TB, in steps of 4 KB and even of a sector.
+    // 20 TB are not exact in steps of 4 KB, nor in steps of a sector.
     assert!(!learner(40_000_000_000, 8).is_exact() && !learner(40_000_000_000, 1).is_exact());
-    // 1 GB in steps of 1 KB, like the paper's traced disk; 4 GB in steps of 4 KB.
+    // 1 GB is exact in steps of 1 KB, like the paper's traced disk, and 4 GB in steps of 4 KB.
     assert!(learner(2_000_000, 2).is_exact() && learner(8_000_000, 8).is_exact());
 }
 
@@ -97,7 +98,7 @@ fn a_table_counts_until_enough_is_observed() {
     learner.learn(reads, Distance::new(9), ms(9));
     assert_eq!(at(&learner, 9), Some(ms(5)));
     (0..2_000).for_each(|_| learner.learn(reads, Distance::new(9), ms(9)));
-    // A step of less than half a nanosecond rounds to zero.
+    // Steps of less than half a nanosecond round to zero, so the mean stops before it reaches 9 ms.
     let off = ms(9).as_nanos().abs_diff(at(&learner, 9).unwrap().as_nanos());
     assert!(off <= 32, "{off} ns");
     assert_eq!(at(&learner, 10), Some(ms(4)));

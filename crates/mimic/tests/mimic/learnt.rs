@@ -1,4 +1,4 @@
-//! Learners in files: they read back as written, and other bytes are refused.
+//! Learners in files: each is read back as it was written, and other bytes are refused.
 
 use mimic::{
     CheckPoints, Distance, Learner, LearnerConfig, LearntError, Metric, Pair, Samples, Table, TableBuilder,
@@ -21,7 +21,7 @@ fn table() -> Table {
     builder.build()
 }
 
-/// Pair, steps, and a time in ns.
+/// A pair, a distance in steps, and a time in ns.
 type Seen = (usize, i64, u64);
 
 fn seen() -> impl Strategy<Value = Vec<Seen>> {
@@ -35,7 +35,7 @@ fn learn(learner: &mut Learner, seen: &[Seen]) {
     }
 }
 
-/// Corrects the length and the checksum, as an attacker would.
+/// Corrects the length and the checksum of changed bytes, as an attacker would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = (bytes.len() - 24) as u64;
     bytes[12..20].copy_from_slice(&body.to_le_bytes());
@@ -60,7 +60,8 @@ fn same(a: &Learner, b: &Learner) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// After a restart it predicts as before, and continues as if there had been no restart, to the byte.
+    /// After a restart the learner predicts as before, and continues to the byte as if there had been no
+    /// restart.
     #[test]
     fn a_restart_makes_no_difference(
         before in seen(), after in seen(), minimum_samples in 1..3u8, with_table: bool, exact: bool,
@@ -111,7 +112,8 @@ proptest! {
         prop_assert!(Learner::load(config(), "a drive", &bytes).is_err());
     }
 
-    /// Even with a matching checksum: either an error, or a learner that can be used, taught and saved.
+    /// Even changed bytes with a matching checksum give either an error, or a learner that can be used,
+    /// learns and can be saved.
     #[test]
     fn no_sealed_bytes_panic_the_reader(
         before in seen(), with_table: bool,
@@ -138,7 +140,7 @@ fn forgotten_times_stay_forgotten() {
     let mut learner = Learner::new(config(), Some(table())).unwrap();
     let mut changes = 0;
     for i in 0..200_000u64 {
-        // A sawtooth, and later that of another drive.
+        // The times are a sawtooth by distance, and later that of another drive.
         let steps = (i * 7_919 % 97) as i64;
         let us = if i < 20_000 { 1_000 + steps * 50 } else { 9_000 + (96 - steps) * 50 };
         learn(&mut learner, &[(0, steps, us as u64 * 1_000)]);
@@ -178,7 +180,7 @@ fn each_refusal_has_its_reason_and_mend() {
     says(larger, "WD-4711", &whole, &["1000000 sectors", "2000000", anew]);
     let none = LearnerConfig { unit: Sectors::ZERO, ..config() };
     says(none, "WD-4711", &whole, &["unit"]);
-    // A pair that claims 256 distances more than it has.
+    // One pair claims 256 distances more than it has.
     let mut claims = whole.clone();
     let last = whole.len() - 4 - 2 - (1 + 1 + 4) - 8 - 1;
     claims[last] = 1;

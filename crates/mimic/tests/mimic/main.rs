@@ -1,4 +1,4 @@
-//! The integration tests of freeblock-mimic, in one binary: it is linked once, and its tests run beside one another.
+//! The integration tests of freeblock-mimic, in one binary, so that they are linked once and run in parallel.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 

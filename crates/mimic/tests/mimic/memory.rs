@@ -1,4 +1,4 @@
-//! Memory, as an allocator counts it: a granted amount is never exceeded, and a reported amount is in use.
+//! Memory as an allocator counts it: a configured amount is never exceeded, and a reported amount is in use.
 
 use cap::Cap;
 use mimic::{
@@ -14,10 +14,10 @@ use units::{Bytes, Duration, Sectors};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// The memory that the test and its harness may take meanwhile.
+/// The memory that the test and its harness may take during a measurement.
 const HARNESS_BYTES_MAX: u64 = 8 << 10;
 
-/// The memory of the windows into a file that is read.
+/// The memory of the windows into a file that is being read.
 const WINDOWS: u64 = 6 * (4 << 10);
 
 const TB_20: Sectors = Sectors::new(20_000_000_000_000 / 512);
@@ -26,15 +26,17 @@ fn now() -> u64 {
     ALLOCATOR.allocated() as u64
 }
 
-/// Neighbours have unrelated times, so that nothing can be interpolated except by chance.
+/// Returns a time that is unrelated to that of its neighbours, so that nothing can be interpolated except by
+/// chance.
 fn crooked(at: u64) -> Duration {
     Duration::from_nanos(1_000_000 + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40))
 }
 
-/// The memory of a part that is written: 512 distances, with seventeen times each at most, in a vector that grows.
+/// The memory of one part of a file that is written: 512 distances, with at most seventeen times each, in a vector
+/// that grows.
 const PART_BYTES_MAX: u64 = 2 * (64 << 10);
 
-/// Probes until memory runs out; returns the table, after writing it to a file and reading it.
+/// Probes until memory runs out, writes the table to a file, and returns the table that is read from it.
 fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_points: CheckPoints) -> Table {
     let plan = ProbePlan {
         samples: 1,
@@ -69,7 +71,7 @@ fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_p
     let sum = |bytes: &[u8]| bytes.iter().fold(7u64, |sum, byte| sum.rotate_left(9) ^ u64::from(*byte));
     let written = sum(&bytes);
     drop((bytes, saved));
-    // The table read from the file takes its own memory, and hardly any beside it.
+    // Reading takes the memory of the table, and hardly any beside it.
     let mut from = File::open(&path).unwrap();
     let again = within(says + WINDOWS, || Saved::read(&mut from).unwrap());
     assert_eq!((again.table.memory().get(), sum(&again.to_bytes())), (says, written));
@@ -77,13 +79,13 @@ fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_p
     again.table
 }
 
-/// Returns the path of the file; tests run one at a time.
+/// Returns the path of the file. One path suffices, because the test makes one file at a time.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}", std::process::id()))
 }
 
-/// Returns the result of `work`. If at any moment more than `bytes` beyond the present memory are allocated, that
-/// allocation ends the process.
+/// Returns the result of `work`. If more than `bytes` bytes beyond the present memory are allocated at any moment,
+/// that allocation ends the process.
 fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
     let before = ALLOCATOR.limit();
     ALLOCATOR.set_limit(before.min(usize::try_from(now() + bytes).unwrap())).unwrap();
@@ -108,7 +110,7 @@ fn save(learner: &Learner, path: &Path) {
     }
 }
 
-/// Learns distances of all lengths until most cells are in use.
+/// Makes the learner observe distances of all lengths, until most cells are in use.
 fn learn(learner: &mut Learner, times: u64) {
     for i in 0..times {
         let draw = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -119,7 +121,7 @@ fn learn(learner: &mut Learner, times: u64) {
     }
 }
 
-/// A single test in a process of its own, since the allocator has one count for the process.
+/// A single test in a process of its own, because the allocator has one count for the whole process.
 #[test]
 fn no_more_memory_is_ever_taken_than_was_granted() {
     if !testing::in_own_process("memory::no_more_memory_is_ever_taken_than_was_granted") {
@@ -131,8 +133,8 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
             (Metric::Median, &Pair::ALL[..]),
             (Metric::Probabilistic, &Pair::ALL[..1]),
         ] {
-            // One in which most memory goes to ranges, one with points, and one drive with blocks too far apart to
-            // share.
+            // In the first plan most memory goes to ranges, in the second to points; in the third, distances are
+            // too far apart to share blocks of the table.
             for (capacity, rule) in [
                 (TB_20, CheckPoints::NONE),
                 (Sectors::new(1 << 24), CheckPoints::TABLE_2),
@@ -145,7 +147,7 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                 let says = table.memory().get();
                 assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held, {metric}");
 
-                // A learner over it takes no more in all; nor does one without it.
+                // A learner with the table takes no more memory in all, and neither does one without it.
                 for table in [Some(table), None] {
                     let of_table = table.as_ref().map_or(0, |table| table.memory().get());
                     if of_table > memory / 2 {
@@ -165,7 +167,7 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                     let says = learner.memory().get() - size_of::<Learner>() as u64;
                     assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held");
                     assert!(learner.memory().get() <= memory && held > memory / 4, "{held} of {memory}");
-                    // Nor does one that is loaded from its file, with the table and without it.
+                    // A learner that is loaded from its file takes no more either, with the table and without it.
                     let (known, path) = (learner.stats().known, file());
                     within(PART_BYTES_MAX, || save(&learner, &path));
                     drop(learner);
@@ -182,14 +184,14 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
     a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_mb();
 }
 
-/// Returns the memory of the paper's table, which for a disk of 10 GB "can exceed 800 MB" (ATC'03, section 5.3), in
-/// proportion.
+/// Returns the memory of the paper's table, in proportion to the size of the disk: "can exceed 800 MB" for 10 GB
+/// (ATC'03, section 5.3).
 fn of_the_paper(bytes: u64) -> u64 {
     bytes / 10_000_000_000 * 800_000_000 + bytes % 10_000_000_000 * 8 / 100
 }
 
-/// A disk of 9 GB takes less than a tenth of the paper's memory, though every distance is known, in steps of 4 KB;
-/// and one of 20 TB takes no more than 64 MB.
+/// A disk of 9 GB takes less than a tenth of the paper's memory, although every distance is known, in steps of 4
+/// KB; and a disk of 20 TB takes no more than 64 MB.
 fn a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_mb() {
     let gb_9 = 9_100_000_000u64;
     let capacity = Sectors::new(gb_9 / 512);
@@ -205,7 +207,7 @@ fn a_9_gb_disk_takes_less_than_a_tenth_of_the_papers_memory_and_20_tb_fit_in_64_
     assert_eq!(table.len() as i64, 2 * blocks);
     assert!(held * 10 < of_the_paper(gb_9), "{held} bytes");
     drop(table);
-    // A learner also takes at most a tenth of the paper's, and for 20 TB the same as for 9 GB.
+    // A learner, too, takes at most a tenth of the paper's memory, and for 20 TB as much as for 9 GB.
     for capacity in [capacity, TB_20] {
         let begin = now();
         let learner = Learner::new(LearnerConfig::new(capacity, Sectors::new(8)), None).unwrap();

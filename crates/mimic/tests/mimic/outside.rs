@@ -11,7 +11,7 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Source};
 
-/// 4 KB.
+/// The size of a request: 4 KB.
 const BLOCK: Sectors = Sectors::new(8);
 
 /// The area of a local load: 64 MB.
@@ -34,7 +34,8 @@ fn learner(capacity: Sectors) -> Learner {
     Learner::new(LearnerConfig::new(capacity, BLOCK), None).expect("a configuration that holds")
 }
 
-/// Creates a core that knows the drive's size, and its model only if one is given.
+/// Returns the drive model and the configuration of a core that knows only the drive's size, or `known` if that
+/// is given.
 fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Arc<DriveModel>, Config) {
     let known = known.unwrap_or_else(|| {
         DriveModel::unknown(capacity, Bytes::new(512)).expect("no more sectors than drives have")
@@ -43,7 +44,8 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
     (Arc::new(known), Config::default().with_policy(policy).with_outside(outside))
 }
 
-/// Continues a learner on a drive with noise and without a profile: `requests` requests in the first `bytes`.
+/// Continues a learner on a drive with noise and without a profile: `requests` requests in the first `bytes`
+/// bytes, of which `waiting` wait at a time.
 fn go_on(drive: &str, learner: Learner, (bytes, waiting): (u64, u32), requests: u64) -> Learner {
     let profile = builtin::find(drive).expect("a built-in drive");
     let (drive, _) = black_box(&profile, Behaviour::fast02(), 5).expect("a profile with firmware");
@@ -70,8 +72,8 @@ fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
     taken(run).stats()
 }
 
-/// Returns the mean access time in ms over the second half of the requests, twenty waiting, for a core without a
-/// profile.
+/// Returns the mean access time, ms, over the second half of the requests, of which twenty wait, for a core
+/// without a profile.
 fn access(policy: PolicyName, requests: u64) -> f64 {
     let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
@@ -116,7 +118,7 @@ fn with_a_profile_gaps_are_used_beside_the_mimic() {
     run.core_mut().set_mimic(Some(Box::new(learner(capacity))));
     run.advance(4_000, &mut Nothing).expect("requests on the drive");
     assert!(run.report().background.mb_per_s > 1.0, "{:?}", run.report().background);
-    // Requests with others merged into them teach nothing.
+    // Requests that were merged with others are not learnt from.
     let learnt = stats(&mut run);
     assert!((1_000..4_000).contains(&learnt.observed), "{learnt:?}");
 }
@@ -153,15 +155,15 @@ fn idle_time_teaches_it_without_a_profile() {
     let learner = Learner::new(probing, None).expect("a configuration that holds");
     assert!(learner.uses_idle_time());
     run.core_mut().set_mimic(Some(Box::new(learner)));
-    // A probe delays the request behind it by its remaining time and the longer move from there. The budget is a
-    // tenth of the time without probes, which is an eleventh of the total; a tenth of that is held in reserve if
-    // nothing is known of writes.
+    // A probe delays the request behind it by the probe's remaining time, and by a longer move from there. The
+    // budget is a tenth of the time without probes, which is an eleventh of the total. A tenth of the budget is
+    // held in reserve if writes are unknown.
     run.advance(5_000, &mut Nothing).expect("requests on the drive");
     let (harm, learnt) = (run.harm().share(), stats(&mut run));
     assert!(learnt.known > 1_000 && harm < 0.1, "{learnt:?}, {harm}");
 }
 
-/// The sectors of the largest drive here.
+/// The size of the largest drive of these tests, in sectors.
 const DRIVE_SECTORS_MAX: Sectors = Sectors::new(1 << 33);
 
 #[test]

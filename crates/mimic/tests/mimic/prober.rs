@@ -1,10 +1,10 @@
-//! Probes of drives whose times are all known.
+//! Probes of simulated drives whose times are all known.
 
 use mimic::{CheckPoints, Distance, Metric, Pair, ProbeError, ProbePlan, ProbeReport, Prober, Table};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Op, Sectors};
 
-/// Probes a drive that takes `time(pair, distance)`, and checks every request.
+/// Probes a drive on which a request takes `time(pair, distance)` ns, and checks every request.
 fn probe(plan: ProbePlan, time: impl Fn(Pair, i64) -> u64) -> (Table, ProbeReport) {
     let (capacity, unit) = (plan.capacity.get(), plan.unit);
     let mut prober = Prober::new(plan).expect("a plan that can be carried out");
@@ -22,7 +22,7 @@ fn probe(plan: ProbePlan, time: impl Fn(Pair, i64) -> u64) -> (Table, ProbeRepor
     prober.finish()
 }
 
-/// Teeth of 400 sectors on a seek curve, in nanoseconds, as on a drive of one zone.
+/// Returns a time, ns, from teeth of 400 sectors on a seek curve, as on a drive of one zone.
 fn saw(_: Pair, distance: i64) -> u64 {
     let seek = ((distance.unsigned_abs() * 4_000_000) as f64).sqrt() as u64;
     1_000_000 + seek + (distance.rem_euclid(400) as u64) * 15_000
@@ -43,7 +43,7 @@ fn without_interpolation_every_distance_is_probed() {
         assert_eq!(knot.time.as_nanos(), saw(Pair::ALL[0], knot.distance.sectors()));
         assert_eq!(knot.distance.sectors().rem_euclid(2), 1);
     }
-    // Both ends of the drive.
+    // The table reaches both ends of the drive.
     let far = |knot: Option<mimic::Knot>| knot.unwrap().distance.sectors();
     assert_eq!(far(table.knots(Pair::ALL[0]).next()), -19_999);
     assert_eq!(far(table.knots(Pair::ALL[0]).last()), 19_997);
@@ -71,7 +71,7 @@ fn distances_on_straight_lines_are_interpolated() {
 
 #[test]
 fn a_range_that_is_longer_than_may_be_interpolated_is_halved() {
-    // All times of a side lie on one line.
+    // All times in one direction lie on one line.
     let straight = |_: Pair, distance: i64| 1_000_000 + distance.unsigned_abs() * 100;
     let (_, free) = probe(small(), straight);
     let longest = 100;
@@ -82,7 +82,7 @@ fn a_range_that_is_longer_than_may_be_interpolated_is_halved() {
     assert!(widest <= Some(longest as i64), "{widest:?}");
     assert_eq!(bounded.kept + bounded.confirmed, bounded.distances);
     assert!(free.kept * 5 < bounded.kept, "{} {}", free.kept, bounded.kept);
-    // Halving leaves ranges of at least half of the longest length, so there are at most twice as many.
+    // Halving leaves ranges of at least half of the longest length, so there are at most twice as many ranges.
     assert!(bounded.kept < 2 * 2 * 20_000 / longest * 2, "{}", bounded.kept);
 }
 
@@ -98,7 +98,8 @@ fn only_with_few_check_points_do_crooked_ranges_pass() {
         wrong.count()
     };
     let (one, many) = (off(CheckPoints::fixed(1, 500)), off(CheckPoints::fixed(10, 500)));
-    // As in the paper: with one check point only a fifth are accurate to its 5%, with ten almost all.
+    // As in the paper, only a fifth of the ranges that pass with one check point are accurate to its 5%, but with
+    // ten check points almost all are.
     assert!(many * 10 < one && many < 400, "{one} with one, {many} with ten");
 }
 
@@ -118,7 +119,7 @@ fn pairs_are_probed_each_with_its_own_types() {
 #[test]
 fn whatever_runs_out_first_knowledge_is_spread_evenly() {
     let capacity = Sectors::new(40_000_000_000);
-    // Without interpolation: a line that passes by chance would be wide.
+    // Nothing is interpolated, because a line that passes by chance would be wide.
     let check_points = CheckPoints::NONE;
     let base = ProbePlan { samples: 1, check_points, ..ProbePlan::new(capacity, Sectors::new(8)) };
     for plan in [
@@ -126,7 +127,7 @@ fn whatever_runs_out_first_knowledge_is_spread_evenly() {
         ProbePlan { memory: Bytes::new(256 << 10), ..base },
     ] {
         let memory = plan.memory;
-        // Neighbours have unrelated times: 1 to 2^24 ns.
+        // Neighbours have unrelated times, from 1 to 2^24 ns.
         let crooked = |_, distance: i64| distance.unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let (table, report) = probe(plan, crooked);
         assert!(table.memory() <= memory);
@@ -158,7 +159,8 @@ fn plans_that_cannot_be_carried_out_name_the_field() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// On any drive, every distance in the table has the summary of its observations, and the table spans the drive.
+    /// On any drive, every distance in the table has the summary of its observations, and each distance of the drive
+    /// is either in the table or interpolated.
     #[test]
     fn every_kept_distance_has_the_summary_of_its_observations(
         blocks in 4..400u64,
@@ -180,7 +182,8 @@ proptest! {
     }
 }
 
-/// Probes a drive with teeth and unreadable sectors; returns the number of failures, unless it ends early.
+/// Probes a drive with teeth and unreadable sectors; returns the table, the report and the number of failed
+/// requests, unless the probe ends early.
 fn probe_with_bad(
     plan: ProbePlan,
     is_bad: impl Fn(u64) -> bool,
@@ -207,15 +210,16 @@ fn probe_with_bad(
 #[test]
 fn sectors_that_cannot_be_read_are_gone_round_and_counted() {
     let whole = probe(small(), saw).1;
-    // One in two hundred; a scratch; the first and the last of the drive, and so all places of the outermost
-    // distances.
+    // One sector in two hundred; a scratch; the first sector of the drive, or the last ones, which are in every pair
+    // of places at the largest distances.
     let kinds: [fn(u64) -> bool; 4] =
         [|lbn| lbn % 200 == 77, |lbn| (5_000..5_150).contains(&lbn), |lbn| lbn == 0, |lbn| lbn >= 19_950];
     for (kind, is_bad) in (0..).zip(kinds) {
         let (table, report, failures) = probe_with_bad(small(), is_bad).unwrap();
         assert!(failures > 0 && report.unreadable == failures && failures <= 256, "{kind}: {report:?}");
         assert!(report.accesses < 2 * whole.accesses, "{kind}: {report:?} for {whole:?}");
-        // Its times are those of a drive without bad sectors; distances beyond the readable ones are unknown.
+        // The times in the table are those of a drive without unreadable sectors; distances that only unreadable
+        // sectors have are unknown.
         for knot in table.knots(Pair::ALL[0]) {
             assert_eq!(knot.time.as_nanos(), saw(Pair::ALL[0], knot.distance.sectors()), "{kind}");
         }

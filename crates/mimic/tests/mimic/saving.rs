@@ -1,11 +1,11 @@
-//! Learning during a save.
+//! A learner that learns while it is saved.
 
 use mimic::{CheckPoints, Distance, Learner, LearnerConfig, Pair, SavedPart};
 use std::collections::BTreeMap;
 use units::{Duration, Sectors};
 use workload::random::Stream;
 
-/// A learner is saved a part at a time, and learns more between the parts: no distance known before is missing, and
+/// A learner is saved a part at a time, and learns more between the parts. No distance known before is missing, and
 /// the saved time of each is one that it had at some moment.
 #[test]
 fn a_save_in_parts_is_whole() {
@@ -26,7 +26,7 @@ fn a_save_in_parts_is_whole() {
     loop {
         match saving.go_on(&learner, 700) {
             SavedPart::Part(part) => {
-                // 1,024 cells at most, of fifteen bytes at most.
+                // A part has at most 1,024 cells, of at most fifteen bytes.
                 assert!(part.len() < 20_000, "{} bytes at once", part.len());
                 bytes.extend(part);
                 parts += 1;

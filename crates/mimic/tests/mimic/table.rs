@@ -1,4 +1,4 @@
-//! The table compared with a map of all samples.
+//! The table, compared with a map of all samples.
 
 use mimic::{Distance, Metric, Pair, Samples, Table, TableBuilder};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use scheduler::{Last, Mimic, Request};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// All samples, and whether the line to the next distance holds.
+/// All samples by distance, and whether times up to the next distance are interpolated.
 type Naive = BTreeMap<i64, (Vec<u64>, bool)>;
 
 fn naive_summary(samples: &[u64], metric: Metric) -> u64 {
@@ -78,7 +78,8 @@ proptest! {
         }
     }
 
-    /// Over the longest possible distances, the line is off by no more than a part in 2^30 of its rise.
+    /// Even over the longest possible distances, an interpolated time is off by no more than a part in 2^30 of the
+    /// line's rise.
     #[test]
     fn lines_hold_at_every_scale(naive in naives(1 << 44, 60), at: prop::sample::Index, inside in 0..1u64 << 32) {
         let table = build(&naive, Pair::ALL[0], Metric::Mean);
@@ -104,8 +105,8 @@ proptest! {
             let middle = (u64::MAX / n) * i as u64 + u64::MAX / n / 2;
             prop_assert_eq!(kept.summary(Metric::Probabilistic, middle), Some(Duration::from_nanos(*sample)));
         }
-        // In a table the distribution is kept in sixteen parts: no draw lies outside it, and the time ascends with
-        // the lot.
+        // A table stores the distribution in sixteen parts: no random time lies outside of it, and the time
+        // ascends with the random number.
         let table = build(&BTreeMap::from([(1, (samples.clone(), false))]), Pair::ALL[0], Metric::Probabilistic);
         let mut before = 0;
         for k in 0..=64u64 {
@@ -133,7 +134,8 @@ fn drawn_times_have_the_mean_of_the_samples() {
         sum += time.as_nanos();
         fast += u64::from(time < Duration::from_millis(3));
     }
-    // 6.3 ms; a tenth of the samples, and draws on the line between the two sixteenths.
+    // The mean is 6.3 ms. A tenth of the samples are fast, and so are some times on the line between the two
+    // sixteenths.
     assert!((6_200_000..6_450_000).contains(&(sum / 10_000)), "{sum}");
     assert!((500..1_300).contains(&fast), "{fast}");
 }

@@ -62,8 +62,9 @@ impl OltpConfig {
 /// Requests of one to many units all over the drive.
 ///
 /// The size is drawn first: an exponential sample rounded UP to the next multiple of the unit, at most the cap. The
-/// start is then uniform over the multiples of the unit from which that size fits. To get a given mean AFTER rounding,
-/// r units, set the mean before it to -1 / ln(1 - 1/r) units: 1.443 units, 5.77 KB, for a rounded mean of 8 KB.
+/// start is then uniform over the multiples of the unit from which that size fits. To get a mean of r units AFTER
+/// rounding, set the mean before rounding to -1 / ln(1 - 1/r) units: 1.443 units, 5.77 KB, for a rounded mean of 8
+/// KB.
 ///
 /// ```
 /// use freeblock_workload::{Oltp, OltpConfig, Source};
@@ -85,15 +86,15 @@ pub struct Oltp {
     units: NonZeroU64,
 }
 
-/// A table of this many thresholds is still small; 1 GB in units of 4 KB.
+/// The most units of a request, 1 GB in units of 4 KB: a table with a threshold for each is still small.
 const UNITS_MAX: u64 = 1 << 18;
 
 impl Oltp {
     /// Creates a load that draws from the stream "workload.oltp" of `seed`.
     ///
     /// # Errors
-    /// A unit or mean of zero; a maximum that is not a multiple of the unit, or of more than 262,144 units; a
-    /// maximum that the drive does not hold.
+    /// The unit or mean is zero; the maximum is not a multiple of the unit, has more than 262,144 units, or is more
+    /// than the drive holds.
     pub fn new(config: OltpConfig, seed: u64) -> Result<Self, ConfigError> {
         let OltpConfig { capacity, unit, mean, max, reads } = config;
         if unit == Sectors::ZERO {

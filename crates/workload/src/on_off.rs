@@ -5,7 +5,8 @@ use crate::random::Stream;
 use crate::request::later;
 use units::{Duration, Instant};
 
-/// Poisson arrivals while the load is on, none while it is off; both last constant times, beginning with "on".
+/// Poisson arrivals while the load is on, and none while it is off. The periods on and off have constant lengths; the
+/// first is on.
 #[derive(Clone, Debug)]
 pub(crate) struct OnOff {
     stream: Stream,
@@ -49,7 +50,7 @@ impl OnOff {
         later(later(self.start, self.passed), Duration::from_nanos(off))
     }
 
-    /// Advances to the arrival after the next.
+    /// Advances from the next arrival to the one after it.
     pub(crate) fn step(&mut self) {
         let wait = self.stream.exponential_time(self.gap);
         self.passed = Duration::from_nanos(self.passed.as_nanos().saturating_add(wait.as_nanos()));

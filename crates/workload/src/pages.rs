@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) page: u64,
-    /// Whether it must be written, because the drive has older contents.
+    /// Whether the page must be written, because the drive has older contents.
     pub(crate) dirty: bool,
 }
 
@@ -15,7 +15,8 @@ pub(crate) struct Victim {
 pub(crate) enum Evict {
     /// The least recently used page.
     Any,
-    /// The least recently used clean page. Dirty ones before it count as just used, so that no search meets them twice.
+    /// The least recently used clean page. Dirty pages that the search passes count as just used, so that the next
+    /// search does not meet them again.
     Clean,
 }
 
@@ -26,7 +27,7 @@ const NONE: u32 = u32::MAX;
 struct Frame {
     page: u64,
     dirty: bool,
-    /// The number of transfers that hold it in its place.
+    /// The number of transfers that hold the page in the pool.
     pins: u32,
     newer: u32,
     older: u32,
@@ -35,9 +36,9 @@ struct Frame {
 /// The numbers of pages in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCounts {
-    /// The number of all.
+    /// The number of pages in the pool.
     pub held: usize,
-    /// The number of those that are newer than on the drive.
+    /// The number of pages that are newer than on the drive.
     pub changed: usize,
 }
 
@@ -54,7 +55,8 @@ pub(crate) struct PagePool {
 }
 
 impl PagePool {
-    /// Creates a pool for `capacity` pages. It exceeds that only while all its pages are pinned.
+    /// Creates a pool for `capacity` pages. The pool exceeds this only while no page may leave: all are pinned, or
+    /// dirty with [`Evict::Clean`].
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -67,7 +69,7 @@ impl PagePool {
         }
     }
 
-    /// Returns the numbers of its pages.
+    /// Returns the numbers of pages in the pool.
     pub(crate) fn counts(&self) -> PageCounts {
         PageCounts { held: self.index.len(), changed: self.dirty.len() }
     }
@@ -80,12 +82,12 @@ impl PagePool {
         self.dirty.contains(&page)
     }
 
-    /// Returns the pages that are newer than on the drive, in their order on it.
+    /// Returns the numbers of the pages that are newer than on the drive, ascending.
     pub(crate) const fn dirty(&self) -> &BTreeSet<u64> {
         &self.dirty
     }
 
-    /// Uses a page, and changes it if `change`; returns whether it was in the pool.
+    /// Records a use of a page, and a change of it if `change`; returns whether the page was in the pool.
     pub(crate) fn touch(&mut self, page: u64, change: bool) -> bool {
         let Some(&at) = self.index.get(&page) else { return false };
         self.unlink(at);
@@ -130,7 +132,7 @@ impl PagePool {
         self.dirty.remove(&page)
     }
 
-    /// Holds a page in its place until [`unpin`](Self::unpin).
+    /// Holds a page in the pool until [`unpin`](Self::unpin).
     pub(crate) fn pin(&mut self, page: u64) {
         if let Some(&at) = self.index.get(&page) {
             self.frames[at as usize].pins += 1;
@@ -161,7 +163,7 @@ impl PagePool {
 
     fn victim(&mut self, evict: Evict) -> Option<u64> {
         let mut at = self.oldest;
-        // A page that gets a second chance moves to the other end: one round is enough.
+        // A dirty page that is passed moves to the other end, so one round is enough.
         for _ in 0..self.index.len() {
             let frame = *self.frames.get(at as usize)?;
             if frame.pins == 0 && (evict == Evict::Any || !frame.dirty) {

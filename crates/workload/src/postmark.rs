@@ -38,7 +38,7 @@ pub struct PostmarkConfig {
     pub write_block: Bytes,
 }
 
-/// More files than a benchmark of small files needs; a table of them takes some hundred megabytes.
+/// The most files: more than a benchmark of small files needs; a table of them takes some hundred megabytes.
 const FILES_MAX: u32 = 1 << 24;
 /// The most bytes of a file: Postmark keeps sizes in a C `int`.
 const FILE_BYTES_MAX: u64 = i32::MAX as u64;
@@ -75,7 +75,7 @@ impl PostmarkConfig {
     }
 
     /// Returns the number of file system calls that Postmark makes for the bytes of `operation`, for a host that
-    /// charges time for each: one for each block begun, none for a deletion.
+    /// charges time for each call: one for each block begun, none for a deletion.
     pub fn calls(&self, operation: Operation) -> u64 {
         let (bytes, block) = match operation {
             Operation::Read { bytes, .. } => (bytes, self.read_block),
@@ -139,36 +139,36 @@ impl fmt::Display for FileNumber {
 pub enum Operation {
     /// A new file.
     Create {
-        /// Its name.
+        /// The name of the file.
         file: FileNumber,
-        /// Its directory, from 0.
+        /// The directory of the file, from 0.
         directory: u32,
-        /// Its first size.
+        /// The size of the new file.
         bytes: Bytes,
     },
     /// A whole file is read.
     Read {
-        /// Its name.
+        /// The name of the file.
         file: FileNumber,
-        /// Its directory, from 0.
+        /// The directory of the file, from 0.
         directory: u32,
-        /// Its size, all of which must be read.
+        /// The size of the file, all of which must be read.
         bytes: Bytes,
     },
     /// A file grows at its end.
     Append {
-        /// Its name.
+        /// The name of the file.
         file: FileNumber,
-        /// Its directory, from 0.
+        /// The directory of the file, from 0.
         directory: u32,
         /// The growth; at least 1 byte.
         bytes: Bytes,
     },
     /// A file is deleted.
     Delete {
-        /// Its name.
+        /// The name of the file.
         file: FileNumber,
-        /// Its directory, from 0.
+        /// The directory of the file, from 0.
         directory: u32,
     },
 }
@@ -265,8 +265,8 @@ impl Postmark {
     /// Creates a run that draws from the stream "workload.postmark" of `seed`.
     ///
     /// # Errors
-    /// No files or more than 16,777,216; sizes of zero, out of order or past 2^31 - 1; no directory; a block of
-    /// zero bytes.
+    /// There are no files, or more than 16,777,216; sizes are zero, out of order or past 2^31 - 1; there is no
+    /// directory; a block has zero bytes.
     pub fn new(config: PostmarkConfig, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
@@ -302,7 +302,7 @@ impl Postmark {
         self.below(self.files.len() as u64) as usize
     }
 
-    /// Returns `None` if the table is full.
+    /// Creates a file, or returns `None` if the table is full.
     fn create(&mut self) -> Option<Operation> {
         if self.files.len() as u64 >= u64::from(self.config.files) * 2 {
             return None;
@@ -353,7 +353,7 @@ impl Postmark {
         State::Begin(if next < self.config.phases { Phase::Transactions(next) } else { Phase::Delete })
     }
 
-    /// Makes one move of the machine, which may yield no step.
+    /// Makes one transition of the state machine, which may yield no step.
     fn advance(&mut self) -> Option<Step> {
         match self.state {
             State::Begin(phase) => {
@@ -361,7 +361,8 @@ impl Postmark {
                     Phase::Create => State::Create { left: self.config.files },
                     Phase::Transactions(phase) => State::Access { phase, left: self.config.transactions },
                     Phase::Delete => {
-                        // Files are popped from the back: after this, the first place of the table goes first.
+                        // Files are deleted from the back of the list: reversed, the first place of the table goes
+                        // first.
                         self.files.reverse();
                         State::Delete
                     }

@@ -45,7 +45,7 @@ impl Stream {
         Self::numbered(seed, component, 0)
     }
 
-    /// Returns the `n`th stream of that component, for one that exists several times (a drive, a task).
+    /// Returns the `n`th stream of a component that exists several times (a drive, a task).
     ///
     /// The ChaCha key is the seed, the 64-bit FNV-1a hash of the name and a fixed tag; `n` is the nonce.
     pub fn numbered(seed: u64, component: &str, n: u64) -> Self {
@@ -143,9 +143,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// Never.
+    /// The share 0.
     pub const NONE: Self = Self { numerator: 0, denominator: NonZeroU64::MIN };
-    /// Always.
+    /// The share 1.
     pub const ALL: Self = Self { numerator: 1, denominator: NonZeroU64::MIN };
     /// Two of three: the read share of the papers' loads.
     pub const TWO_THIRDS: Self = Self { numerator: 2, denominator: NonZeroU64::MIN.saturating_add(2) };
@@ -193,7 +193,7 @@ impl Share {
         self.denominator
     }
 
-    /// Returns whether this never happens.
+    /// Returns whether the share is 0.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.numerator == 0
@@ -275,7 +275,7 @@ mod tests {
             let ours = stream.exponential();
             assert!((ours - e).abs() < 1e-15 * e.max(1.0), "{ours} {e}");
         }
-        // To the bit, on every machine.
+        // The bits are the same on every machine.
         assert_eq!(stream.exponential().to_bits(), 0x3fee_30ca_bce8_9446);
     }
 

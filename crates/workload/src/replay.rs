@@ -12,7 +12,7 @@ use crate::request::{Recorded, Request, Source};
 use crate::trace::TraceRecord;
 use units::{Duration, Instant, Sectors};
 
-/// Replays records, in their order.
+/// A replay of the records of a trace, in their order.
 ///
 /// With [`Arrival::Recorded`](crate::Arrival::Recorded) they arrive at their recorded times, counted from the
 /// first record's; in a closed loop each task takes the next record when its last one is complete, after the
@@ -43,7 +43,7 @@ impl Replay {
     /// equal times keep their order.
     ///
     /// # Errors
-    /// There are no records; a record has no sectors; one does not fit on the drive.
+    /// There are no records; a record has no sectors; a record does not fit on the drive.
     pub fn new(mut records: Vec<TraceRecord>, capacity: Sectors, fit: Fit) -> Result<Self, ConfigError> {
         if records.is_empty() {
             return Err(ConfigError::field("records", "empty", "give a trace with at least one request"));
@@ -73,7 +73,7 @@ impl Replay {
         self.records.len()
     }
 
-    /// Returns whether there are none; never true, by construction.
+    /// Returns whether the replay has no requests; never true, by construction.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The reader of the language.
+//! The parser of the language.
 
 use super::{
     Extent, Mixture, MixtureError, PARTS_MAX, Part, Place, Run, SIZE_DEFAULT, SIZE_MAX, STREAMS_MAX, Size,
@@ -9,7 +9,7 @@ use crate::random::Share;
 use std::ops::Range;
 use units::{Bytes, Duration, Lbn};
 
-/// Millionths in a whole, and in one percent.
+/// Millionths in a whole, and the decimals of a percentage in millionths.
 const WHOLE_PPM: u64 = 1_000_000;
 const PERCENT_DECIMALS: u32 = 4;
 
@@ -21,7 +21,7 @@ const RUN_REQUESTS_MAX: u64 = 1_000_000_000;
 const REQUESTS_PER_SECOND_MIN: f64 = 0.001;
 /// The highest rate: beyond it arrivals are less than a microsecond apart.
 const REQUESTS_PER_SECOND_MAX: f64 = 1e6;
-/// The longest time, an hour: simulated time must not run out.
+/// The longest time in the text, an hour: simulated time must not run out.
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
 const PLACES: &str =
@@ -105,7 +105,7 @@ fn part(reader: &mut Scanner<'_>) -> Parsed<Part> {
     Ok(part)
 }
 
-/// Reads `WEIGHT*`, if it is there.
+/// Reads `WEIGHT*` if the text has it here; returns 1 otherwise.
 fn weight(reader: &mut Scanner<'_>) -> Parsed<u32> {
     let begun = reader.at;
     let mend = "give a whole number";
@@ -411,7 +411,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// Returns the end of the last word or sign before here.
+    /// Returns the end of the last word or sign before the position.
     fn last_end(&self) -> usize {
         self.text.get(..self.at).unwrap_or_default().trim_end().len()
     }
@@ -421,7 +421,7 @@ impl<'a> Scanner<'a> {
         self.rest().chars().next()
     }
 
-    /// Skips a sign; returns whether it was there.
+    /// Skips a sign; returns whether the sign was there.
     fn take(&mut self, sign: char) -> bool {
         let found = self.peek() == Some(sign);
         if found {
@@ -447,7 +447,7 @@ impl<'a> Scanner<'a> {
         Ok((&rest[..len], begun..begun + len))
     }
 
-    /// Skips this word; returns whether it was there.
+    /// Skips this word; returns whether the word was there.
     fn keyword(&mut self, keyword: &str) -> bool {
         let begun = self.at;
         let found = self.word("").is_ok_and(|(word, _)| word == keyword);
@@ -467,7 +467,7 @@ impl<'a> Scanner<'a> {
         self.need('=', &mend)
     }
 
-    /// Takes a number with at most `decimals` decimals; returns it times 10^`decimals`.
+    /// Takes a number with at most `decimals` decimals; returns the number times 10^`decimals`.
     fn number(&mut self, decimals: u32, mend: &str) -> Parsed<(u64, Range<usize>)> {
         let (word, span) = self.word(mend)?;
         match scaled(word, decimals) {

@@ -5,10 +5,10 @@ use crate::random::{Scatter, Share, Stream, Zipf};
 use std::num::NonZeroU64;
 use units::{Bytes, Sectors};
 
-/// The sectors in which a part's requests lie, and the starts in them.
+/// The sectors in which a part's requests lie, and the aligned sectors in them at which requests may begin (starts).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartRange {
-    /// The sector behind the last.
+    /// The sector after the last.
     high: u64,
     /// The first aligned sector.
     first: u64,
@@ -44,10 +44,10 @@ pub(super) enum Places {
 }
 
 impl StartRange {
-    /// Returns the field of `part` on a drive of `capacity` sectors.
+    /// Returns the start range of `part` on a drive of `capacity` sectors.
     ///
     /// # Errors
-    /// An extent past the end of the drive, or too small for the largest request.
+    /// The extent is past the end of the drive, or too small for the largest request.
     pub(super) fn new(
         part: &Part,
         capacity: Sectors,
@@ -90,10 +90,10 @@ impl StartRange {
 }
 
 impl Places {
-    /// Returns the places of `part` in `field`; draws from `stream` what has to be drawn once.
+    /// Returns the places of `part` in `field`; values that are drawn once come from `stream`.
     ///
     /// # Errors
-    /// A popularity block that is no multiple of the alignment, or a hot region without a start.
+    /// A popularity block is no multiple of the alignment, or a hot region has no start.
     pub(super) fn new(
         part: &Part,
         field: &StartRange,
@@ -170,7 +170,7 @@ impl Places {
                         Run::Constant(requests) => *requests,
                     };
                 }
-                // Behind the last sector that fits, the stream goes on at the beginning of the range.
+                // If the request would end past the range, the stream continues at the beginning of the range.
                 if field.high.checked_sub(size).is_none_or(|last| *next > last) {
                     *next = field.first;
                 }

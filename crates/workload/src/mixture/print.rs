@@ -75,7 +75,8 @@ fn weight(f: &mut Formatter<'_>, weight: u32) -> fmt::Result {
     if weight == 1 { Ok(()) } else { write!(f, "{weight}*") }
 }
 
-/// Arrivals in the language. The others have no text there; a parsed load has none of them.
+/// Arrivals as text. Arrivals that the language does not have, which a parsed load never has, give
+/// no text.
 struct ArrivalText(Arrival);
 
 impl Display for ArrivalText {
@@ -125,7 +126,7 @@ impl Display for Percent {
     }
 }
 
-/// A share: a percentage if it is in millionths, else a ratio.
+/// A share as text: a percentage if its denominator is a million, else a ratio.
 struct Ratio(Share);
 
 impl Display for Ratio {
@@ -137,7 +138,7 @@ impl Display for Ratio {
     }
 }
 
-/// Bytes in the largest unit of which they are a multiple.
+/// Bytes as text, in the largest unit of which they are a multiple.
 struct Binary(Bytes);
 
 impl Display for Binary {

@@ -8,7 +8,7 @@ use units::{Bytes, Sectors};
 /// A sampler of sizes in sectors.
 #[derive(Clone, Debug)]
 pub(super) struct Sizes {
-    /// The sums of the weights up to and with each size, and the sizes.
+    /// The sizes, each with the sum of the weights up to and with it.
     sizes: Vec<(u64, Drawn)>,
     weights: NonZeroU64,
     /// The alignment in sectors.
@@ -18,7 +18,7 @@ pub(super) struct Sizes {
 #[derive(Clone, Copy, Debug)]
 enum Drawn {
     Constant(u64),
-    /// From the first number of alignment units on, a number of sizes.
+    /// The smallest size in units of the alignment, and the number of sizes from it on.
     Uniform(u64, NonZeroU64),
     /// The mean and the maximum in units of the alignment.
     Exponential(f64, u64),
@@ -28,7 +28,7 @@ impl Sizes {
     /// Converts the sizes of a part to sectors of `sector` bytes.
     ///
     /// # Errors
-    /// A size or an alignment that is not whole sectors, or a drawn size that is no multiple of the alignment.
+    /// A size or an alignment is not whole sectors, or a drawn size is no multiple of the alignment.
     pub(super) fn new(part: &Part, sector: Bytes) -> Result<Self, MixtureError> {
         let error = |problem: String, mend: &str| MixtureError::new(part.span.0.clone(), problem, mend);
         let whole = |bytes: Bytes, what: &str| {

@@ -31,11 +31,11 @@ struct Component {
 }
 
 impl Mixed {
-    /// Creates the requests of `load` on a drive of `capacity` sectors of `sector` bytes. They draw from the streams
-    /// "workload.mixture" and "workload.mixture.part" of `seed`.
+    /// Creates the requests of `load` on a drive of `capacity` sectors of `sector` bytes. Numbers are drawn from the
+    /// streams "workload.mixture" and "workload.mixture.part" of `seed`.
     ///
     /// # Errors
-    /// A part that does not fit the drive: sizes that are not whole sectors, a range past the end of the drive or
+    /// A part does not fit the drive: its sizes are not whole sectors, or its range is past the end of the drive or
     /// too small for a request.
     pub fn new(load: &Mixture, capacity: Sectors, sector: Bytes, seed: u64) -> Result<Self, MixtureError> {
         let mut weights = 0;
@@ -52,7 +52,7 @@ impl Mixed {
         Ok(Self { chooser: Stream::new(seed, "workload.mixture"), weights, parts })
     }
 
-    /// Returns the largest request.
+    /// Returns the size of the largest request.
     pub fn largest(&self) -> Sectors {
         Sectors::new(self.parts.iter().map(|part| part.sizes.largest()).max().unwrap_or(0))
     }

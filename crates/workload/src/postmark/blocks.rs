@@ -31,7 +31,7 @@ pub struct PostmarkBlocksConfig {
     pub block: Bytes,
     /// The largest request: adjacent blocks are read and written together (64 KB).
     pub cluster: Bytes,
-    /// The buffer cache. Once a quarter of it is dirty, the benchmark waits, and half of that is written.
+    /// The buffer cache. Once a quarter of it is dirty, the benchmark waits, and half of these blocks are written.
     pub cache: Bytes,
     /// The longest time for which a dirty block stays unwritten (30 s).
     pub syncer: Duration,
@@ -41,21 +41,21 @@ pub struct PostmarkBlocksConfig {
     pub processing: Duration,
 }
 
-/// The paper's drive and files.
+/// The paper's drive in bytes, and its number of files.
 const DRIVE_BYTES: u64 = 18_400_000_000;
 const FILES: u64 = 800_000;
-/// Files of a directory.
+/// The files in each directory of the paper.
 const DIRECTORY_FILES: u64 = 80;
-/// The interval at which the syncer looks.
+/// The interval at which the syncer looks for old dirty blocks.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// The most blocks of a cache; 8 GB of 8 KB blocks.
 const CACHE_BLOCKS_MAX: u64 = 1 << 20;
-/// The most writes at a time; no queue of the time was longer.
+/// The most writes at a time; no drive of that time had a longer queue.
 const WRITES_MAX: u32 = 1_024;
 
 impl PostmarkBlocksConfig {
-    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: its files on a drive of its size or
-    /// larger, proportionally fewer files and directories on a smaller one.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: the paper's files on a drive of
+    /// the paper's size or larger, and proportionally fewer files and directories on a smaller drive.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let sector_bytes = sector.get().max(1);
         let most = DRIVE_BYTES / sector_bytes;
@@ -125,7 +125,7 @@ impl PostmarkBlocksConfig {
     }
 }
 
-/// Counts so far.
+/// Counts of the load so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostmarkStatistics {
     /// Transactions completed.
@@ -150,8 +150,8 @@ pub struct PostmarkStatistics {
 /// request at a time. Dirty blocks stay in the cache until they are 30 s old, or too many; then the other tasks write
 /// them, with their dirty neighbours. Blocks of deleted files are dropped unwritten.
 ///
-/// A stand-in for a file system; `docs/WORKLOADS.md` lists the differences. `lab_apps::files` has a real one, with
-/// contents.
+/// This is a stand-in for a file system; `docs/WORKLOADS.md` lists the differences. `lab_apps::files` has a real one,
+/// with contents.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Issuer};
@@ -181,14 +181,14 @@ pub struct PostmarkBlocks {
     cache: PagePool,
     /// The state of the thread.
     thread: Thread,
-    /// The remaining accesses of its operation.
+    /// The remaining accesses of the thread's operation.
     accesses: VecDeque<Access>,
-    /// The blocks that it reads: the first, and their number.
+    /// The blocks that the thread reads: the first, and their number.
     reading: Option<(u64, u64)>,
     next_tick: Option<Instant>,
     /// The time of the first change of each dirty block since it was written.
     since: BTreeMap<u64, Instant>,
-    /// The same by time; some entries are outdated.
+    /// The blocks of `since` by time; entries of blocks written or changed since are outdated.
     changed: VecDeque<(Instant, u64)>,
     /// Whether too many blocks are dirty, so that half of them are to be written.
     flooded: bool,
@@ -201,13 +201,13 @@ pub struct PostmarkBlocks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thread {
-    /// Computes until this time.
+    /// The thread computes until this time.
     Processing(Instant),
-    /// Waits for a read.
+    /// The thread waits for a read.
     Reading,
-    /// Waits until fewer blocks are dirty.
+    /// The thread waits until fewer blocks are dirty.
     Blocked,
-    /// Has finished: all changed blocks are to be written.
+    /// The thread has finished: all changed blocks are to be written.
     Ended,
 }
 
@@ -230,7 +230,7 @@ impl PostmarkBlocks {
             )
         };
         let blocks = config.volume.len().get() / config.block_sectors();
-        // A table with twice the initial number of files is Postmark's bound.
+        // Postmark never has more than twice the initial number of files.
         let directories = u64::from(config.postmark.directories);
         let mut volume =
             Volume::new(blocks, config.block.get(), 2 * files, directories).ok_or_else(no_room)?;
@@ -297,7 +297,7 @@ impl PostmarkBlocks {
                 self.thread = Thread::Reading;
                 return;
             }
-            // One block is done; reading a large file may evict its own beginning.
+            // Blocks are accessed one by one, because reading a large file may evict its own beginning.
             match self.accesses.front_mut().filter(|front| front.blocks > 1) {
                 Some(front) => (front.first, front.blocks) = (access.first + 1, access.blocks - 1),
                 None => drop(self.accesses.pop_front()),
@@ -348,7 +348,7 @@ impl PostmarkBlocks {
         }
     }
 
-    /// Drops a block of a deleted file without writing it; a block being written stays until that has ended.
+    /// Drops a block of a deleted file without writing it; a block that is being written stays in the cache.
     fn forget(&mut self, block: u64) {
         self.clean(block);
         if !self.is_being_written(block) {
@@ -392,7 +392,7 @@ impl PostmarkBlocks {
         debug_assert!(victim.is_none_or(|victim| !victim.dirty), "only clean blocks leave");
     }
 
-    /// Begins writes while there are blocks to write and tasks to do so.
+    /// Begins writes while blocks are to be written and tasks are free.
     fn flush(&mut self, at: Instant) {
         if self.flooded && self.cache.dirty().len() <= self.high() / 2 {
             self.flooded = false;
@@ -415,7 +415,7 @@ impl PostmarkBlocks {
 
     /// Returns the block that was changed first, if it is due, with its dirty neighbours.
     fn oldest_run(&mut self, at: Instant) -> Option<(u64, u64)> {
-        // Blocks being written are considered again afterwards.
+        // Blocks that are being written are put back into the queue.
         let mut later_again = Vec::new();
         let found = loop {
             let Some(&(since, block)) = self.changed.front() else { break None };
@@ -454,7 +454,7 @@ impl PostmarkBlocks {
         self.ready.push_back(Issued { at, task: ClosedTask::new(task), request, cache: CacheOps::default() });
     }
 
-    /// Continues all that waited for time or for room.
+    /// Continues the work that waited for time or for room in the cache.
     fn go_on(&mut self, at: Instant) {
         self.now = at;
         let has_room = self.cache.dirty().len() <= self.high();

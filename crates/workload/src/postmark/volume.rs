@@ -3,9 +3,9 @@
 use super::FileNumber;
 use std::collections::BTreeMap;
 
-/// Blocks of a group: one page of the bitmap has more bits than this in every file system of the time.
+/// Blocks of a group: the bitmap of a group fits into one block of any file system of that time.
 pub(crate) const GROUP_BLOCKS: u64 = 4_096;
-/// Bytes of an inode and of a directory's entry.
+/// The bytes of an inode, and of a directory's entry.
 const INODE_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = 32;
 
@@ -16,15 +16,15 @@ struct VolumeFile {
     blocks: Vec<u32>,
 }
 
-/// Groups of blocks, each with a bitmap, inodes, directories and data: a file's inode and blocks lie in the group of
-/// its directory while that has room, then in the next that has; blocks go to the first free place behind the one
-/// before.
+/// Groups of blocks, each with a bitmap, inodes, directories and data. A file's inode and blocks lie in the group of
+/// its directory while that has room, then in the next group that has; each block goes to the first free place after
+/// the block before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     block_bytes: u64,
     /// The inodes that one block holds.
     inodes_a_block: u64,
-    /// The blocks of inodes at each group's beginning, behind its bitmap.
+    /// The blocks of inodes at each group's beginning, after its bitmap.
     inode_blocks: u64,
     directory_blocks: u64,
     groups: Vec<Group>,
@@ -48,7 +48,7 @@ pub(crate) struct Access {
     pub(crate) first: u64,
     pub(crate) blocks: u64,
     pub(crate) change: bool,
-    /// Whether it is written as a whole, so that it need not be read.
+    /// Whether the run is written as a whole, so that it need not be read.
     pub(crate) fresh: bool,
 }
 
@@ -135,8 +135,8 @@ impl Volume {
         }
     }
 
-    /// Takes `count` blocks, each behind the one before as far as there is room; `None`, and none taken, if there are
-    /// too few.
+    /// Takes `count` blocks, each behind the one before as far as there is room; returns `None`, and takes no block,
+    /// if too few are free.
     fn take_all(&mut self, near: u64, count: u64) -> Option<Vec<u32>> {
         let mut blocks = Vec::with_capacity(count as usize);
         let mut near = near;
@@ -265,7 +265,7 @@ impl Volume {
     }
 }
 
-/// Returns the block with the bits of the first of these blocks.
+/// Returns the block of the bitmap that has the first of these blocks, or that of `group` if there are none.
 fn bitmap(blocks: &[u32], group: u64) -> u64 {
     blocks.first().map_or(group, |&block| u64::from(block) / GROUP_BLOCKS) * GROUP_BLOCKS
 }

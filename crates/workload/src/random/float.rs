@@ -55,7 +55,7 @@ pub(super) fn ln_1p_over(x: f64) -> f64 {
     if x == 0.0 {
         return 1.0;
     }
-    // Around 0 the sum 1 + x would lose the last digits of x; s of the series is exact without it.
+    // Around 0 the sum 1 + x would lose the last digits of x; the series takes x itself.
     const SERIES_ARGUMENT_MAX: f64 = 0.3;
     if x.abs() < SERIES_ARGUMENT_MAX {
         let s = x / (2.0 + x);

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 ///
 /// A Feistel network of four rounds permutes the numbers of an even number of bits, at most four times the bound; a
 /// result past the bound is permuted again until it is below ("cycle walking": J. Black and P. Rogaway, "Ciphers with
-/// arbitrary finite domains", CT-RSA 2002). It scatters popular blocks over a drive. It is no cipher.
+/// arbitrary finite domains", CT-RSA 2002). The permutation scatters popular blocks over a drive. It is no cipher.
 ///
 /// ```
 /// use freeblock_workload::random::{Scatter, Stream};
@@ -38,7 +38,7 @@ impl Scatter {
             return number;
         }
         let mut place = self.permute(number);
-        // The number's own cycle comes back below the bound: at the latest at the number itself.
+        // The cycle of the permutation returns below the bound, at the latest at the number itself.
         while place >= self.below.get() {
             place = self.permute(place);
         }
@@ -55,8 +55,8 @@ impl Scatter {
     }
 }
 
-/// The finalizer of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014).
+/// Mixes the bits of `x`: the finalizer of SplitMix64 (G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom
+/// number generators", OOPSLA 2014).
 const fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

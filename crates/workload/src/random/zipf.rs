@@ -7,9 +7,9 @@ use std::num::NonZeroU64;
 /// A sampler of ranks from 1 to n, in which rank k has a probability proportional to 1 / k^theta.
 ///
 /// The method is rejection-inversion (W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from
-/// monotone discrete distributions", ACM TOMACS 6(3), 1996). It needs no table, so a drive of 5 billion sectors takes
-/// the memory of one with ten, and it rejects few draws: under 1.3 are needed on average. The result is exact up to the
-/// rounding of a 53-bit float.
+/// monotone discrete distributions", ACM TOMACS 6(3), 1996). It needs no table, so 5 billion ranks take the memory of
+/// ten, and rejects few draws: a sample takes under 1.3 on average. The result is exact up to the rounding of a
+/// 53-bit float.
 ///
 /// ```
 /// use freeblock_workload::random::{Stream, Zipf};
@@ -24,7 +24,7 @@ pub struct Zipf {
     theta: f64,
     /// 1 - theta.
     rest: f64,
-    /// The integral of the hat up to the first rank's end, less the first rank's own probability.
+    /// The integral of the hat (x^-theta) up to the first rank's end, less the first rank's own weight.
     low: f64,
     /// The integral of the hat up to the last rank's end.
     high: f64,
@@ -70,7 +70,7 @@ impl Zipf {
 
     /// Returns the `x` at which the integral has the value `area`.
     fn inverse(&self, area: f64) -> f64 {
-        // Above -1 but for rounding: the integral of a falling hat stays below 1 / (theta - 1).
+        // Only rounding can bring this to -1 or below: the integral of a falling hat stays below 1 / (theta - 1).
         let t = (self.rest * area).max(-1.0 + f64::EPSILON);
         let log = ln_1p_over(t) * area;
         if log < 0.0 { exp_neg(-log) } else { 1.0 / exp_neg(log) }

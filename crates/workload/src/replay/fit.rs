@@ -3,7 +3,7 @@
 use crate::error::ConfigError;
 use units::{Lbn, LbnRange, Sectors};
 
-/// How records that lie past the end of the drive are treated.
+/// The treatment of records that lie past the end of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
     /// The trace is refused.
@@ -14,8 +14,8 @@ pub enum Fit {
     Wrap,
 }
 
-/// Sectors that wrapped addresses keep their alignment to, the largest that leaves a drive of `capacity` sectors at
-/// least sixteen of them: a megabyte, a page, or one sector.
+/// Returns the alignment in sectors that wrapped addresses keep: the largest of a megabyte, a page and a sector (with
+/// sectors of 512 bytes) that fits sixteen times on a drive of `capacity` sectors.
 const fn alignment(capacity: u64) -> u64 {
     const PLACES_MIN: u64 = 16;
     if capacity >= 2048 * PLACES_MIN {
@@ -33,7 +33,7 @@ pub(crate) struct Placing {
     capacity: Sectors,
     /// The number of addresses before they repeat; `None` if records past the end are refused.
     period: Option<u64>,
-    /// The records whose addresses were changed.
+    /// The number of records whose addresses were changed.
     pub(crate) wrapped: u64,
 }
 
@@ -41,16 +41,16 @@ impl Placing {
     /// Places records of at most `longest` sectors. Without [`Fit::Wrap`] nothing is changed.
     pub(crate) fn new(capacity: Sectors, longest: Sectors, fit: Fit) -> Self {
         let (sectors, longest) = (capacity.get(), longest.get());
-        // If records are short, reserving the longest one's size at the end keeps all of them from crossing it.
+        // If all records are short, the longest one's size is reserved at the end, so that none crosses it.
         let room = if longest <= sectors / 16 { sectors - longest } else { sectors };
         let period = (room / alignment(room) * alignment(room)).max(1);
         Self { capacity, period: (fit == Fit::Wrap).then_some(period), wrapped: 0 }
     }
 
-    /// The place of a record, the `record`th from 1.
+    /// Returns the place of a record, the `record`th from 1.
     ///
     /// # Errors
-    /// A record of no sectors; one that does not fit.
+    /// The record has no sectors, or does not fit.
     pub(crate) fn place(&mut self, range: LbnRange, record: u64) -> Result<LbnRange, ConfigError> {
         if range.is_empty() {
             let mend = "drop the record, or give it at least 1 sector";

@@ -8,7 +8,7 @@ use units::{CacheOps, Duration, Instant, LbnRange, Op};
 pub struct Request {
     /// Read or write.
     pub op: Op,
-    /// Its sectors; none only for a flush alone, of a source that has [`cache_ops`](Source::cache_ops).
+    /// The sectors; empty only for a flush alone, of a source that has [`cache_ops`](Source::cache_ops).
     pub range: LbnRange,
 }
 
@@ -43,7 +43,7 @@ pub struct Issued {
     pub task: ClosedTask,
     /// The request.
     pub request: Request,
-    /// The orders for the drive's cache that came with it.
+    /// The orders for the drive's cache that came with the request.
     pub cache: CacheOps,
 }
 
@@ -52,17 +52,17 @@ pub struct Issued {
 ///
 /// An [`Issuer`](crate::Issuer) with [`Arrival::Scripted`](crate::Arrival::Scripted) passes the host's calls on. Each
 /// task has one request at the drive at most. The requests may depend on the order of completions, as with any real
-/// program: so they may differ between two policies, but never between two runs of the same.
+/// program: they may differ between two policies, but never between two runs of one policy.
 pub trait Script {
     /// Begins at this instant; called once, before anything else.
     fn start(&mut self, at: Instant);
 
-    /// Returns when to call [`issue`](Self::issue) next; `None` while all tasks wait for completions, and after the
-    /// end.
+    /// Returns the time for the next call of [`issue`](Self::issue); `None` while all tasks wait for completions, and
+    /// after the end.
     fn due(&self) -> Option<Instant>;
 
-    /// Advances to `now`, and returns the next request that is due by then. Call it until it returns `None`, which the first call
-    /// may do already: an event may be due that needs no request.
+    /// Advances to `now`, and returns the next request that is due by then. Call this until it returns `None`, which
+    /// the first call may do already: an event may be due that needs no request.
     fn issue(&mut self, now: Instant) -> Option<Issued>;
 
     /// Records that the request of `task` completed at `now`.
@@ -80,11 +80,11 @@ pub(crate) fn later(at: Instant, pause: Duration) -> Instant {
 
 /// A sequence of requests: generated, or read from a trace.
 ///
-/// A source gives requests; an [`Issuer`](crate::Issuer) gives their times. The order of a source's requests depends on
+/// A source gives requests; an [`Issuer`](crate::Issuer) gives their times. The requests of a source depend on
 /// nothing else, so the same requests are issued however the drive behaves. Sources that keep their own times are an
 /// exception: see [`Script`].
 pub trait Source {
-    /// Returns the next request, or `None` after the last one, for ever.
+    /// Returns the next request; `None` after the last one, at every call.
     fn next_request(&mut self) -> Option<Request>;
 
     /// Returns the recorded pause between the completion of the last request returned and the issue of the next.
@@ -92,7 +92,7 @@ pub trait Source {
         None
     }
 
-    /// Returns the recorded arrival of the last request returned, relative to the first one's.
+    /// Returns the recorded arrival of the last request returned, relative to that of the first.
     fn recorded_arrival(&self) -> Option<Instant> {
         None
     }

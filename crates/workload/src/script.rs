@@ -3,7 +3,7 @@
 use crate::request::{ClosedTask, Issued, Limited, Request, Script, Source};
 use units::Instant;
 
-/// Returns the next request of a script if everything is served in no time.
+/// Returns the next request of a script if every request is served in no time.
 pub(crate) fn served_at_once(script: &mut impl Script) -> Option<Request> {
     loop {
         let due = script.due()?;

@@ -13,11 +13,12 @@ use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 pub struct SyntheticConfig {
     /// The drive's sectors.
     pub capacity: Sectors,
-    /// Sizes and starts are multiples of this. The paper does not name it; assumed 4 KB, as in the OLTP load.
+    /// Sizes and starts are multiples of this. The paper does not name the unit; assumed 4 KB, as in the OLTP load.
     pub unit: Sectors,
     /// The smallest size, a multiple of `unit`.
     pub size_min: Sectors,
-    /// The largest size, a multiple of `unit`. All multiples from the smallest to it are equally likely (assumed).
+    /// The largest size, a multiple of `unit`. All multiples from the smallest to the largest are equally likely
+    /// (assumed).
     pub size_max: Sectors,
     /// The share of reads. Figures 7, 8 and 11 vary it.
     pub reads: Share,
@@ -39,8 +40,8 @@ impl SyntheticConfig {
 
 /// Requests of a few sizes anywhere on the drive: a start is any multiple of the unit from which the size fits.
 ///
-/// Their times are up to the [`Arrival`](crate::Arrival): [`Arrival::outstanding(2)`](crate::Arrival::outstanding) is
-/// the paper's busy benchmark, [`Utilisation`](crate::Utilisation) makes the arrivals of its figure 5.
+/// The [`Arrival`](crate::Arrival) decides the times: [`Arrival::outstanding(2)`](crate::Arrival::outstanding) gives
+/// the paper's busy benchmark, and [`Utilisation`](crate::Utilisation) the arrivals of the paper's figure 5.
 ///
 /// ```
 /// use freeblock_workload::{Source, Synthetic, SyntheticConfig};
@@ -66,8 +67,8 @@ impl Synthetic {
     /// Creates a load that draws from the stream "workload.synthetic" of `seed`.
     ///
     /// # Errors
-    /// A unit of zero; sizes of zero, out of order or that are no multiples of the unit; a largest size that the
-    /// drive does not hold.
+    /// The unit is zero; sizes are zero, out of order or no multiples of the unit; the drive does not hold the
+    /// largest size.
     pub fn new(config: SyntheticConfig, seed: u64) -> Result<Self, ConfigError> {
         let SyntheticConfig { capacity, unit, size_min, size_max, reads } = config;
         if unit == Sectors::ZERO {

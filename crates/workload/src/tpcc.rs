@@ -1,7 +1,7 @@
 //! A load like TPC-C's: transactions that read, change and write pages of a database, through a pool in memory.
 //!
-//! A stand-in, not the benchmark: no SQL, no locks, no log, no rows with contents. `docs/WORKLOADS.md` compares it with
-//! TPC-C (standard specification, revision 5.11).
+//! This is a stand-in for the benchmark: it has no SQL, no locks, no log, and no rows with contents.
+//! `docs/WORKLOADS.md` compares it with TPC-C (standard specification, revision 5.11).
 
 mod run;
 mod tables;
@@ -31,34 +31,34 @@ pub struct TpccConfig {
     /// Terminals at each warehouse.
     pub terminals: u32,
     /// Transactions at a time; the others wait in order. The paper does not give the number of threads of its server;
-    /// assumed 10, the multiprogramming level of OSDI'00's OLTP load.
+    /// 10 is assumed, the multiprogramming level of OSDI'00's OLTP load.
     pub active: u32,
     /// The pool of pages in memory: at least four pages for each transaction at a time.
     pub pool: Bytes,
-    /// The interval at which all changed pages are written, one after another. Assumed 30 s, as the syncer of the file
-    /// system with the paper's database; with `None` only pages that leave the pool are written.
+    /// The interval at which all changed pages are written, one after another; with `None` only pages that leave the
+    /// pool are written. 30 s is assumed, as the syncer of the file system with the paper's database.
     pub checkpoint: Option<Duration>,
     /// Keying and think times in percent of the specification's; 0 is none.
     pub pace_percent: u32,
 }
 
-/// 70% of a Cheetah 36ES of 18.4 GB for 50 warehouses.
+/// The bytes of a warehouse: 50 of them take 70% of the paper's disk, a Cheetah 36ES of 18.4 GB.
 const WAREHOUSE_BYTES: u64 = 18_400_000_000 / 10 * 7 / 50;
-/// More warehouses than fit on a drive of today.
+/// The most warehouses: 2.6 TB at the paper's bytes for each.
 const WAREHOUSES_MAX: u32 = 10_000;
 /// The specification's terminals at a warehouse; each belongs to a district.
 const TERMINALS_MAX: u32 = 10;
-/// The most transactions at a time: more than any server has threads for.
+/// The most transactions at a time: more than a server has threads for.
 const ACTIVE_TRANSACTIONS_MAX: u32 = 65_536;
 /// The most frames of a pool; 2 GB of 8 KB pages.
 const FRAMES_MAX: u64 = 1 << 18;
-/// The longest pauses: a hundred times the specification's.
+/// The longest pauses, in percent: a hundred times the specification's.
 const PACE_PERCENT_MAX: u32 = 10_000;
 
 impl TpccConfig {
-    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: the database takes the first 70% of
-    /// it, with the number of warehouses that the paper's disk would have had at that size, at least 1 and at most
-    /// 10,000.
+    /// Returns the paper's load on a drive of `capacity` sectors of `sector` bytes: the database takes the first 70%
+    /// of the drive, with the number of warehouses that the paper's disk would have had at that size, at least 1 and
+    /// at most 10,000.
     pub fn new(capacity: Sectors, sector: Bytes) -> Self {
         let page: u64 = 8 << 10;
         let page_sectors = (page / sector.get().max(1)).max(1);

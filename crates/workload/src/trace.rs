@@ -51,24 +51,24 @@ pub const SECTOR_BYTES: u64 = 512;
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord {
-    /// The arrival time, since the trace's own zero.
+    /// The time of arrival by the clock of the trace.
     pub arrival: Option<Instant>,
-    /// The drive, in the trace's own numbers; 0 if a format has only one.
+    /// The number of the drive in the trace; 0 if a format has only one.
     pub device: u32,
     /// Read or write.
     pub op: Op,
-    /// Its 512-byte sectors, at least one.
+    /// The 512-byte sectors of the request; empty only for a flush alone.
     pub range: LbnRange,
-    /// The time that the traced drive took.
+    /// The time that the traced drive took for the request.
     pub service: Option<Duration>,
-    /// The pause between its completion and the issue of the next request.
+    /// The pause between the request's completion and the issue of the next request.
     pub think: Option<Duration>,
-    /// Its orders for the drive's cache. A flush alone has no sectors.
+    /// The orders for the drive's cache.
     pub cache: CacheOps,
 }
 
 impl TraceRecord {
-    /// A request to device 0 without any times.
+    /// Returns a request to device 0 without any times.
     pub const fn new(op: Op, range: LbnRange) -> Self {
         Self {
             arrival: None,
@@ -82,18 +82,18 @@ impl TraceRecord {
     }
 }
 
-/// A trace as read.
+/// A trace in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The format it was in.
+    /// The format of the file.
     pub format: TraceFormat,
-    /// Its requests, in the file's order.
+    /// The requests, in the order of the file.
     pub records: Vec<TraceRecord>,
-    /// Counts of what was left out or changed.
+    /// Counts of the records that were left out or changed.
     pub notes: Notes,
 }
 
-/// Counts of what a reader left out of a trace or changed in it.
+/// Counts of the records that a reader left out of a trace or changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Records that the tracer itself marked as suspect; left out.
@@ -102,14 +102,14 @@ pub struct Notes {
     pub other: u64,
     /// Requests of no bytes; left out.
     pub empty: u64,
-    /// Requests that did not begin and end on 512-byte sectors; widened to those that enclose them.
+    /// Requests that did not begin and end on 512-byte sectors; widened to the sectors that enclose them.
     pub widened: u64,
     /// Flushes of the drive's cache, alone or before a write, in a block trace; left out unless
     /// [`Options::cache_ops`] keeps them.
     pub flushes: u64,
-    /// Discards in a block trace; left out in the same way.
+    /// Discards in a block trace; left out unless [`Options::cache_ops`] keeps them.
     pub discards: u64,
-    /// Writes with forced unit access in a block trace; read as plain writes in the same way.
+    /// Writes with forced unit access in a block trace; plain writes unless [`Options::cache_ops`] keeps this.
     pub forced: u64,
 }
 
@@ -123,7 +123,7 @@ impl Trace {
         counts
     }
 
-    /// Returns the device with the most requests; among equals the one with the smallest number.
+    /// Returns the device with the most requests; of several, the one with the smallest number.
     pub fn busiest_device(&self) -> Option<u32> {
         self.devices().into_iter().max_by_key(|&(device, n)| (n, std::cmp::Reverse(device))).map(|(d, _)| d)
     }
@@ -133,8 +133,8 @@ impl Trace {
         self.records.retain(|record| record.device == device);
     }
 
-    /// Converts the 512-byte sectors of the records into a drive's of `sector` bytes. A request that does not fall on
-    /// these is widened to those that enclose it, and counted.
+    /// Converts the 512-byte sectors of the records into sectors of `sector` bytes. A request that does not begin and
+    /// end on these is widened to the sectors that enclose it, and counted.
     ///
     /// # Errors
     /// The sector is not a multiple of 512 bytes.
@@ -161,7 +161,7 @@ pub enum Event {
     /// The request enters the block layer: before the kernel's scheduler.
     #[default]
     Queue,
-    /// The request is sent to the driver: behind the kernel's scheduler, in its order and with its merges.
+    /// The request is sent to the driver: after the kernel's scheduler, in its order and with its merges.
     Dispatch,
 }
 
@@ -174,7 +174,7 @@ impl Event {
         }
     }
 
-    /// Returns the number in a binary trace.
+    /// Returns the number of the event in a binary trace.
     const fn number(self) -> u32 {
         match self {
             Self::Queue => 1,
@@ -239,27 +239,27 @@ pub enum TraceFormat {
     Validate,
     /// DiskSim's "ascii": `arrival_ms device LBN blocks flags`.
     Ascii,
-    /// MQSim's and SSDSim's: `arrival_ns device LBN blocks flags`.
+    /// The format of MQSim and SSDSim: `arrival_ns device LBN blocks flags`.
     MqSim,
     /// Hewlett-Packard's SRT: an ASCII header, then big-endian words.
     HpSrt,
-    /// The Storage Performance Council's: `ASU,LBA,bytes,opcode,seconds`.
+    /// The format of the Storage Performance Council: `ASU,LBA,bytes,opcode,seconds`.
     Spc,
-    /// Microsoft Research Cambridge's: `timestamp,host,disk,type,offset,bytes,response`.
+    /// The format of Microsoft Research Cambridge: `timestamp,host,disk,type,offset,bytes,response`.
     Msr,
-    /// A virtual desktop installation's: `timestamp,response,type,LUN,offset,bytes`.
+    /// The format of a virtual desktop installation: `timestamp,response,type,LUN,offset,bytes`.
     Systor17,
-    /// Alibaba Cloud's: `device,opcode,offset,bytes,timestamp`.
+    /// The format of Alibaba Cloud: `device,opcode,offset,bytes,timestamp`.
     Alibaba,
-    /// Tencent Cloud's: `timestamp,LBN,sectors,type,volume`.
+    /// The format of Tencent Cloud: `timestamp,LBN,sectors,type,volume`.
     Tencent,
-    /// CloudPhysics' as CSV: `ts,op,lbn,len`.
+    /// CloudPhysics' format as CSV: `ts,op,lbn,len`.
     CloudPhysics,
-    /// VMware's vscsi, versions 1 and 2, which CloudPhysics' traces are in.
+    /// VMware's vscsi, versions 1 and 2: the format of CloudPhysics' traces.
     Vscsi,
     /// libCacheSim's oracleGeneral.
     OracleGeneral,
-    /// Florida International University's: `ns pid process LBN sectors R|W major minor hash`.
+    /// The format of Florida International University: `ns pid process LBN sectors R|W major minor hash`.
     Fiu,
     /// The output of biosnoop.
     Biosnoop,
@@ -296,7 +296,7 @@ impl TraceFormat {
         Self::Csv,
     ];
 
-    /// Returns the name on the command line.
+    /// Returns the name of the format on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Validate => "disksim-validate",
@@ -389,7 +389,7 @@ impl fmt::Display for TraceFormat {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// It has no request.
+    /// The trace has no request.
     #[error("the trace has no requests; expected {expected}")]
     Empty {
         /// A description of the format.
@@ -402,7 +402,7 @@ pub enum TraceError {
         line: usize,
         /// The byte in the line, counted from 1.
         column: usize,
-        /// The text there.
+        /// The text at that place.
         found: String,
         /// The expected text.
         expected: &'static str,
@@ -412,7 +412,7 @@ pub enum TraceError {
     Binary {
         /// The byte in the file, counted from 0.
         offset: usize,
-        /// The value there.
+        /// The value at that byte.
         found: String,
         /// The expected value.
         expected: &'static str,
@@ -422,10 +422,10 @@ pub enum TraceError {
     UnknownFormat {
         /// The beginning of the file.
         found: String,
-        /// The formats, with the look of each.
+        /// The formats that were tried, each with its shape.
         tried: String,
     },
-    /// The source failed.
+    /// The source of the bytes failed.
     #[error("byte {offset}: cannot read on: {found}")]
     Read {
         /// The byte in the unpacked trace, counted from 0.
@@ -433,10 +433,10 @@ pub enum TraceError {
         /// The error of the source.
         found: String,
     },
-    /// Nearly every request has a device of its own.
+    /// The trace has so large a number of devices that a column was probably taken for the device by mistake.
     #[error("the trace has more than {most} devices; is a column taken for another?")]
     TooManyDevices {
-        /// The limit.
+        /// The most devices.
         most: usize,
     },
     /// [`TraceFormat::Csv`] was given no columns.
@@ -447,13 +447,13 @@ pub enum TraceError {
     NoColumn {
         /// The name that was given.
         name: String,
-        /// The first line.
+        /// The first line of the file.
         found: String,
     },
     /// The file is compressed.
     #[error("the trace is compressed with {with}; unpack it first")]
     Compressed {
-        /// The program that made it.
+        /// The program that compressed the file.
         with: &'static str,
     },
 }
@@ -461,7 +461,7 @@ pub enum TraceError {
 /// Reads a trace in any format.
 ///
 /// # Errors
-/// The format is unknown; a place does not follow it; the trace has no requests.
+/// The format is unknown; a place does not follow the format; the trace has no requests.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
     read_with(&Options::default(), bytes)
 }
@@ -482,7 +482,7 @@ pub fn read_with(options: &Options, source: impl Read) -> Result<Trace, TraceErr
     let mut reader = Reader::new(options, source)?;
     let mut records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
     if records.iter().any(|record| record.arrival.is_some()) {
-        // These are the requests before the first wait of an fio log.
+        // Requests without an arrival are those before the first wait of an fio log.
         records.iter_mut().for_each(|record| record.arrival = record.arrival.or(Some(Instant::ZERO)));
     }
     let format = reader.format();
@@ -492,7 +492,7 @@ pub fn read_with(options: &Options, source: impl Read) -> Result<Trace, TraceErr
     Ok(Trace { format, records, notes: reader.notes() })
 }
 
-/// Returns the sectors that enclose `bytes` bytes from byte `offset` on, and whether they are more than requested;
+/// Returns the sectors that enclose `bytes` bytes from byte `offset` on, and whether they are more than these bytes;
 /// `None` if they end past the largest number. `bytes` is not 0.
 fn enclosing(offset: u64, bytes: u64) -> Option<(LbnRange, bool)> {
     let end = offset.checked_add(bytes)?;

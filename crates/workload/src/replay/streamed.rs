@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use units::{Bytes, CacheOps, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Requests that wait for an earlier one of the file to be replayed in the order of their arrivals: 16 MiB of them, so
-/// that a replay of a trace packed with zstd's largest window stays below 64 MiB (docs/BENCHMARKS.md).
+/// The most requests that are read ahead to bring a trace into the order of its arrivals: 16 MiB, so that a replay of
+/// a trace packed with zstd's largest window stays below 64 MiB (docs/BENCHMARKS.md).
 const WINDOW_RECORDS: usize = 1 << 19;
 const _: () = assert!(WINDOW_RECORDS * size_of::<Waiting>() <= 16 << 20);
 
@@ -20,9 +20,9 @@ const _: () = assert!(WINDOW_RECORDS * size_of::<Waiting>() <= 16 << 20);
 pub enum Devices {
     /// The device of the first request; a request to another is an error.
     Only,
-    /// This one.
+    /// Only this device; requests to others are left out.
     One(u32),
-    /// These, on one drive, each from a sector of 512 bytes on.
+    /// These devices, on one drive: each begins at the given sector of 512 bytes.
     Concatenated(BTreeMap<u32, u64>),
 }
 
@@ -35,7 +35,7 @@ pub struct StreamedConfig {
     pub sector: Bytes,
     /// The sectors of the drive.
     pub capacity: Sectors,
-    /// The treatment of requests past the end.
+    /// The treatment of requests past the end of the drive.
     pub fit: Fit,
     /// The longest request in sectors of 512 bytes, if it is known.
     pub longest: Option<Sectors>,
@@ -54,8 +54,8 @@ pub struct ReplayAccount {
     pub wrapped: u64,
     /// The requests that were widened to whole sectors of the drive.
     pub widened: u64,
-    /// The requests that came later in the file than 524,288 requests behind them: they are replayed at the time of the
-    /// last one before them.
+    /// The requests that stand further behind their place in the order of arrivals than the 524,288 requests read
+    /// ahead: each is replayed at the time of the request before it.
     pub late: u64,
     /// The reason why the replay ended before its trace did.
     pub error: Option<ReplayError>,
@@ -65,20 +65,20 @@ pub struct ReplayAccount {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The trace cannot be read on.
+    /// The rest of the trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// A request does not fit on the drive.
     #[error(transparent)]
     Place(#[from] ConfigError),
-    /// A second device.
+    /// The trace has a second device.
     #[error("request {record} is to device {found}, and those before it to device {expected}")]
     OtherDevice {
         /// The number of the request in the trace, from 1.
         record: u64,
-        /// Its device.
+        /// The device of that request.
         found: u32,
-        /// The device of the others.
+        /// The device of the requests before.
         expected: u32,
     },
 }
@@ -89,7 +89,8 @@ const REQUEST_SECTORS_MAX: Sectors = Sectors::new(1 << 16);
 /// Replays the records of an iterator, such as a [`Reader`](crate::trace::Reader), in memory that does not grow with the
 /// trace.
 ///
-/// Its [`account`](Self::account) stays readable while a host owns the source, and names the error that ended it early.
+/// The [`account`](Self::account) stays readable while a host owns the source, and has the error that ended the
+/// replay early.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Devices, Fit, Issuer, Recorded, Streamed, StreamedConfig, Source};
@@ -130,11 +131,11 @@ pub struct Streamed<I> {
     account: Rc<RefCell<ReplayAccount>>,
 }
 
-/// A record in the window, as small as can be; the earliest is the greatest.
+/// A record in the window, in few bytes; the earliest record is the greatest.
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     arrival: Instant,
-    /// The record's number, and below it a bit each for a write and the orders for the cache.
+    /// The number of the record, and in the bits below it whether it is a write, and the orders for the cache.
     number_and_bits: u64,
     range: LbnRange,
 }
@@ -172,7 +173,7 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
     /// Replays `records`.
     ///
     /// # Errors
-    /// A sector that is not a multiple of 512 bytes.
+    /// The sector is not a multiple of 512 bytes.
     pub fn new(records: I, config: StreamedConfig) -> Result<Self, ConfigError> {
         let factor = config.sector.get() / SECTOR_BYTES;
         if factor == 0 || !config.sector.get().is_multiple_of(SECTOR_BYTES) {
@@ -182,7 +183,8 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
         // A request that does not begin on a sector of the drive may need one more.
         let longest = config.longest.unwrap_or(REQUEST_SECTORS_MAX).get().div_ceil(factor).saturating_add(1);
         let placing = Placing::new(config.capacity, Sectors::new(longest), config.fit);
-        // Reserved at once, because a heap that grows leaves its smaller places behind in the process.
+        // All memory is reserved at once: a heap that grows leaves its earlier, smaller allocations unused in the
+        // process.
         let sorts = config.recorded.arrivals && !config.sorted;
         let window = BinaryHeap::with_capacity(if sorts { WINDOW_RECORDS } else { 0 });
         Ok(Self {
@@ -200,12 +202,12 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
         })
     }
 
-    /// The account, which stays up to date while the replay goes on.
+    /// Returns the account, which stays up to date while the replay goes on.
     pub fn account(&self) -> Rc<RefCell<ReplayAccount>> {
         Rc::clone(&self.account)
     }
 
-    /// The next record of the file on a replayed device, placed on the drive.
+    /// Returns the next record of the file on a replayed device, placed on the drive.
     fn read(&mut self) -> Result<Option<TraceRecord>, ReplayError> {
         loop {
             let Some(record) = self.records.next().transpose()? else { return Ok(None) };
@@ -230,7 +232,7 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
                 },
             };
             if record.range.is_empty() && record.cache.flush {
-                // It stays with its device.
+                // A flush alone gets the first sector of its device.
                 let range = LbnRange::new(Lbn::new(start / self.factor), Sectors::ZERO);
                 return Ok(Some(TraceRecord { range, ..record }));
             }
@@ -255,7 +257,7 @@ impl<I: Iterator<Item = Result<TraceRecord, TraceError>>> Streamed<I> {
         self.placing.place(range, self.read)
     }
 
-    /// The next record in the order of the replay.
+    /// Returns the next record in the order of the replay.
     fn advance(&mut self) -> Result<Option<TraceRecord>, ReplayError> {
         if !self.config.recorded.arrivals || self.config.sorted {
             return self.read();

@@ -15,14 +15,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use units::{CacheOps, Duration, Instant, Op};
 
-/// The processor time of a transaction (assumed), spent before its first page. It also keeps virtual time moving if no
+/// The processor time of a transaction (assumed), spent before its first page. So virtual time advances even if no
 /// terminal thinks and every page is in the pool.
 const PROCESSING: Duration = Duration::from_millis(1);
 
-/// Counts so far.
+/// Counts of the load so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TpccStatistics {
-    /// Transactions completed, by [`TransactionKind::ALL`]. The first one per minute is TPC-C's tpmC.
+    /// Transactions completed, by [`TransactionKind::ALL`]. The first of these per minute is TPC-C's tpmC.
     pub transactions: [u64; 5],
     /// Accesses to pages.
     pub touches: u64,
@@ -40,11 +40,10 @@ pub struct TpccStatistics {
 
 /// TPC-C's load as a [`Script`]: use it with [`Arrival::Scripted`](crate::Arrival::Scripted).
 ///
-/// A terminal keys; then its transaction accesses its pages one after another, each after the one before; then it
-/// writes the changed pages that had to leave the pool for its own, one after another; then the terminal thinks. If
-/// another transaction is reading a page, the transaction waits for that read; a page that waits to be written returns
-/// to the pool without a read. A page under way to or from the drive keeps its place, so no two requests for one page
-/// overlap.
+/// A terminal keys in a transaction. The transaction accesses its pages one after another; then it writes the changed
+/// pages that had to leave the pool for them, one after another; then the terminal thinks. If another transaction is
+/// reading a page, the transaction waits for that read; a page that waits to be written returns to the pool without a
+/// read. A page that is being read or written does not leave the pool, so no two requests for one page overlap.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Issuer};
@@ -82,7 +81,7 @@ pub struct Tpcc {
     arriving: BTreeMap<u64, Vec<u32>>,
     /// The changed pages that were evicted from the pool before they were written, and whether the write of each has begun.
     owed: BTreeMap<u64, bool>,
-    /// The checkpoint's remaining pages, and the one that it writes.
+    /// The checkpoint's remaining pages, and the page that it is writing.
     sweep: VecDeque<u64>,
     sweeping: Option<u64>,
     /// Requests that are ready to be issued.
@@ -94,7 +93,7 @@ pub struct Tpcc {
 struct Terminal {
     home: Home,
     stream: Stream,
-    /// The transaction that it keys, or has under way.
+    /// The transaction that the terminal keys in, or has under way.
     kind: TransactionKind,
     running: Option<Running>,
 }
@@ -102,7 +101,7 @@ struct Terminal {
 #[derive(Clone, Debug, Default)]
 struct Running {
     touches: VecDeque<Touch>,
-    /// Changed pages that have left the pool to make room for this transaction's.
+    /// Changed pages that have left the pool to make room for this transaction's pages.
     writes: VecDeque<u64>,
     transfer: Option<Transfer>,
 }
@@ -118,8 +117,8 @@ impl Tpcc {
     /// (one a district) and "workload.tpcc.constants" of `seed`. The pool is empty at first.
     ///
     /// # Errors
-    /// A number is out of its range, by field; the database is too small for its tables, or not on the drive; the pool
-    /// is as large as the database.
+    /// A number is out of its range, by field; the database is too small for its tables, or not on the drive; the
+    /// pool is as large as the rows of the database.
     pub fn new(config: TpccConfig, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
         let tables = Tables::new(&config)?;
@@ -227,7 +226,7 @@ impl Tpcc {
         }
     }
 
-    /// Runs the transaction until it waits for the drive or for another; returns whether it has ended.
+    /// Runs the transaction until it waits for the drive or for another transaction; returns whether it has ended.
     fn advance(&mut self, terminal: u32, running: &mut Running, at: Instant) -> bool {
         while let Some(&touch) = running.touches.front() {
             if let Some(waiting) = self.arriving.get_mut(&touch.page) {
@@ -252,7 +251,7 @@ impl Tpcc {
             }
         }
         while let Some(page) = running.writes.pop_front() {
-            // It is back in the pool, or another transaction is writing it.
+            // The page is back in the pool, or another transaction is writing it.
             let Some(begun @ false) = self.owed.get_mut(&page) else { continue };
             *begun = true;
             self.statistics.evictions += 1;
@@ -277,7 +276,8 @@ impl Tpcc {
                 true
             }
             Some(true) => {
-                // The write in progress has its present contents; it must not leave again before that has ended.
+                // The write under way has the page's present contents; until it has ended, the page must not leave
+                // the pool again.
                 self.bring_in(touch.page, touch.change, running);
                 self.pool.pin(touch.page);
                 true

@@ -14,7 +14,8 @@ pub(crate) const ITEMS: u32 = 100_000;
 pub(crate) const ORDERS: u32 = 3_000;
 /// Orders of a district at the start that are not delivered.
 pub(crate) const UNDELIVERED: u32 = 900;
-/// Room for a district's orders: twice their number at the start. After that the oldest makes room.
+/// Room for a district's orders: twice their number at the start. After that a new order takes the place of the
+/// oldest.
 pub(crate) const ORDERS_ROOM: u32 = 2 * ORDERS;
 /// Lines of an order, on average: the lines of order o begin at line 10 o.
 pub(crate) const LINES: u32 = 10;
@@ -24,21 +25,21 @@ pub(crate) const LINES: u32 = 10;
 pub enum Table {
     /// One row a warehouse.
     Warehouse,
-    /// Ten a warehouse.
+    /// Ten rows a warehouse.
     District,
-    /// 100,000 in all.
+    /// 100,000 rows in all.
     Item,
-    /// 3,000 a district.
+    /// 3,000 rows a district.
     Customer,
     /// The customers of a district by their last names: the one index whose leaves are read.
     CustomerName,
-    /// 100,000 a warehouse.
+    /// 100,000 rows a warehouse.
     Stock,
-    /// 3,000 a district at the start.
+    /// 3,000 rows a district at the start.
     Order,
     /// Orders that are not delivered.
     NewOrder,
-    /// Ten an order, on average.
+    /// Ten rows an order, on average.
     OrderLine,
     /// Payments, in order of time.
     History,
@@ -98,8 +99,8 @@ struct TableExtent {
     rows: u64,
 }
 
-/// The database's pages, counted from its first. Every table has a part in proportion to its rows' bytes, and its rows
-/// are spread evenly over it, by their keys: the database's surplus over its rows becomes room on every page.
+/// The database's pages, counted from its first. Every table has a part in proportion to its rows' bytes, and its
+/// rows are spread evenly over this part, by their keys: space beyond the rows becomes room on every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     extents: [TableExtent; TABLES.len()],
@@ -124,7 +125,8 @@ impl Tables {
         let mut first = 0;
         let mut extents = [TableExtent { first: 0, pages: 1, rows: 1 }; TABLES.len()];
         for ((extent, table), own) in extents.iter_mut().zip(TABLES).zip(needs) {
-            // The whole is at least the need, so a part is at least its own, and the parts are at most the whole.
+            // The database has at least the needed pages, so each part is at least what its table needs, and all
+            // parts fit.
             let part = (u128::from(pages) * u128::from(own) / u128::from(need)) as u64;
             *extent = TableExtent { first, pages: part, rows: table.rows(config.warehouses) };
             first += part;

@@ -17,7 +17,7 @@ pub enum TransactionKind {
     OrderStatus,
     /// The oldest order of each district is delivered: 4%.
     Delivery,
-    /// A query for the items of a district's last 20 orders that run out: 4%.
+    /// A query for those items of a district's last 20 orders that run out: 4%.
     StockLevel,
 }
 
@@ -26,7 +26,7 @@ impl TransactionKind {
     pub const ALL: [Self; 5] =
         [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
 
-    /// Returns the share of transactions, in percent: the least that clause 5.2.3 allows for all but the first.
+    /// Returns the share of transactions, in percent: the least that clause 5.2.3 allows, except for the first kind.
     pub const fn percent(self) -> u64 {
         match self {
             Self::NewOrder => 45,
@@ -35,7 +35,7 @@ impl TransactionKind {
         }
     }
 
-    /// Returns the time to key it in (clause 5.2.5.7).
+    /// Returns the time to key in the transaction (clause 5.2.5.7).
     pub const fn keying(self) -> Duration {
         Duration::from_secs(match self {
             Self::NewOrder => 18,
@@ -44,7 +44,8 @@ impl TransactionKind {
         })
     }
 
-    /// Returns the mean think time after it (clause 5.2.5.7); exponentially distributed, at most ten times the mean.
+    /// Returns the mean think time after the transaction (clause 5.2.5.7); the times are exponentially distributed,
+    /// and at most ten times the mean.
     pub const fn think(self) -> Duration {
         Duration::from_secs(match self {
             Self::NewOrder | Self::Payment => 12,
@@ -90,7 +91,7 @@ impl Nurand {
         Self { a: 8_191, low: 1, high: ITEMS as u64, c }
     }
 
-    /// Returns the next number: two draws.
+    /// Returns the next number; takes two draws.
     pub fn sample(&self, stream: &mut Stream) -> u64 {
         let Self { a, low, high, c } = *self;
         let or = uniform(stream, 0, a) | uniform(stream, low, high);
@@ -107,18 +108,18 @@ pub(crate) fn uniform(stream: &mut Stream, low: u64, high: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
     pub(crate) page: u64,
-    /// Whether it is changed.
+    /// Whether the page is changed.
     pub(crate) change: bool,
-    /// Whether it is new, so that it need not be read.
+    /// Whether the page is new, so that it need not be read.
     pub(crate) fresh: bool,
 }
 
 /// The warehouse and district of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
-    /// From 0.
+    /// The warehouse, from 0.
     pub(crate) warehouse: u32,
-    /// From 0; only the stock level uses it.
+    /// The district, from 0; only the stock level uses it.
     pub(crate) district: u32,
 }
 
@@ -168,7 +169,7 @@ impl Database {
         &self.tables
     }
 
-    /// Returns the accesses of a transaction, in order; its numbers are drawn from `stream`.
+    /// Returns the accesses of a transaction, in order; random numbers are drawn from `stream`.
     pub(crate) fn transaction(
         &mut self,
         kind: TransactionKind,
@@ -198,7 +199,8 @@ impl Database {
         Touch { fresh: self.tables.begins_page(table, row), ..self.change(table, row) }
     }
 
-    /// Clause 2.4. One in a hundred names a nonexistent item, and is rolled back: it reads, and changes nothing.
+    /// Appends the accesses of a new order (clause 2.4). One order in a hundred names a nonexistent item, and is
+    /// rolled back: it reads, and changes nothing.
     fn new_order(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         let district = district(home.warehouse, some_district(stream));
         let customer = self.customers.sample(stream) - 1;
@@ -238,7 +240,7 @@ impl Database {
         }
     }
 
-    /// Clause 2.5. 15% pay at another warehouse than their own.
+    /// Appends the accesses of a payment (clause 2.5). 15% of the customers are of another warehouse.
     fn payment(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         let paid = district(home.warehouse, some_district(stream));
         let away = self.warehouses > 1 && stream.chance(percent(15));
@@ -255,7 +257,8 @@ impl Database {
         self.payments += 1;
     }
 
-    /// Clause 2.6. The customer's last order is drawn from the district's last 3,000, the number of its customers.
+    /// Appends the accesses of an order status (clause 2.6). The customer's last order is drawn from the district's
+    /// last 3,000, the number of its customers.
     fn order_status(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         let district = district(home.warehouse, some_district(stream));
         let customer = self.some_customer(district, stream, touches);
@@ -267,7 +270,8 @@ impl Database {
         touches.extend((0..lines).map(|line| self.read(Table::OrderLine, line_row(district, order, line))));
     }
 
-    /// Clause 2.7, without its queue. The customer of the order is drawn as for a new one.
+    /// Appends the accesses of a delivery (clause 2.7), without the queue of the specification. The customer of a
+    /// delivered order is drawn as for a new order.
     fn delivery(&mut self, home: Home, stream: &mut Stream, touches: &mut Vec<Touch>) {
         for d in 0..DISTRICTS {
             let district = district(home.warehouse, d);
@@ -288,7 +292,7 @@ impl Database {
         }
     }
 
-    /// Clause 2.8: the stock of every item of the last 20 orders.
+    /// Appends the accesses of a stock level (clause 2.8): the stock of every item of the last 20 orders.
     fn stock_level(&mut self, home: Home, touches: &mut Vec<Touch>) {
         let district = district(home.warehouse, home.district);
         let orders = self.orders(district);
@@ -296,7 +300,7 @@ impl Database {
         let mut items: Vec<u32> = orders.items.iter().flatten().copied().collect();
         touches.push(self.read(Table::District, district));
         for order in next - LAST_ORDERS..next {
-            // All lines lie between an order's first and the next one's.
+            // All lines of the order lie between these two.
             touches.push(self.read(Table::OrderLine, line_row(district, order, 0)));
             touches.push(self.read(Table::OrderLine, line_row(district, order, u64::from(LINES) - 1)));
         }
@@ -307,7 +311,7 @@ impl Database {
     }
 
     /// Returns a customer of a district: in 60 of 100 cases by last name, which reads the index. Every name has three
-    /// customers (the specification's mean); the middle one is drawn at random.
+    /// customers (the specification's mean), of which one is drawn at random.
     fn some_customer(&self, district: u64, stream: &mut Stream, touches: &mut Vec<Touch>) -> u64 {
         let customers = u64::from(CUSTOMERS);
         let customer = if stream.chance(percent(60)) {
@@ -353,12 +357,12 @@ fn some_district(stream: &mut Stream) -> u32 {
     uniform(stream, 0, u64::from(DISTRICTS) - 1) as u32
 }
 
-/// Returns the row of an order: a district's orders lie together, and the oldest makes room.
+/// Returns the row of an order. The orders of a district lie together; a new order takes the place of the oldest.
 fn order_row(district: u64, order: u64) -> u64 {
     district * u64::from(ORDERS_ROOM) + order % u64::from(ORDERS_ROOM)
 }
 
-/// Returns the row of a line: an order's lines lie behind those of the order before, as if all had ten.
+/// Returns the row of a line. The lines of an order lie behind those of the order before, as if every order had ten.
 fn line_row(district: u64, order: u64, line: u64) -> u64 {
     order_row(district, order) * u64::from(LINES) + line
 }
@@ -375,7 +379,7 @@ mod tests {
 
     const N: usize = 100_000;
 
-    /// Ten warehouses.
+    /// Returns a database of ten warehouses.
     fn database() -> Database {
         let config = TpccConfig::new(Sectors::new(3_680_000_000 / 512 + 16), Bytes::new(512));
         assert_eq!(config.warehouses, 10);
@@ -403,7 +407,7 @@ mod tests {
         assert_eq!(TransactionKind::ALL.map(TransactionKind::percent).iter().sum::<u64>(), 100);
     }
 
-    /// Compared with the definition, summed over all pairs of its two uniform draws.
+    /// Compares draws with the definition, summed over all pairs of its two uniform draws.
     #[test]
     fn nurand_has_the_histogram_of_its_definition() {
         for (nurand, a, low, high) in

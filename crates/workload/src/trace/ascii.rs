@@ -11,7 +11,7 @@ use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};
 use units::Op;
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Ascii {
     /// Nanoseconds in a unit of the arrival times.
@@ -43,10 +43,10 @@ fn flags(field: Field<'_>) -> Result<Op, TraceError> {
     Ok(if flags & 1 == 1 { Op::Read } else { Op::Write })
 }
 
-/// Writes a trace; a missing arrival is written as 0. Reading it gives the same requests and arrivals again.
+/// Writes a trace; a missing arrival is written as 0. A reader of the output gets these requests and arrivals again.
 ///
 /// # Errors
-/// None but `out`'s own.
+/// `out` failed.
 pub fn write(records: &[TraceRecord], out: &mut impl Write) -> fmt::Result {
     for record in records {
         let arrival = record.arrival.unwrap_or_default().as_nanos();

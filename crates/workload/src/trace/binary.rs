@@ -7,14 +7,14 @@ use super::parser::{Next, RecordParser};
 use super::{Event, Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{CacheOps, Instant, LbnRange, Op};
 
-/// The integer at `at` in `bytes`, little-endian or in the byte order of the file.
+/// Bytes from which integers are read, in the byte order of the file.
 struct Words<'a> {
     bytes: &'a [u8],
     big_endian: bool,
 }
 
 impl Words<'_> {
-    /// `bytes` of an unsigned integer; 0 past the end, which callers have checked.
+    /// Returns the unsigned integer in the `bytes` bytes at `at`; 0 past the end, which callers have excluded.
     fn at(&self, at: usize, bytes: usize) -> u64 {
         let field = self.bytes.get(at..at + bytes).unwrap_or_default();
         let push = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -34,7 +34,7 @@ impl Words<'_> {
     }
 }
 
-/// The next `size` bytes; `None` at the end.
+/// Returns the next `size` bytes; `None` at the end.
 fn take<'i>(input: &'i mut Input<'_>, size: usize) -> Result<Option<&'i [u8]>, TraceError> {
     let offset = input.offset() as usize;
     let found = input.peek(size)?;
@@ -59,7 +59,7 @@ fn nanoseconds(value: u64, unit_ns: u64, offset: u64) -> Result<Instant, TraceEr
     })
 }
 
-/// The sectors around `bytes` bytes from an LBN on, at a place in the file.
+/// Returns the sectors that enclose `bytes` bytes from an LBN on. An error names `offset`, the place in the file.
 fn sectors(lbn: u64, bytes: u64, offset: u64, notes: &mut Notes) -> Result<Option<LbnRange>, TraceError> {
     if bytes == 0 {
         notes.empty += 1;
@@ -106,8 +106,8 @@ impl RecordParser for OracleGeneral {
     }
 }
 
-/// Whether bytes look like oracleGeneral: times that do not fall, sizes that are not 0, and next requests that are -1 or
-/// positive, in the first records.
+/// Returns whether the first records look like oracleGeneral: times that do not fall, sizes that are not 0, and next
+/// requests that are -1 or positive.
 pub(super) fn looks_like_oracle(bytes: &[u8]) -> bool {
     const RECORDS: usize = 16;
     let mut last = 0;
@@ -137,7 +137,7 @@ pub(super) struct Vscsi {
     pub(super) version: u8,
 }
 
-/// The version of a vscsi trace that begins with `bytes`.
+/// Returns the version of a vscsi trace that begins with `bytes`.
 pub(super) fn vscsi_version(bytes: &[u8]) -> Option<u8> {
     let agree = |at: usize, size: usize, version: u16| {
         let mut records = bytes.chunks_exact(size).take(2).peekable();
@@ -193,7 +193,7 @@ pub(super) struct Blktrace {
 const BLKTRACE_MAGIC: u32 = 0x6561_7400;
 const BLKTRACE_BYTES: usize = 48;
 
-/// Whether bytes begin with an event of blktrace.
+/// Returns whether bytes begin with an event of blktrace.
 pub(super) fn looks_like_blktrace(bytes: &[u8]) -> bool {
     let magic = |big_endian| Words { bytes, big_endian }.u32(0) & 0xffff_ff00 == BLKTRACE_MAGIC;
     bytes.len() >= 4 && (magic(false) || magic(true))
@@ -204,7 +204,7 @@ impl RecordParser for Blktrace {
         const READ: u32 = 1;
         const WRITE: u32 = 1 << 1;
         const FLUSH: u32 = 1 << 2;
-        // A SCSI command that a program has sent.
+        // A SCSI command that a program sent.
         const COMMAND: u32 = 1 << 9;
         const NOTIFY: u32 = 1 << 10;
         const DISCARD: u32 = 1 << 13;

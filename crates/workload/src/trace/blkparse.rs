@@ -8,7 +8,7 @@ use super::text::{Field, Fields, sectors_at_lbn};
 use super::{Event, Notes, TraceError, TraceRecord};
 use units::{CacheOps, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Blkparse {
     /// Nanoseconds in a unit of the times.
@@ -22,7 +22,7 @@ impl LineParser for Blkparse {
     fn line(&mut self, mut fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
         let numbers = fields.optional().map_or("", |field| field.text).split_once(',');
         let device = numbers.and_then(|(major, minor)| device(major.parse().ok()?, minor.parse().ok()?));
-        // The summary of blkparse follows the events, and begins with another word.
+        // The events are followed by blkparse's summary, which begins with another word.
         let Some(device) = device else { return Ok(None) };
         fields.field("the processor's number")?;
         fields.field("the sequence number")?;
@@ -72,7 +72,7 @@ impl LineParser for Blkparse {
     }
 }
 
-/// The expectation of a time.
+/// The text that an error names as expected in place of a time.
 const TIME: &str = "the time in seconds, 0 or more";
 
 /// Returns a flush without a write.
@@ -82,7 +82,7 @@ pub(super) fn flush_alone(arrival: Instant, device: u32) -> TraceRecord {
     TraceRecord { arrival: Some(arrival), device, cache, ..TraceRecord::new(Op::Write, nothing) }
 }
 
-/// The number of a device: 2^20 times its major plus its minor number, as the kernel has it.
+/// Returns the number of a device: 2^20 times its major plus its minor number, as in the kernel.
 pub(super) fn device(major: u32, minor: u32) -> Option<u32> {
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
 }
@@ -91,7 +91,7 @@ pub(super) fn device(major: u32, minor: u32) -> Option<u32> {
 enum After {
     /// `LBN + sectors [process]`.
     Sectors,
-    /// `bytes (command block) [process]`: a SCSI command that a program has sent.
+    /// `bytes (command block) [process]`: a SCSI command that a program sent.
     Command,
     /// `[process]`: a flush, or another request without sectors.
     Nothing,
@@ -110,8 +110,9 @@ fn after(mut fields: Fields<'_>) -> After {
     }
 }
 
-/// The direction and the orders for the cache of a request of blkparse's kind: a first F is a flush before it, a first Z an operation on a zone, a D a
-/// discard, an F after the W the forced unit access of a write.
+/// Returns the direction of a request and its orders for the cache, from the letters that blkparse prints: a first F
+/// is a flush before the request, a first Z an operation on a zone, a D a discard, an F after the W forced unit
+/// access.
 fn op_of(kind: &str, notes: &mut Notes) -> Option<(Op, CacheOps)> {
     if kind.starts_with('Z') {
         notes.other += 1;

@@ -31,11 +31,12 @@ pub struct Columns {
     pub time: Option<Column>,
     /// The unit of the time.
     pub unit: TimeUnit,
-    /// The direction: a word or a letter that begins with R or W, or 0 and 1 for read and write. Without it all are reads.
+    /// The direction: a word or a letter that begins with R or W, or 0 and 1 for read and write. Without this column
+    /// all requests are reads.
     pub op: Option<Column>,
-    /// Where a request begins.
+    /// The place at which a request begins.
     pub start: Start,
-    /// How long a request is.
+    /// The length of a request.
     pub length: Length,
     /// The device, a number or a name.
     pub device: Option<Column>,
@@ -43,21 +44,21 @@ pub struct Columns {
     pub separator: char,
 }
 
-/// Where a request begins.
+/// The column with the place at which a request begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// A byte.
+    /// The column has a byte.
     Offset(Column),
-    /// A sector of 512 bytes.
+    /// The column has a sector of 512 bytes.
     Lbn(Column),
 }
 
-/// How long a request is.
+/// The column with the length of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Bytes.
+    /// The column has bytes.
     Size(Column),
-    /// Sectors of 512 bytes.
+    /// The column has sectors of 512 bytes.
     Sectors(Column),
 }
 
@@ -136,7 +137,7 @@ struct ColumnNumbers {
     device: Option<usize>,
 }
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Csv {
     columns: Columns,
@@ -177,7 +178,8 @@ impl LineParser for Csv {
             start: place(start)?,
             length: place(length)?,
         };
-        // Columns that are all given by number may still have a heading: then the length is no number.
+        // Columns that are all given by number may still have a heading: then the first line has no number as the
+        // length.
         let length = names.get(self.places.length);
         Ok(named
             || length.is_some_and(|field| field.text.starts_with(|c: char| c.is_alphabetic() || c == '"')))
@@ -221,7 +223,7 @@ impl LineParser for Csv {
     }
 }
 
-/// A direction; `None`, and counted, for words that are neither.
+/// Returns a direction; words that are neither a read nor a write are counted, and give `None`.
 fn direction(field: Field<'_>, notes: &mut Notes) -> Result<Option<Op>, TraceError> {
     let word = field.text;
     match (word, word.chars().next().map(|first| first.to_ascii_lowercase())) {

@@ -4,25 +4,25 @@ use super::binary::{looks_like_blktrace, looks_like_oracle, vscsi_version};
 use super::text::{Field, Fields, Separator, fields, shown};
 use super::{TraceError, TraceFormat};
 
-/// The beginnings of compressed files.
+/// The first bytes of compressed files, and the programs that write them.
 const PACKED: [(&[u8], &str); 4] =
     [(b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")];
 
-/// A format, and what was guessed to find it.
+/// A format, and the guess by which it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Detected {
     pub(super) format: TraceFormat,
-    /// A sentence for the user.
+    /// A sentence about the guess for the user; `None` if nothing was guessed.
     pub(super) guess: Option<String>,
 }
 
 /// Detects a trace's format from its first bytes, or from its first line that is no comment.
 ///
-/// It examines only the kinds of the fields, so a trace with a wrong number is still recognised, and its reader can
+/// Only the kinds of the fields are examined, so a trace with a wrong number is still recognised, and its reader can
 /// name the place.
 ///
 /// # Errors
-/// A file that is empty, compressed, or in no known format.
+/// The file is empty, compressed, or in no known format.
 pub fn detect(bytes: &[u8]) -> Result<TraceFormat, TraceError> {
     inspect(bytes).map(|detected| detected.format)
 }
@@ -54,14 +54,14 @@ pub(super) fn inspect(bytes: &[u8]) -> Result<Detected, TraceError> {
     }
 }
 
-/// The character that separates the fields of a list, by the first line.
+/// Returns the character that separates the fields of a list, by the first line.
 pub(super) fn comma_or_semicolon(sample: &[u8]) -> char {
     let line = sample.split(|&byte| byte == b'\n').find(|line| !line.starts_with(b"#")).unwrap_or_default();
     let count = |of: u8| line.iter().filter(|&&byte| byte == of).count();
     if count(b';') > count(b',') { ';' } else { ',' }
 }
 
-/// The fields of each line that is neither blank nor a comment.
+/// Returns the fields of each line that is neither blank nor a comment.
 fn lines(bytes: &[u8], separator: Separator) -> impl Iterator<Item = Result<Fields<'_>, TraceError>> {
     let lines = bytes.split(|&byte| byte == b'\n').enumerate();
     lines.filter_map(move |(index, line)| {
@@ -79,7 +79,7 @@ fn by_blanks(line: &Fields<'_>) -> Option<TraceFormat> {
     if text.starts_with("fio version") {
         return Some(TraceFormat::Fio);
     }
-    // blkparse names its input files first.
+    // The output of blkparse may begin with the names of the files that it has read.
     if text.starts_with("Input file ") && text.ends_with(" added") {
         return Some(TraceFormat::Blkparse);
     }
@@ -139,11 +139,12 @@ fn by_list(line: Fields<'_>) -> Option<TraceFormat> {
 /// with which a drive would be idle for more than 99.9% of the time.
 const MEAN_PAUSE_MS_MAX: f64 = 10_000.0;
 
-/// The mean pause from which whole numbers may be either: a second, or a microsecond, which is a million requests a second.
+/// The mean pause from which the unit of whole numbers is in doubt: 1 s in milliseconds, or 1 us in nanoseconds,
+/// which is a million requests a second.
 const DOUBTFUL_PAUSE_MS_MIN: f64 = 1_000.0;
 
-/// DiskSim's lines and those of MQSim and SSDSim differ in the unit of the times only. DiskSim writes decimals; whole
-/// numbers that leave a drive idle as milliseconds are nanoseconds.
+/// Distinguishes DiskSim's lines from those of MQSim and SSDSim, which differ only in the unit of the times. DiskSim
+/// writes decimals; whole numbers that would leave a drive idle as milliseconds are nanoseconds.
 fn milliseconds_or_nanoseconds(bytes: &[u8]) -> Detected {
     let mut whole = true;
     let times: Vec<f64> = lines(bytes, Separator::Blanks)
@@ -172,7 +173,7 @@ fn milliseconds_or_nanoseconds(bytes: &[u8]) -> Detected {
     Detected { format: TraceFormat::MqSim, guess: Some(guess) }
 }
 
-/// Looks like a number, if perhaps not one of the right kind.
+/// Returns whether a text looks like a number, perhaps not of the right kind.
 fn is_number(text: &str) -> bool {
     text.parse::<f64>().is_ok_and(f64::is_finite)
 }

@@ -19,7 +19,7 @@ const ACTION_WORDS: [&str; 9] = ["add", "open", "close", "read", "write", "sync"
 /// Nanoseconds in a unit of a wait.
 const WAIT_NS: u64 = 1_000_000;
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Fio {
     files: Names,
@@ -31,7 +31,7 @@ pub(super) struct Fio {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
-    /// The first line has not come.
+    /// The first line has not been read.
     Unknown,
     /// Version 2, with or without waits.
     Two { waits: bool },
@@ -40,7 +40,7 @@ enum Version {
 }
 
 impl Fio {
-    /// A reader of a log that begins with `sample`, which shows whether a log of version 2 has waits.
+    /// Creates a parser of a log that begins with `sample`, which shows whether a log of version 2 has waits.
     pub(super) fn new(sample: &[u8], unit_ns: u64) -> Self {
         let two = sample.starts_with(b"fio version 2 iolog");
         let waits = sample.windows(6).any(|window| window == b" wait ");
@@ -111,7 +111,7 @@ impl LineParser for Fio {
             }
             "sync" | "datasync" | "trim" => {
                 notes.other += 1;
-                // Their place and length, where they have one.
+                // Skips the place and length, which some lines have.
                 fields.optional();
                 fields.optional();
                 None

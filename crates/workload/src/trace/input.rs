@@ -27,12 +27,13 @@ impl<'a> Input<'a> {
         Self { source, buffer: Vec::new(), start: 0, offset: 0, lines: 0, ended: false }
     }
 
-    /// The number of bytes consumed.
+    /// Returns the number of bytes consumed.
     pub(super) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// At least `bytes` bytes from the present place on, without consuming them; fewer at the end of the source.
+    /// Returns at least `bytes` bytes from the present place on, without consuming them; fewer at the end of the
+    /// source.
     pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], TraceError> {
         let bytes = bytes.min(LINE_BYTES_MAX);
         while self.buffer.len() - self.start < bytes && !self.ended {
@@ -41,17 +42,17 @@ impl<'a> Input<'a> {
         Ok(self.buffer.get(self.start..).unwrap_or_default())
     }
 
-    /// Steps over `bytes` of the bytes that were peeked.
+    /// Skips `bytes` of the bytes that were peeked.
     pub(super) fn consume(&mut self, bytes: usize) {
         let bytes = bytes.min(self.buffer.len() - self.start);
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
-    /// The next line without its end, and its number from 1; `None` at the end of the source.
+    /// Returns the next line without its end, and its number from 1; `None` at the end of the source.
     ///
     /// # Errors
-    /// A line of more than a megabyte; an error of the source.
+    /// The line has more than a megabyte; the source failed.
     pub(super) fn line(&mut self) -> Result<Option<(u64, &[u8])>, TraceError> {
         let mut searched = 0;
         let (len, end) = loop {

@@ -140,7 +140,8 @@ impl LineParser for CloudPhysics {
     }
 }
 
-/// The direction of a SCSI operation code: READ and WRITE of 6, 10, 12, 16 bytes, and WRITE AND VERIFY. `None` for others.
+/// Returns the direction of a SCSI operation code: READ and WRITE of 6, 10, 12, 16 bytes, and WRITE AND VERIFY.
+/// `None` for other codes.
 pub(super) const fn scsi_op(code: u16) -> Option<Op> {
     match code {
         0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
@@ -170,7 +171,7 @@ impl LineParser for Fiu {
         let ((major_field, major), (_, minor)) = (major?, minor?);
         let device = major.checked_mul(256).and_then(|high| high.checked_add(minor));
         let device = device.ok_or_else(|| major_field.error("a major number below 2^24"))?;
-        // The hash of the content, which some of the files lack.
+        // The hash of the content, which some files lack.
         fields.optional();
         fields.end()?;
         let range = sectors_at_lbn(lbn, sectors, notes)?;
@@ -178,17 +179,18 @@ impl LineParser for Fiu {
     }
 }
 
-/// `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: the output of biosnoop (bcc). The command may have blanks in
-/// it, so fields are taken from the end of the line. Disks become devices in the order in which they are first met.
+/// `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: the output of biosnoop (bcc). The command may have
+/// blanks in it, so fields are taken from the end of the line. Disks become devices in the order in which they are
+/// first met.
 ///
-/// TIME is that of the completion (bcc 0.26 reads the clock in the completion's handler). LAT begins with the dispatch to the disk, QUE
-/// with the queueing; the arrival is the earliest instant that the line has.
+/// TIME is that of the completion (bcc 0.26 reads the clock in the completion's handler). LAT begins with the
+/// dispatch to the disk, QUE with the queueing; the arrival is the earliest instant that the line has.
 #[derive(Debug)]
 pub(super) struct Biosnoop {
     /// Nanoseconds in a unit of the times.
     pub(super) unit_ns: u64,
     disks: super::text::Names,
-    /// Whether each field behind BYTES is a time; option `-P` has one that is not.
+    /// Whether each field after BYTES is a time; option `-P` adds a field that is not.
     times: Vec<bool>,
 }
 
@@ -218,7 +220,8 @@ impl LineParser for Biosnoop {
             return Err(short());
         };
         let disk = all.get(bytes_at - 3).filter(|_| bytes_at >= 6);
-        // The request of a program to the drive's controller has no place, and one that began before biosnoop no disk.
+        // A program's request to the drive's controller has no place, and a request that began before biosnoop has no
+        // disk.
         if matches!(lbn.text, "-1" | "-" | "?") || disk.is_some_and(|disk| disk.text == "<unknown>") {
             notes.other += 1;
             return Ok(None);
@@ -252,8 +255,7 @@ impl LineParser for Biosnoop {
     }
 }
 
-/// The time added to biosnoop's times, because requests may have arrived before its time 0: it counts from the first
-/// completion.
+/// The time added to biosnoop's times, which count from the first completion: requests may have arrived before that.
 const COMPLETION_SHIFT: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]

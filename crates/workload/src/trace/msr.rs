@@ -13,7 +13,7 @@ use units::{Duration, Instant};
 /// Nanoseconds in a unit of the timestamps and the response times.
 pub(super) const TICK_NS: u64 = 100;
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Msr {
     /// Nanoseconds in a unit of the timestamps.
@@ -38,7 +38,7 @@ impl LineParser for Msr {
         let expected = "the response time in units of 100 ns, a whole number";
         let service = fields.optional().map(|field| ticks(field, TICK_NS, expected)).transpose()?;
         let Ok(op) = kind.op("Read or Write") else {
-            // A trim or a flush, but no number in its place.
+            // The type may be another word, such as a trim or a flush, but not a number.
             if !kind.text.starts_with(|first: char| first.is_alphabetic()) {
                 return Err(kind.error("Read or Write"));
             }

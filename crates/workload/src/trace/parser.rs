@@ -7,18 +7,18 @@ use std::fmt;
 
 /// The parser of a trace format that has a record in each line.
 pub(super) trait LineParser: fmt::Debug {
-    /// Whether the first line is a heading, which is stepped over.
+    /// Returns whether the first line is a heading, which is skipped.
     fn heading(&mut self, _first: &Fields<'_>) -> Result<bool, TraceError> {
         Ok(false)
     }
 
-    /// The request of a line; `None` if it has none.
+    /// Returns the request of a line; `None` if the line has none.
     fn line(&mut self, fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError>;
 }
 
-/// A binary format.
+/// The parser of a binary trace format.
 pub(super) trait RecordParser: fmt::Debug {
-    /// The next record of the file.
+    /// Returns the next record of the file.
     fn record(&mut self, input: &mut Input<'_>, notes: &mut Notes) -> Result<Next, TraceError>;
 }
 

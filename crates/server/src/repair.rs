@@ -348,23 +348,25 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
     // If only the end file of a log exists, it is reported under the log's name.
     let name = end_of.filter(|_| !aside).unwrap_or(name);
     let path = if names.iter().any(|there| there == name) { path } else { state.join(name) };
-    let log = |kind, number| match Scan::read(files, &path, kind, number, |_| true) {
-        Ok(Some(scan)) if scan.torn > 0 => {
-            let torn = scan.torn;
-            (
+    let log = |kind, journaled| match Scan::read(files, &path, kind, None, |_| true) {
+        Ok(Some(scan)) => match (scan.older_than(journaled), scan.torn) {
+            (Some(damage), _) => (Some(false), format!("{}: {damage}", path.display())),
+            (None, 0) => (Some(true), format!("sound; {} records were acknowledged", scan.acknowledged())),
+            (None, torn) => (
                 Some(true),
                 format!("sound; its last {torn} bytes were torn by a power cut and never acknowledged"),
-            )
-        }
-        Ok(Some(scan)) => (Some(true), format!("sound; {} records were acknowledged", scan.acknowledged())),
+            ),
+        },
         Ok(None) => (Some(true), "nothing was ever acknowledged in it".into()),
         Err(broken) => (Some(false), broken.to_string()),
     };
     let id = |suffix| task(suffix).or_else(|| task(&format!("{suffix}.end")));
+    let entry = task_of(name).and_then(|id| table.get(id)).filter(|entry| !entry.state.is_over());
+    let journaled = entry.map_or(0, |entry| entry.figures.records);
     let (sound, standing) = if aside {
         (None, "a damaged file that was put aside; remove it when it is of no use any more".into())
     } else if name == "tasks.journal" {
-        log(LogKind::Tasks, None)
+        log(LogKind::Tasks, 0)
     } else if name == "damaged" {
         (Some(false), journal::marker(files, state).unwrap_or_default())
     } else if name == SUMS_END {
@@ -379,9 +381,9 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String], table: &T
             ),
         }
     } else if id(".kept").is_some() || name.ends_with(".kept") {
-        log(LogKind::Kept, None)
+        log(LogKind::Kept, journaled)
     } else if name.ends_with(".moves") {
-        log(LogKind::Moves, None)
+        log(LogKind::Moves, journaled)
     } else if name.ends_with(".plan") {
         checked(files, &path, PLAN_BYTES_MAX, |bytes| {
             let id = task(".plan").ok_or("the file is not named after a task")?;

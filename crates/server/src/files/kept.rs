@@ -111,13 +111,14 @@ fn no_room_left(room: &Budget) -> String {
 }
 
 impl KeptBlocks {
-    /// Opens the file, or creates it, and returns the blocks in it. If the task has `begun`, the file must exist.
+    /// Opens the file, or creates it, and returns the blocks in it. `begun` is the number of records that the file must
+    /// have at least, if the task has begun.
     pub fn open(
         shared: &Arc<dyn Files>,
         path: &Path,
         header: Header,
         room: Budget,
-        begun: bool,
+        begun: Option<u64>,
     ) -> Result<(Self, BlockSet), String> {
         let files = &**shared;
         let mut present = BlockSet::empty(header.shape.blocks);
@@ -126,10 +127,15 @@ impl KeptBlocks {
             present.insert(block.number);
             places.entry(block.number).or_insert(at);
         });
+        let read =
+            read.and_then(|scan| match scan.as_ref().and_then(|scan| scan.older_than(begun.unwrap_or(0))) {
+                Some(damage) => Err(Broken { path: path.into(), damage, note: None, whole: true }),
+                None => Ok(scan),
+            });
         let is_new = matches!(read, Ok(None));
         let log = match read {
             Ok(Some(scan)) => Log::resume(files, path, LogKind::Kept, scan),
-            Ok(None) if !begun => {
+            Ok(None) if begun.is_none() => {
                 Log::create(files, path, LogKind::Kept, header.image, &header.encode(), &[])
             }
             Ok(None) => return Err(lost(&gone(path))),
@@ -172,8 +178,8 @@ impl KeptBlocks {
         }
     }
 
-    /// Appends a block, durably.
-    pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<(), String> {
+    /// Appends a block, durably. Returns the number of records in the file.
+    pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<u64, String> {
         let record = KeptBlock::encode(block, bytes, bad);
         let bytes = Bytes::new(Log::record_bytes(record.len()));
         self.full = self.full || !self.room.add_or_release(&mut self.part, bytes);
@@ -185,7 +191,7 @@ impl KeptBlocks {
         if appended.is_ok() {
             self.places.entry(block).or_insert(at);
         }
-        appended.map_err(|error| match no_room(&error) {
+        appended.map(|()| self.log.records()).map_err(|error| match no_room(&error) {
             true => "the state directory is full; make room, and begin anew".into(),
             false => format!("the state directory fails: {error}; begin anew"),
         })
@@ -227,7 +233,7 @@ mod tests {
         let room = Budget::of(Bytes::new(10_000));
         let files: Arc<dyn Files> = Arc::new(Machine::default());
         let (mut kept, _) =
-            KeptBlocks::open(&files, &directory.join("kept"), header, room.clone(), false).unwrap();
+            KeptBlocks::open(&files, &directory.join("kept"), header, room.clone(), None).unwrap();
         let mut keep = |block| kept.keep(block, &[0; 4_096], &[]).err();
         assert_eq!((keep(0), keep(1)), (None, None));
         let refused = keep(2).unwrap();

@@ -104,6 +104,8 @@ impl Moves {
 
     /// Opens the plan, from the task's own copy or a user's file, and the memory.
     ///
+    /// `begun` is the number of records that the memory must have at least, if the journal knows of it.
+    ///
     /// Slow work is done here, because this runs outside the disk's event loop.
     pub fn open(
         &self,
@@ -111,9 +113,10 @@ impl Moves {
         block: Sectors,
         disk: &DiskFacts,
         staging: u64,
-        begun: bool,
+        begun: Option<u64>,
         unnumbered: bool,
     ) -> Result<FileResult, FileResult> {
+        let (begun, records) = (begun.is_some(), begun.unwrap_or(0));
         let own = self.path("plan");
         let trouble = |path: &Path, e: io::Error| FileResult::Trouble(format!("{}: {e}", path.display()));
         let damaged = |why: String, places: Option<Vec<Range<u64>>>| {
@@ -164,7 +167,7 @@ impl Moves {
         // A plan that does not name its task counts only together with a memory of the same plan.
         let closed = || known.map(|_| places.clone());
         let state = match begun {
-            true => self.memory(&memory).map_err(|why| damaged(why, closed()))?,
+            true => self.memory(&memory, records).map_err(|why| damaged(why, closed()))?,
             false => Vec::new(),
         };
         let mut options = Options { staging, ..Options::default() };
@@ -190,15 +193,18 @@ impl Moves {
         Ok(FileResult::Moves { plan: Box::new(prepared), places })
     }
 
-    /// Returns the bytes of the memory. An error if the memory does not exist.
-    fn memory(&self, path: &Path) -> Result<Vec<u8>, String> {
+    /// Returns the bytes of the memory. An error if the memory does not exist or has fewer records than this.
+    fn memory(&self, path: &Path, records: u64) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let read = Scan::read(&*self.files, path, LogKind::Moves, Some(self.id), |body| {
             bytes.extend(body);
             true
         });
         match read {
-            Ok(Some(_)) => Ok(bytes),
+            Ok(Some(scan)) => match scan.older_than(records) {
+                Some(damage) => Err(format!("{}: {damage}", path.display())),
+                None => Ok(bytes),
+            },
             Ok(None) => Err(format!("{}: the file is gone", path.display())),
             Err(broken) => Err(broken.to_string()),
         }
@@ -237,8 +243,9 @@ impl Moves {
         };
         Some(match done {
             Ok(log) => {
+                let records = log.records();
                 self.memory = Some(log);
-                FileResult::Synced { mark, saved: Vec::new() }
+                FileResult::Synced { mark, saved: Vec::new(), records }
             }
             Err(error) => {
                 FileResult::Trouble(format!("{}: {error}; make room, and the task goes on", path.display()))
@@ -264,7 +271,7 @@ impl Moves {
         let check = crc32fast::hash(&map);
         map.extend(format!("# crc32 of the lines above: {check:08x}\n").as_bytes());
         Some(match self.replace(&path, &map) {
-            Ok(_) => FileResult::Synced { mark: u64::MAX, saved: Vec::new() },
+            Ok(_) => FileResult::Synced { mark: u64::MAX, saved: Vec::new(), records: 0 },
             Err(error) => {
                 FileResult::Trouble(format!("{}: {error}; make room, and the task goes on", path.display()))
             }

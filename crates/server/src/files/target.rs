@@ -292,7 +292,7 @@ impl OpenImage {
         Some(match self.output.sync() {
             Ok(progress) => {
                 let progress = if self.replica { progress } else { self.progress() };
-                FileResult::Synced { mark, saved: [self.first(), progress].concat() }
+                FileResult::Synced { mark, saved: [self.first(), progress].concat(), records: 0 }
             }
             Err(why) => self.lose(why),
         })

@@ -9,7 +9,7 @@ use super::job::{Context, Copying, blocks_of};
 use super::priority_reader::{PriorityReader, ReadBlock};
 use crate::task::budget::Budget;
 use crate::task::file_request::{FILE_TIMEOUT, FileOp};
-use crate::task::table::LISTED_BAD_SECTORS_MAX;
+use crate::task::table::{Figures, LISTED_BAD_SECTORS_MAX};
 use apps::backup::image::Header;
 use scheduler::{BlockSet, Record, SessionError};
 use std::collections::{BTreeSet, VecDeque};
@@ -84,13 +84,17 @@ pub(crate) struct Copies {
     kept: BlockSet,
     /// For each request to keep a block that is not durable yet, when it was made, in time that the daemon ran.
     keeping: VecDeque<Duration>,
+    /// The acknowledged records of the kept file.
+    records: u64,
     pub bad: Bad,
 }
 
 impl Copies {
-    /// Begins at the instant of the call, or continues if `begun`. The report is [`opened`](Self::opened).
-    pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, bad: Bad) -> Self {
-        cx.kept(FileOp::OpenKept { header, room, begun });
+    /// Begins at the instant of the call, or continues from figures in the journal if `begun`. The report is
+    /// [`opened`](Self::opened).
+    pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, before: &Figures) -> Self {
+        let records = if begun { before.records } else { 0 };
+        cx.kept(FileOp::OpenKept { header, room, begun, records });
         let blocks = header.shape.blocks;
         Self {
             header,
@@ -99,7 +103,8 @@ impl Copies {
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
             keeping: VecDeque::new(),
-            bad,
+            records,
+            bad: Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more },
         }
     }
 
@@ -131,9 +136,15 @@ impl Copies {
         self.safe = BlockSet::full(self.header.shape.blocks);
     }
 
-    /// Records that a block is in the kept file, durably.
-    pub fn synced(&mut self, block: u64) {
+    /// Returns the acknowledged records of the kept file.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Records that a block is in the kept file, durably, and the number of records in the file.
+    pub fn synced(&mut self, block: u64, records: u64) {
         self.keeping.pop_front();
+        self.records = records;
         self.safe.insert(block);
     }
 

@@ -87,6 +87,8 @@ pub(crate) struct Reorganize {
     marks: VecDeque<(u64, Progress)>,
     mark: u64,
     durable: u64,
+    /// The acknowledged records of the memory.
+    records: u64,
     progress: Progress,
     /// Writes that the disk may still have in its cache.
     landed: Landed<Record>,
@@ -130,6 +132,7 @@ impl Reorganize {
             marks: VecDeque::new(),
             mark: 0,
             durable: 0,
+            records: if has_files(saved) { before.records } else { 0 },
             progress: Progress::default(),
             landed: Landed::default(),
             paused: false,
@@ -151,8 +154,8 @@ impl Reorganize {
 
     fn open(&self, cx: &mut Context<'_>) {
         let (plan, block, disk) = (self.plan.clone(), self.block, cx.disk.clone());
-        let Self { staging, begun, number, unnumbered, .. } = *self;
-        cx.kept(FileOp::OpenMoves { plan, block, disk, staging, begun, number, unnumbered });
+        let Self { staging, begun, records, number, unnumbered, .. } = *self;
+        cx.kept(FileOp::OpenMoves { plan, block, disk, staging, begun, records, number, unnumbered });
     }
 
     fn fail(&mut self, why: String) {
@@ -288,8 +291,8 @@ impl Reorganize {
             bytes: done.saturating_mul(self.block_bytes),
             bad,
             bad_more,
-            content: None,
-            differences: None,
+            records: self.records,
+            ..Figures::default()
         }
     }
 
@@ -339,7 +342,8 @@ impl Job for Reorganize {
                 let why = self.mapping.clone().unwrap_or_default();
                 self.fail(why);
             }
-            FileResult::Synced { mark, .. } if self.trouble.is_none() => {
+            FileResult::Synced { mark, records, .. } if self.trouble.is_none() => {
+                self.records = records;
                 self.durable(mark);
                 self.finish(cx);
             }

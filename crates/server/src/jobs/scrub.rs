@@ -200,7 +200,7 @@ impl Job for Scrub {
             bad,
             bad_more: more,
             content,
-            differences: None,
+            ..Figures::default()
         };
         Some(DurableProgress { figures, saved: scrubber.progress() })
     }

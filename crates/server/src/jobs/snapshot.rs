@@ -60,8 +60,7 @@ impl CopyTask {
     /// Begins at the instant of the call, or continues after a restart.
     pub fn begin(cx: &mut Context<'_>, target: ImageTarget, room: Budget, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
-        let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
-        let copies = Copies::begin(cx, target.header, room, claimed, bad);
+        let copies = Copies::begin(cx, target.header, room, claimed, before);
         cx.target(FileOp::Open(Box::new(target.clone())));
         Self {
             saved: target.saved.clone(),
@@ -268,8 +267,8 @@ impl CopyTask {
                 self.unsaved = true;
                 self.start(cx);
             }
-            FileResult::Synced { mark: block, .. } => {
-                self.copies.synced(block);
+            FileResult::Synced { mark: block, records, .. } => {
+                self.copies.synced(block, records);
                 self.durable.insert(block);
                 self.unsaved = true;
                 if !self.copies.is_keeping() {
@@ -410,8 +409,8 @@ impl Job for CopyTask {
             bytes,
             bad,
             bad_more,
-            content: None,
-            differences: None,
+            records: self.copies.records(),
+            ..Figures::default()
         };
         Some(DurableProgress { figures, saved: self.saved.clone() })
     }

@@ -154,8 +154,8 @@ impl Job for VerifyTask {
                 .saturating_mul(self.asked.plan.block.bytes(self.asked.plan.sector_bytes).get()),
             bad: bad.into_iter().take(LISTED_BAD_SECTORS_MAX).collect(),
             bad_more: figures.bad_more,
-            content: None,
             differences: Some(differences),
+            ..Figures::default()
         };
         Some(DurableProgress { figures, saved: self.saved.clone() })
     }

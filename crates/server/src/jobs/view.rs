@@ -77,8 +77,7 @@ impl View {
         before: &Figures,
     ) -> Self {
         let claimed = before.blocks > 0;
-        let bad = Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more };
-        let copies = Copies::begin(cx, header, terms.room.clone(), claimed, bad);
+        let copies = Copies::begin(cx, header, terms.room.clone(), claimed, before);
         Self {
             header,
             copies,
@@ -194,8 +193,8 @@ impl Job for View {
                 (self.opened, self.unsaved) = (true, true);
                 self.go_on(cx);
             }
-            FileResult::Synced { mark: block, .. } => {
-                self.copies.synced(block);
+            FileResult::Synced { mark: block, records, .. } => {
+                self.copies.synced(block, records);
                 self.unsaved = true;
                 if !self.unsteady.is_empty() {
                     self.go_on(cx);
@@ -336,7 +335,8 @@ impl Job for View {
         let bytes = done.saturating_mul(self.header.block_bytes() as u64);
         let Bad { lbns, more } = &self.copies.bad;
         let (bad, bad_more) = (lbns.iter().copied().collect(), *more);
-        let figures = Figures { done, blocks, bytes, bad, bad_more, content: None, differences: None };
+        let records = self.copies.records();
+        let figures = Figures { done, blocks, bytes, bad, bad_more, records, ..Figures::default() };
         Some(DurableProgress { figures, saved: Vec::new() })
     }
 

@@ -51,4 +51,9 @@ pub(crate) enum Damage {
         "the file says that {acknowledged} records were acknowledged, and the log says {committed}: the file is an older copy"
     )]
     EndOlder { acknowledged: u64, committed: u64 },
+    #[error(
+        "the file and its end have {records} records, and the journal says that {journaled} were acknowledged: both files are \
+         older copies"
+    )]
+    Older { records: u64, journaled: u64 },
 }

@@ -56,6 +56,17 @@ impl Scan {
         self.mark.sequence
     }
 
+    /// Returns the number of sound records written since the log was first created, whether or not they were acknowledged.
+    pub fn records(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns the damage of a log with fewer records than the journal of tasks knows of.
+    pub fn older_than(&self, journaled: u64) -> Option<Damage> {
+        let records = self.records();
+        (records < journaled).then_some(Damage::Older { records, journaled })
+    }
+
     /// Reads a log and its end, and changes nothing. `each` gets every sound record, also those before damage, and
     /// returns whether its content fits. `None`: no record was ever acknowledged.
     pub fn read(
@@ -317,6 +328,11 @@ impl Log {
             Self { path, file: None, end, kind, number, at: 0, chain: 0, sequence: 0, committed: 0 };
         log.replace(files, body, note)?;
         Ok(log)
+    }
+
+    /// Returns the number of records acknowledged since the log was first created.
+    pub fn records(&self) -> u64 {
+        self.sequence
     }
 
     /// Returns the bytes of the log.

@@ -84,6 +84,8 @@ pub enum FileOp {
         room: Budget,
         /// Whether they must be there, because the journal knows of them.
         begun: bool,
+        /// The records that the file must have at least ([`Figures::records`](super::table::Figures::records)).
+        records: u64,
     },
     /// Keep a block, durably: [`FileResult::Synced`], or [`FileResult::Refused`] where there is no more room.
     Keep {
@@ -130,6 +132,8 @@ pub enum FileOp {
         staging: u64,
         /// Whether there must be a saved state.
         begun: bool,
+        /// The records that the saved state must have at least ([`Figures::records`](super::table::Figures::records)).
+        records: u64,
         /// The task's random number, which its own copy of the plan has to name.
         number: u64,
         /// Whether the copy may be of a version that wrote no such number.
@@ -334,6 +338,8 @@ pub enum FileResult {
         mark: u64,
         /// Bytes for the journal: a replica's progress; for a difference, the blocks that do not differ.
         saved: Vec<u8>,
+        /// The acknowledged records of the task's log in the state directory, or 0.
+        records: u64,
     },
     /// A block that was kept.
     KeptBlock {

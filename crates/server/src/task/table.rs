@@ -60,6 +60,10 @@ pub struct Figures {
     pub bad: Vec<u64>,
     /// The number of further ones.
     pub bad_more: u64,
+    /// The records of the task's log in the state directory, kept blocks or the memory of a reorganisation, that were
+    /// acknowledged when these figures were saved; 0 without a log. A log that has fewer is an older copy.
+    #[serde(default)]
+    pub records: u64,
     /// The results of a scrub with checksums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,

@@ -10,6 +10,7 @@ mod images;
 mod log;
 pub(crate) mod memory;
 mod moves;
+mod older_pairs;
 mod repair;
 pub(crate) mod rig;
 mod snapshots;

@@ -1,5 +1,5 @@
-//! Measures the commands a second that the simulated drive serves: `cargo run --release -p freeblock-drive --example
-//! speed PROFILE.toml`. Random reads and writes of eight sectors, one outstanding.
+//! Measures how many commands the simulated drive serves per second of real time: `cargo run --release -p freeblock-drive
+//! --example speed PROFILE.toml`. The commands are random reads and writes of eight sectors, one at a time.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::disallowed_types)]
 
 use freeblock_drive::{Command, Drive};

@@ -1,7 +1,7 @@
-//! The differences of a drive from its profile, and its treatment of several commands.
+//! The differences of a simulated drive from its profile, and its command queue.
 //!
-//! Every field is a switch of its own, off by default, with a random stream of its own: switching one on or off does
-//! not change the draws of another. docs/MODEL.md, section 8, explains each and gives the source of its number.
+//! Every field is a switch of its own, off by default. A random difference has a stream of random numbers of its own, so
+//! that no switch changes the effect of another. docs/MODEL.md, section 8, explains each and gives the source of its number.
 
 use crate::error::DriveError;
 use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads};
@@ -11,9 +11,9 @@ use units::{Bytes, Duration};
 /// A rare event that takes time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rarely {
-    /// The number of cases in a million.
+    /// The probability of the event, in millionths.
     pub ppm: u32,
-    /// The longest duration; it is uniform from zero to this.
+    /// The longest duration. Durations are uniformly distributed from zero to this.
     pub most: Duration,
 }
 
@@ -23,25 +23,25 @@ pub struct SpindleDrift {
     /// The largest deviation from the profile's speed, in millionths. The speed changes by whole revolutions a minute,
     /// so a drive of 7,200 rpm needs at least 139 for any effect.
     pub most_ppm: u32,
-    /// The duration of a speed; after it the speed rises by one revolution a minute, falls by one, or stays.
+    /// The interval after which the speed rises by one revolution per minute, falls by one, or stays.
     pub step: Duration,
 }
 
-/// Pauses in which the drive measures its own servo.
+/// Pauses in which the drive recalibrates its servo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recalibration {
-    /// The interval between pauses; the first comes at a random time within this.
+    /// The interval between pauses; the first one is at a random time within it.
     pub every: Duration,
-    /// The duration of a pause, after which the arm is back at its place.
+    /// The duration of a pause, after which the arm is back at its position.
     pub takes: Duration,
 }
 
-/// Sectors that are no longer readable.
+/// Sectors that cannot be read, at random places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSectors {
-    /// Their number; they are anywhere on the drive.
+    /// The number of bad sectors.
     pub count: u32,
-    /// The number of revolutions after which a read of one fails.
+    /// The number of revolutions for which the drive retries a bad sector before the read fails.
     pub retries: u32,
 }
 
@@ -50,10 +50,11 @@ pub struct BadSectors {
 pub enum QueueOrder {
     /// First come, first served.
     Fcfs,
-    /// Buffer hits first, then the command that the head reaches first, by the drive's own knowledge.
+    /// Buffer hits first, then the command with the shortest positioning time. The drive knows the rotation exactly, but
+    /// only the mean times of its seeks.
     Sptf,
-    /// The order of a real SATA drive, as far as its completions show: buffer hits first, then the shortest seek
-    /// without regard to rotation, where a request gains by the time that it has waited.
+    /// The order of a real SATA drive, as inferred from its completions: buffer hits first, then the shortest seek without
+    /// regard to rotation. The longer a command has waited, the longer its seek may be.
     Own,
 }
 
@@ -70,20 +71,21 @@ impl fmt::Display for QueueOrder {
 /// The treatment of a command that arrives while another is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
-    /// It waits for the other's completion; nothing overlaps. The profile limits the number of waiting commands.
+    /// The command waits for the completion of the other one; nothing overlaps. The profile gives the most waiting commands.
     #[default]
     Serial,
-    /// Tagged command queueing: its overhead overlaps with the other's work, and the arm starts on it as soon as it has
-    /// finished the other, whose data cross the bus meanwhile (FAST'02, section 3.3 and figure 4).
+    /// Tagged command queueing: the overhead of the command overlaps with the service of the other one. The arm starts for
+    /// the command as soon as it has finished the other one, whose data crosses the bus at the same time (FAST 2002,
+    /// section 3.3 and figure 4).
     Tagged {
         /// The order of service.
         order: QueueOrder,
-        /// The most commands inside, including the one in service.
+        /// The most commands in the drive, including the one in service.
         depth: u32,
     },
 }
 
-/// The differences of a drive from its profile. By default there is none.
+/// The differences of a drive from its profile; none by default.
 ///
 /// ```
 /// use freeblock_drive::{Behaviour, Drive, Rules};
@@ -98,58 +100,59 @@ pub enum Queue {
 pub struct Behaviour {
     /// The standard deviation of each move of the arm around the profile's time.
     pub seek_spread: Duration,
-    /// Moves after which the head settles late.
+    /// Extra settling times after some moves of the arm.
     pub late_settles: Rarely,
-    /// The number of moves in a million that miss their track and cost one more revolution.
+    /// The number of moves in a million that miss their track and take one more revolution.
     pub missed_landings_ppm: u32,
-    /// The slowdown of all seeks in millionths of the profile's times (negative: speed-up), as of an arm that has aged.
+    /// The slowdown of all seeks in millionths of the profile's times, as of an aged arm; negative for faster seeks.
     pub seek_ageing_ppm: i32,
-    /// A spindle whose speed wanders.
+    /// The drift of the spindle's speed; `None` for a constant speed.
     pub drift: Option<SpindleDrift>,
-    /// Pauses for recalibration.
+    /// The pauses for recalibration.
     pub recalibration: Option<Recalibration>,
-    /// The number of sectors that were moved to spare ones since the profile was written, as far as there are spare
-    /// ones.
+    /// The number of sectors that were moved to spare sectors since the profile was written. Fewer are moved if the spare
+    /// sectors are used up.
     pub grown_defects: u32,
-    /// Sectors that cannot be read.
+    /// The sectors that cannot be read.
     pub bad_sectors: Option<BadSectors>,
-    /// The profile's overheads, except those of completions, in percent of the profile's; 0 for none.
+    /// The overheads of commands, except those at completion, in percent of the profile's.
     pub command_percent: Option<u32>,
-    /// Each completion's overhead instead of the profile's; the measured drives had none.
+    /// The overhead of each completion, instead of the profile's. The drives of the traces had none.
     pub completion_overhead: Option<Duration>,
-    /// The most by which a command's overhead is longer.
+    /// The upper bound of a random time that is added to each command's overhead.
     pub command_spread: Duration,
-    /// The most by which a completion is late.
+    /// The upper bound of a random time by which each completion is delayed.
     pub completion_spread: Duration,
-    /// The time for 512 bytes between buffer and host instead of the profile's: another bus.
+    /// The time to transfer 512 bytes over the bus, instead of the profile's.
     pub bus_sector: Option<Duration>,
-    /// The largest share, in percent, of a read that must have landed before it takes the bus, drawn anew for each read
-    /// from the medium: this varies the overlap of bus and medium.
+    /// The upper bound, in percent, of the share of a read that must be in the buffer before the read takes the bus. The
+    /// share is drawn anew for each read from the medium, and varies the overlap of bus and medium.
     pub overlap_percent: u32,
-    /// Whether the buffer is on.
+    /// Whether the buffer is on, instead of the profile's value.
     pub buffer: Option<bool>,
-    /// Whether read-ahead is on; if the profile has none, to the end of the track.
+    /// Whether read-ahead is on, instead of the profile's value. If the profile has none, the drive reads ahead to the end
+    /// of the track.
     pub read_ahead: Option<bool>,
-    /// Whether writes are acknowledged from the buffer; otherwise from the medium only.
+    /// Whether writes are acknowledged from the buffer rather than from the medium, instead of the profile's value.
     pub write_back: Option<bool>,
-    /// Whether a read behind another read on the same track counts as sequential: then the drive reads on to the
-    /// track's end, or its own read-ahead's, before it serves the next command.
+    /// Whether a read that follows another read on the same track counts as sequential. Before the next command, the drive
+    /// then reads on to the end of the track, or to the limit of its read-ahead if that is nearer.
     pub eager_read_ahead: bool,
-    /// Whether a command ends read-ahead at once, even in the middle of a sector or a move; otherwise that is finished
-    /// first.
+    /// Whether a command ends read-ahead at once, even in the middle of a sector or of a move. Otherwise the sector or the
+    /// move is finished first.
     pub prompt_read_ahead: bool,
-    /// The number of reads in a million after a move of the arm whose data come three or more revolutions late. The
-    /// same sectors are late each time.
+    /// Of a million reads with a move of the arm, the number whose data comes three or more revolutions late. A read of the
+    /// same first sector is late every time.
     pub rereads_ppm: u32,
-    /// The most writes that a drive with a queue and write-back holds: each is reported at once, and goes to the medium
-    /// when the arm has nothing else to do. With 0, a write goes to the medium as soon as it is reported, and the next
-    /// one waits for that.
+    /// The most writes in the write cache of a drive with a queue and write-back. Each is acknowledged at once, and goes to
+    /// the medium when the arm has no other work. With 0, a write goes to the medium as soon as it is acknowledged, and the
+    /// next write waits until then.
     pub write_cache: u32,
-    /// The treatment of several commands.
+    /// The treatment of a command that arrives while another is served.
     pub queue: Queue,
 }
 
-/// The bytes whose time is [`Behaviour::bus_sector`].
+/// The number of bytes to which [`Behaviour::bus_sector`] refers.
 const BUS_SECTOR_BYTES: u64 = 512;
 
 impl Default for Behaviour {
@@ -159,7 +162,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// The drive exactly as in its profile.
+    /// A drive without a difference from its profile.
     pub const EXACT: Self = Self {
         seek_spread: Duration::ZERO,
         late_settles: Rarely { ppm: 0, most: Duration::ZERO },
@@ -185,17 +188,16 @@ impl Behaviour {
         queue: Queue::Serial,
     };
 
-    /// Returns the imprecision of any drive, with the bus, the buffer and the sector size of the given drive: moves
-    /// that spread, late settles, missed landings, drift, recalibration, and variable times of commands. It has no
-    /// defects and bad sectors.
+    /// Returns the random variation of real drives: seeks around their mean time, late settling, missed landings, drift,
+    /// recalibration, and varying command times. Bus and buffer are those of the profile. There are no grown defects and no
+    /// bad sectors.
     pub const fn noisy() -> Self {
         Self { bus_sector: None, write_back: None, eager_read_ahead: false, ..Self::fast02() }
     }
 
-    /// Returns a drive of today: the imprecision of [`noisy`](Self::noisy), a SATA bus of 600 MB/s, a queue of 32
-    /// commands (NCQ) in the drive's own order, read-ahead that a command ends at once, a write cache, and a few reads
-    /// that come many revolutions late. Order, cache and late reads are fitted to a real SATA drive (docs/MODEL.md,
-    /// section 8).
+    /// Returns a drive of today: the variation of [`noisy`](Self::noisy), a SATA bus of 600 MB/s, a queue of 32 commands
+    /// (NCQ) in [`QueueOrder::Own`], read-ahead that a command ends at once, a write cache, and a few reads whose data comes
+    /// many revolutions late. Order, cache and late reads are fitted to a real SATA drive (docs/MODEL.md, section 8).
     pub const fn modern() -> Self {
         Self {
             bus_sector: Some(Duration::from_nanos(850)),
@@ -208,16 +210,15 @@ impl Behaviour {
         }
     }
 
-    /// Returns the preset of a drive's generation: [`modern`](Self::modern) for one of 320 GB or more,
-    /// [`fast02`](Self::fast02) for others.
+    /// Returns [`modern`](Self::modern) for a drive of 320 GB or more, [`fast02`](Self::fast02) for a smaller one.
     pub fn of_generation(capacity: Bytes) -> Self {
         if capacity >= model::MODERN_BYTES_MIN { Self::modern() } else { Self::fast02() }
     }
 
-    /// Returns a drive as an outside scheduler of 2001 met it: the default noise of the experiments outside the drive.
-    /// With random 4 KB requests some 98% are within 50 us of an exact model's prediction and the rest is a revolution
-    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). It has an Ultra2 bus, no
-    /// write-back, and eager read-ahead, but no defects and bad sectors.
+    /// Returns a drive like those of the FAST 2002 paper, for the experiments outside the drive: an Ultra2 bus, no
+    /// write-back, eager read-ahead, random variation, but no grown defects and no bad sectors. Some 98% of random requests
+    /// of 4 KB complete within 50 us of an exact model's prediction, and the others a revolution later or earlier. The
+    /// paper's figure 7 has 97.5% for an Atlas 10K and 99.3% for a Cheetah 18LP.
     pub const fn fast02() -> Self {
         Self {
             seek_spread: Duration::from_micros(20),
@@ -248,7 +249,7 @@ impl Behaviour {
         }
     }
 
-    /// Returns the profile's firmware with the overheads of this drive.
+    /// Returns the firmware `reported` by the profile, with the overheads of this behaviour.
     pub fn firmware(&self, reported: &Firmware) -> Firmware {
         let percent = self.command_percent.map_or(100.0, f64::from);
         let command = reported.overhead_scale * percent / 100.0;
@@ -281,20 +282,20 @@ impl Behaviour {
         Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..reported.clone() }
     }
 
-    /// Returns whether a drive whose profile has this buffer reports writes from the buffer; never if the buffer is
-    /// off. If the profile has no value, it does not.
+    /// Returns whether a drive with the buffer `reported` by its profile acknowledges writes from the buffer. False if the
+    /// buffer is off, or if neither the behaviour nor the profile says so.
     pub fn writes_back(&self, reported: &Cache) -> bool {
         let reported_to = reported.write_back.known().unwrap_or(false);
         self.buffer.unwrap_or(reported.enabled) && self.write_back.unwrap_or(reported_to)
     }
 
-    /// Returns the time of one sector of this size between buffer and host, if it is not the profile's.
+    /// Returns the time to transfer one sector of this size over the bus; `None` if it is the profile's.
     pub fn bus_time(&self, sector: Bytes) -> Option<Duration> {
         self.bus_sector.map(|time| time * sector.get() / BUS_SECTOR_BYTES)
     }
 
-    /// Describes queue, buffer and bus in a few words, for a drive whose profile has this firmware and sectors of this
-    /// size.
+    /// Returns a short description of queue, buffer and bus, for a drive with the firmware `reported` by its profile and
+    /// sectors of this size.
     pub fn described(&self, reported: &Firmware, sector: Bytes) -> String {
         let queue = match self.queue {
             Queue::Serial => format!("one command at a time, {} may wait", reported.queue_depth),
@@ -312,7 +313,8 @@ impl Behaviour {
         format!("{queue}, {buffer}, {} ns a sector on the bus", bus.as_nanos())
     }
 
-    /// Returns the number of writes that a drive with this buffer in its profile holds.
+    /// Returns the most writes in the write cache of a drive with the buffer `reported` by its profile; 0 without such a
+    /// cache.
     pub(crate) fn held_writes(&self, reported: &Cache) -> u32 {
         let holds = self.queue != Queue::Serial && self.writes_back(reported);
         if holds { self.write_cache } else { 0 }

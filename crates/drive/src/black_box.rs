@@ -1,17 +1,17 @@
-//! The external view of a device: a capacity, commands, completions.
+//! The view that a host has of a device: its capacity, commands, and completions.
 
 use crate::error::CommandError;
 use crate::firmware::{Breakdown, Command, Completion, Drive};
 use units::{Bytes, CacheOps, Instant, Lbn, RequestId, Sectors};
 
-/// A completion as the host sees it: the time, and whether the command failed. How it was served is not visible.
+/// A completion as the host sees it: the time, and whether the command failed, but not how the device served it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The command.
+    /// The id of the command.
     pub id: RequestId,
-    /// The time at which the host learns of it.
+    /// The time of the completion.
     pub at: Instant,
-    /// The first sector that could not be read, if there is one; then there are no data.
+    /// The first sector that could not be read, if the command failed; the host then gets no data.
     pub failed: Option<Lbn>,
 }
 
@@ -21,11 +21,11 @@ impl From<Completion> for Reply {
     }
 }
 
-/// A device behind its interface: a state machine without a clock, known only by its completions.
+/// A device that is known only by its completions: a state machine without a clock.
 ///
-/// Call [`submit`](Self::submit) for a command; [`next_event`](Self::next_event) returns the time of the next event;
-/// call [`advance`](Self::advance) then, and [`pop_reply`](Self::pop_reply) until there is no reply. Time must not go
-/// backwards. The same calls give the same replies.
+/// The host calls [`submit`](Self::submit) for a command. [`next_event`](Self::next_event) returns the time of the next
+/// event: at that time the host calls [`advance`](Self::advance), and [`pop_reply`](Self::pop_reply) until it returns
+/// `None`. Time must not go backwards. The same calls give the same replies.
 ///
 /// ```
 /// use freeblock_drive::{Behaviour, BlackBox, Command, Drive, Rules};
@@ -49,23 +49,23 @@ pub trait BlackBox {
     /// Returns the number of sectors.
     fn capacity(&self) -> Sectors;
 
-    /// Returns the bytes in a sector.
+    /// Returns the number of bytes in a sector.
     fn sector_bytes(&self) -> Bytes;
 
-    /// Returns the most commands at a time.
+    /// Returns the most commands that the device takes at a time.
     fn queue_depth(&self) -> usize;
 
     /// Submits a command at `now`.
     ///
     /// # Errors
-    /// The command has no sectors or too many, is past the last LBN, or the queue is full; the device is unchanged.
+    /// The command has no sectors or too many, or goes past the last LBN, or the queue is full. The device is unchanged.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError>;
 
-    /// Submits a command with orders for the cache at `now`. A device that has no such cache, as by default, takes a plain
-    /// command and a forced write, and has nothing to flush or to discard.
+    /// Submits a command with orders for the write cache at `now`. The default is that of a device without a write cache: it
+    /// takes a forced write like any other write, and refuses flushes and discards.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit), and orders that the device does not take.
+    /// As [`submit`](Self::submit); also, the device does not take these orders.
     fn submit_with(&mut self, now: Instant, command: Command, cache: CacheOps) -> Result<(), CommandError> {
         if cache.flush || cache.discard {
             return Err(CommandError::CacheOps { id: command.id });
@@ -73,21 +73,21 @@ pub trait BlackBox {
         self.submit(now, command)
     }
 
-    /// Returns the time of the next event inside, if nothing is submitted before; no completion comes earlier.
+    /// Returns the time of the next event in the device, if no command is submitted before. No completion comes earlier.
     fn next_event(&self) -> Option<Instant>;
 
     /// Advances the time to `now`.
     fn advance(&mut self, now: Instant);
 
-    /// Returns the next completion, in order.
+    /// Removes and returns the oldest completion.
     fn pop_reply(&mut self) -> Option<Reply>;
 
-    /// Returns the next completion, in order, with the breakdown of the command's time if the device has it.
+    /// Removes and returns the oldest completion, with the parts of the command's time if the device knows them.
     fn pop_explained(&mut self) -> Option<(Reply, Option<Breakdown>)> {
         self.pop_reply().map(|reply| (reply, None))
     }
 
-    /// Returns the number of commands inside, without completions that have not been taken out.
+    /// Returns the number of commands in the device that are not complete.
     fn outstanding(&self) -> usize;
 }
 

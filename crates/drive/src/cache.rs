@@ -1,10 +1,10 @@
-//! The buffer: equal segments, each a run of LBNs, replaced by LRU.
+//! The drive's buffer: segments of equal size, each with a run of LBNs. The least recently used segment is replaced.
 
 use crate::rules::Rules;
 use model::profile::Cache;
 use units::{Lbn, LbnRange, Sectors};
 
-/// The content of a segment.
+/// The kind of data in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Nothing,
@@ -14,7 +14,7 @@ pub(crate) enum Content {
     Written,
 }
 
-/// A run of LBNs in the buffer.
+/// A segment of the buffer: a run of LBNs, from `start` to before `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) content: Content,
@@ -35,7 +35,7 @@ impl Segment {
         self.content != Content::Nothing && self.start < range.end() && range.start() < self.end
     }
 
-    /// Takes in the sectors that landed; old sectors leave at the front of a full segment.
+    /// Adds sectors up to `end`. In a full segment they replace the sectors at its front.
     pub(crate) fn grow(&mut self, end: Lbn, size: Sectors) {
         self.end = self.end.max(end);
         self.start = self.start.max(Lbn::new(self.end.get().saturating_sub(size.get())));
@@ -46,12 +46,12 @@ impl Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
     Nothing,
-    /// The first sectors, or the sector that running read-ahead is about to deliver.
+    /// The first sectors of the read, or none yet, if running read-ahead is about to read the first one.
     Front,
     All,
 }
 
-/// All segments. Indices are stable; `order` has the least recently used first.
+/// All segments of the buffer. A segment keeps its index in `list`; `order` has the indices, the least recently used first.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
     list: Vec<Segment>,
@@ -62,7 +62,7 @@ pub(crate) struct Segments {
     write_only: Option<usize>,
     written_serve_reads: bool,
     writes_keep_reads: bool,
-    /// Whether a segment that a write goes into keeps the sectors that were read into it.
+    /// Whether a segment with read data stays valid when some of its sectors are written.
     merges: bool,
 }
 
@@ -96,9 +96,9 @@ impl Segments {
         self.order.push(index);
     }
 
-    /// Returns the segment for a read, and the part of the read that it can serve. `reading` is the one that read-ahead
-    /// is filling. Whole hits come first, then partial ones, then an empty segment, a used one, and the one being
-    /// filled last.
+    /// Returns the segment for a read, and the part of the read that this segment can serve. `reading` is the segment that
+    /// read-ahead is filling. The first choice is a segment with the whole read, then one with its front, an empty one, the
+    /// least recently used one, and last the one that is being filled.
     pub(crate) fn for_read(&self, range: LbnRange, reading: Option<usize>) -> (usize, Found) {
         let mut best = (0, 0, Found::Nothing);
         for &i in &self.order {
@@ -127,7 +127,8 @@ impl Segments {
         (best.1, best.2)
     }
 
-    /// Returns the segment for a write. `appends` is the one whose end it continues while that is still being written.
+    /// Returns the segment for a write. `appends` is the segment of an unfinished write that this write continues, and
+    /// `reading` the one that read-ahead is filling.
     pub(crate) fn for_write(&self, range: LbnRange, appends: Option<usize>, reading: Option<usize>) -> usize {
         if let Some(i) = appends.or(self.write_only) {
             return i;
@@ -165,8 +166,8 @@ impl Segments {
         }
     }
 
-    /// Updates the other segments for a write into segment `own`. `leaves`: data are given up once the host has gone
-    /// past them.
+    /// Updates all segments but `own` for a write into segment `own`. If `leaves`, the buffer drops data that the host has
+    /// passed: of an overlapped segment only the sectors after the write remain.
     pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize, leaves: bool) {
         for (i, s) in self.list.iter_mut().enumerate() {
             if i == own || !s.overlaps(range) {
@@ -177,7 +178,7 @@ impl Segments {
             } else if leaves {
                 s.start = range.end().min(s.end);
             } else if !self.written_serve_reads {
-                // The written sectors are of no use to a later read: keep the longer side.
+                // Written sectors cannot serve reads, so only the longer of the parts before and after them remains.
                 let before = range.start().get().saturating_sub(s.start.get());
                 let after = s.end.get().saturating_sub(range.end().get());
                 match (before, after) {

@@ -1,13 +1,15 @@
-//! Random numbers, the same on every machine: one stream a component, integers only.
+//! Random numbers of the simulated drive: integers only, so that they are the same on every machine, and one stream for each
+//! component.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use units::Duration;
 
-/// A part of the key that distinguishes it from other uses of a seed.
+/// A part of the generator's key, so that other crates draw other numbers from the same seed.
 const TAG: &[u8; 24] = b"freeblock-drive-chance-1";
 
-/// The components that draw. Each has a stream of its own, so that no switch changes the draws of another.
+/// The parts of a drive that draw random numbers. Each has a stream of its own, so that switching one of a drive's
+/// behaviours on or off does not change the numbers of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Component {
     Seek = 1,
@@ -23,7 +25,7 @@ pub(crate) enum Component {
     Flash = 11,
 }
 
-/// One component's stream.
+/// The stream of random numbers of one component.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
     rng: ChaCha8Rng,
@@ -40,23 +42,23 @@ impl Dice {
         Self { rng }
     }
 
-    /// Returns a whole number below `bound`; 0 for 0. Less than `bound` in 2^64 off from uniform.
+    /// Returns a whole number below `bound`, or 0 if `bound` is 0. Probabilities differ from each other by at most 2^-64.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.rng.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns true in `ppm` of a million draws. Takes one draw in any case.
+    /// Returns true with a probability of `ppm` millionths. Always takes one number from the stream.
     pub(crate) fn once_in_million(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// Returns a time from zero to `most`, uniform in nanoseconds.
+    /// Returns a uniformly distributed time from zero to `most`.
     pub(crate) fn up_to(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.below(most.as_nanos().saturating_add(1)))
     }
 
-    /// Returns nanoseconds around zero with this standard deviation, never more than six of them off: the sum of twelve
-    /// uniform numbers, which is close to a normal distribution and the same to the bit on every machine.
+    /// Returns nanoseconds around zero with this standard deviation, at most six deviations from zero. The sum of twelve
+    /// uniform numbers is close to a normal distribution, and the same on every machine.
     pub(crate) fn around_zero(&mut self, deviation: Duration) -> i64 {
         const STEPS: i64 = 1 << 16;
         let mut sum = 0;

@@ -1,8 +1,8 @@
-//! The errors, with their place and their mend.
+//! The errors of a simulated drive: invalid profiles and refused commands.
 
 use units::{LbnRange, RequestId, Sectors};
 
-/// A profile from which no drive can be simulated from outside.
+/// The reason for which a [`Drive`](crate::Drive) cannot be made from a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DriveError {
     /// The layout or the mechanics are invalid.
@@ -16,66 +16,66 @@ pub enum DriveError {
     /// A time is out of range.
     #[error("{place}: {ms} ms; give milliseconds from 0 to 1000")]
     Time {
-        /// The field.
+        /// The path of the field.
         place: &'static str,
-        /// Its value.
+        /// The value of the field.
         ms: f64,
     },
     /// A number is out of its range.
     #[error("{place}: {value}; {mend}")]
     Number {
-        /// The field.
+        /// The path of the field.
         place: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: String,
-        /// The valid values.
+        /// The valid values, as an instruction to the user.
         mend: &'static str,
     },
 }
 
-/// A command that the drive refuses; nothing has changed.
+/// The reason for which a drive refuses a command. A refused command has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// It has no sectors.
+    /// The command has no sectors.
     #[error("{id}: no sectors at LBN {}; ask for at least one", range.start())]
     Empty {
-        /// The command.
+        /// The id of the command.
         id: RequestId,
-        /// Its range.
+        /// The range of the command.
         range: LbnRange,
     },
-    /// It goes past the last LBN.
+    /// The command goes past the last LBN.
     #[error("{id}: LBNs {range} on a drive of {capacity} sectors; stay below LBN {capacity}")]
     PastEnd {
-        /// The command.
+        /// The id of the command.
         id: RequestId,
-        /// Its range.
+        /// The range of the command.
         range: LbnRange,
-        /// The sectors of the drive.
+        /// The number of sectors of the drive.
         capacity: Sectors,
     },
-    /// It has more sectors than one command may have.
+    /// The command has too many sectors.
     #[error("{id}: {} sectors in one command; ask for at most {most}", range.len())]
     TooLong {
-        /// The command.
+        /// The id of the command.
         id: RequestId,
-        /// Its range.
+        /// The range of the command.
         range: LbnRange,
-        /// Most sectors.
+        /// The most sectors of a command.
         most: Sectors,
     },
-    /// It comes with a flush or a discard, and the device has no cache of writes.
+    /// The command comes with a flush or a discard, and the device has no write cache.
     #[error("{id}: the device takes no flush and no discard; send the command without")]
     CacheOps {
-        /// The command.
+        /// The id of the command.
         id: RequestId,
     },
     /// The queue is full.
     #[error("{id}: the drive already holds {depth} commands; wait for a completion")]
     QueueFull {
-        /// The command.
+        /// The id of the command.
         id: RequestId,
-        /// The most commands.
+        /// The most commands that the drive takes at a time.
         depth: u32,
     },
 }

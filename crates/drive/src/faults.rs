@@ -1,4 +1,4 @@
-//! Defects that have grown on the medium since the profile was written.
+//! Defects of the medium that are not in the profile: sectors that were moved to spare ones, and unreadable sectors.
 
 use crate::behaviour::BadSectors;
 use crate::dice::{Component, Dice};
@@ -7,8 +7,8 @@ use model::{DriveModel, Layout, Location, Position, ProfileError};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, TrackIndex};
 
-/// Returns the profile with `count` sectors moved to spare ones, and their LBNs, ascending; fewer if spare sectors run
-/// out.
+/// Returns the profile with `count` sectors moved to spare sectors, and the LBNs that were moved, in ascending order. Fewer
+/// are moved if the spare sectors are used up.
 pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile, Vec<Lbn>), ProfileError> {
     let model = DriveModel::from_profile(profile)?;
     let layout = model.layout();
@@ -20,7 +20,7 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     for _ in 0..count {
         let lbn = Lbn::new(dice.below(layout.capacity().get()));
         let Some(at) = layout.locate(lbn) else { continue };
-        // A sector that was moved before is not moved again: the file would name it twice.
+        // An LBN that was already moved is not moved again, because a profile must not list it twice.
         if moved.contains(&lbn) || is_moved(&before, layout, lbn, at) {
             continue;
         }
@@ -38,7 +38,8 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     Ok((profile, moved.into_iter().collect()))
 }
 
-/// Returns whether the file lists this LBN as moved. One that a zone's own list moved is alone on its track.
+/// Returns whether the profile has moved this LBN. `remaps` lists some moved LBNs; an LBN that a zone's list of defects moved
+/// is recognised because its neighbours on the track have no consecutive LBNs.
 fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     let listed = |r: &Remap| (r.lbn..r.lbn.saturating_add(u64::from(r.sectors))).contains(&lbn.get());
     let sector = at.sector;
@@ -47,11 +48,13 @@ fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     remaps.iter().any(listed) || !with_neighbours
 }
 
-/// Sectors without LBN. A single one on a track is a bad sector that LBNs skip, not a spare one.
+/// The spare sectors of a drive: sectors without LBNs. A single such sector between others is not counted, because it may be
+/// a bad sector that the LBNs skip.
 struct Spares<'a> {
     layout: &'a Layout,
     taken: BTreeSet<(TrackIndex, u32)>,
-    /// Runs of tracks (first and end) without spare sectors: many drives have these in few places only.
+    /// Runs of tracks that are known to have no spare sectors, as first track and end. Without them a search would visit
+    /// many tracks, because many drives have spare sectors in few places only.
     bare: BTreeMap<u32, u32>,
 }
 
@@ -60,7 +63,7 @@ impl<'a> Spares<'a> {
         Self { layout, taken: BTreeSet::new(), bare: BTreeMap::new() }
     }
 
-    /// Takes a spare sector on the nearest track behind `track` that has several, or else on the nearest before it.
+    /// Takes a spare sector on the first track from `track` on that has several, or else on the last one before `track`.
     fn take_after(&mut self, track: TrackIndex) -> Option<Location> {
         let mut at = track.get();
         while at < self.layout.track_count() {
@@ -114,7 +117,7 @@ impl<'a> Spares<'a> {
         (track < end).then_some((first, end))
     }
 
-    /// Marks a track as without spare sectors, for good. Adjacent runs are merged.
+    /// Marks a track as one without spare sectors. Adjacent runs are merged.
     fn mark_bare(&mut self, track: u32) {
         let end = self.bare.remove(&(track + 1)).unwrap_or(track + 1);
         match track.checked_sub(1).and_then(|before| self.bare_at(before)) {
@@ -124,7 +127,7 @@ impl<'a> Spares<'a> {
     }
 }
 
-/// Sectors that cannot be read until they are written.
+/// The unreadable sectors. Each becomes readable when it is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unreadable {
     lbns: BTreeSet<Lbn>,
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
     use model::builtin;
 
-    /// Returns the next spare sector without the memory of tracks without spare sectors.
+    /// Returns the spare sector that [`Spares::take_after`] must find, by a search of all tracks.
     fn looked_for(spares: &Spares<'_>, track: TrackIndex) -> Option<Location> {
         let here = track.get();
         let tracks = (here..spares.layout.track_count()).chain((0..here).rev());

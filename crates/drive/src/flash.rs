@@ -1,4 +1,5 @@
-//! A flash device: constant latency, no arm, no platter. A test that a scheduler for disks is not misled by it.
+//! A simulated flash device: nearly constant latency, no arm, no platter. Tests use it to check that a scheduler for disks
+//! works on a device that is no disk.
 
 use crate::black_box::{BlackBox, Reply};
 use crate::dice::{Component, Dice};
@@ -10,21 +11,21 @@ use units::{Bytes, CacheOps, Duration, Instant, Op, Sectors};
 /// The configuration of a flash device. The default is a small SATA device; its numbers are assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashConfig {
-    /// Sectors.
+    /// The number of sectors.
     pub capacity: Sectors,
-    /// Bytes in a sector.
+    /// The bytes in a sector.
     pub sector_bytes: Bytes,
-    /// The time of a read of any size, without the transfer.
+    /// The time of a read, without the transfer.
     pub read: Duration,
-    /// The time of a write.
+    /// The time of a write, without the transfer.
     pub write: Duration,
-    /// The time of one sector between the device and the host.
+    /// The time to transfer one sector between the device and the host.
     pub sector: Duration,
-    /// The most by which a command takes longer.
+    /// The upper bound of the random time by which a command takes longer.
     pub spread: Duration,
-    /// Commands served concurrently; at least one.
+    /// The number of commands served concurrently; zero counts as one.
     pub channels: u16,
-    /// The most commands inside; at least one.
+    /// The most commands in the device; zero counts as one.
     pub depth: u16,
 }
 
@@ -43,7 +44,7 @@ impl Default for FlashConfig {
     }
 }
 
-/// A flash device.
+/// A simulated flash device.
 ///
 /// ```
 /// use freeblock_drive::{BlackBox, Command, Flash, FlashConfig};
@@ -65,7 +66,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// Creates a device that draws from `seed`.
+    /// Creates a device whose random times depend on `seed`.
     pub fn new(config: FlashConfig, seed: u64) -> Self {
         Self {
             config,

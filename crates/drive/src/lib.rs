@@ -1,9 +1,9 @@
-//! A drive simulated from outside.
+//! A simulated disk drive that takes commands, as a host sees it.
 //!
-//! [`mechanics`] is exact: an arm and a platter, to the nanosecond. [`Drive`] adds firmware: a bus, command overheads,
-//! a segmented buffer with read-ahead and write-back. With a [`Behaviour`] it is the [`BlackBox`] that an outside
-//! scheduler meets, whose arm, spindle and electronics vary. [`validate()`] replays a trace measured on a real drive
-//! and measures the error of the simulated one.
+//! [`mechanics`] computes the times of arm and platter exactly, to the nanosecond. [`Drive`] adds firmware: a bus, command
+//! overheads, a segmented buffer with read-ahead and write-back. With a [`Behaviour`] the drive differs from its profile:
+//! arm, spindle and electronics vary, as on a real drive, which a scheduler outside the drive knows only as a
+//! [`BlackBox`]. [`validate()`] replays a trace measured on a real drive and measures the error of the simulated one.
 
 mod behaviour;
 mod black_box;

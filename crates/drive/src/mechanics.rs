@@ -1,10 +1,10 @@
 //! The exact mechanics: the position of the arm, and the times at which sectors pass.
 //!
-//! Everything is computed from absolute time; nothing is accumulated, so no error grows with the length of a run.
-//! Three rules decide every nanosecond:
+//! All times are computed from the absolute time; nothing is accumulated, so that no error grows with the length of a run.
+//! Three rules determine every time:
 //! 1. a move that starts at `t` ends at `t + move_time`;
-//! 2. a head that is there at a whole nanosecond catches a sector whose start has not passed before that nanosecond
-//!    began ([`Rpm::earliest_angle`]);
+//! 2. a head that is ready at the whole nanosecond `t` transfers a sector if the sector's start passes after `t - 1`
+//!    ([`Rpm::earliest_angle`]);
 //! 3. a sector is done at the first whole nanosecond at which its end has passed.
 
 use crate::spindle::{Platter, Spindle};
@@ -39,14 +39,14 @@ pub struct Mechanics {
     wobble: Option<Box<Wobble>>,
 }
 
-/// One head over one track while consecutive sectors pass.
+/// The wait of a head on a track, and the consecutive sectors that then pass under it.
 ///
-/// Beyond the track's last sector counting goes on at its first, so a pass may go around.
+/// After the track's last sector the first one follows, so a pass may continue past the end of the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The time at which the head begins to wait.
     pub from: Instant,
-    /// The rotation from there to the start of the first sector.
+    /// The rotation from then to the start of the first sector.
     pub wait: Arc,
     /// The track.
     pub track: Track,
@@ -91,7 +91,7 @@ impl AccessTimes {
         self.start.since(self.arrival)
     }
 
-    /// Returns the time from the first sector's start to the last one's end.
+    /// Returns the time from the start of the first sector to the end of the last.
     #[inline]
     pub const fn transfer(&self) -> Duration {
         self.end.since(self.start)
@@ -119,12 +119,12 @@ impl Pass {
 
     /// Returns the number of sectors of the pass that are done at `now`.
     pub fn done_by(&self, platter: &impl Platter, now: Instant) -> u32 {
-        // At most two revolutions; the product below stays within 64 bits.
+        // The rotation is bounded by the end of the pass, at most two revolutions, so that the arc fits into 64 bits.
         let most = platter.after(self.from, self.wait + self.arc(self.count));
         let turned = platter.turned(self.from, now.max(self.from).min(most));
         let Some(past) = turned.parts().checked_sub(self.wait.parts()) else { return 0 };
-        // Boundary k of the track lies at floor(k F / n), so the last one at or before an arc x is
-        // ceil((x + 1) n / F) - 1.
+        // Sector k of n begins at floor(k * FULL_REVOLUTION / n), so the last sector that begins at or before an arc x is
+        // ceil((x + 1) * n / FULL_REVOLUTION) - 1.
         let n = u64::from(self.track.sectors);
         let x = self.track.boundary(self.first).parts() + past;
         let last = u128::from(x + 1) * u128::from(n);
@@ -132,8 +132,8 @@ impl Pass {
         (last.saturating_sub(u64::from(self.first)) as u32).min(self.count)
     }
 
-    /// Returns the pass over the sectors right behind this one's, without intermediate rounding; `None` if `first` on
-    /// `track` is not the next sector in rotation.
+    /// Returns the pass over the `count` sectors that follow this pass, without rounding the time between the two; `None`
+    /// unless `track` is the track of this pass and `first` the sector after its last.
     pub fn next(&self, track: Track, first: u32, count: u32) -> Option<Self> {
         (track == self.track && first == self.first + self.count).then(|| Self {
             wait: self.wait + self.arc(self.count),
@@ -150,13 +150,13 @@ impl Pass {
 }
 
 impl Mechanics {
-    /// Creates a drive at rest with its arm at cylinder 0, head 0.
+    /// Creates a drive whose arm is at cylinder 0, head 0.
     pub fn new(model: Shared<DriveModel>) -> Self {
         let spindle = Spindle::steady(model.rpm());
         Self { model, spindle, position: Position::default(), wobble: None }
     }
 
-    /// Creates a drive with a platter and an arm that deviate from the model.
+    /// Creates a drive whose platter and arm deviate from the model.
     pub(crate) fn inexact(model: Shared<DriveModel>, spindle: Spindle, wobble: Option<Wobble>) -> Self {
         Self { model, spindle, position: Position::default(), wobble: wobble.map(Box::new) }
     }
@@ -167,7 +167,7 @@ impl Mechanics {
         &self.model
     }
 
-    /// Returns the model, to be kept while the arm moves.
+    /// Returns a shared handle of the model, which does not borrow this drive.
     pub fn shared_model(&self) -> Shared<DriveModel> {
         Shared::clone(&self.model)
     }
@@ -184,12 +184,12 @@ impl Mechanics {
         self.position
     }
 
-    /// Places the arm at no cost, to begin an experiment there.
+    /// Sets the position of the arm without a move, for the start of an experiment.
     pub const fn place(&mut self, position: Position) {
         self.position = position;
     }
 
-    /// Moves the arm; returns the time at which it is ready for `op`.
+    /// Moves the arm at `at`, and returns the time at which the head is ready for `op`.
     #[inline]
     pub fn seek_to(&mut self, at: Instant, to: Position, op: Op) -> Instant {
         let mut time = self.model.move_time(self.position, to, op);
@@ -207,17 +207,17 @@ impl Mechanics {
         Pass { from: at, wait, track, first, count }
     }
 
-    /// Waits for `first` and transfers `count` sectors.
+    /// Returns the times of a transfer of `count` sectors from `first` on, for a head that is ready on `track` at `at`.
     #[inline]
     pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> Passage {
         let pass = self.pass(at, track, first, count);
         Passage { start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
-    /// Moves to a track and transfers `count` of its sectors in order.
+    /// Moves to a track and transfers `count` sectors from `first` on, in order.
     ///
     /// # Panics
-    /// In debug builds, if the sectors are not all on the track; in all builds, if the drive has no such track.
+    /// If the drive has no such track; in debug builds, also if the track has fewer sectors.
     #[inline]
     pub fn access(&mut self, at: Instant, op: Op, track: TrackIndex, first: u32, count: u32) -> AccessTimes {
         let track = self.model.layout().track(track);
@@ -227,11 +227,11 @@ impl Mechanics {
         AccessTimes { begin: at, arrival, start, end }
     }
 
-    /// Moves to a track and transfers `count` of its sectors with zero-latency access: a head that arrives among the sectors
-    /// begins with the next whole one, and ends one revolution later at most, when the last of the missing ones has passed.
+    /// Moves to a track and transfers `count` sectors with zero-latency access: a head that arrives among the sectors begins
+    /// with the next one, and transfers those before it last, one revolution later at most.
     ///
     /// # Panics
-    /// As for [`access`](Self::access).
+    /// As [`access`](Self::access).
     pub fn access_in_any_order(
         &mut self,
         at: Instant,
@@ -249,16 +249,17 @@ impl Mechanics {
         AccessTimes { begin: at, arrival, start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
-    /// Returns the revolution in which a head that arrives among the sectors gets all of them; `None` if it arrives
-    /// before the first or after the last, so that they are transferred in order.
+    /// Returns the pass of one revolution in which a head that arrives among the sectors transfers all of them; `None` if
+    /// the head arrives before the first or after the last one, so that the sectors are transferred in order.
     pub fn pass_in_any_order(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<Pass> {
         let next = self.next_among(arrival, track, first, count)?;
         Some(self.pass(arrival, track, next, track.sectors))
     }
 
-    /// Returns the first of the sectors that passes whole, for a head that arrives among them after the first began.
+    /// Returns the first of the sectors that passes completely after `arrival`; `None` unless the head arrives after the
+    /// start of the first and before the start of the last one.
     fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
-        // The rotation since the first sector's start.
+        // The rotation since the start of the first sector.
         let into = track.sector_angle(first).until(self.spindle.earliest_angle(arrival)).parts();
         if into == 0 || into >= track.arc(first, count).parts() {
             return None;
@@ -282,20 +283,20 @@ mod tests {
         Shared::new(DriveModel::from_profile(&profile).unwrap())
     }
 
-    /// Rational arithmetic in 128 bits, directly from the three rules.
+    /// Returns the start and the end of a transfer in ns, by exact arithmetic in 128 bits from the three rules.
     fn naive(model: &DriveModel, arrival: Instant, track: Track, first: u32, count: u32) -> (u128, u128) {
         let (rpm, revolution, n) =
             (u128::from(model.rpm().get()), u128::from(FULL_REVOLUTION), u128::from(track.sectors));
         let t = u128::from(arrival.as_nanos());
         let boundary = |s: u32| u128::from(track.angle.parts()) + u128::from(s) * revolution / n;
-        // The platter has turned t * rpm since zero; the first pass of the boundary at or after that.
+        // The rotation since instant zero at the beginning of the nanosecond that ends at `t`, plus a revolution.
         let turned = t * rpm + revolution - (rpm - 1);
         let mut start = boundary(first) % revolution + turned / revolution * revolution;
         if start < turned {
             start += revolution;
         }
         let end = start + boundary(first + count) - boundary(first);
-        // A revolution was added above to keep the first nanosecond from going below zero.
+        // Subtracts the revolution, which kept the rotation above zero in the first nanosecond.
         ((start - revolution).div_ceil(rpm), (end - revolution).div_ceil(rpm))
     }
 
@@ -344,7 +345,7 @@ mod tests {
         let model = small();
         let mechanics = Mechanics::new(model.clone());
         let track = model.layout().track(TrackIndex::new(0));
-        // Sector 50 of 100 passes at 5 ms exactly.
+        // Sector 50 of 100 begins at exactly 5 ms.
         let Passage { start, end } =
             mechanics.wait_and_transfer(Instant::from_nanos(5_000_000), track, 50, 1);
         assert_eq!((start.as_nanos(), end.as_nanos()), (5_000_000, 5_100_000));
@@ -356,7 +357,7 @@ mod tests {
     fn a_head_arriving_inside_the_request_reads_it_in_one_revolution() {
         let model = small();
         let mut mechanics = Mechanics::new(model);
-        // 2.55 ms: sector 25 is half gone; 26..40 pass first, then 10..26.
+        // At 2.55 ms half of sector 25 has passed: sectors 26..40 are transferred first, then 10..26.
         let at = Instant::from_nanos(2_550_000);
         let access = mechanics.access_in_any_order(at, Op::Read, TrackIndex::new(0), 10, 30);
         assert_eq!(access.start.as_nanos(), 2_600_000);

@@ -1,4 +1,4 @@
-//! The bytes on a simulated drive.
+//! The contents of the sectors of a simulated drive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub trait Blank: Send + Sync {
     fn fill(&self, lbn: Lbn, sector: &mut [u8]);
 }
 
-/// Zeroes, as on a new drive.
+/// Unwritten sectors of zeroes, as on a new drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Zeroes;
 
@@ -21,31 +21,31 @@ impl Blank for Zeroes {
     }
 }
 
-/// An access that the medium refuses. Nothing has changed then.
+/// The reason for which the medium refuses an access. A refused access has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MediumError {
-    /// The range is past the end.
+    /// The range goes past the end of the medium.
     #[error("LBNs {range} leave the medium; it ends at LBN {capacity}")]
     PastEnd {
         /// The range of the access.
         range: LbnRange,
-        /// Sectors of the medium.
+        /// The number of sectors of the medium.
         capacity: Sectors,
     },
-    /// The buffer has another size.
+    /// The size of the buffer differs from that of the range.
     #[error("LBNs {range} are {expected} bytes, and the buffer has {found}")]
     Buffer {
         /// The range of the access.
         range: LbnRange,
-        /// The bytes in the range.
+        /// The number of bytes in the range.
         expected: u64,
-        /// The bytes in the buffer.
+        /// The number of bytes in the buffer.
         found: usize,
     },
 }
 
-/// The content of a drive, sector by sector. Memory is allocated for written sectors, in pages of 64; unwritten sectors
-/// have the content of [`Blank`], so a drive full of generated data costs nothing.
+/// The content of a drive. Memory is allocated in pages of 64 sectors, for written sectors only; unwritten sectors have the
+/// content that [`Blank`] generates, so that a large drive takes little memory.
 ///
 /// ```
 /// use freeblock_drive::Medium;
@@ -67,7 +67,7 @@ pub struct Medium {
     pages: Vec<Option<Page>>,
 }
 
-/// Sectors in a page; each has one bit in [`Page::written`].
+/// The number of sectors in a page: each has one bit of [`Page::written`].
 const PAGE_SECTORS: u64 = 64;
 
 #[derive(Clone)]
@@ -89,15 +89,15 @@ impl Medium {
         Self { capacity, sector, blank, pages: vec![None; pages] }
     }
 
-    /// Returns its size.
+    /// Returns the number of sectors.
     pub fn capacity(&self) -> Sectors {
         self.capacity
     }
 
-    /// Reads `range` into `into`, which has its size.
+    /// Reads the bytes of `range` into `into`.
     ///
     /// # Errors
-    /// The range is past the end, or the buffer has another size.
+    /// The range goes past the end, or `into` does not have the size of the range.
     pub fn read(&self, range: LbnRange, into: &mut [u8]) -> Result<(), MediumError> {
         self.check(range, into.len())?;
         for (sector, lbn) in into.chunks_exact_mut(self.sector).zip(range.start().get()..) {
@@ -113,10 +113,10 @@ impl Medium {
         Ok(())
     }
 
-    /// Writes `from`, which has the range's size.
+    /// Writes the bytes `from` to `range`.
     ///
     /// # Errors
-    /// The range is past the end, or the buffer has another size.
+    /// The range goes past the end, or `from` does not have the size of the range.
     pub fn write(&mut self, range: LbnRange, from: &[u8]) -> Result<(), MediumError> {
         self.check(range, from.len())?;
         for (sector, lbn) in from.chunks_exact(self.sector).zip(range.start().get()..) {

@@ -1,4 +1,4 @@
-//! Behaviours by name, for command lines: `noise,drift=off,bad_sectors=20:8`.
+//! The text form of behaviours, for command lines: `noise,drift=off,bad_sectors=20:8`.
 
 use crate::behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
 use crate::error::DriveError;
@@ -6,10 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 use units::Duration;
 
-/// A word that is no valid switch.
+/// The reason for which a word is no valid switch of a behaviour.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SwitchError {
-    /// There is no such switch.
+    /// No switch or preset has this name.
     #[error("{word:?} is no behaviour of a drive; give {}, or of these: {}", preset_names(), Behaviour::names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The word.
@@ -18,19 +18,19 @@ pub enum SwitchError {
     /// The switch does not have this value.
     #[error("{name}: {value:?} is no value of it; {mend}")]
     Value {
-        /// The switch.
+        /// The name of the switch.
         name: &'static str,
-        /// The value.
+        /// The invalid value.
         value: String,
-        /// The valid values.
+        /// The valid values, as an instruction to the user.
         mend: &'static str,
     },
-    /// The switch needs a value, because no preset has one.
+    /// The switch needs a value, because no preset switches it on.
     #[error("{name}: there is none of it in the presets, so it needs a value; {mend}")]
     Needs {
-        /// The switch.
+        /// The name of the switch.
         name: &'static str,
-        /// The valid values.
+        /// The valid values, as an instruction to the user.
         mend: &'static str,
     },
     /// The value is out of range.
@@ -38,7 +38,7 @@ pub enum SwitchError {
     Range(#[from] DriveError),
 }
 
-/// A field, by its name.
+/// A field of [`Behaviour`] with its name, and functions that read and write its value as text.
 struct Switch {
     name: &'static str,
     mend: &'static str,
@@ -239,8 +239,7 @@ const SWITCHES: [Switch; 22] = [
     },
 ];
 
-/// The presets, each with the switches that it stands for. If several are equal, the first one is the name that is
-/// printed.
+/// The presets by name. If several have the same value, [`Behaviour`] is printed with the name of the last.
 const PRESETS: [(&str, Behaviour); 4] = [
     ("modern", Behaviour::modern()),
     ("noise", Behaviour::noisy()),
@@ -269,7 +268,7 @@ fn on(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses a switch that may have the profile's value (`None` inside).
+/// Parses the value of a switch: `on`, `off`, or `profile` for the profile's value, which is the inner `None`.
 fn triple(text: &str) -> Option<Option<bool>> {
     if text == PROFILE { Some(None) } else { on(text).map(Some) }
 }
@@ -278,10 +277,10 @@ fn of_triple(value: Option<bool>) -> String {
     value.map_or(PROFILE, |on| if on { ON } else { OFF }).to_owned()
 }
 
-/// The units, from the longest to the shortest.
+/// The units of time with their nanoseconds, from the longest to the shortest.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// Parses a time, to the nanosecond.
+/// Parses a time with its unit, rounded to a nanosecond.
 fn time(text: &str) -> Option<Duration> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -290,7 +289,7 @@ fn time(text: &str) -> Option<Duration> {
     Duration::from_millis_f64(number * (nanos as f64 / 1e6))
 }
 
-/// Returns a time in the longest unit of which it is a whole number.
+/// Returns the text of a time, in the longest unit of which the time is a whole number.
 fn shown(time: Duration) -> String {
     let nanos = time.as_nanos();
     let whole = UNITS.into_iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
@@ -303,11 +302,11 @@ impl Behaviour {
         SWITCHES.iter().map(|switch| switch.name)
     }
 
-    /// Sets a switch: `name=value`, or the name alone for the value of `fast02`, or of `modern` if `fast02` has none;
-    /// for a switch that is on or off it means `on`.
+    /// Sets a switch given as `name=value` or as `name` alone. The name alone means `on` for a switch that is on or off;
+    /// for any other, the value in `fast02`, or in `modern` if `fast02` does not have the switch on.
     ///
     /// # Errors
-    /// There is no such switch, or it does not have this value; the error has the valid ones.
+    /// No switch has this name, or the value is invalid; the error lists the valid ones.
     pub fn set(&mut self, word: &str) -> Result<(), SwitchError> {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
         let switch = SWITCHES.iter().find(|switch| switch.name == name);
@@ -315,7 +314,7 @@ impl Behaviour {
             return Err(SwitchError::Unknown { word: word.to_owned() });
         };
         let mut changed = *self;
-        // If `off` is a value of the switch itself, it has that meaning.
+        // For some switches `off` is a value that `read` accepts. For the others it means the default.
         if read(&mut changed, value.unwrap_or(ON)).is_none() {
             match value {
                 Some(OFF) => copy(&mut changed, &Self::default()),
@@ -341,8 +340,8 @@ impl Behaviour {
     }
 }
 
-/// Words separated by commas: presets (`modern`, `noise`, `fast02`, `none`), of which the last one counts, and
-/// switches, which change it.
+/// Parses words separated by commas: presets (`modern`, `noise`, `fast02`, `none`), of which only the last counts, and
+/// switches that change the preset.
 ///
 /// ```
 /// use freeblock_drive::{BadSectors, Behaviour};
@@ -367,15 +366,14 @@ impl FromStr for Behaviour {
     }
 }
 
-/// A short form that can be parsed again.
+/// Writes the shortest text that can be parsed again.
 impl fmt::Display for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = |base: Self| {
             let differs = SWITCHES.iter().filter(move |switch| (switch.write)(self) != (switch.write)(&base));
             differs.map(|switch| format!("{}={}", switch.name, (switch.write)(self))).collect::<Vec<_>>()
         };
-        // Switches alone are written without a preset; otherwise a preset comes before the switches that differ from
-        // it.
+        // For each preset: its name, unless it is the exact drive, and the switches that differ from it.
         let written = PRESETS.map(|(name, preset)| {
             let mut words = from(preset);
             if preset != Self::EXACT || words.is_empty() {
@@ -392,7 +390,7 @@ impl fmt::Display for Behaviour {
 mod tests {
     use super::*;
 
-    /// A value of each switch that no preset has.
+    /// A value of each switch, in their order, other than its default.
     const VALUES: [&str; 22] = [
         "seek_spread=35us",
         "late_settles=1000:2ms",
@@ -451,7 +449,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        // A name alone switches on a switch that is on or off.
+        // The names alone have also switched these on, which are not on in `fast02`.
         let others = ["prompt_read_ahead=off", "rereads_ppm=off", "write_cache=off"];
         for word in ["buffer=profile", "read_ahead=profile", "write_back=off"].into_iter().chain(others) {
             behaviour.set(word).unwrap();

@@ -1,48 +1,48 @@
-//! The rules of the firmware: the hardware's, as far as they are known, or DiskSim's, for comparison.
+//! The rules by which the simulated firmware works: those of real drives, as far as they are known, or those of DiskSim.
 
-/// The rules in which this model differs from DiskSim 4.0, each with its reason in docs/MODEL.md. Switching one off
-/// shows its effect; all off is [`Rules::DISKSIM`].
+/// The rules in which this firmware differs from DiskSim 4.0; docs/MODEL.md gives the reason for each. Switching one off
+/// shows its effect. With all off the firmware works as DiskSim's ([`Rules::DISKSIM`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A drive that keeps the sectors that pass before the requested ones (`read_free_sectors`) and can begin a read
-    /// anywhere (`zero_latency_read`) has the whole track in its buffer one revolution after the head's arrival.
+    /// A drive that keeps the sectors that pass before the requested ones (`read_free_sectors`) and has zero-latency reads
+    /// (`zero_latency_read`) has the whole track in its buffer one revolution after the head's arrival.
     pub track_buffer: bool,
-    /// A drive whose read-ahead may replace requested data (`read_ahead_over_requested = 1`) drops them as soon as the
-    /// host has them: only read-ahead data can be hit.
+    /// A drive whose read-ahead may replace requested data (`read_ahead_over_requested` is not 0) drops this data as soon
+    /// as the host has it. Then only data that was read ahead can be hit.
     pub served_data_leave: bool,
-    /// Read-ahead goes on across tracks until the segment is full, and not further.
+    /// Read-ahead continues over the ends of tracks until the segment is full, and no further.
     pub read_ahead_fills_segment: bool,
-    /// A write updates its sectors in the buffer and keeps the rest of a read segment.
+    /// A write updates its sectors in the buffer and leaves the other sectors of a read segment valid.
     pub writes_keep_reads: bool,
-    /// The lower of a pair of hit overheads applies to a command that continues where the last one was; any other
-    /// command takes the higher one.
+    /// A read hit after a read takes the higher overhead of its pair unless it continues that read. A buffered write after a
+    /// write takes the higher one unless it is on the same track.
     pub overhead_by_locality: bool,
-    /// No medium access is ready earlier after its command than the shortest seek takes.
+    /// The head is ready for a read from the medium no earlier after the command than the shortest seek takes.
     pub shortest_access: bool,
     /// A drive requests the bus early enough to have it when the watermark is reached.
     pub early_reselect: bool,
-    /// Without write-back, data reach the medium side in bursts, after the bus was released.
+    /// Without write-back, the part of the drive that writes the medium gets the data in bursts, after the bus was released.
     pub write_bursts: bool,
-    /// Stopping read-ahead overlaps with the command overhead, and a wait for a sector is ended at once.
+    /// The end of read-ahead overlaps with the command overhead, and read-ahead that is waiting for a sector ends at once.
     pub overlapped_stop: bool,
-    /// Zero-latency access: a head that arrives among a request's sectors begins with the next one there.
+    /// The zero-latency accesses of the profile work: a head that arrives among a request's sectors begins with the next.
     pub zero_latency: bool,
-    /// A drive that holds the bus during a read (`hold_bus_read`) passes sectors to the host as they come off the
-    /// medium, in their order: such reads have no zero-latency access.
+    /// A drive that holds the bus during a read (`hold_bus_read`) sends sectors to the host in the order in which they come
+    /// from the medium, so that such reads have no zero-latency access.
     pub held_bus_in_order: bool,
-    /// A drive that holds the bus during a read and has no watermark transfers sectors in bursts, each after it has
-    /// landed. The part of a read's times in its file that exceeds hits' and writes' is spent there, while the arm is
-    /// free.
+    /// A drive that holds the bus during a read and has no watermark sends sectors in bursts, each after all of it has been
+    /// read. The time by which the profile's read overhead exceeds that of hits, and its seeks for reads those for writes,
+    /// is spent on the bus after the access, while the arm is free.
     pub read_bursts: bool,
-    /// A drive that does not serve reads from written data (`read_hits_on_written = false`) cannot merge them into read
+    /// A drive that does not serve reads from written data (`read_hits_on_written = false`) cannot merge this data into read
     /// segments: a write empties the segments that it overlaps.
     pub writes_not_merged: bool,
-    /// A hit is served while earlier writes are still on their way to the medium.
+    /// A read hit is served while earlier writes are not yet on the medium.
     pub hits_during_flush: bool,
 }
 
 impl Rules {
-    /// The hardware's rules.
+    /// The rules of real drives.
     pub const HARDWARE: Self = Self {
         track_buffer: true,
         served_data_leave: true,
@@ -60,7 +60,7 @@ impl Rules {
         hits_during_flush: true,
     };
 
-    /// DiskSim 4.0's rules, request for request.
+    /// The rules of DiskSim 4.0.
     pub const DISKSIM: Self = Self {
         track_buffer: false,
         served_data_leave: false,

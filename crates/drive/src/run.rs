@@ -1,28 +1,29 @@
-//! Continuous reading: a request's sectors, and then read-ahead, in LBN order over as many tracks as needed.
+//! A run: continuous reading in LBN order over one or more tracks, of a request's sectors and then of read-ahead.
 //!
-//! A run is evaluated only at events (a command arrives, a request needs its sectors); in between it costs nothing. All
-//! its times come from [`Pass`]es, so the number of evaluations does not change them.
+//! A run is evaluated only at events: when a command arrives, or when a request needs its sectors. All times of a run are
+//! computed from [`Pass`]es, so that they do not depend on the number of evaluations.
 
 use crate::mechanics::{Mechanics, Pass};
 use crate::spindle::Platter;
 use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// A run over the medium from an LBN on.
+/// A run of reading from an LBN on. A sector has *landed* when it has been read from the medium into the buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// The segment that it fills.
+    /// The index of the segment that the run fills.
     pub(crate) segment: usize,
     /// The first LBN that has not landed.
     pub(crate) next: Lbn,
-    /// The end of the run.
+    /// The LBN before which the run ends.
     pub(crate) limit: Lbn,
-    /// No new command stops it before this LBN has landed.
+    /// The LBN up to which a new command does not stop the run.
     pub(crate) least: Lbn,
-    /// A track that is read whole into the buffer: its first LBN, and the end of the revolution.
+    /// If the whole track goes into the buffer: the first LBN of the track, and the end of the revolution.
     pub(crate) around: Option<(Lbn, Instant)>,
-    /// The seek and the latency of the first sector.
+    /// The time of the move before the first sector.
     pub(crate) first_seek: Duration,
+    /// The rotational latency of the first sector.
     pub(crate) first_latency: Duration,
     /// The time at which the head is ready on the track of `pass`.
     arrival: Instant,
@@ -43,8 +44,8 @@ fn piece(model: &DriveModel, from: Lbn, limit: Lbn) -> Option<Piece> {
 }
 
 impl Run {
-    /// Starts the arm for `from` at `at`; the head is ready at `ready` at the earliest. Returns `None` for an empty
-    /// run.
+    /// Starts the arm for the LBN `from` at `at`. The head is ready at `ready` at the earliest. Returns `None` if the run
+    /// would be empty.
     pub(crate) fn start(
         mechanics: &mut Mechanics,
         segment: usize,
@@ -71,7 +72,7 @@ impl Run {
         })
     }
 
-    /// Returns the time at which the head was ready on the present track.
+    /// Returns the time at which the head was ready on the current track.
     pub(crate) fn arrival(&self) -> Instant {
         self.arrival
     }
@@ -85,7 +86,7 @@ impl Run {
         self.pass_lbn + Sectors::new(u64::from(self.pass.count))
     }
 
-    /// Continues with the next piece, if there is one below the limit.
+    /// Continues with the next piece before the limit. Returns false if the run has reached the limit.
     fn follow(&mut self, mechanics: &mut Mechanics) -> bool {
         let from = self.pass_end_lbn();
         let Some(piece) = piece(mechanics.model(), from, self.limit) else { return false };
@@ -102,7 +103,7 @@ impl Run {
         true
     }
 
-    /// Advances the run to `now`, and `next` with it. Returns the time at which it ended, if it did.
+    /// Advances the run to `now`. Returns the time at which the run ended, or `None` if it goes on.
     pub(crate) fn advance(&mut self, mechanics: &mut Mechanics, now: Instant) -> Option<Instant> {
         loop {
             let done = self.pass.done_by(mechanics.spindle(), now);
@@ -121,7 +122,7 @@ impl Run {
         }
     }
 
-    /// Calls `each` with the landing time of each sector below `end` that has not landed.
+    /// Advances the run to `end`. Calls `each` with the landing time of every sector on the way.
     pub(crate) fn land(&mut self, mechanics: &mut Mechanics, end: Lbn, mut each: impl FnMut(Instant)) {
         while self.next < end {
             if self.next >= self.pass_end_lbn() {
@@ -136,12 +137,12 @@ impl Run {
         }
     }
 
-    /// Returns the time at which the sector before `next` was done.
+    /// Returns the time at which the sector before `next` landed.
     pub(crate) fn landed_at(&self, platter: &impl Platter) -> Instant {
         self.pass.done(platter, self.next.since(self.pass_lbn).get() as u32)
     }
 
-    /// Returns the head's activity at `now`, and its end.
+    /// Returns the head's activity at `now`, and the time at which this activity ends.
     pub(crate) fn doing(&self, platter: &impl Platter, now: Instant) -> (Doing, Instant) {
         if now < self.arrival {
             return (Doing::Moving, self.arrival);

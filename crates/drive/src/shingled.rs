@@ -1,5 +1,5 @@
-//! A drive with overlapping tracks (SMR): writes go to a log elsewhere, and when the log is full, everything stalls
-//! until a band has been rewritten. A table of positioning times is useless on it.
+//! A simulated drive with overlapping tracks (SMR). Writes go to a log; when the log is full, all commands wait until a band
+//! has been rewritten. On such a drive, service times do not follow from positions.
 
 use crate::black_box::{BlackBox, Reply};
 use crate::error::{CommandError, DriveError};
@@ -10,28 +10,29 @@ use units::{Bytes, CacheOps, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 /// The layout of a shingled drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShingledConfig {
-    /// The sectors of the log, at the drive's outer edge; the host cannot address them.
+    /// The size of the log, which occupies the first sectors of the underlying drive. The host cannot address them.
     pub log: Sectors,
-    /// The sectors of a band, which can only be written as a whole.
+    /// The size of a band, which can only be written as a whole.
     pub band: Sectors,
-    /// The most commands inside, including the one in service.
+    /// The most commands in the drive, including the one in service.
     pub depth: u32,
 }
 
 impl ShingledConfig {
-    /// Returns a configuration like that of a drive-managed SMR drive of 8 TB, which has bands of some 30 MB and a log
-    /// of some 20 GB: the same bands, and the same share of the drive for the log.
+    /// Returns a configuration like that of a drive-managed SMR drive of 8 TB, whose bands have some 30 MB and whose log has
+    /// some 20 GB: bands of the same size, and a log with the same share of the capacity.
     pub fn of(capacity: Sectors, sector_bytes: Bytes) -> Self {
         let band = Sectors::new(30_000_000 / sector_bytes.get().max(1));
         Self { log: Sectors::new((capacity.get() / 400).max(1)), band, depth: 32 }
     }
 }
 
-/// A run of LBNs in the log.
+/// A run of LBNs whose current data is in the log.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     len: u64,
-    /// The position of its first sector, counting every sector that the log ever took.
+    /// The position of the first sector in the log. Positions count all sectors ever written to the log, so that they never
+    /// repeat.
     at: u64,
 }
 
@@ -45,16 +46,16 @@ struct InService {
     failed: Option<Lbn>,
 }
 
-/// A shingled drive over a plain one. Commands are served one after another.
+/// A shingled drive over a plain drive. Commands are served one after another.
 #[derive(Clone, Debug)]
 pub struct Shingled {
     drive: Drive,
     config: ShingledConfig,
-    /// By first LBN.
+    /// The runs in the log, by their first LBN.
     logged: BTreeMap<u64, Logged>,
-    /// By position in the log: first LBN.
+    /// The first LBN of each run in the log, by the run's position.
     by_place: BTreeMap<u64, u64>,
-    /// The sectors that the log ever took, including those skipped at its end.
+    /// The position of the next write to the log.
     head: u64,
     waiting: VecDeque<Command>,
     service: Option<InService>,
@@ -67,7 +68,7 @@ impl Shingled {
     /// Makes a shingled drive from a plain one.
     ///
     /// # Errors
-    /// There is no log, a band is empty or longer than a command may be, or the log leaves no room.
+    /// The log is empty or as large as the drive, a band is empty or longer than a command may be, or `depth` is zero.
     pub fn new(drive: Drive, config: ShingledConfig) -> Result<Self, DriveError> {
         let capacity = BlackBox::capacity(&drive);
         let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
@@ -103,12 +104,12 @@ impl Shingled {
         self.cleaned
     }
 
-    /// Returns the number of sectors in the log.
+    /// Returns the number of sectors whose current data is in the log.
     pub fn logged(&self) -> Sectors {
         Sectors::new(self.logged.values().map(|l| l.len).sum())
     }
 
-    /// Returns the LBNs of the underlying drive for sectors that are not in the log.
+    /// Returns the LBNs of the underlying drive for sectors in bands.
     fn native(&self, start: u64, len: u64) -> LbnRange {
         LbnRange::new(Lbn::new(start + self.config.log.get()), Sectors::new(len))
     }
@@ -117,13 +118,13 @@ impl Shingled {
         LbnRange::new(Lbn::new(at % self.config.log.get()), Sectors::new(len))
     }
 
-    /// Returns the runs of the log that overlap `from..to`: first LBN and entry.
+    /// Returns the runs in the log that overlap the LBNs `from..to`, each with its first LBN.
     fn overlapping(&self, from: u64, to: u64) -> Vec<(u64, Logged)> {
         let before = self.logged.range(..from).next_back().filter(|(start, l)| *start + l.len > from);
         before.into_iter().chain(self.logged.range(from..to)).map(|(&start, &l)| (start, l)).collect()
     }
 
-    /// Removes `from..to` from the log.
+    /// Removes the LBNs `from..to` from the log, because newer data replaces theirs.
     fn forget(&mut self, from: u64, to: u64) {
         for (start, l) in self.overlapping(from, to) {
             self.logged.remove(&start);
@@ -160,7 +161,7 @@ impl Shingled {
         steps
     }
 
-    /// Rewrites the band of `lbn`, with all of it that is in the log.
+    /// Appends the steps that rewrite the band of `lbn` with its current data, and removes its LBNs from the log.
     fn clean(&mut self, lbn: u64, steps: &mut VecDeque<(Op, LbnRange)>) {
         let band = self.config.band.get();
         let from = lbn / band * band;
@@ -175,7 +176,7 @@ impl Shingled {
         let mut steps = VecDeque::new();
         let (log, len) = (self.config.log.get(), to - from);
         if len > log {
-            // The write is longer than the log: it goes to the bands themselves.
+            // A write that is longer than the log goes to its bands directly.
             let band = self.config.band.get();
             for first in (from / band * band..to).step_by(band as usize) {
                 self.clean(first, &mut steps);
@@ -198,7 +199,8 @@ impl Shingled {
         steps
     }
 
-    /// Submits commands to the underlying drive, as long as there are any.
+    /// Submits the next step of the current command to the underlying drive. A command without further steps is complete, and
+    /// the next one begins.
     fn go_on(&mut self, now: Instant) {
         loop {
             if self.service.is_none() {
@@ -298,7 +300,7 @@ mod tests {
     }
 
     proptest! {
-        /// The steps are carried out on an array of sectors: reads return the last data written.
+        /// The steps are executed on an array with one number for each sector.
         #[test]
         fn reads_return_the_last_data_written(
             log in 40_u64..300, band in 1_u64..700,
@@ -307,7 +309,7 @@ mod tests {
             let config = ShingledConfig { log: Sectors::new(log), band: Sectors::new(band), depth: 1 };
             let mut smr = Shingled::new(drive(), config).unwrap();
             let capacity = BlackBox::capacity(&smr).get();
-            // An unwritten sector contains its own number.
+            // Every sector initially contains its own number.
             let mut medium: Vec<u64> = (0..capacity + log).collect();
             let mut naive: Vec<u64> = (log..capacity + log).collect();
             for (stamp, (place, len)) in (STAMPS..).zip(writes) {

@@ -1,28 +1,27 @@
-//! The platter's rotation: constant, or with a slowly drifting speed.
+//! The rotation of the platter, at a constant or a slowly drifting speed.
 //!
-//! At an integer speed the platter passes exactly that number of parts of a revolution in a nanosecond
-//! ([`units::FULL_REVOLUTION`]). A spindle that drifts changes its speed only at fixed instants and only between integer
-//! speeds, so the parts turned since instant zero are a sum of products of integers, kept in a table: nothing is
-//! rounded, in whatever order the queries come, and no error grows.
+//! A platter at a whole number of revolutions per minute rotates by exactly that number of parts of a revolution in a
+//! nanosecond ([`units::FULL_REVOLUTION`]). A drifting spindle changes between whole speeds at fixed instants, so that the
+//! rotation since instant zero is a sum of integers, which is tabulated. Nothing is rounded, and no error grows with time.
 
 use crate::dice::{Component, Dice};
 use model::DriveModel;
 use std::sync::Arc as Shared;
 use units::{Angle, Arc, Duration, FULL_REVOLUTION, Instant, Rpm};
 
-/// The steps of a drifting speed before it goes the same way back.
+/// The number of steps of a drifting speed before the speeds repeat in reverse order; bounds the table.
 const DRIFT_STEPS: usize = 2_048;
 
-/// A rotating platter. An event within a nanosecond is reported at its end, as in [`Rpm::earliest_angle`].
+/// A rotating platter. An event within a nanosecond is reported at the end of that nanosecond, as in [`Rpm::earliest_angle`].
 pub trait Platter {
-    /// Returns the first angle that belongs to the nanosecond ending at `at`.
+    /// Returns the first angle of the nanosecond that ends at `at`.
     fn earliest_angle(&self, at: Instant) -> Angle;
 
-    /// Returns the first whole nanosecond at which the point `arc` ahead of [`earliest_angle`](Self::earliest_angle) of
-    /// `from` has passed.
+    /// Returns the first whole nanosecond at which the platter has rotated by `arc` since the
+    /// [`earliest_angle`](Self::earliest_angle) at `from`.
     fn after(&self, from: Instant, arc: Arc) -> Instant;
 
-    /// Returns the rotation from the earliest angle of `from` until `to`.
+    /// Returns the rotation from the earliest angle at `from` until `to`.
     ///
     /// # Panics
     /// In debug builds, if `to` is before `from`.
@@ -46,7 +45,7 @@ impl Platter for Rpm {
     }
 }
 
-/// At the profile's speed.
+/// A platter with the constant speed of the profile.
 impl Platter for DriveModel {
     #[inline]
     fn earliest_angle(&self, at: Instant) -> Angle {
@@ -81,21 +80,21 @@ impl<P: Platter> Platter for Shared<P> {
     }
 }
 
-/// The platter of one drive.
+/// The platter of one drive, with a constant or a drifting speed.
 #[derive(Clone, Debug)]
 pub struct Spindle {
     nominal: Rpm,
     drift: Option<Shared<Drift>>,
 }
 
-/// A drifting speed.
+/// The speeds of a drifting spindle, which repeat without end.
 #[derive(Debug)]
 struct Drift {
     /// The duration of each speed in ns.
     step: u64,
-    /// Revolutions a minute, step by step; after the last, the first follows again.
+    /// The speed of each step in revolutions per minute.
     speeds: Vec<u32>,
-    /// The parts turned before each step, and one more entry for the whole round.
+    /// The rotation in parts before each step, followed by the rotation in all steps.
     turned: Vec<u64>,
 }
 
@@ -105,9 +104,9 @@ impl Spindle {
         Self { nominal: rpm, drift: None }
     }
 
-    /// Creates a platter that begins at `rpm` and every `step` becomes faster or slower by one revolution a minute, or stays,
-    /// each with probability 1/3, never more than `most_ppm` millionths off. After 2,048 steps it goes the same way
-    /// back.
+    /// Creates a platter that begins at `rpm`. After every `step` the speed rises by one revolution per minute, falls by one,
+    /// or stays, each with probability 1/3, within `most_ppm` millionths of `rpm`. After 2,048 steps the same speeds follow
+    /// in reverse order, and so on.
     pub(crate) fn drifting(rpm: Rpm, most_ppm: u32, step: Duration, seed: u64) -> Self {
         let most = (u64::from(rpm.get()) * u64::from(most_ppm) / 1_000_000) as i64;
         let mut dice = Dice::new(seed, Component::Spindle);
@@ -139,7 +138,8 @@ impl Spindle {
 }
 
 impl Drift {
-    /// Returns the round of an instant, the step of that round, and the nanoseconds into the step.
+    /// Returns the number of complete repetitions of all speeds before the instant `t`, then the current step, and the
+    /// nanoseconds since the start of that step.
     fn place(&self, t: u64) -> (u64, usize, u64) {
         let steps = self.speeds.len() as u64;
         let (n, into) = (t / self.step, t % self.step);
@@ -150,7 +150,7 @@ impl Drift {
         self.speeds[self.place(t).1]
     }
 
-    /// Returns the parts turned since instant zero.
+    /// Returns the rotation from instant zero to `t`, in parts.
     fn parts(&self, t: u64) -> u128 {
         let (round, step, into) = self.place(t);
         let whole = self.turned[self.speeds.len()];
@@ -159,7 +159,7 @@ impl Drift {
             + u128::from(into) * u128::from(self.speeds[step])
     }
 
-    /// Returns the parts turned in the nanosecond ending at `t`, except the last one.
+    /// Returns the rotation in the nanosecond that ends at `t`, less one part.
     fn back(&self, t: u64) -> u64 {
         u64::from(self.speed(t.saturating_sub(1))) - 1
     }
@@ -185,7 +185,7 @@ impl Platter for Spindle {
             None => Platter::after(&self.nominal, from, arc),
             Some(drift) => {
                 let mut t = from.as_nanos();
-                // Points within the nanosecond that ends now have passed.
+                // A point within the nanosecond that ends at `from` has passed at `from`.
                 let Some(mut left) = arc.parts().checked_sub(drift.back(t)) else { return from };
                 loop {
                     let (_, step, into) = drift.place(t);
@@ -228,7 +228,7 @@ mod tests {
         })
     }
 
-    /// Returns the parts turned, as a sum over blocks of nanoseconds of one speed.
+    /// Returns the rotation from zero to `t` in parts, summed step by step.
     fn naive(spindle: &Spindle, step: u64, t: u64) -> u128 {
         let drift = spindle.drift.as_ref().unwrap();
         let speeds = drift.speeds.iter().cycle();

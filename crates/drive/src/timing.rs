@@ -1,10 +1,10 @@
-//! The firmware's fixed times, in nanoseconds, and their assignment to commands.
+//! The fixed times of the firmware, computed from the profile.
 
 use crate::error::DriveError;
 use model::profile::Firmware;
 use units::{Duration, Op};
 
-/// A pair of overheads: after a read, after a write.
+/// A pair of overheads, for commands after a read and commands after a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     after_read: Duration,
@@ -24,7 +24,7 @@ impl Pair {
     }
 }
 
-/// A write that releases the bus twice.
+/// The times of a write in which the drive releases the bus twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtraDisconnect {
     pub(crate) command: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct ExtraDisconnect {
     pub(crate) seek_delta: Duration,
 }
 
-/// Every fixed time of the firmware.
+/// All fixed times of the firmware.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub(crate) read_sector: Duration,

@@ -1,9 +1,9 @@
 //! Validation against real drives: replays a measured trace, and compares the service times.
 //!
-//! The replay is closed: one command outstanding, the first at instant zero, each next one the trace's think time after
-//! the simulated completion of the one before. The comparison is between distributions of service times: the demerit
-//! figure (Ruemmler and Wilkes 1994) is the root mean square of the horizontal distance between the two cumulative
-//! distributions; with the same number of values on both sides it is that of the differences of the sorted values.
+//! The replay has closed arrivals: one command is outstanding, and the next one is submitted a think time, taken from the
+//! trace, after the simulated completion. The distributions of service times are compared by the demerit figure (Ruemmler
+//! and Wilkes 1994), the root mean square of the horizontal distance between the two cumulative distributions. If both have
+//! the same number of values, this is the root mean square of the differences of the sorted values.
 
 use crate::error::{CommandError, DriveError};
 use crate::firmware::{Command, Completion, Drive, Served};
@@ -14,13 +14,13 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 /// One request of a measured trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidateRecord {
-    /// Read or write.
+    /// The operation of the request.
     pub op: Op,
-    /// The sectors.
+    /// The sectors of the request.
     pub range: LbnRange,
-    /// The time that the real drive took.
+    /// The service time of the real drive.
     pub service: Duration,
-    /// The pause from its completion to the next request.
+    /// The time from the completion of this request to the submission of the next.
     pub think: Duration,
 }
 
@@ -38,61 +38,61 @@ pub enum ValidateError {
         "request {index} of the trace (counted from 1): {error}; check that the trace was taken on this drive"
     )]
     Request {
-        /// Its number, from 1.
+        /// The number of the request in the trace, from 1.
         index: usize,
         /// The drive's error.
         error: CommandError,
     },
 }
 
-/// The requests of one kind: the times of the real drive and of the simulated one.
+/// The service times of the requests of one kind, of the real drive (the trace) and of the simulated one (the model).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassReport {
-    /// The operation.
+    /// The operation of the requests.
     pub op: Op,
-    /// The operation before.
+    /// The operation of the request before each.
     pub after: Op,
-    /// `"sequential"`, `"local"` (within 5,000 LBNs) or `"random"`.
+    /// The distance from the request before: `"sequential"`, `"local"` (at most 5,000 LBNs) or `"random"`.
     pub distance: &'static str,
-    /// The way in which the simulated drive served it.
+    /// The way in which the simulated drive served the requests.
     pub served: Served,
     /// The number of requests.
     pub requests: usize,
-    /// Mean of the trace.
+    /// The mean service time in the trace.
     pub trace_mean_ms: f64,
-    /// Mean of the model.
+    /// The mean service time of the model.
     pub model_mean_ms: f64,
-    /// Demerit figure of these requests alone.
+    /// The demerit figure of these requests alone.
     pub demerit_ms: f64,
-    /// 5th, 50th and 95th percentile of trace minus model, request by request.
+    /// The 5th, 50th and 95th percentile of the differences of single requests, trace minus model.
     pub residual_ms: [f64; 3],
 }
 
-/// A point of two cumulative distributions of service time.
+/// A point of the cumulative distributions of service time of trace and model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CdfPoint {
-    /// The share of the requests.
+    /// The share of the requests, from 0 to 1.
     pub share: f64,
-    /// The time that this share of the trace's requests did not exceed.
+    /// The service time that this share of the requests did not exceed in the trace.
     pub trace_ms: f64,
-    /// The time that this share of the model's requests did not exceed.
+    /// The service time that this share of the requests did not exceed in the model.
     pub model_ms: f64,
 }
 
 /// The accuracy of a simulated drive for a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccuracyReport {
-    /// Requests replayed.
+    /// The number of requests replayed.
     pub requests: usize,
-    /// RMS horizontal distance of the two distributions of service time.
+    /// The demerit figure: the RMS horizontal distance of the two distributions of service time.
     pub demerit_ms: f64,
-    /// Mean service time of the model.
+    /// The mean service time of the model.
     pub model_mean_ms: f64,
-    /// Mean service time of the trace.
+    /// The mean service time in the trace.
     pub trace_mean_ms: f64,
-    /// RMS of the differences request by request: large if the trace's rotational phase is unknown.
+    /// The RMS of the differences of single requests. Large if the angle of the platter at the trace's start is unknown.
     pub per_request_rms_ms: f64,
-    /// The same by kind of request, the largest share of the squared demerit first.
+    /// A report for each kind of request. The kind with the largest share of the squared demerit figure comes first.
     pub classes: Vec<ClassReport>,
     /// The two distributions of service time, at every hundredth.
     pub cdf: Vec<CdfPoint>,
@@ -100,18 +100,18 @@ pub struct AccuracyReport {
     pub service: Vec<Duration>,
 }
 
-/// Replays a trace on the drive of a profile, by the hardware's rules.
+/// Replays a trace on the drive of a profile, with [`Rules::HARDWARE`].
 ///
 /// # Errors
-/// The profile is invalid, the trace is empty, or the drive refuses a request (with its number).
+/// The profile is invalid, the trace is empty, or the drive refuses a request.
 pub fn validate(profile: &Profile, records: &[ValidateRecord]) -> Result<AccuracyReport, ValidateError> {
     validate_with(profile, Rules::HARDWARE, records)
 }
 
-/// Replays a trace by these rules.
+/// Replays a trace on the drive of a profile, with these rules.
 ///
 /// # Errors
-/// As for [`validate`].
+/// As [`validate`].
 pub fn validate_with(
     profile: &Profile,
     rules: Rules,
@@ -142,8 +142,8 @@ fn complete(drive: &mut Drive) -> Option<Completion> {
     drive.pop_completion()
 }
 
-/// Returns the RMS of the differences of the sorted values: the demerit figure in the unit of the input. Both sides
-/// should have the same number of values; surplus ones are ignored. Zero without values.
+/// Returns the demerit figure of two sets of values, in their unit: the RMS of the differences of the sorted values; zero
+/// without values. Both sets should have the same size: the largest values of the larger set are ignored.
 pub fn demerit_ms(a: &[f64], b: &[f64]) -> f64 {
     rms(sorted(a).iter().zip(&sorted(b)).map(|(x, y)| x - y))
 }
@@ -154,7 +154,7 @@ fn sorted(x: &[f64]) -> Vec<f64> {
     x
 }
 
-/// Returns both distributions at 1%, 2%, ... 100%.
+/// Returns the distributions of trace and model at 1%, 2%, ... 100%.
 fn cdf(trace: &[f64], model: &[f64]) -> Vec<CdfPoint> {
     let (trace, model) = (sorted(trace), sorted(model));
     let at = |x: &[f64], percent: usize| x[(x.len() * percent).div_ceil(100).max(1) - 1];

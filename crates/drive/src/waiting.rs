@@ -1,10 +1,10 @@
-//! A host that only waits: submits commands together, and the next ones when all of them are done.
+//! A host that submits some commands at once, and waits for all of them before it submits others.
 
 use crate::error::CommandError;
 use crate::firmware::{Command, Drive};
 use units::{Instant, Lbn, LbnRange, Op, RequestId};
 
-/// A drive and its host, whose clock is at the last completion.
+/// A drive with a host that waits. The time is that of the last completion.
 ///
 /// ```
 /// use freeblock_drive::{Drive, Waiting};
@@ -22,13 +22,13 @@ pub struct Waiting {
     sent: u64,
 }
 
-/// A command that failed.
+/// A command that was refused or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{op:?} of {range}: {why}")]
 pub struct NotDone {
-    /// Read or write.
+    /// The operation of the command.
     pub op: Op,
-    /// The sectors.
+    /// The sectors of the command.
     pub range: LbnRange,
     /// The reason.
     pub why: Why,
@@ -37,19 +37,19 @@ pub struct NotDone {
 /// The reason for which a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// The drive refused it.
+    /// The drive refused the command.
     #[error(transparent)]
     Refused(#[from] CommandError),
-    /// This is the first of its sectors that cannot be read.
+    /// The command has unreadable sectors, of which this is the first.
     #[error("LBN {0} cannot be read")]
     Unreadable(Lbn),
-    /// The drive has no further events.
+    /// The drive has no further events, although the command is not complete. This would be a bug of the drive.
     #[error("the drive gave no answer")]
     NoAnswer,
 }
 
 impl Why {
-    /// Returns the first sector that cannot be read, if that is the reason.
+    /// Returns the first unreadable sector, if that is the reason.
     pub fn unreadable(&self) -> Option<Lbn> {
         match self {
             Self::Unreadable(lbn) => Some(*lbn),
@@ -69,7 +69,7 @@ impl Waiting {
         &self.drive
     }
 
-    /// Returns the drive, to change it between commands.
+    /// Returns the drive for a change between commands, such as damage to sectors.
     pub fn drive_mut(&mut self) -> &mut Drive {
         &mut self.drive
     }
@@ -79,12 +79,12 @@ impl Waiting {
         self.now
     }
 
-    /// Waits until `at`, unless that has passed, submits these commands in this order, and waits until all are done.
-    /// Returns the times at which each was submitted and completed.
+    /// Waits until `at`, unless that has passed, submits these commands in this order, and waits until all are complete.
+    /// Returns for each command the times of submission and completion.
     ///
     /// # Errors
-    /// The first refused command, with those before it still inside; otherwise the first failed one, after all have
-    /// ended.
+    /// The drive refuses a command; the commands before it are still in the drive. Otherwise, the first command that
+    /// failed, after all are complete.
     pub fn carry_out<const N: usize>(
         &mut self,
         at: Instant,

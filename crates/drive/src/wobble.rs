@@ -1,4 +1,4 @@
-//! The deviations of arm moves from the model's time.
+//! The random deviations of the arm's moves from the times of the model.
 
 use crate::behaviour::Behaviour;
 use crate::dice::{Component, Dice};
@@ -18,7 +18,7 @@ pub(crate) struct Wobble {
 }
 
 impl Wobble {
-    /// Returns `None` for an arm with the model's times.
+    /// Returns `None` if the behaviour does not change the times of moves.
     pub(crate) fn new(behaviour: &Behaviour, seed: u64) -> Option<Self> {
         let b = behaviour;
         let exact = b.seek_ageing_ppm == 0
@@ -37,8 +37,8 @@ impl Wobble {
         })
     }
 
-    /// Returns the time of a move whose time in the model is `time`. Every move takes the same number of draws from
-    /// every stream.
+    /// Returns the time of a move that takes `time` in the model. Every move takes the same number of random numbers from
+    /// every stream, so that the deviations of later moves do not depend on it.
     pub(crate) fn of(&mut self, time: Duration, revolution: impl Fn() -> Duration) -> Duration {
         let ns = time.as_nanos() as i64;
         let aged = i128::from(ns) * i128::from(self.ageing_ppm) / 1_000_000;

@@ -1,11 +1,11 @@
-//! The arm between commands: read-ahead that runs on, and the cost of stopping it.
+//! The arm between commands: read-ahead in progress, and the time to stop it.
 
 use super::{Drive, Service};
 use crate::run::Doing;
 use units::{Duration, Instant, Lbn, Op, Sectors};
 
 impl Drive {
-    /// Brings read-ahead and its segment up to `now`.
+    /// Advances read-ahead and its segment to `now`.
     pub(super) fn look_at_run(&mut self, now: Instant) {
         let Some(run) = &mut self.run else { return };
         let ended = run.advance(&mut self.mechanics, now);
@@ -13,7 +13,7 @@ impl Drive {
         self.grow(segment, next);
         if let Some(end) = ended {
             if let Some((first, _)) = around {
-                // The revolution is complete: the sectors that passed before the request are in the buffer as well.
+                // The whole track has been read, so the sectors before the request are in the buffer as well.
                 let size = self.segments.size.get();
                 let s = self.segments.get_mut(segment);
                 let room = Lbn::new(s.end.get().saturating_sub(size));
@@ -24,7 +24,7 @@ impl Drive {
         }
     }
 
-    /// Ends read-ahead for a recalibration that is due by `now`, if a command would end it at once as well.
+    /// Ends read-ahead for a recalibration that is due by `now`, on a drive that also ends it at once for a command.
     pub(super) fn recalibrate(&mut self, now: Instant) {
         let next = self.recalibration.as_ref().filter(|_| self.prompt_read_ahead && self.run.is_some());
         let Some(at) = next.map(|next| next.due().max(self.free)).filter(|at| *at <= now) else { return };
@@ -32,12 +32,12 @@ impl Drive {
         self.stop_run(at);
     }
 
-    /// Stops read-ahead for a new command; returns when the arm can be used.
+    /// Stops read-ahead for a new command, and returns the time at which the arm is free.
     fn stop_run(&mut self, now: Instant) -> Instant {
         let Some(mut run) = self.run.take() else { return self.free.max(now) };
         let mut at = now;
         if run.least > run.next {
-            // The minimum of read-ahead is finished first.
+            // The drive finishes the minimum of read-ahead first.
             let least = run.least;
             run.land(&mut self.mechanics, least, |_| {});
             at = at.max(run.landed_at(self.mechanics.spindle()));
@@ -61,28 +61,30 @@ impl Drive {
         at
     }
 
-    /// Adds the sectors that landed before `end` to a segment.
+    /// Adds the sectors before `end` to a segment.
     pub(super) fn grow(&mut self, segment: usize, end: Lbn) {
         let size = self.segments.size;
         self.segments.get_mut(segment).grow(end, size);
     }
 
-    /// Returns the time at which all written data are on the medium.
+    /// Returns the time at which the acknowledged write in progress is on the medium; zero if there is none.
     pub(super) fn flush_end(&self) -> Instant {
         self.flush.map_or(Instant::ZERO, |f| f.end)
     }
 
-    /// Returns whether an access may begin anywhere in its part of a track.
+    /// Returns whether accesses for `op` have zero latency on this drive: they begin with the first of their sectors that
+    /// passes.
     pub(super) fn zero_latency(&self, op: Op) -> bool {
         let in_order = op == Op::Read && self.holds_bus_read && self.rules.held_bus_in_order;
         self.rules.zero_latency && !in_order && self.model().zero_latency(op)
     }
 
-    /// Returns the time at which the arm can start for a command: after the command overhead and the end of read-ahead.
+    /// Returns the time at which the arm can start for a command: after its overhead, the end of read-ahead, and
+    /// recalibrations that are due.
     pub(super) fn arm_ready(&mut self, service: Service, overhead: Duration) -> Instant {
         let worked = self.free;
         let stopped = self.stop_run(service.now);
-        // Read-ahead that ends at once for a command also ends for a recalibration, which was therefore on time.
+        // If read-ahead ends at once for a command, it also ended for a recalibration, which was therefore on time.
         let free = if self.prompt_read_ahead { worked } else { self.free };
         let ready = if self.rules.overlapped_stop {
             stopped.max(service.after(overhead))

@@ -1,4 +1,4 @@
-//! Makes a drive from a profile and a behaviour.
+//! Creates a simulated drive from a profile and a behaviour.
 
 use super::{BUFFER_SECTORS_MAX, Drive};
 use crate::behaviour::{Behaviour, Queue};
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc as Shared;
 use units::{Duration, Instant, Op};
 
-/// Returns the profile's buffer with the behaviour's switches applied.
+/// Returns the buffer of the profile with the switches of the behaviour applied.
 fn switched(cache: &Cache, behaviour: &Behaviour) -> Cache {
     let mut cache = cache.clone();
     cache.enabled = behaviour.buffer.unwrap_or(cache.enabled);
@@ -41,27 +41,27 @@ fn switched(cache: &Cache, behaviour: &Behaviour) -> Cache {
 }
 
 impl Drive {
-    /// Makes a drive from a profile, by the hardware's rules.
+    /// Creates the drive of a profile, with [`Rules::HARDWARE`].
     ///
     /// # Errors
-    /// The first invalid field, and its mend.
+    /// The profile is invalid or has no firmware; the error names the first such field.
     pub fn new(profile: &Profile) -> Result<Self, DriveError> {
         Self::with_rules(profile, Rules::HARDWARE)
     }
 
-    /// Makes a drive with these rules; [`Rules::DISKSIM`] for comparisons with DiskSim.
+    /// Creates the drive of a profile with these rules. [`Rules::DISKSIM`] is for comparisons with DiskSim.
     ///
     /// # Errors
-    /// The first invalid field, and its mend.
+    /// As [`new`](Self::new).
     pub fn with_rules(profile: &Profile, rules: Rules) -> Result<Self, DriveError> {
         Self::with_behaviour(profile, rules, Behaviour::default(), 0)
     }
 
-    /// Makes the black box that an outside scheduler meets: a drive that differs from its profile. Random differences
-    /// are drawn from `seed`; [`Behaviour::default`] has no difference and draws nothing.
+    /// Creates a drive that differs from its profile by `behaviour`. Random differences are drawn from `seed`;
+    /// [`Behaviour::default`] has none.
     ///
     /// # Errors
-    /// The first invalid field, and its mend.
+    /// As [`new`](Self::new); also, a value of the behaviour is out of its range.
     pub fn with_behaviour(
         profile: &Profile,
         rules: Rules,
@@ -123,8 +123,8 @@ impl Drive {
         }
         let farthest = model.layout().cylinders().saturating_sub(1).min(10);
         let shortest = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
-        // A miss does all the work of a hit before it starts the arm. If a profile gives it less overhead, the
-        // difference was measured as a part of its seeks.
+        // A miss does all the work of a hit before the arm starts. If a profile gives a miss less overhead than a hit, the
+        // difference was measured as a part of the seeks.
         let in_seeks = timing.read_hit.higher().saturating_sub(timing.read_miss.higher());
         let shortest_seek = shortest.saturating_sub(in_seeks);
         let segments = Segments::new(&cache, rules);

@@ -1,4 +1,4 @@
-//! A host's orders for the cache: flushes, which are barriers, and discards.
+//! Serves the host's orders for the write cache: flushes, which are barriers, and discards.
 
 use super::{Breakdown, Completion, Drive, QueuedCommand, Served};
 use crate::behaviour::Queue;
@@ -10,14 +10,15 @@ impl Drive {
         self.waiting.iter().take_while(|waiting| !waiting.cache.flush)
     }
 
-    /// Returns the time at which all writes are on the medium, if a flush is the first command and waits for nothing else.
+    /// Returns the time at which the flush at the head of the queue can be served, because all writes are on the medium then.
+    /// `None` if no flush is there, or if commands or cached writes before it are not finished.
     pub(super) fn barrier_falls(&self) -> Option<Instant> {
         let first = self.waiting.front()?;
         let waits = !self.finishing.is_empty() || self.has_held_writes();
         (first.cache.flush && !waits).then(|| self.flush_end().max(self.arm_free))
     }
 
-    /// Makes a plain command of a flush with sectors, once its barrier has fallen.
+    /// Turns a flush with sectors at the head of the queue into a plain command, once all earlier writes are on the medium.
     pub(super) fn pass_barrier(&mut self, now: Instant) {
         if self.barrier_falls().is_some_and(|at| at <= now)
             && let Some(first) = self.waiting.front_mut().filter(|first| !first.command.range.is_empty())
@@ -26,7 +27,7 @@ impl Drive {
         }
     }
 
-    /// Takes the oldest discard of a queue, which does not wait for the arm.
+    /// Serves the oldest waiting discard of a drive with a queue; the discard does not wait for the arm.
     pub(super) fn take_discard(&mut self, now: Instant) -> Option<Completion> {
         if self.queue == Queue::Serial {
             return None;
@@ -36,7 +37,7 @@ impl Drive {
         Some(self.without_the_arm(now, discard))
     }
 
-    /// Serves a flush whose barrier has fallen, or a discard: both take a command's overhead.
+    /// Serves a discard, or a flush that waits for no more writes. Each takes the overhead of a command.
     pub(super) fn without_the_arm(&mut self, now: Instant, served: QueuedCommand) -> Completion {
         let QueuedCommand { came, command, cache } = served;
         if cache.discard {
@@ -68,8 +69,8 @@ mod tests {
         model::builtin::find("quantum-atlas-10k").unwrap()
     }
 
-    /// The drives of the tests: by the file, one command at a time and with one cached write; with a queue; and with a cache of
-    /// 64 writes behind a queue.
+    /// Returns the drives of the tests: one of the profile, which serves one command at a time and caches one write; one with
+    /// a queue; and one with a queue and a write cache for 64 writes.
     fn drives() -> [Drive; 3] {
         let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 16 };
         let queued = Behaviour { queue, ..Behaviour::default() };
@@ -82,7 +83,7 @@ mod tests {
         Command { id: RequestId::new(id), op, range: LbnRange::new(Lbn::new(start), Sectors::new(len)) }
     }
 
-    /// Lets the drive work to its end; returns the completions in order.
+    /// Advances the drive until it has no more work; returns the completions in order.
     fn finish(drive: &mut Drive) -> Vec<Completion> {
         let mut done = Vec::new();
         while let Some(at) = drive.next_event() {
@@ -94,7 +95,7 @@ mod tests {
         done
     }
 
-    /// Sends each command when the one before is complete.
+    /// Submits each command when the one before is complete.
     fn one_by_one(drive: &mut Drive, commands: &[(Command, CacheOps)]) -> Vec<Completion> {
         let mut now = Instant::ZERO;
         let mut done = Vec::new();
@@ -118,10 +119,10 @@ mod tests {
             assert_eq!(done[1].breakdown.served, Served::Flushed);
             assert_eq!((drive.unwritten(), drive.flush_end() <= done[1].at), (0, true));
             assert!(done[1].at >= drive.free, "{} before {}", done[1].at, drive.free);
-            // The write alone ends in a tenth of that.
+            // The write itself was acknowledged much earlier than the flush.
             let [write, flush] = [done[0].at.as_nanos(), done[1].at.as_nanos()];
             assert!(write < flush / 3, "{write} {flush}");
-            // Nothing is left to flush: the second one costs a command.
+            // With no write left to flush, a second flush takes only the overhead of a command.
             drive.submit_with(done[1].at, command(2, Op::Write, 0, 0), FLUSH).unwrap();
             let again = finish(&mut drive)[0].at.since(done[1].at);
             assert!(again < Duration::from_millis(1), "{again}");
@@ -153,7 +154,7 @@ mod tests {
     fn a_discard_costs_a_command_and_ends_cached_data() {
         for mut drive in drives() {
             let read = |id| (command(id, Op::Read, 5_000, 8), PLAIN);
-            // Longer than a command that transfers may be.
+            // The discard is longer than a read or write may be.
             let discard = (command(2, Op::Write, 0, 2 << 20), DISCARD);
             let done = one_by_one(&mut drive, &[read(0), read(1), discard, read(3)]);
             let served: Vec<_> = done.iter().map(|done| done.breakdown.served).collect();
@@ -187,8 +188,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
-        /// Whatever stands in the queue: commands before a flush are complete and on the medium before it, commands behind it begin
-        /// after it has, and every command is complete in the end.
+        /// With any commands in the queue: the commands before a flush are complete and on the medium before the flush is
+        /// complete, the commands after it begin later, and every command is complete in the end.
         #[test]
         fn a_flush_is_a_barrier(
             asks in proptest::collection::vec((0..6u8, 0..17_000_000u64), 1..16), kind in 0..3usize,

@@ -1,11 +1,10 @@
-//! The random variation of the electronics.
+//! The random variation of the electronics' times.
 
 use crate::behaviour::Behaviour;
 use crate::dice::{Component, Dice};
 use units::Duration;
 
-/// The random parts of overheads and of the overlap of medium and bus. A part that the behaviour switches off draws no
-/// random number.
+/// The random parts of overheads, and of the overlap of medium and bus. A part that is `None` is switched off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chance {
     command: Option<(Duration, Dice)>,
@@ -29,17 +28,17 @@ impl Chance {
         }
     }
 
-    /// Returns the extra overhead of this command.
+    /// Returns the extra overhead of the next command.
     pub(crate) fn command(&mut self) -> Duration {
         draw(&mut self.command)
     }
 
-    /// Returns the delay of this completion.
+    /// Returns the delay of the next completion.
     pub(crate) fn completion(&mut self) -> Duration {
         draw(&mut self.completion)
     }
 
-    /// Returns the number of sectors of `count` that must have landed before this read takes the bus.
+    /// Returns the number of sectors, out of the `count` of a read, that must be in the buffer before the read takes the bus.
     pub(crate) fn held_back(&mut self, count: u64) -> u64 {
         self.overlap.as_mut().map_or(0, |(percent, dice)| dice.below(count * *percent + 1) / 100)
     }

@@ -1,4 +1,4 @@
-//! The firmware: commands in, completions out.
+//! The firmware of the simulated drive: takes commands, and computes the times of their completions.
 
 mod arm;
 mod build;
@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use units::{CacheOps, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 use write_cache::WriteCache;
 
-/// The most sectors in one command: half a gibibyte in sectors of 512 bytes.
+/// The most sectors in one command: half a gibibyte in sectors of 512 bytes, far more than a host sends.
 pub const COMMAND_SECTORS_MAX: Sectors = Sectors::new(1 << 20);
 
 /// The most sectors that a profile may give a segment or read-ahead: 8 GiB in sectors of 512 bytes, far beyond any
@@ -43,9 +43,9 @@ const BUFFER_SECTORS_MAX: u32 = 1 << 24;
 /// A command of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The host's number for it.
+    /// The id, which the host chooses.
     pub id: RequestId,
-    /// Read or write.
+    /// The operation.
     pub op: Op,
     /// The sectors.
     pub range: LbnRange,
@@ -56,7 +56,7 @@ pub struct Command {
 pub enum Served {
     /// A read that was wholly in the buffer.
     Hit,
-    /// A read whose front was in the buffer, or that reached running read-ahead.
+    /// A read whose front was in the buffer, or was about to be read by running read-ahead.
     PartialHit,
     /// A read from the medium.
     Miss,
@@ -66,34 +66,34 @@ pub enum Served {
     Medium,
     /// A flush without sectors: all completed writes are on the medium.
     Flushed,
-    /// A discard.
+    /// A discard, which transfers no data.
     Discarded,
 }
 
-/// The parts of a command's time at the medium.
+/// The parts of a command's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breakdown {
-    /// The way in which it was served.
+    /// The way in which the command was served.
     pub served: Served,
     /// The time of submission.
     pub submitted: Instant,
-    /// The time at which its service began: it was chosen, and the arm had done its earlier work. A write that is acknowledged
-    /// from a write cache begins when it is submitted, or when the cache has room for it.
+    /// The time at which service began: the command was chosen, and the arm had done its earlier work. The service of a
+    /// write that is acknowledged from a write cache begins when the write is submitted, or when the cache has room for it.
     pub began: Instant,
-    /// Seek, head switch and settling before its first sector.
+    /// The time of seek, head switch and settling before the first sector.
     pub seek: Duration,
-    /// Rotational latency of its first sector.
+    /// The rotational latency of the first sector.
     pub latency: Duration,
-    /// The time in which its sectors pass under the head, at the profile's speed; zero for a command served from the
+    /// The time in which the sectors pass under the head at the profile's speed; zero for a command served from the
     /// buffer.
     pub transfer: Duration,
-    /// The time at which the arm had finished: all its sectors had passed. For a command served from the buffer, the
-    /// end of the arm's preceding work.
+    /// The time at which all sectors had passed and the arm was free. For a command served from the buffer, the end of the
+    /// arm's preceding work.
     pub medium_end: Instant,
 }
 
 impl Breakdown {
-    /// Returns the parts of a command that the arm did not move for; `medium_end` is the end of its preceding work.
+    /// Returns the parts of a command's time without a move of the arm, whose preceding work ends at `medium_end`.
     fn without_the_arm(served: Served, [submitted, began, medium_end]: [Instant; 3]) -> Self {
         let none = Duration::ZERO;
         Self { served, submitted, began, seek: none, latency: none, transfer: none, medium_end }
@@ -103,17 +103,17 @@ impl Breakdown {
 /// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The command.
+    /// The id of the command.
     pub id: RequestId,
-    /// The time at which the host learns of it.
+    /// The time of the completion.
     pub at: Instant,
-    /// The parts of its time.
+    /// The parts of the command's time.
     pub breakdown: Breakdown,
-    /// The first sector that could not be read, if there is one; then there are no data.
+    /// The first sector that could not be read, if the command failed; the host then gets no data.
     pub failed: Option<Lbn>,
 }
 
-/// A command that has arrived, and whose service has not begun.
+/// A submitted command whose service has not begun.
 #[derive(Clone, Copy, Debug)]
 struct QueuedCommand {
     came: Instant,
@@ -125,20 +125,21 @@ struct QueuedCommand {
 #[derive(Clone, Copy, Debug)]
 struct Service {
     range: LbnRange,
-    /// The time at which its service begins.
+    /// The time at which service begins.
     now: Instant,
-    /// The start of its overhead: in a queue, it overlaps with the preceding command's work.
+    /// The time at which the command's overhead begins. In a queue the overhead overlaps with the service of the command
+    /// before.
     since: Instant,
 }
 
 impl Service {
-    /// Returns the time at which this overhead has passed and the service has begun.
+    /// Returns the first time at which the overhead is over and service has begun.
     fn after(&self, overhead: Duration) -> Instant {
         (self.since + overhead).max(self.now)
     }
 }
 
-/// The firmware's answer to a command.
+/// The result of serving a command: the completion time before random delays, and the times of the arm.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     at: Instant,
@@ -148,24 +149,24 @@ struct Answer {
 }
 
 impl Answer {
-    /// Returns an answer without a move of the arm.
+    /// Returns the answer to a command that does not move the arm.
     fn from_buffer(at: Instant, served: Served) -> Self {
         Self { at, served, seek: Duration::ZERO, latency: Duration::ZERO }
     }
 }
 
-/// A write that is acknowledged and not yet on the medium.
+/// A write that has been acknowledged and is being written to the medium until `end`.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     segment: usize,
     end: Instant,
 }
 
-/// A drive behind its interface: a state machine without a clock.
+/// A simulated drive that takes commands: a state machine without a clock.
 ///
-/// Call [`submit`](Self::submit) for a command; [`next_event`](Self::next_event) returns the time of the next event;
-/// call [`advance`](Self::advance) then, and [`pop_completion`](Self::pop_completion) until there is none. Time must
-/// not go backwards. The same calls give the same answers, to the nanosecond.
+/// The host calls [`submit`](Self::submit) for a command. [`next_event`](Self::next_event) returns the time of the next
+/// event: at that time the host calls [`advance`](Self::advance), and [`pop_completion`](Self::pop_completion) until it
+/// returns `None`. Time must not go backwards. The same calls give the same completions, to the nanosecond.
 ///
 /// ```
 /// use freeblock_drive::{Command, Drive};
@@ -194,35 +195,35 @@ pub struct Drive {
     chance: Chance,
     recalibration: Option<Recalibrations>,
     eager_read_ahead: bool,
-    /// Whether a command stops read-ahead at once, in the middle of a move or a sector.
+    /// Whether a command stops read-ahead at once, even in the middle of a move or a sector.
     prompt_read_ahead: bool,
     rereads: Rereads,
     write_cache: WriteCache,
     unreadable: Unreadable,
     grown_defects: Vec<Lbn>,
     segments: Segments,
-    /// The least time from a command to a head that is ready.
+    /// The least time from the start of a read to a head that is ready on the track.
     shortest_seek: Duration,
-    /// Read-ahead that has not been stopped.
+    /// The read-ahead in progress.
     run: Option<Run>,
     flush: Option<Flush>,
-    /// The end of the arm's last work, past or future.
+    /// The end of the arm's last work, in the past or the future.
     free: Instant,
     last_op: Op,
-    /// The LBN after the last command's.
+    /// The LBN after those of the last command.
     last_end: Option<Lbn>,
-    /// The track of the last write's last sector, if nothing else has moved the arm since.
+    /// The track of the last write's last sector, if no read has moved the arm since.
     last_write_track: Option<TrackIndex>,
     now: Instant,
     waiting: VecDeque<QueuedCommand>,
-    /// With a queue: the time at which the arm has finished all commands in service.
+    /// In a drive with a queue: the time at which the arm has finished all commands in service.
     arm_free: Instant,
-    /// With a queue: the time at which the bus has finished all commands in service.
+    /// In a drive with a queue: the time at which the bus has finished all commands in service.
     bus_free: Instant,
-    /// Commands in service, with their answers, by the time of their completion.
+    /// The completions of the commands in service, by time.
     finishing: VecDeque<Completion>,
     done: VecDeque<Completion>,
-    /// The landings of a request; the memory is reused, so that no command allocates.
+    /// The times at which the sectors of a read land in the buffer. The memory is reused, so that commands do not allocate.
     landings: Vec<Instant>,
 }
 
@@ -237,8 +238,8 @@ impl Drive {
         self.mechanics.spindle()
     }
 
-    /// Returns the sectors that have moved since the profile was written, ascending; [`model`](Self::model) includes
-    /// them.
+    /// Returns the LBNs that were moved to spare sectors since the profile was written, ascending. The layout of
+    /// [`model`](Self::model) has their new places.
     pub fn grown_defects(&self) -> &[Lbn] {
         &self.grown_defects
     }
@@ -256,23 +257,23 @@ impl Drive {
         self.unreadable.damage(LbnRange::new(start, end.since(start)));
     }
 
-    /// Returns the most commands at a time.
+    /// Returns the most commands that the drive takes at a time.
     pub fn queue_depth(&self) -> usize {
         self.queue_depth as usize
     }
 
-    /// Returns the position of the arm, as of the firmware's last look.
+    /// Returns the position of the arm after the last move that the firmware has computed.
     pub fn position(&self) -> Position {
         self.mechanics.position()
     }
 
-    /// Returns the instant until which the arm works on commands and cached writes whose service has begun, past or future;
-    /// only a drive with a queue knows it.
+    /// Returns the time at which the arm has finished all commands and cached writes whose service has begun, in the past or
+    /// the future. Zero for a drive without a queue.
     pub fn arm_free_at(&self) -> Instant {
         self.arm_free
     }
 
-    /// Returns the number of commands inside, without completions that have not been taken out.
+    /// Returns the number of commands in the drive that are not complete.
     pub fn outstanding(&self) -> usize {
         self.waiting.len() + self.finishing.len()
     }
@@ -280,25 +281,26 @@ impl Drive {
     /// Submits a command at `now`.
     ///
     /// # Errors
-    /// The command has no sectors or more than [`COMMAND_SECTORS_MAX`], is past the last LBN, or the queue is full;
-    /// the drive is unchanged.
+    /// The command has no sectors or more than [`COMMAND_SECTORS_MAX`], or goes past the last LBN, or the queue is full. The
+    /// drive is unchanged.
     ///
     /// # Panics
-    /// In debug builds, if `now` is before an earlier call's.
+    /// In debug builds, if `now` is before the time of an earlier call.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
         self.submit_with(now, command, CacheOps::default())
     }
 
-    /// Submits a command with orders for the cache at `now`.
+    /// Submits a command with orders for the write cache at `now`.
     ///
-    /// - A flush is a barrier, as in ATA, where it has no place in the queue: commands before it are completed, then all
-    ///   cached writes go to the medium, then it is complete or, with sectors, served. Until then, commands behind it wait.
+    /// - A flush is a barrier, as in ATA, whose flush cannot be queued. The commands before the flush are completed, then all
+    ///   cached writes go to the medium; then the flush is complete or, if it has sectors, is served as a command. Commands
+    ///   after the flush wait until then.
     /// - A forced write is complete when it is on the medium.
-    /// - A discard costs a command without a move of the arm; its sectors leave the buffer, and cached writes that lie in
-    ///   them are dropped. It may be as long as the drive.
+    /// - A discard takes a command's overhead and does not move the arm. Its sectors leave the buffer, and cached writes that
+    ///   lie wholly in its range are dropped. Its range may be as long as the drive.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); a flush may be without sectors.
+    /// As [`submit`](Self::submit); but a flush may have no sectors, and a discard may be longer.
     ///
     /// # Panics
     /// As [`submit`](Self::submit).
@@ -319,8 +321,8 @@ impl Drive {
         Ok(())
     }
 
-    /// Returns the time of the next event, if nothing is submitted before: a completion or, with a queue, the choice of
-    /// the next command.
+    /// Returns the time of the next event, if no command is submitted before: a completion, or the choice of the next
+    /// command from a queue.
     pub fn next_event(&self) -> Option<Instant> {
         if !self.done.is_empty() {
             return Some(self.now);
@@ -333,7 +335,7 @@ impl Drive {
     /// Advances the time to `now`.
     ///
     /// # Panics
-    /// In debug builds, if `now` is before an earlier call's.
+    /// In debug builds, if `now` is before the time of an earlier call.
     pub fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went backwards");
         loop {
@@ -351,12 +353,12 @@ impl Drive {
         self.now = self.now.max(now);
     }
 
-    /// Returns the next completion, in order.
+    /// Removes and returns the oldest completion.
     pub fn pop_completion(&mut self) -> Option<Completion> {
         self.done.pop_front()
     }
 
-    /// Begins the service of the next command, and with a queue of all those that can begin now.
+    /// Begins the service of all commands that can begin now: without a queue one at most.
     fn serve_next(&mut self, now: Instant) {
         loop {
             self.held_write_arrived(now);
@@ -417,7 +419,8 @@ impl Drive {
         }
     }
 
-    /// Returns the first unreadable sector of a read, and drops it from the buffer; a write makes its sectors readable.
+    /// Returns the first unreadable sector of a read, and removes that sector from the buffer. A write makes its sectors
+    /// readable.
     fn before_the_medium(&mut self, command: &Command) -> Option<Lbn> {
         match command.op {
             Op::Read => {
@@ -433,7 +436,7 @@ impl Drive {
         }
     }
 
-    /// Fails a read of an unreadable sector, after the drive has retried for some revolutions.
+    /// Delays the answer to a read that fails by the revolutions for which the drive retries.
     fn try_again(&mut self, answer: &mut Answer) {
         let lost = self.revolution(self.free) * u64::from(self.unreadable.retries);
         answer.at += lost;
@@ -441,7 +444,7 @@ impl Drive {
         self.run = None;
     }
 
-    /// Returns the time in which sectors pass under the head at the profile's speed, without moves between tracks.
+    /// Returns the time in which the sectors pass under the head at the profile's speed, without the moves between tracks.
     fn passing_time(&self, range: LbnRange) -> Duration {
         let model = self.model();
         let pieces = model.layout().pieces(range);
@@ -455,7 +458,7 @@ impl Drive {
 }
 
 impl Command {
-    /// Refuses a command that no drive of this capacity takes.
+    /// Fails if a drive of this capacity must refuse the command.
     pub(crate) fn check(&self, capacity: Sectors, cache: CacheOps) -> Result<(), CommandError> {
         let Self { id, range, .. } = *self;
         if range.is_empty() {

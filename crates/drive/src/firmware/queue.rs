@@ -1,19 +1,20 @@
-//! Several commands at a time: the time and the order of their service.
+//! The command queue: which command is served next, and when.
 
 use super::{Drive, QueuedCommand};
 use crate::behaviour::{Queue, QueueOrder};
 use crate::cache::Found;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// The nanoseconds of waiting that offset one nanosecond of a longer seek in a drive's own order, fitted to a SATA
+/// The number of nanoseconds of waiting that offset one nanosecond of a longer seek in [`QueueOrder::Own`]. Fitted to a SATA
 /// drive (docs/MODEL.md, section 8).
 const OWN_AGE_DIVISOR: i128 = 20;
 
-/// The time from a command's last sector to the choice of the next one in a drive's own order; assumed.
+/// The time from a command's last sector to the choice of the next command in [`QueueOrder::Own`]; assumed.
 const OWN_CHOICE_TIME: Duration = Duration::from_micros(100);
 
 impl Drive {
-    /// Returns the time at which the arm starts on the next command, for a queue with commands.
+    /// Returns the time at which the next command or held write is chosen; `None` if none waits, or if only a completion can
+    /// let the next one begin.
     pub(super) fn next_service(&self) -> Option<Instant> {
         let candidates = self.before_barrier().next().is_some();
         match self.queue {
@@ -24,7 +25,7 @@ impl Drive {
         }
     }
 
-    /// Takes out the command to be served next.
+    /// Removes and returns the command to be served next, if it can begin now.
     pub(super) fn choose(&mut self, now: Instant) -> Option<QueuedCommand> {
         match self.queue {
             _ if self.barrier_falls().is_some_and(|at| at <= now) => self.waiting.pop_front(),
@@ -35,8 +36,9 @@ impl Drive {
         }
     }
 
-    /// Returns the time at which the next command is chosen. A drive with its own order first reports the last command,
-    /// and considers commands that arrive in response, unless one continues where the last one ended: that one streams.
+    /// Returns the time at which the next command is chosen. With [`QueueOrder::Own`] the drive first reports the completion
+    /// of the last command, and considers commands that arrive in response. If a waiting command continues where the last
+    /// one ended, the drive chooses without this pause.
     pub(super) fn chooses_at(&self) -> Instant {
         let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.arm_free };
         let last = self.last_end;
@@ -55,7 +57,7 @@ impl Drive {
         self.waiting.remove(index)
     }
 
-    /// Returns the position of a command in the queue's order: the least goes first.
+    /// Returns the rank of a command in the queue's order; the lowest is served first.
     pub(super) fn order(&self, now: Instant, waiting: &QueuedCommand) -> i128 {
         match self.queue {
             Queue::Tagged { order: QueueOrder::Sptf, .. } => self.positioning(now, waiting).as_nanos().into(),
@@ -64,7 +66,8 @@ impl Drive {
         }
     }
 
-    /// Returns the seek in nanoseconds, less a share of the waiting time.
+    /// Returns the rank in [`QueueOrder::Own`]: the time of the move in ns, less a share of the waiting time; the lowest of
+    /// all for a buffer hit.
     fn seek_less_age(&self, now: Instant, waiting: &QueuedCommand) -> i128 {
         let QueuedCommand { came, command, .. } = *waiting;
         if command.op == Op::Read && self.is_buffered(command.range) {
@@ -77,15 +80,15 @@ impl Drive {
         i128::from(seek) - i128::from(now.since(came).as_nanos()) / OWN_AGE_DIVISOR
     }
 
-    /// Returns whether a read needs the buffer only.
+    /// Returns whether all sectors of a read are in the buffer.
     fn is_buffered(&self, range: LbnRange) -> bool {
         let reading = self.run.as_ref().map(|r| r.segment);
         self.cache.enabled && self.segments.for_read(range, reading).1 == Found::All
     }
 
-    /// Returns the time that the head would take to the first sector of a command, by the drive's own knowledge: exact
-    /// rotation, mean seek times. With zero-latency access, the completion of its last sector, less the transfer time.
-    /// Zero for a read from the buffer.
+    /// Returns the time from `now` until the head reaches the first sector of a command, as the drive computes it: with
+    /// exact rotation and mean seek times. With zero-latency access, the time until the end of the transfer, less the
+    /// transfer time. Zero for a read from the buffer.
     pub(super) fn positioning(&self, now: Instant, waiting: &QueuedCommand) -> Duration {
         let QueuedCommand { came, command, .. } = *waiting;
         let overhead = match command.op {
@@ -122,8 +125,8 @@ impl Drive {
         start.saturating_since(now)
     }
 
-    /// If the next command is waiting when the arm has finished one, there is no read-ahead between them, except a
-    /// guaranteed minimum.
+    /// Cancels read-ahead if the next command begins as soon as the arm has finished the last one, unless a minimum of
+    /// read-ahead is outstanding.
     pub(super) fn go_on_without_read_ahead(&mut self, now: Instant) {
         if now <= self.free && self.run.as_ref().is_some_and(|run| run.least <= run.next) {
             self.run = None;

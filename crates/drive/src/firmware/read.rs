@@ -1,4 +1,4 @@
-//! Reads: from the buffer, from running read-ahead, from the medium.
+//! Serves reads: from the buffer, from running read-ahead, or from the medium.
 
 use super::{Answer, Drive, Served, Service};
 use crate::behaviour::Queue;
@@ -6,16 +6,16 @@ use crate::cache::{Content, Found};
 use crate::run::Run;
 use units::{Duration, Instant, Lbn, LbnRange, Op};
 
-/// The sectors that a drive without a watermark transfers over the held bus at once: 8 KiB. The RZ26's reads show it
-/// (docs/MODEL.md, 4.13); DiskSim's files have no field for it.
+/// The number of sectors in a burst on the bus of a drive that holds the bus and has no watermark: 8 KiB. Found from the reads
+/// of the DEC RZ26 (docs/MODEL.md, 4.13), because DiskSim's files have no field for it.
 const READ_BURST_SECTORS: usize = 16;
 
-/// Times of a read in which the arm is free.
+/// The parts of a read's overhead and seek in the profile during which the arm is free: see [`Drive::beside_the_arm`].
 struct BesideTheArm {
-    /// The part of a miss's overhead that a hit does not have: it follows the medium.
+    /// The part of the overhead of a miss that a hit does not have. The drive spends this time after the medium access.
     late: Duration,
-    /// The difference between the settling of reads and writes in the file, which no head has: the seeks were measured
-    /// with reads, and include this time of the bus.
+    /// The time by which the profile's seeks are longer for reads than for writes. A head cannot settle faster for a write;
+    /// the seeks were measured with reads, and include this time on the bus.
     early: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Drive {
         }
     }
 
-    /// Returns the hit overhead: the low one of the pair if the read continues where the last one ended.
+    /// Returns the overhead of a read hit: after a read, the higher one of the pair unless the hit continues that read.
     fn read_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.read_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Read && self.last_end != Some(range.start())
@@ -70,7 +70,7 @@ impl Drive {
         Answer::from_buffer(done + self.timing.read_completion, Served::Hit)
     }
 
-    /// Serves a read from running read-ahead, or slightly behind it.
+    /// Serves a read whose sectors running read-ahead has partly read or is about to read.
     fn read_stream(&mut self, service: Service, mut run: Run) -> Answer {
         let range = service.range;
         let eager = self.looks_sequential(range);
@@ -92,15 +92,15 @@ impl Drive {
         Answer::from_buffer(bus + self.timing.read_completion, Served::PartialHit)
     }
 
-    /// Marks the bus as taken until then, with a queue.
+    /// Marks the bus as occupied until `until`, in a drive with a queue.
     pub(super) fn bus_taken(&mut self, until: Instant) {
         if self.queue != Queue::Serial {
             self.bus_free = self.bus_free.max(until);
         }
     }
 
-    /// Returns whether a read is behind the last command, a read as well, on its track, so that eager read-ahead
-    /// begins.
+    /// Returns whether eager read-ahead follows a read: the last command was a read on the same track that ended at or before
+    /// the first sector of this one.
     fn looks_sequential(&self, range: LbnRange) -> bool {
         let Some(end) = self.last_end.filter(|&end| {
             self.eager_read_ahead && self.last_op == Op::Read && end <= range.start() && end > Lbn::ZERO
@@ -112,7 +112,7 @@ impl Drive {
         track(Lbn::new(end.get() - 1)) == track(range.start())
     }
 
-    /// Reads from the medium what the buffer lacks; `found`: whether `segment` has the front of it.
+    /// Serves a read from the medium. If `found` says so, `segment` already has the front of the read.
     fn read_medium(&mut self, service: Service, segment: usize, found: Found) -> Answer {
         let range = service.range;
         let eager = self.looks_sequential(range);
@@ -138,7 +138,7 @@ impl Drive {
         let first = s.end;
         self.last_write_track = None;
         let Some(mut run) = Run::start(&mut self.mechanics, segment, set_out, ready, first, end) else {
-            // A part of an access past the last LBN is impossible: `submit` has checked.
+            // Impossible, because `submit` refuses commands without sectors and past the last LBN.
             return Answer::from_buffer(service.now, Served::Miss);
         };
         let (seek, latency) = (run.first_seek, run.first_latency);
@@ -156,7 +156,7 @@ impl Drive {
         self.grow(segment, end);
         self.read_further(run, end, eager);
         if served == Served::Miss {
-            // The sectors that came first were read first: the arm is free one revolution after that.
+            // With zero-latency access, the arm is free one revolution after the first sector that it read.
             self.free = self.free.min(latest);
         }
         let mut answer = Answer { at: bus + completion, served, seek, latency };
@@ -167,7 +167,8 @@ impl Drive {
         answer
     }
 
-    /// Lets a miss land and cross the bus: from the watermark on, sector by sector, no sector before it landed.
+    /// Reads the sectors of a miss into the buffer and sends them over the bus. The bus starts at the watermark, and sends
+    /// no sector before it has landed. No sector lands after `latest`. Returns the end of the transfer.
     fn land_and_transfer(
         &mut self,
         run: &mut Run,
@@ -183,8 +184,7 @@ impl Drive {
         let share = share.max(self.chance.held_back(count));
         let watermark = Lbn::new(range.start().get() + share.clamp(1, count));
         let sector = self.timing.read_sector;
-        // The bus transfers in LBN order, in whatever order the sectors land: if the revolution began among them, none
-        // is available before `latest`.
+        // The bus transfers sectors in LBN order, in whatever order they land.
         let mut landings = std::mem::take(&mut self.landings);
         landings.clear();
         if self.in_bursts() {
@@ -206,12 +206,13 @@ impl Drive {
         bus
     }
 
-    /// Returns whether sectors cross a held bus in bursts, each after all of it has landed.
+    /// Returns whether the drive sends the sectors of a read in bursts, each after all its sectors have landed.
     fn in_bursts(&self) -> bool {
         self.rules.read_bursts && self.holds_bus_read && self.cache.read_watermark == 0.0
     }
 
-    /// Returns the parts of a read's overhead and seek in the file that the drive spends after the medium instead.
+    /// Returns the parts of a read's overhead and seek in the profile that a drive with bursts spends on the bus after the
+    /// medium access.
     fn beside_the_arm(&self, range: LbnRange, overhead: Duration) -> BesideTheArm {
         if !self.in_bursts() {
             return BesideTheArm { late: Duration::ZERO, early: Duration::ZERO };
@@ -221,7 +222,7 @@ impl Drive {
         BesideTheArm { late, early }
     }
 
-    /// Delays a read whose data come only in a later revolution; only after a move of the arm.
+    /// Delays the answer to a read if the drive repeats this read ([`Rereads`](super::Rereads)).
     fn read_again(&mut self, answer: &mut Answer, at: Lbn) {
         let revolutions = self.rereads.revolutions(at);
         if revolutions > 0 {
@@ -232,8 +233,8 @@ impl Drive {
         }
     }
 
-    /// Returns the time at which all sectors of a request are in the buffer, if a head with zero-latency access arrives
-    /// among them: one revolution after the first that passed whole.
+    /// Returns the time at which all sectors of a read are in the buffer, if a head with zero-latency access arrives among
+    /// them: one revolution after the start of the first sector that the head reads. `None` otherwise.
     fn all_in_one_revolution(&self, run: &Run, range: LbnRange) -> Option<Instant> {
         let pass = run.pass();
         if !self.zero_latency(Op::Read) || u64::from(pass.count) != range.len().get() {

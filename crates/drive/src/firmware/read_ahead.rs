@@ -1,4 +1,4 @@
-//! Read-ahead: its extent, and the sectors that stay in the buffer.
+//! Starts read-ahead after a read: its extent, and the sectors that stay in the buffer.
 
 use super::Drive;
 use crate::cache::Content;
@@ -8,9 +8,9 @@ use model::profile::ReadAhead;
 use units::{Lbn, LbnRange, Op, Sectors};
 
 impl Drive {
-    /// Reads on after a request that ends before `end`, as far as this drive does.
+    /// Starts read-ahead after a request that ends before `end`.
     ///
-    /// `eager` read-ahead reaches the end of its track, or its limit, before a new command can stop it.
+    /// If `eager`, a new command cannot stop read-ahead before the end of the track, or before its limit if that is nearer.
     pub(super) fn read_further(&mut self, run: Run, end: Lbn, eager: bool) {
         if self.buffers_tracks() {
             self.read_around(run, end);
@@ -33,7 +33,7 @@ impl Drive {
             && self.model().zero_latency(Op::Read)
     }
 
-    /// Reads on after a request that ends before `end`.
+    /// Continues the run of a request that ends before `end` to the limit of read-ahead.
     fn read_on(&mut self, mut run: Run, end: Lbn) {
         let segment = run.segment;
         let landed = run.landed_at(self.mechanics.spindle());
@@ -46,7 +46,8 @@ impl Drive {
         self.run = (run.limit > run.next).then_some(run);
     }
 
-    /// Reads the rest of the last track of a request into the buffer, if there is room for all of it.
+    /// Continues the run of a request until its last track is in the buffer completely. If the segment is too small for the
+    /// track, reads on as other drives do.
     fn read_around(&mut self, mut run: Run, end: Lbn) {
         let size = self.segments.size;
         let Some((first, past)) =
@@ -60,7 +61,7 @@ impl Drive {
         self.run = Some(run);
     }
 
-    /// Returns the run of LBNs around `lbn` on its track.
+    /// Returns the consecutive LBNs on the track of `lbn` that include it: the first, and the one after the last.
     fn track_of(&self, lbn: Lbn) -> Option<(Lbn, Lbn)> {
         let layout = self.model().layout();
         let track = layout.locate(lbn)?.track;
@@ -78,12 +79,12 @@ impl Drive {
         run.contains(lbn).then_some((run.start(), run.end()))
     }
 
-    /// Returns whether requested data are dropped once the host has them.
+    /// Returns whether the buffer drops requested data once the host has it.
     pub(super) fn served_leave(&self) -> bool {
         self.rules.served_data_leave && self.cache.read_ahead_over_requested != 0
     }
 
-    /// Drops the data before `end`, which the host has, if read-ahead may use their room.
+    /// Drops the data before `end`, which the host has, if read-ahead may replace it.
     pub(super) fn give_up_served(&mut self, segment: usize, end: Lbn) {
         if self.served_leave() {
             let s = self.segments.get_mut(segment);
@@ -93,7 +94,7 @@ impl Drive {
         }
     }
 
-    /// Returns the limit of read-ahead after a request that ends before `end`.
+    /// Returns the LBN before which read-ahead ends, after a request that ends before `end`.
     pub(super) fn read_ahead_limit(&self, segment: usize, end: Lbn) -> Lbn {
         let layout = self.model().layout();
         let last = Lbn::new(layout.capacity().get());
@@ -122,7 +123,7 @@ impl Drive {
         limit.clamp(end, last)
     }
 
-    /// Returns the end of the track of `end`, plus a track for a segment that began before that track.
+    /// Returns the LBN after the track of `end`; one track further if the segment, from `start` on, begins before that track.
     fn whole_track_limit(&self, start: Lbn, end: Lbn) -> Lbn {
         match self.track_of(end) {
             Some((first, past)) if start < first => {
@@ -135,7 +136,7 @@ impl Drive {
         }
     }
 
-    /// Returns DiskSim's limit for read-ahead that fills a segment, on any track.
+    /// Returns DiskSim's limit for read-ahead that fills a segment and may cross tracks.
     fn segment_limit(&self, start: Lbn, end: Lbn) -> Lbn {
         let size = self.segments.size;
         match (self.cache.maximum_read_ahead, self.cache.read_ahead_over_requested) {
@@ -148,7 +149,7 @@ impl Drive {
         }
     }
 
-    /// Returns the LBN, `far` at most, before which the next track begins, or the next cylinder.
+    /// Returns the LBN at which the next track, or the next cylinder if `whole_cylinder`, begins after `end`; at most `far`.
     fn before_the_arm_moves(&self, end: Lbn, far: Lbn, whole_cylinder: bool) -> Lbn {
         let layout = self.model().layout();
         let Some(here) = layout.locate(end) else { return end };

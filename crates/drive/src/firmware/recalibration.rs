@@ -1,11 +1,10 @@
-//! Pauses in which the drive measures its own servo.
+//! The pauses in which the drive recalibrates its servo.
 
 use crate::behaviour::Recalibration;
 use crate::dice::{Component, Dice};
 use units::{Duration, Instant};
 
-/// The time of the next recalibration. If it falls into a command's work on the medium, it waits for its end; an idle
-/// drive does it on time.
+/// The schedule of recalibrations. An idle drive recalibrates on time; a busy one when the current access is finished.
 #[derive(Clone, Debug)]
 pub(crate) struct Recalibrations {
     every: Duration,
@@ -19,14 +18,14 @@ impl Recalibrations {
         Self { every: of.every, takes: of.takes, due: Instant::ZERO + first }
     }
 
-    /// Returns the time of the next one.
+    /// Returns the time at which the next recalibration is due.
     pub(crate) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Returns the time at which an arm that has been free since `free` and is wanted at `at` can start.
+    /// Returns the time at which the arm, free since `free` and wanted at `at`, can start, after the recalibrations due before.
     pub(crate) fn set_out(&mut self, free: Instant, at: Instant) -> Instant {
-        // Skips the recalibrations that an idle arm did earlier.
+        // Skips the recalibrations that ended while the arm was idle.
         let over = at.saturating_since(self.due + self.takes);
         if self.due >= free && over > Duration::ZERO {
             self.due += self.every * (over.as_nanos() / self.every.as_nanos());

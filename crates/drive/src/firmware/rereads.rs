@@ -1,18 +1,17 @@
-//! Reads whose data come only in a later revolution.
+//! Reads that the drive repeats, so that their data comes some revolutions late.
 
 use units::Lbn;
 
-/// The fewest extra revolutions of a read that the drive repeats.
+/// The least number of extra revolutions of a repeated read.
 const REVOLUTIONS_MIN: u64 = 3;
 
-/// The most extra revolutions of a read that the drive repeats.
+/// The largest number of extra revolutions of a repeated read.
 const REVOLUTIONS_MAX: u64 = 60;
 
-/// The resolution of the numbers that are drawn.
+/// The number of steps of a drawn probability.
 const RESOLUTION_PARTS: u128 = 1 << 20;
 
-/// Selects the reads with extra revolutions by their first sector, so that the same requests have the same delay whatever
-/// else the drive does.
+/// Selects the repeated reads by a hash of their first sector, so that the delay of a read does not depend on other requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rereads {
     ppm: u32,
@@ -24,8 +23,8 @@ impl Rereads {
         Self { ppm, seed }
     }
 
-    /// Returns the extra revolutions of a read at this place. A share of (3 / n)^(4/3) of the reads with extra revolutions has
-    /// at least n, so that few have very many.
+    /// Returns the number of extra revolutions of a read from this LBN on; 0 for most. Of the repeated reads, a share of
+    /// (3 / n)^(4/3) takes at least n extra revolutions.
     pub(super) fn revolutions(self, at: Lbn) -> u64 {
         if self.ppm == 0 {
             return 0;
@@ -34,7 +33,8 @@ impl Rereads {
         if ((drawn >> 32) * 1_000_000) >> 32 >= u64::from(self.ppm) {
             return 0;
         }
-        // Compares the cube of a number from 1 to RESOLUTION_PARTS with the fourth power of n / 3, in whole numbers.
+        // `share` is uniformly distributed. share / RESOLUTION_PARTS <= (3 / n)^(4/3) is compared in whole numbers: both
+        // sides are cubed.
         let share = u128::from(drawn as u32) * RESOLUTION_PARTS / (1 << 32) + 1;
         let reaches = |n: u64| {
             let (n, least) = (u128::from(n), u128::from(REVOLUTIONS_MIN));
@@ -47,7 +47,7 @@ impl Rereads {
     }
 }
 
-/// SplitMix64's output function: every bit of the result depends on every bit of the number.
+/// Returns a hash of a number: the output function of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! The queue's choices, compared with an exhaustive search.
+//! Tests of the command queue: its choices are compared with an exhaustive search.
 
 use super::*;
 use crate::behaviour::{Behaviour, QueueOrder};
@@ -33,7 +33,7 @@ fn ask(drive: &Drive, id: u64, (write, place): (bool, u64)) -> Command {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every candidate is tried on a copy of the drive; the chosen one has the shortest seek and latency.
+    /// Serves every waiting command on a copy of the drive: the chosen one must have the least sum of seek and latency.
     #[test]
     fn the_drive_turns_to_the_command_that_the_head_gets_to_first(
         profile in profile(), first in (any::<bool>(), any::<u64>()),
@@ -69,13 +69,13 @@ proptest! {
         prop_assert_eq!(drive.outstanding(), 0);
     }
 
-    /// With two commands inside, the arm goes from one to the other without a pause (FAST'02, figure 4).
+    /// With two commands in the drive, the arm starts on the second as soon as it has finished the first (FAST 2002, figure 4).
     #[test]
     fn the_arm_sets_out_for_the_next_command_when_it_is_done_with_the_last(
         profile in profile(), asks in proptest::collection::vec((any::<bool>(), any::<u64>()), 2..20),
     ) {
         let behaviour = tagged(QueueOrder::Fcfs, 2);
-        // Excludes the settling that hides a command overhead, because it is measured from the command.
+        // Without these rules, every access depends only on the end of the one before, not on the time of its command.
         let rules = Rules { shortest_access: false, zero_latency: false, ..Rules::HARDWARE };
         let mut drive = Drive::with_behaviour(&profile, rules, behaviour, 0).unwrap();
         let mut arm = Mechanics::new(drive.mechanics.shared_model());
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// Writes far from each other come at once. Each that is reported before the medium has it takes a place in the buffer.
+/// Submits twelve distant writes at once, and compares the most writes in the cache with its size.
 #[test]
 fn a_write_cache_holds_as_many_writes_as_it_has_room_for() {
     let profile = model::builtin::find("quantum-atlas-10k").unwrap();

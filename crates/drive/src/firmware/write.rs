@@ -1,4 +1,4 @@
-//! Writes: into the buffer and from there to the medium, or to the medium at once.
+//! Serves writes: acknowledged from the buffer and then written to the medium, or acknowledged from the medium.
 
 use super::{Answer, Drive, Flush, Served, Service};
 use crate::cache::{Content, Found, Segment};
@@ -7,11 +7,12 @@ use model::Position;
 use model::profile::WriteBack;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// The sectors that cross the bus before the medium side of a drive without write-back gets them: a page of 4 KiB. The
-/// C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
+/// The number of sectors that cross the bus together before a drive without write-back can write them to the medium: 4 KiB.
+/// Found from the sequential writes of the HP C2247A (docs/MODEL.md, 4.8), because DiskSim's files have no field for it.
 const BURST_SECTORS: u64 = 8;
 
-/// In DiskSim, the sectors that must have crossed before such a drive starts on the medium; then sector follows sector.
+/// The number of sectors that must have crossed the bus before a drive without write-back starts on the medium, by DiskSim's
+/// rules. Each further sector can be written when it has crossed.
 const DISKSIM_FIRST_SECTORS: u64 = 10;
 
 /// The times of a write to the medium.
@@ -22,7 +23,7 @@ pub(super) struct OnMedium {
     pub(super) end: Instant,
 }
 
-/// Returns whether a write continues where the host's data in a segment end.
+/// Returns whether a segment has written data, and the write continues where this data ends.
 fn continues(segment: &Segment, range: LbnRange) -> bool {
     segment.content == Content::Written && segment.end == range.start()
 }
@@ -63,13 +64,13 @@ impl Drive {
         self.grow(segment, range.end());
     }
 
-    /// Puts the data of a write into the buffer, where reads may find them.
+    /// Puts the data of a write into a segment, where reads may find it.
     pub(super) fn hold_in_a_segment(&mut self, range: LbnRange) {
         let segment = self.segment_for(range, None);
         self.fill_segment(range, segment, false);
     }
 
-    /// Returns the hit overhead: the low one of the pair for a write to the track of the last one.
+    /// Returns the overhead of a buffered write: after a write, the higher one of the pair unless both are on one track.
     pub(super) fn write_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.write_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Write {
@@ -81,7 +82,7 @@ impl Drive {
         pair.after(self.last_op)
     }
 
-    /// Acknowledges a write when its data are in the buffer, and starts the arm.
+    /// Acknowledges a write when its data is in the buffer, and starts the arm.
     fn write_behind(&mut self, service: Service, segment: usize, appends: bool) -> Answer {
         let Service { range, now, .. } = service;
         let overhead = self.write_hit_overhead(range);
@@ -103,7 +104,7 @@ impl Drive {
         Answer { at, served: Served::Buffered, seek: medium.seek, latency: medium.latency }
     }
 
-    /// Acknowledges a write when its data are on the medium.
+    /// Acknowledges a write when its data is on the medium.
     fn write_through(&mut self, service: Service) -> Answer {
         let range = service.range;
         let t = self.timing;
@@ -119,7 +120,7 @@ impl Drive {
                 (overhead, service.since + overhead)
             }
         };
-        // In a queue the data crossed while the arm was at work for the preceding command.
+        // In a queue, the data may have crossed the bus while the arm served the command before.
         let data = data.max(self.bus_free);
         let set_out = self.arm_ready(service, overhead).max(self.free);
         let count = range.len().get();
@@ -141,22 +142,23 @@ impl Drive {
         Answer { at, served: Served::Medium, seek: medium.seek, latency: medium.latency }
     }
 
-    /// Returns whether the first and the last sector of the medium must be read before they are written: the write has
-    /// only a part of them, and the buffer lacks the rest.
+    /// Returns whether the first and the last sector of the medium must be read before they are written: the write replaces
+    /// only a part of the sector, and the buffer does not have the rest.
     fn read_before(&self, range: LbnRange) -> [bool; 2] {
         let held =
             |sector: LbnRange| self.cache.enabled && self.segments.for_read(sector, None).1 == Found::All;
         self.model().partly_written(range).map(|sector| sector.is_some_and(|sector| !held(sector)))
     }
 
-    /// Returns whether the arm is at the command's first sector.
+    /// Returns whether the arm is on the track of the command's first sector.
     pub(super) fn stays(&self, range: LbnRange) -> bool {
         let layout = self.model().layout();
         let target = layout.locate(range.start()).map(|at| Position::from(layout.track(at.track)));
         target == Some(self.mechanics.position())
     }
 
-    /// Writes piece by piece from `set_out` on; a sector whose data are late when it passes costs a revolution.
+    /// Writes to the medium from `set_out` on, track by track. `available` returns the time at which the data of a sector is
+    /// available. A sector that passes before that time is written a revolution later.
     pub(super) fn write_medium(
         &mut self,
         set_out: Instant,
@@ -190,7 +192,7 @@ impl Drive {
             if let Some(around) = around.filter(|p| complete <= p.start(&spindle)) {
                 pass = around;
             } else {
-                // The sectors of this piece before the first one of `pass`.
+                // The number of sectors of this piece before the first one of `pass`.
                 let mut before = 0;
                 for k in 0..piece.len {
                     let there = available(written + k);

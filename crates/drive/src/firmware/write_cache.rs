@@ -1,33 +1,33 @@
-//! A buffer for many writes: each is reported at once, and goes to the medium when the arm has nothing more urgent to
-//! do.
+//! The write cache: holds many writes, each of which is acknowledged at once and goes to the medium when the arm has no
+//! more urgent work.
 
 use super::{Breakdown, Command, Completion, Drive, QueuedCommand, Served, Service};
 use crate::behaviour::{Queue, QueueOrder};
 use units::{CacheOps, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// The most sectors of contiguous writes that go to the medium together.
+/// The most sectors of contiguous writes that are joined and go to the medium together.
 const JOINED_SECTORS_MAX: Sectors = Sectors::new(2_048);
 
-/// The number of held writes, the oldest, from which a drive with its own order chooses the next one, fitted to a SATA drive's
-/// flushes (docs/MODEL.md, section 8).
+/// The number of the oldest held writes from which a drive with [`QueueOrder::Own`] chooses the next one. Fitted to the
+/// flushes of a SATA drive (docs/MODEL.md, section 8).
 const OWN_CHOICE_WRITES: usize = 16;
 
-/// A write that has been reported and is not on the medium.
+/// A write that has been acknowledged and is not on the medium.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) came: Instant,
     pub(super) range: LbnRange,
 }
 
-/// The writes in the buffer. Empty in a drive without a write cache.
+/// The writes in the write cache. Always empty in a drive without one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteCache {
-    /// The most writes; 0 for a drive that reports them one at a time.
+    /// The most writes; 0 for a drive without a write cache.
     room: usize,
     held: Vec<Held>,
-    /// The write that the arm is working on.
+    /// The write that the arm is writing to the medium.
     leaving: Option<Held>,
-    /// The time at which the last data of a write have crossed the bus.
+    /// The time at which the data of the last write has crossed the bus.
     crossed: Instant,
 }
 
@@ -45,7 +45,7 @@ impl WriteCache {
         self.held.len() + usize::from(self.leaving.is_some())
     }
 
-    /// Drops the writes whose sectors are all in `range`, because newer data or none replace theirs.
+    /// Drops the writes whose sectors are all in `range`, because a newer write or a discard makes their data obsolete.
     pub(super) fn drop_inside(&mut self, range: LbnRange) {
         self.held.retain(|held| !range.covers(held.range));
     }
@@ -56,37 +56,37 @@ impl WriteCache {
 }
 
 impl Drive {
-    /// Returns the number of writes that have been reported and are not on the medium; only a drive with a write cache
-    /// counts them.
+    /// Returns the number of writes in the write cache, which have been acknowledged and are not on the medium. Zero for a
+    /// drive without a write cache.
     pub fn unwritten(&self) -> usize {
         self.write_cache.len()
     }
 
-    /// Returns whether the arm has work that no command waits for.
+    /// Returns whether the write cache has writes for the medium, or the arm is writing one.
     pub(super) fn has_held_writes(&self) -> bool {
         self.write_cache.len() > 0
     }
 
-    /// Returns whether a command waits for the arm; with a write cache a write waits only for room, unless it is forced.
+    /// Returns whether a command waits for the arm. With a write cache, a write that is not forced waits only for room.
     pub(super) fn wants_arm(&self, waiting: &QueuedCommand) -> bool {
         let write = waiting.command.op == Op::Write && !waiting.cache.forced;
         !(waiting.cache.discard || write && self.write_cache.is_there())
     }
 
-    /// Returns whether a command is a write that the write cache takes.
+    /// Returns whether a command is a write that may go to the write cache.
     fn is_for_the_cache(waiting: &QueuedCommand) -> bool {
         let CacheOps { forced, discard, .. } = waiting.cache;
         waiting.command.op == Op::Write && !forced && !discard
     }
 
-    /// Releases the room of a write that has reached the medium.
+    /// Removes the write that the arm has been writing, if it has reached the medium.
     pub(super) fn held_write_arrived(&mut self, now: Instant) {
         if self.arm_free <= now {
             self.write_cache.leaving = None;
         }
     }
 
-    /// Takes the oldest waiting write into the buffer, if there is room.
+    /// Takes the oldest waiting write into the write cache and acknowledges it, if there is room or if it joins a held write.
     pub(super) fn take_write(&mut self, now: Instant) -> Option<Completion> {
         if !self.write_cache.is_there() {
             return None;
@@ -104,7 +104,7 @@ impl Drive {
         let QueuedCommand { came, command, .. } = self.waiting.remove(first)?;
         self.before_the_medium(&command);
         let overhead = self.write_hit_overhead(range);
-        // With command queueing, reads take the bus for such short times that a write does not wait for it.
+        // With command queueing, reads occupy the bus so briefly that a write does not have to wait for them.
         let data = (came + overhead).max(now).max(self.write_cache.crossed);
         let crossed = data + self.timing.write_sector * range.len().get();
         self.write_cache.crossed = crossed;
@@ -120,8 +120,8 @@ impl Drive {
         Some(Completion { id: command.id, at, breakdown, failed: None })
     }
 
-    /// Starts the arm on a held write if no command waits for the arm, or if a write waits for room and the held one
-    /// precedes every read in the drive's order. Returns whether it does.
+    /// Starts the arm on a held write if no command waits for the arm, or if a write waits for room and the held one comes
+    /// before every waiting command in the drive's order. Returns whether the arm has started.
     pub(super) fn write_held(&mut self, now: Instant) -> bool {
         if self.chooses_at() > now {
             return false;
@@ -138,12 +138,12 @@ impl Drive {
         true
     }
 
-    /// Returns whether a held write precedes every command that waits for the arm.
+    /// Returns whether the arm must serve a held write before every waiting command.
     pub(super) fn held_write_comes_first(&self, now: Instant) -> bool {
         self.next_held(now).is_some()
     }
 
-    /// Returns the next held write, if one precedes all waiting reads.
+    /// Returns the index of the held write that the arm must serve next, if it must serve one before every waiting command.
     fn next_held(&self, now: Instant) -> Option<usize> {
         let of = |held: &Held| {
             let id = RequestId::new(0);

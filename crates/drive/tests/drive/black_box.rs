@@ -1,4 +1,4 @@
-//! The drive as an outside scheduler meets it: every switch has its described effect and no other.
+//! Tests of drives with a behaviour: every switch has the effect that is described, and no other.
 
 use freeblock_drive::{
     BadSectors, Behaviour, Command, CommandError, Completion, Drive, Queue, QueueOrder, Rarely,
@@ -22,7 +22,7 @@ fn queue() -> impl Strategy<Value = Queue> {
     ]
 }
 
-/// Returns any combination of switches.
+/// Draws a behaviour with random values of all switches.
 fn behaviour() -> impl Strategy<Value = Behaviour> {
     let switch = || proptest::option::of(any::<bool>());
     (
@@ -85,7 +85,8 @@ fn black_box(profile: &Profile, behaviour: Behaviour, seed: u64) -> Drive {
     Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap()
 }
 
-/// A request: operation, place, distance from the last one's end, length, pause (us).
+/// A drawn request: whether it writes, the first LBN modulo the capacity, or instead the distance from the end of the request
+/// before, the length in sectors, and the pause after its submission in us.
 type PausedRequest = (bool, u64, Option<i64>, u64, u64);
 
 fn asks() -> impl Strategy<Value = Vec<PausedRequest>> {
@@ -109,7 +110,7 @@ fn commands(drive: &Drive, asks: &[PausedRequest]) -> Vec<(Command, Duration)> {
         .collect()
 }
 
-/// Submits them without waiting for the last, as far as the queue allows, and waits for all.
+/// Submits the commands with their pauses, waiting only while the queue is full, and returns all completions.
 fn run(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     let (mut now, mut all) = (Instant::ZERO, Vec::new());
     for (command, pause) in commands {
@@ -132,7 +133,7 @@ fn run(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     all
 }
 
-/// One at a time, one every second: a command's effect on time does not reach the next.
+/// Submits a command every second, so that the time that one takes does not affect the next. Returns the completions.
 fn apart(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
     commands
         .iter()
@@ -240,8 +241,8 @@ proptest! {
             prop_assert_eq!((a.id, a.breakdown.served), (b.id, b.breakdown.served));
             match a.breakdown.served {
                 Served::Hit | Served::Buffered => prop_assert!((a.at..=a.at + spread).contains(&b.at)),
-                // A sector that was missed passes again one revolution later, on each track of the request; a
-                // zero-latency drive that arrives later among the sectors may finish earlier.
+                // A later head may miss a sector on each track of the request, and each passes again a revolution later.
+                // With zero-latency access, a later head may finish earlier.
                 _ => prop_assert!(b.at <= a.at + spread + revolution * 4 && a.at <= b.at + revolution, "{} {}", a.at, b.at),
             }
         }
@@ -264,7 +265,7 @@ proptest! {
         for (a, (b, c)) in base.iter().zip(aged.iter().zip(&late)) {
             let (a, b, c) = (a.breakdown.seek, b.breakdown.seek, c.breakdown.seek);
             let more = Duration::from_nanos(a.as_nanos() * ppm as u64 / 1_000_000);
-            // The least time of an access may hide a short seek.
+            // A short seek may be hidden by the least time of an access.
             prop_assert!(b <= a + more && (b == a + more || a <= floor), "{} {}", a, b);
             prop_assert!(c >= a && c <= a + most);
         }
@@ -372,7 +373,7 @@ fn eager_read_ahead_delays_the_command_after_two_reads_on_a_track() {
     });
     assert_eq!(ends[0][..2], ends[1][..2]);
     assert!(ends[1][2] > ends[0][2]);
-    // A read that comes before the other on the track does not count as sequential.
+    // If the second read is before the first on the track, it does not count as sequential.
     let behind = [false, true].map(|eager_read_ahead| {
         let mut drive = black_box(&atlas(), Behaviour { eager_read_ahead, ..plain }, 0);
         for (i, lbn) in [40, 10, 9_000_000].into_iter().enumerate() {
@@ -402,7 +403,7 @@ fn recalibration_costs_one_command_its_length() {
         late += usize::from(ends[0] != ends[1]);
         at += Duration::from_millis(50);
     }
-    // A minute, ten seconds apart: six pauses; each delays the commands of some 80 ms, and the one behind them.
+    // Six pauses in a minute, of 80 ms each. Each delays the commands submitted during the pause, and the one after them.
     assert!((6..=6 * 4).contains(&late), "{late}");
 }
 
@@ -424,7 +425,8 @@ fn recalibration_ends_read_ahead_that_a_command_would_end_at_once() {
         late += u32::from(set_out > Duration::from_micros(160));
         at = done.at + Duration::from_millis(3);
     }
-    // One in ten arrives while the arm is away; three of four have a recalibration since the last command.
+    // A pause takes a tenth of the time, so one command in ten meets a pause. If read-ahead delayed the pauses until the
+    // command, three of four commands would meet one.
     assert!(late < 80, "{late} of 400");
 }
 

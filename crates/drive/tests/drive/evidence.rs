@@ -1,5 +1,5 @@
-//! Evidence from the measured traces alone, without any model of the firmware, for the rules that docs/MODEL.md
-//! explains. `cargo test -p freeblock-drive --test drive -- evidence --nocapture --test-threads 1` prints it.
+//! Evidence from the measured traces for the rules of the firmware that docs/MODEL.md explains. `cargo test -p freeblock-drive
+//! --test drive -- evidence --nocapture --test-threads 1` prints it.
 
 use crate::common::{measured, noted};
 use freeblock_drive::{Rules, ValidateRecord, validate_with};
@@ -11,7 +11,7 @@ struct Trace {
     name: &'static str,
     model: DriveModel,
     records: Vec<ValidateRecord>,
-    /// The bus time of a sector, ms.
+    /// The time of a sector on the bus, ms.
     bulk: f64,
 }
 
@@ -41,13 +41,13 @@ impl Trace {
         self.records[i].range.end().get()
     }
 
-    /// Returns the service time less that of the bus: command overhead, and for a miss positioning.
+    /// Returns the service time in ms without the time on the bus: the command overhead and, for a miss, positioning.
     fn rest(&self, i: usize) -> f64 {
         let r = &self.records[i];
         r.service.as_millis_f64() - r.range.len().get() as f64 * self.bulk
     }
 
-    /// Both drives take less than 0.35 ms beyond the bus for a hit; a miss needs a revolution.
+    /// Returns whether a request was a hit. Without the bus, a hit takes less than 0.35 ms, and most misses take milliseconds.
     fn hit(&self, i: usize) -> bool {
         self.rest(i) < 0.6
     }
@@ -69,7 +69,7 @@ fn print_counts(title: &str, t: &Trace, counts: &BTreeMap<&'static str, Count>) 
     }
 }
 
-/// Reads right after a read from the medium: which of its neighbours are in the buffer.
+/// Counts hits among the reads right after a read from the medium, by their place relative to that read.
 #[test]
 fn the_buffer_after_a_miss() {
     for t in traces() {
@@ -106,7 +106,7 @@ fn the_buffer_after_a_miss() {
     }
 }
 
-/// Reads right after a write to a track of which a read before that write had read a part.
+/// Counts hits among the reads right after a write, if the write and the read before it were on the same track.
 #[test]
 fn the_buffer_after_a_write() {
     for t in loaded(&["atlas10k", "cheetah9LP", "ibm18es"]) {
@@ -143,7 +143,7 @@ fn quantiles(mut x: Vec<f64>) -> String {
     format!("{:5} requests, 5% {:.3} ms, median {:.3} ms, 95% {:.3} ms", x.len(), at(0.05), at(0.5), at(0.95))
 }
 
-/// Command overheads by the place of the preceding command.
+/// Prints command overheads by the place of the command before.
 #[test]
 fn overheads_depend_on_locality() {
     for t in traces() {
@@ -168,7 +168,7 @@ fn overheads_depend_on_locality() {
     }
 }
 
-/// Reads from the medium without a seek: their time beyond half a revolution, the bus and the file's overhead.
+/// Reads from the medium with a short seek or none: the mean of their time without the bus and half a revolution.
 #[test]
 fn no_access_is_shorter_than_the_shortest_seek() {
     for t in traces() {
@@ -203,8 +203,9 @@ fn no_access_is_shorter_than_the_shortest_seek() {
     }
 }
 
-/// The RZ26's trace contains the platter's phase: an error of a completion relative to the platter shows in the next
-/// request, with a sign that depends on whether a read or a write came first. Whole revolutions are removed.
+/// Compares the trace of the RZ26 with the model, with and without bursts. In this trace the angle of the platter is known,
+/// so that a wrong completion time shows as an error of the next request. The sign of the error depends on whether a read or
+/// a write came first. Whole revolutions are removed.
 #[test]
 fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
     let Some((profile, records)) = measured("dec_rz26") else { return };
@@ -234,8 +235,8 @@ fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
     }
 }
 
-/// Random reads of the RZ26 by length: if a head that arrives among the sectors began with them, long reads would take
-/// less than the medium's time for each further sector; with 29 of 58 sectors 1/8 of a revolution less.
+/// With zero-latency access, longer reads would take less additional time than their additional sectors need to pass: 1/8 of a
+/// revolution less for 29 of 58 sectors on a track. The random reads of the RZ26 do not.
 #[test]
 fn the_rz26s_reads_begin_with_their_first_sector() {
     let Some((profile, records)) = measured("dec_rz26") else { return };
@@ -269,7 +270,7 @@ fn the_rz26s_reads_begin_with_their_first_sector() {
     assert!(bend > -revolution / 20.0, "each third takes {bend} ms less than the one before");
 }
 
-/// The C2247A releases the bus twice in exactly one kind of write.
+/// The C2247A releases the bus twice only in a write that follows another write without continuing it.
 #[test]
 fn the_c2247a_disconnects_twice_in_a_write_elsewhere_after_a_write() {
     let Some((_, records)) = measured("hp_c2247a") else { return };
@@ -291,8 +292,8 @@ fn the_c2247a_disconnects_twice_in_a_write_elsewhere_after_a_write() {
     assert_eq!(others, 0);
 }
 
-/// The C2247A's trace contains the platter's phase: an error of a completion's time relative to the platter shows in
-/// the next request.
+/// In the trace of the C2247A the angle of the platter is known, so that a wrong completion time shows as an error of the next
+/// request.
 #[test]
 fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
     let Some((profile, records)) = measured("hp_c2247a") else { return };
@@ -319,7 +320,8 @@ fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
     }
 }
 
-/// Whether a sequential write of the C2247A loses a revolution depends on how its data cross the bus.
+/// Counts the sequential writes of the C2247A that take a revolution more or less than in the model: whether a write loses a
+/// revolution depends on how its data crosses the bus.
 #[test]
 fn the_c2247as_sequential_writes_lose_revolutions_as_bursts_predict() {
     let Some((profile, records)) = measured("hp_c2247a") else { return };

@@ -1,4 +1,4 @@
-//! Black boxes that are no conventional disks: flash and shingled tracks.
+//! Tests of the black boxes that are no conventional disks: flash and shingled tracks.
 
 use freeblock_drive::{
     Behaviour, BlackBox, Command, CommandError, Drive, Flash, FlashConfig, Reply, Rules, Shingled,

@@ -1,5 +1,5 @@
-//! Every difference of the black box from its profile, one switch after the other: each alone changes the answers to
-//! commands, the same way for the same seed and, if it is random, otherwise for another.
+//! Tests every switch of a behaviour alone: it changes the answers to commands, in the same way for the same seed and, if the
+//! difference is random, in another way for another seed.
 
 use freeblock_drive::{
     BadSectors, Behaviour, Command, Drive, Queue, QueueOrder, Rarely, Recalibration, Rules, SpindleDrift,
@@ -7,12 +7,12 @@ use freeblock_drive::{
 use model::{Profile, builtin};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// Returns a drive with neither noise nor buffer.
+/// Returns the behaviour of a drive without random differences and without a buffer.
 fn exact() -> Behaviour {
     Behaviour { buffer: Some(false), bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() }
 }
 
-/// Returns a drive with its buffer, which reads ahead.
+/// Returns the behaviour of a drive without random differences, with its buffer and read-ahead.
 fn buffered() -> Behaviour {
     Behaviour { buffer: Some(true), ..exact() }
 }
@@ -72,10 +72,10 @@ fn switches() -> Vec<SwitchCase> {
     ]
 }
 
-/// Returns the answers to 3,000 commands, and which of them fail: random ones, and each fourth behind the one before,
-/// within the buffer's reach; four at a time if the drive's queue allows.
+/// Returns the id, the completion time and the failure of each of 3,000 commands. A quarter of the commands follow shortly
+/// after the LBNs of the command before, the others are random. Up to four are in the drive at a time.
 fn answers(behaviour: Behaviour, small: bool, seed: u64) -> Vec<(u64, Instant, bool)> {
-    // The small drive makes moved and bad sectors frequent.
+    // On the small drive, commands often meet moved and bad sectors.
     let profile = if small {
         Profile::from_toml(include_str!("../data/small.toml"), "small.toml").unwrap()
     } else {

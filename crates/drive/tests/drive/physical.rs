@@ -1,11 +1,11 @@
-//! Sectors of the medium that are larger than those of the host.
+//! Tests of drives whose medium has larger sectors than the host.
 
 use freeblock_drive::{Drive, Waiting};
 use model::profile::WriteBack;
 use model::{DriveModel, Profile};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Returns the small drive with writes to the medium, and sectors of the medium of `physical` bytes.
+/// Returns a small drive that writes through, with sectors of `physical` bytes on the medium.
 fn profile(physical: Option<u32>) -> Profile {
     let mut profile = Profile::from_toml(include_str!("../data/small.toml"), "small.toml").unwrap();
     profile.physical_sector_bytes = physical;
@@ -20,7 +20,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Returns the time of the last of these commands on the medium, each submitted after the one before is done.
+/// Returns the service time of the last of these commands. Each is submitted when the one before is complete.
 fn last(physical: Option<u32>, commands: &[(Op, LbnRange)]) -> Duration {
     let mut host = Waiting::new(Drive::new(&profile(physical)).unwrap());
     let mut took = Duration::ZERO;
@@ -41,10 +41,10 @@ fn a_write_of_a_part_of_a_sector_of_the_medium_costs_a_revolution() {
         let (plain, large) = (last(None, &write), last(Some(2_048), &write));
         assert_eq!(large, plain + revolution * parts, "{len} sectors from {start}");
     }
-    // Over a track boundary the first and the last sector of the medium cost one revolution each.
+    // A write over a track boundary takes a revolution more for the first and for the last sector of the medium.
     let over = [(Op::Write, range(90, 21))];
     assert!(last(Some(2_048), &over) > last(None, &over) + revolution);
-    // A read costs nothing more.
+    // A read takes no longer.
     let read = [(Op::Read, range(9, 7))];
     assert_eq!(last(Some(2_048), &read), last(None, &read));
 }

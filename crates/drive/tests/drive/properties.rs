@@ -1,4 +1,4 @@
-//! Properties that hold on any drive, for any requests.
+//! Property tests: random drives serve random requests.
 
 use freeblock_drive::{Command, CommandError, Completion, Drive, Rules, Served};
 use model::Profile;
@@ -99,7 +99,8 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![Just(Rules::HARDWARE), Just(Rules::DISKSIM)]
 }
 
-/// A request as fractions of a drive: operation, place, distance from the last one's end, length, think time (us).
+/// A drawn request: whether it writes, the first LBN modulo the capacity, or instead the distance from the end of the request
+/// before, the length in sectors, and the think time in us.
 type DrawnRequest = (bool, u64, Option<i64>, u64, u64);
 
 fn asks() -> impl Strategy<Value = Vec<DrawnRequest>> {
@@ -123,7 +124,7 @@ fn commands(drive: &Drive, asks: &[DrawnRequest]) -> Vec<(Command, Duration)> {
         .collect()
 }
 
-/// Replays one at a time, as a host with one outstanding request; `look` selects extra calls within the think time.
+/// Submits the commands one at a time. If `look` is not 0, calls `advance` once more, after this part of each think time.
 fn replay(drive: &mut Drive, commands: &[(Command, Duration)], look: u64) -> Vec<Completion> {
     let mut now = Instant::ZERO;
     commands
@@ -229,7 +230,7 @@ proptest! {
         firmware.cache.read_ahead_over_requested = 0;
         firmware.cache.minimum_read_ahead = 0;
         firmware.cache.segment_sectors = firmware.cache.segment_sectors.max(40);
-        // A miss also has to search the buffer before it goes to the medium.
+        // The overhead of a miss is that of a hit, because a miss searches the buffer first.
         firmware.overheads.read_miss = firmware.overheads.read_hit;
         firmware.overheads.read_hit.1 = firmware.overheads.read_hit.0;
         firmware.overheads.read_miss.1 = firmware.overheads.read_hit.0;

@@ -1,4 +1,4 @@
-//! Comparison with real drives: traces measured on them, and DiskSim 4.0's answers to the same requests.
+//! Compares the simulated drive with traces of real drives, and with DiskSim 4.0's answers to the same requests.
 //!
 //! The traces are not part of the source; without them these tests print a message and pass. `cargo test -p
 //! freeblock-drive --test drive -- real_drives --nocapture` prints the tables that docs/MODEL.md quotes.
@@ -13,14 +13,14 @@ fn line(name: &str, r: &AccuracyReport) -> String {
     )
 }
 
-/// A drive of which a trace was measured.
+/// A real drive with a measured trace.
 struct Measured {
     file: &'static str,
     name: &'static str,
     year: u16,
-    /// DiskSim's demerit figure.
+    /// The demerit figure of DiskSim.
     disksim_ms: f64,
-    /// A bound on our demerit figure: a regression shows long before DiskSim's figure.
+    /// A bound on the demerit figure of the simulated drive. Tighter than DiskSim's figure, to detect regressions.
     demerit_ms_max: f64,
 }
 
@@ -92,7 +92,7 @@ fn with_disksims_rules_each_request_is_answered_as_by_disksim() {
     }
 }
 
-/// The table of docs/MODEL.md, section 1.
+/// Prints the table of docs/MODEL.md, section 1.
 #[test]
 fn table_of_the_measured_drives() {
     println!("| drive | year | requests | demerit, DiskSim 4.0 | demerit, ours | mean, drive | mean, ours |");
@@ -110,7 +110,8 @@ fn table_of_the_measured_drives() {
 #[test]
 fn each_rule_of_the_hardware_is_demanded_by_a_drive() {
     let all = Rules::HARDWARE;
-    // The rules that the demerit figures themselves require; the others rest on single requests (docs/MODEL.md).
+    // True for the rules without which a demerit figure becomes worse. Evidence for the others are single requests
+    // (docs/MODEL.md).
     let without = [
         ("track_buffer", true, Rules { track_buffer: false, ..all }),
         ("served_data_leave", true, Rules { served_data_leave: false, ..all }),
@@ -130,7 +131,7 @@ fn each_rule_of_the_hardware_is_demanded_by_a_drive() {
     let Some(drives) = MEASURED.iter().map(|drive| measured(drive.file)).collect::<Option<Vec<_>>>() else {
         return;
     };
-    // The C2247A's trace contains the platter's phase: there every request can be compared, not just the distribution.
+    // The C2247A's trace shows the angle of the platter, so that its requests can be compared one by one.
     let row = |title: &str, rules: Rules| {
         let mut text = format!("{title:33}");
         let mut met = 0;

@@ -1,9 +1,10 @@
-//! With every switch off the black box is the drive that was validated against hardware, to the nanosecond.
+//! Pins the answers of a drive whose behaviour has every switch off: they are those of the drive that was validated against
+//! traces of real drives, to the nanosecond.
 
 use freeblock_drive::{Command, Drive, Rules};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// SplitMix64, so that the requests never change.
+/// Returns the next number of a SplitMix64 generator, so that the requests never change.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,8 +12,8 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns FNV-1a over the answers to 4,000 commands: random, local and sequential, with and without idle time, up to
-/// `depth` at a time.
+/// Returns the FNV-1a hash of the answers to 4,000 commands: random, local and sequential, with and without idle time, up
+/// to `depth` at a time.
 fn digest(drive: &mut Drive, depth: usize) -> u64 {
     let capacity = drive.model().layout().capacity().get();
     let mut state = 42;
@@ -52,8 +53,8 @@ fn digest(drive: &mut Drive, depth: usize) -> u64 {
 
 #[test]
 fn the_validated_drive_answers_as_before_the_black_box() {
-    // Taken from the drive before it had behaviours (f70cc7d); the Ultrastar's with the hardware's rules are from when
-    // a write emptied the segments that it overlaps (docs/MODEL.md, 4.11).
+    // Hashes of the drive before behaviours were added (commit f70cc7d). Those of the Ultrastar with the rules of real drives
+    // are newer: they include the rule that a write empties the segments that it overlaps (docs/MODEL.md, 4.11).
     let golden: &[(&str, usize, u64, u64)] = &[
         ("quantum-atlas-10k", 1, 0x8e47_1f50_045a_4399, 0x4f62_bc69_d84f_b259),
         ("quantum-atlas-10k", 3, 0xa752_965b_72dc_86d9, 0xff0d_b2c4_5de5_3805),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The electronics of a drive. Names and meanings follow DiskSim's drive specification; docs/MODEL.md describes its rules,
-/// and the `drive` crate implements them. Times are milliseconds.
+/// and says which of them the `drive` crate implements. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Firmware {
@@ -23,7 +23,8 @@ pub struct Firmware {
     pub hold_bus_write: bool,
     /// The most commands in the drive's own queue.
     pub queue_depth: u32,
-    /// The order in which the drive serves its queue.
+    /// The order in which the drive serves its queue. The simulated drive ignores this field: the queue of its `Behaviour`
+    /// has an order.
     #[serde(skip_serializing_if = "QueueOrder::is_fcfs")]
     pub queue_order: QueueOrder,
     /// The times that the electronics add to a command.
@@ -111,14 +112,15 @@ pub struct Overheads {
     pub read_disconnect: (f64, f64),
     /// The time to release the bus in a write.
     pub write_disconnect: f64,
-    /// The least time of a move of the arm before a write that does not continue the last write.
+    /// The least time of the first move of the arm in a write.
     pub minimum_seek_delay: f64,
     /// The overheads of a write if the drive releases the bus twice in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_write_disconnect: Option<ExtraWriteDisconnect>,
 }
 
-/// The overheads of a write on a drive that releases the bus twice in it. They replace [`Overheads::write_miss`].
+/// The overheads of a write that follows another write without continuing it, on a drive that releases the bus twice in such
+/// a write. They replace [`Overheads::write_miss`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtraWriteDisconnect {

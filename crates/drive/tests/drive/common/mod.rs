@@ -1,4 +1,4 @@
-//! The measured drives, if their files are available.
+//! Reads the traces of real drives and DiskSim's answers, if these files are available.
 
 #![allow(dead_code)]
 
@@ -6,7 +6,7 @@ use freeblock_drive::ValidateRecord;
 use model::{Profile, disksim};
 use units::{Duration, Lbn, LbnRange, Op, Sectors};
 
-/// Returns the profile and the trace of a drive, or `None` with a message.
+/// Returns the profile and the trace of a drive. Prints a message and returns `None` if the files are not available.
 pub fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
     let parameters = testing::shared(&format!("drives/disksim/{name}.parv"))?;
     let text = std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace"))?).unwrap();
@@ -36,8 +36,8 @@ pub fn disksim_answers(name: &str) -> Vec<f64> {
     text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
 }
 
-/// Returns how often the real drive released the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
-/// "Doub", "Trip". Other traces have "Hit" throughout.
+/// Returns the word that the trace has for each request. In the trace of the C2247A it tells how often the drive released the
+/// bus: "Hit", "Miss", "Doub" or "Trip". Other traces have only "Hit".
 pub fn noted(name: &str) -> Vec<String> {
     let text =
         std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace")).unwrap()).unwrap();

@@ -1,5 +1,6 @@
-//! Free background work over a file or a disk with io_uring: reads of single blocks are the foreground, and a scan of the whole file
-//! is the background. Start it by `cargo run --release --package freeblock-device --example embed -- FILE [PROFILE.toml]`
+//! Free background work over a file or a disk, with io_uring. Reads of single blocks are the foreground, and a scan
+//! of the whole file is the background: `cargo run --release --package freeblock-device --example embed -- FILE
+//! [PROFILE.toml]`
 #![allow(clippy::print_stdout, unsafe_code, reason = "an example prints, and io_uring is unsafe")]
 
 use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority, Profile};
@@ -8,7 +9,8 @@ use io_uring::{IoUring, opcode, types};
 use std::io::{Seek, SeekFrom};
 use std::{error::Error, fs::File, os::fd::AsRawFd};
 
-/// Reads `blocks` of eight sectors, and all of the file once behind them. Returns the sums of the bytes that both have read.
+/// Reads `blocks`, of eight sectors each, in the foreground, and the whole file once in the background. Returns the
+/// sum of the bytes that each of the two has read.
 pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result<[u64; 2], Box<dyn Error>> {
     let all = LbnRange::new(Lbn::ZERO, Sectors::new(file.seek(SeekFrom::End(0))? / 512));
     let mut disk = ScheduledDisk::serving(all.len(), Bytes::new(512), profile.as_ref())?;
@@ -22,7 +24,7 @@ pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result
     let clock = || Duration::try_from(start.elapsed()).map(|since| Instant::ZERO + since);
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
     let (mut ring, mut foreground, mut background) = (IoUring::new(64)?, 0, 0);
-    // Memory that the kernel may still write to must not be freed, so that it is lost where an error ends the loop.
+    // Memory to which the kernel may still write must not be freed, so it is leaked if an error ends the loop.
     let at_device: &mut std::collections::BTreeMap<u64, Transfer> = Box::leak(Box::default());
     while disk.unanswered() > 0 || disk.undelivered(scan) != Some(0) {
         while let Some(output) = disk.poll(clock()?) {
@@ -32,7 +34,8 @@ pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result
                     let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer, size);
                     let read = read.offset(transfer.offset.get()).build().user_data(transfer.id);
                     at_device.insert(transfer.id, transfer);
-                    // SAFETY: the kernel writes to the heap memory of `bytes`, which stays in `at_device` until the completion.
+                    // SAFETY: the kernel writes to the heap memory of `bytes`, which stays in `at_device` until the
+                    // read has completed.
                     unsafe { ring.submission().push(&read) }?;
                 }
                 DiskOutput::Answer { result, .. } => foreground += sum(&result?),

@@ -1,8 +1,9 @@
-//! The look-ahead and the read cache of a disk: shows their states, or holds them off until its input ends.
+//! The look-ahead and the read cache of a disk: shows their states, or keeps them off until standard input
+//! ends.
 //!
-//! `cargo run --example switches -- /dev/sdX` shows them; `... /dev/sdX DIRECTORY off` switches them off, with a record in the
-//! directory, and back at the end of its input; `... /dev/sdX DIRECTORY back` puts back what a killed process has left off.
-//! `proofs/switches.sh` runs it in a guest.
+//! `cargo run --example switches -- /dev/sdX` shows the states. `... /dev/sdX DIRECTORY off` switches both
+//! off, with a record in the directory, and back on when standard input ends. `... /dev/sdX DIRECTORY back`
+//! switches on again what a killed process has left off. `proofs/switches.sh` runs the example in a guest.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 

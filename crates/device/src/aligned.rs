@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 /// Bytes that begin at a multiple of a power of two, as O_DIRECT requires.
 ///
-/// It is a vector that is somewhat larger than needed, used from an aligned offset on: it needs no allocator call of
-/// its own, so nothing here is unsafe. It never grows, so its bytes stay at their address until it is dropped.
+/// The bytes are a part of a vector that is somewhat larger than needed, from an aligned offset on, so nothing here
+/// is unsafe. The vector never grows, so the bytes stay at their address until the value is dropped.
 ///
 /// ```
 /// use device::Aligned;
@@ -21,7 +21,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// Returns `len` zeroes at a multiple of `alignment`, or of the next power of two above it.
+    /// Returns `len` zeroes at a multiple of `alignment`, which is rounded up to a power of two.
     pub fn zeroed(len: usize, alignment: usize) -> Self {
         let alignment = alignment.max(1).next_power_of_two();
         let bytes = vec![0; len.saturating_add(alignment - 1)];
@@ -29,7 +29,7 @@ impl Aligned {
         Self { bytes, from, len }
     }
 
-    /// Takes these bytes; copies them if they are not aligned.
+    /// Takes these bytes, and copies them if they are not aligned.
     pub fn new(bytes: Vec<u8>, alignment: usize) -> Self {
         if until_aligned(&bytes, alignment.max(1).next_power_of_two()) == 0 {
             return Self { from: 0, len: bytes.len(), bytes };
@@ -50,7 +50,7 @@ impl Aligned {
     }
 }
 
-/// Returns the number of bytes before the first one that is aligned to a power of two.
+/// Returns how many bytes precede the first byte at a multiple of `alignment`, a power of two.
 fn until_aligned(bytes: &[u8], alignment: usize) -> usize {
     (bytes.as_ptr() as usize).wrapping_neg() & (alignment - 1)
 }
@@ -69,7 +69,7 @@ impl DerefMut for Aligned {
     }
 }
 
-/// Keeps the bytes at their address, aligned or not: for files that are not opened with O_DIRECT.
+/// Takes the bytes without alignment, for files that are not opened with O_DIRECT.
 impl From<Vec<u8>> for Aligned {
     fn from(bytes: Vec<u8>) -> Self {
         Self { from: 0, len: bytes.len(), bytes }

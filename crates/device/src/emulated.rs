@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The reason for which a drive cannot be emulated, or not over this file.
+/// The reason why a drive cannot be emulated over a file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EmulatedError {
@@ -23,7 +23,7 @@ pub enum EmulatedError {
         "the file cannot be made {bytes} bytes long: {source}; use a file system that takes sparse files of that size"
     )]
     Size {
-        /// The drive's size.
+        /// The drive's size in bytes.
         bytes: Bytes,
         /// The file system's error.
         source: io::Error,
@@ -33,9 +33,9 @@ pub enum EmulatedError {
         "the file has {found} bytes, the drive {expected}; give a new file, or the profile that the file was made with"
     )]
     OtherSize {
-        /// The file's size.
+        /// The file's size in bytes.
         found: Bytes,
-        /// The drive's size.
+        /// The drive's size in bytes.
         expected: Bytes,
     },
 }
@@ -48,11 +48,12 @@ struct EmulatedRequest {
     ask: Ask,
 }
 
-/// A drive emulated over a file: every command takes the time of a drive of the profile, on the caller's clock. The
-/// file's holes are sectors that were never written.
+/// A drive emulated over a file: every command takes the time of a drive of the profile, on the caller's clock.
+/// Holes of the file are sectors that were never written.
 ///
-/// Writes are acknowledged from the medium, not from the drive's buffer, unless the [`Behaviour`] is different: then
-/// a flush takes only the time of the file, because the simulated drive's buffer cannot be lost.
+/// Unless the [`Behaviour`] says otherwise, a write is acknowledged when it is on the medium, and not when it is in
+/// the drive's buffer. A flush takes only the time of the file in either case, because the simulated buffer cannot
+/// be lost.
 ///
 /// ```
 /// use device::{Ask, Emulated};
@@ -81,7 +82,7 @@ pub struct Emulated {
     drive: Drive,
     file: File,
     sector: Bytes,
-    /// Requests that wait for room in the drive's queue, in order.
+    /// Requests for which the drive's queue has no room, in order of arrival.
     waiting: VecDeque<EmulatedRequest>,
     inside: BTreeMap<RequestId, EmulatedRequest>,
     next: u64,
@@ -139,18 +140,18 @@ impl Emulated {
         Bytes::new(self.drive.model().layout().capacity().get() * self.sector.get())
     }
 
-    /// Returns the delays between the instants of answers and the host's taking them, in nanoseconds: the error that
-    /// the emulation adds to the drive's times. This includes waits for the file.
+    /// Returns how long after their instant the host took the answers, in nanoseconds. This is the error that the
+    /// emulation adds to the drive's times; it includes waits for the file.
     pub fn lateness(&self) -> &Histogram<u64> {
         &self.lateness
     }
 
-    /// Starts a request at `now`; its answer will have the number `id`. Requests beyond the drive's queue depth wait
+    /// Starts a request at `now`; the answer will have the number `id`. Requests beyond the drive's queue depth wait
     /// in order.
     pub fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         let refused = match &ask {
             Ask::Flush => {
-                // All acknowledged writes are in the file, so this takes only a moment on a drive without a buffer.
+                // All acknowledged writes are in the file, so a flush takes none of the drive's time.
                 let result = self.file.sync_data().map(|()| Vec::new()).map_err(Failure::from);
                 self.done.push_back(Answer { id, at: now, result });
                 return;
@@ -162,7 +163,7 @@ impl Emulated {
             }
             Ask::Read => None,
             Ask::WriteZeroes { .. } => None,
-            // A discard needs no movement of the arm.
+            // A discard moves no arm, so it takes none of the drive's time.
             Ask::Discard => {
                 let result = self.discard(id, range).map(|()| Vec::new());
                 self.done.push_back(Answer { id, at: now, result });
@@ -176,7 +177,7 @@ impl Emulated {
         self.fill(now);
     }
 
-    /// Passes waiting requests to the drive as long as it has room.
+    /// Passes waiting requests to the drive while its queue has room.
     fn fill(&mut self, now: Instant) {
         while self.drive.outstanding() < self.drive.queue_depth() {
             let Some(EmulatedRequest { id, range, ask }) = self.waiting.pop_front() else { return };
@@ -193,7 +194,7 @@ impl Emulated {
         }
     }
 
-    /// Returns the time of the next event, if no other request comes.
+    /// Returns the time of the next event, if no other request arrives before.
     pub fn next_event(&self) -> Option<Instant> {
         match self.done.front() {
             Some(answer) => Some(answer.at),
@@ -201,10 +202,10 @@ impl Emulated {
         }
     }
 
-    /// Advances the time to `now`: reads and writes the file for the commands that the drive has finished.
+    /// Advances the time to `now`, and reads or writes the file for the commands that the drive has finished.
     pub fn advance(&mut self, now: Instant) {
-        // Step by step: the next command in the queue begins when its predecessor ended, not at the time of this
-        // call.
+        // The events are handled one by one, because the next command in the queue begins when the one before has
+        // ended, and not at `now`.
         while let Some(at) = self.drive.next_event().filter(|at| *at <= now) {
             self.drive.advance(at);
             while let Some(done) = self.drive.pop_completion() {
@@ -242,7 +243,7 @@ impl Emulated {
                 }
                 Ok(Vec::new())
             }
-            // Neither waits for the drive.
+            // Flushes and discards were answered when they arrived, and never reach the drive.
             Ask::Flush | Ask::Discard => Ok(Vec::new()),
         }
     }
@@ -260,7 +261,7 @@ impl Emulated {
         punch(&self.file, at, bytes).map(|_| ()).map_err(Failure::from)
     }
 
-    /// Makes a hole in the file, or writes zeroes if its space must be kept.
+    /// Makes a hole in the file. Writes zeroes if the space must be kept, or the file system has no holes.
     fn zero(&self, at: u64, bytes: u64, keep: bool) -> io::Result<()> {
         if !keep && punch(&self.file, at, bytes)? {
             return Ok(());
@@ -275,17 +276,17 @@ impl Emulated {
         Ok(())
     }
 
-    /// Returns the next answer; `now` is the time at which the host takes it.
+    /// Returns the next answer; `now` is the time at which the host takes the answer.
     pub fn poll(&mut self, now: Instant) -> Option<Answer> {
         let answer = self.done.pop_front()?;
         let late: Duration = now.saturating_since(answer.at);
-        // The histogram grows; it refuses only values beyond any histogram.
+        // The histogram grows with its values, so recording fails only for values that no histogram can have.
         let _ = self.lateness.record(late.as_nanos());
         Some(answer)
     }
 }
 
-/// Makes a hole; returns whether the file system supports that.
+/// Makes a hole; returns whether the file system can.
 #[cfg(target_os = "linux")]
 fn punch(file: &File, at: u64, bytes: u64) -> io::Result<bool> {
     use rustix::fs::{FallocateFlags, fallocate};

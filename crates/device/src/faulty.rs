@@ -8,20 +8,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// The kinds of faults, each with its share of all requests, in thousandths; the other requests succeed.
+/// The faults of a device. `failing`, `late` and `lost` are shares of all requests, in thousandths; the other
+/// requests succeed, except reads of bad sectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The seed of all draws.
     pub seed: u64,
-    /// Requests that fail with an I/O error. If one is a write, some sectors from its beginning are on the device.
+    /// The share of requests that fail with an I/O error. Of a failed write, some sectors from its beginning are
+    /// written.
     pub failing: u16,
-    /// Requests that are late: half of them are answered late, half reach the device late.
+    /// The share of requests that are delayed: half of them on the way to the device, and half on the way back.
     pub late: u16,
     /// The longest delay.
     pub by: Duration,
-    /// Requests that are never answered.
+    /// The share of requests that are never answered.
     pub lost: u16,
-    /// Sectors that cannot be read until they are written.
+    /// Sectors that fail to be read until they are written.
     pub bad: BTreeSet<Lbn>,
 }
 
@@ -47,9 +49,9 @@ pub struct Faulty<D> {
     device: D,
     faults: Faults,
     rng: ChaCha8Rng,
-    /// The fate of each request at the device.
+    /// The fate of each request at the device, by the request's number.
     fates: BTreeMap<u64, Fate>,
-    /// Delayed requests and answers, by the instant at which they continue, and by order.
+    /// Delayed requests and answers, by the instant at which they continue, and in order of arrival.
     held: BTreeMap<(Instant, u64), HeldAnswer>,
     sequence: u64,
     done: VecDeque<Answer>,
@@ -65,18 +67,18 @@ enum HeldAnswer {
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Bad(Lbn),
-    /// The number determines how a write is torn.
+    /// Fails with an I/O error. The number decides where a write is torn.
     Failing(u64),
     Late(Duration),
     /// The device gets the request after this delay.
     Delayed(Duration),
     Lost,
-    /// Its completion makes these sectors good again.
+    /// Makes these sectors good when it completes.
     Heals(LbnRange),
 }
 
 impl<D: Device> Faulty<D> {
-    /// Returns `device`, with `faults`.
+    /// Returns `device` with these faults.
     pub fn new(device: D, faults: Faults) -> Self {
         Self {
             device,
@@ -100,8 +102,8 @@ impl<D: Device> Faulty<D> {
         self.faults.bad.iter().copied()
     }
 
-    /// Returns the fate of the next request. Each request takes the same number of draws, so that one fault does not
-    /// change the others.
+    /// Returns the fate of a request, or `None` if it succeeds. Each request takes the same number of draws, so that
+    /// one fault does not change the others.
     fn fate(&mut self, range: LbnRange, ask: &Ask) -> Option<Fate> {
         let (draw, how) = (self.rng.next_u64() % 1000, self.rng.next_u64());
         let Faults { failing, late, by, lost, .. } = self.faults;
@@ -126,7 +128,7 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    /// Returns the first part of a torn write.
+    /// Returns the part of a torn write that reaches the device.
     fn torn(&self, range: LbnRange, ask: Ask, how: u64) -> (LbnRange, Ask) {
         let Ask::Write { mut bytes, through } = ask else { return (range, ask) };
         let some = Sectors::new(how % range.len().get().max(1));
@@ -135,7 +137,7 @@ impl<D: Device> Faulty<D> {
         (LbnRange::new(range.start(), some), Ask::Write { bytes, through })
     }
 
-    /// Takes over the device's answers.
+    /// Takes the device's answers, and applies the requests' fates to them.
     fn collect(&mut self, now: Instant) {
         while let Some(answer) = self.device.poll(now) {
             match self.fates.remove(&answer.id) {
@@ -157,7 +159,7 @@ impl<D: Device> Faulty<D> {
                     let at = answer.at + by;
                     self.hold(at, HeldAnswer::Answer(Answer { at, ..answer }));
                 }
-                // The device gets delayed requests only later, so it has no answer for them.
+                // The fate of a delayed request is not stored, so this does not occur.
                 Some(Fate::Delayed(_)) => self.done.push_back(answer),
                 Some(Fate::Lost) => self.lost += 1,
             }
@@ -169,7 +171,7 @@ impl<D: Device> Faulty<D> {
         self.sequence += 1;
     }
 
-    /// Continues the requests and answers that were delayed until `now`.
+    /// Continues the requests and answers that are due at `now`.
     fn release(&mut self, now: Instant) {
         while let Some(held) = self.held.first_entry().filter(|held| held.key().0 <= now) {
             let ((at, _), held) = held.remove_entry();

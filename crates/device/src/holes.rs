@@ -6,11 +6,11 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 use units::{Bytes, LbnRange, Sectors};
 
-/// The most runs returned at a time; the caller asks again for the rest.
+/// The most runs that one call returns; the caller asks again for the rest.
 const RUNS_MAX: usize = 1024;
 
-/// Returns the runs of a range in a file that begins at the device's first sector. A sector with any allocated byte
-/// is allocated; if the file system does not report holes, all sectors are.
+/// Returns the runs of a range in a file that holds the device from its first sector on. A sector with any
+/// allocated byte counts as allocated. If the file system does not report holes, all sectors count as allocated.
 pub(crate) fn runs(file: impl AsFd, range: LbnRange, sector: Bytes) -> Vec<Run> {
     let (mut at, end) = (range.start().get(), range.end().get());
     let mut runs = Vec::new();
@@ -48,7 +48,7 @@ mod tests {
             std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         file.set_len(1 << 20).unwrap();
-        // Blocks of a file system are no larger than this.
+        // The data are larger than a block of any file system.
         file.write_all_at(&[1; 1 << 16], 1 << 18).unwrap();
         let runs =
             |start, len| runs(&file, LbnRange::new(Lbn::new(start), Sectors::new(len)), Bytes::new(512));

@@ -1,8 +1,8 @@
-//! Reads the kernel's description of a disk from `/sys` and the disk's own from its log, and decides whether its gaps can
-//! be used.
+//! Reads the kernel's description of a disk from `/sys`, and the disk's own from its log, and decides whether gaps of
+//! the disk can be used.
 //!
-//! The disk gets commands only that read (INQUIRY, IDENTIFY DEVICE, READ LOG EXT), and none if the kernel says that it
-//! does not rotate. A property that neither contains is reported as unknown.
+//! The disk gets only commands that read (INQUIRY, IDENTIFY DEVICE, READ LOG EXT), and none if the kernel says that it
+//! does not rotate. A property that is in neither description is reported as unknown.
 
 use crate::sg::{Farm, Recording, Scsi, ScsiError, Sg, read_rate, vpd_rate};
 use std::fs::{self, File};
@@ -14,16 +14,16 @@ use units::Rpm;
 /// The name of the property that says whether a disk rotates.
 pub const MEDIUM: &str = "medium";
 
-/// The unit of the kernel's sizes and places.
+/// The unit of sizes and addresses in `/sys`.
 const KERNEL_BYTES: u64 = 512;
 
-/// The bytes of a page of VPD that are read at most.
+/// The most bytes that are read of a page of vital product data (VPD).
 const PAGE_BYTES: u64 = 64;
 
 /// The shingling that the kernel reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zoned {
-    /// No zones are reported: a conventional disk, or a drive-managed shingled one.
+    /// The kernel reports no zones: the disk is conventional, or shingled and managed by its drive.
     No,
     /// Random writes are slow.
     HostAware,
@@ -35,7 +35,7 @@ pub enum Zoned {
 }
 
 impl Zoned {
-    /// The kernel's word.
+    /// Returns the kernel's word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::No => "none",
@@ -46,12 +46,12 @@ impl Zoned {
     }
 }
 
-/// Sectors of 512 bytes: those that one actuator reaches, or those of a partition.
+/// A range of the disk in sectors of 512 bytes: the part that one actuator reaches, or a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActuatorRange {
     /// The first sector.
     pub start: u64,
-    /// How many.
+    /// The number of sectors.
     pub sectors: u64,
 }
 
@@ -62,10 +62,10 @@ impl ActuatorRange {
     }
 }
 
-/// The disk's own description, from the log that Seagate's ATA disks have.
+/// The disk's own description, from the log of Seagate's ATA disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Log {
-    /// The disk was not asked, since the kernel's description is enough.
+    /// The disk was not asked, because the kernel's description is enough.
     #[default]
     NotAsked,
     /// The disk has no such log.
@@ -91,7 +91,7 @@ impl Log {
         if let Self::Read(farm) = self { *farm } else { Farm::default() }
     }
 
-    /// Returns the reason for which a property is unknown.
+    /// Returns why the log says nothing about a property.
     fn silence(&self) -> String {
         match self {
             Self::NotAsked => "the disk was not asked".to_owned(),
@@ -107,33 +107,33 @@ impl Log {
 pub struct Inspection {
     /// The kernel's name of the whole disk, such as `sda`.
     pub disk: String,
-    /// The partition that was named, if it was one.
+    /// The name of the partition, if the inspected path is one.
     pub partition: Option<String>,
-    /// The sectors of that partition.
+    /// The sectors of the partition.
     pub partition_sectors: Option<ActuatorRange>,
-    /// The identity that the kernel has of the disk (`wwid`); it stays when the disk gets another name.
+    /// The kernel's identity of the disk (`wwid`), which stays the same when the disk's name changes.
     pub identity: Option<String>,
     /// Vendor and model.
     pub model: Option<String>,
-    /// Capacity of the whole disk.
+    /// The capacity of the whole disk, in bytes.
     pub bytes: u64,
-    /// Bytes of a sector as the host sees it.
+    /// The bytes of a sector as the host addresses it.
     pub logical_sector: Option<u32>,
-    /// Bytes of a sector of the medium.
+    /// The bytes of a sector of the medium.
     pub physical_sector: Option<u32>,
-    /// Whether the medium rotates. The kernel says so of every disk that does not deny it, also of virtual ones.
+    /// Whether the medium rotates. The kernel says so of every disk that does not deny it, even of virtual ones.
     pub rotational: Option<bool>,
-    /// The speed that the disk itself reports; `None` from old and from virtual disks.
+    /// The rotational speed that the disk itself reports; `None` for old and for virtual disks.
     pub rate: Option<Rpm>,
-    /// Shingling.
+    /// The shingling that the kernel reports.
     pub zoned: Zoned,
-    /// Whether the disk takes TRIM or UNMAP.
+    /// Whether the disk accepts TRIM or UNMAP.
     pub discard: Option<bool>,
-    /// Whether writes are acknowledged from the drive's cache.
+    /// Whether writes are acknowledged when they are in the drive's cache.
     pub write_cache: Option<bool>,
-    /// Commands that the kernel keeps at the drive.
+    /// The most commands that the kernel keeps at the drive.
     pub queue_depth: Option<u32>,
-    /// The ranges of several actuators; empty if the drive has one.
+    /// The ranges of the actuators, if there are several; empty if there is one.
     pub actuators: Vec<ActuatorRange>,
     /// The disk's own description.
     pub log: Log,
@@ -142,16 +142,16 @@ pub struct Inspection {
 /// Whether a property of a disk lets freeblock schedule it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It does.
+    /// The property lets freeblock schedule the disk.
     Fine,
-    /// It does, with a cost or a doubt that a user should know.
+    /// The property lets freeblock schedule the disk, with a cost or a doubt that a user should know.
     Note,
-    /// It does not.
+    /// The property prevents it.
     Refused,
 }
 
 impl Verdict {
-    /// A word for tables and JSON.
+    /// Returns a word for tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fine => "fine",
@@ -164,20 +164,20 @@ impl Verdict {
 /// One property of a disk, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The property.
+    /// The property's name.
     pub property: &'static str,
-    /// Its value.
+    /// The property's value.
     pub value: String,
-    /// Whether it lets the disk be scheduled.
+    /// Whether the property lets the disk be scheduled.
     pub verdict: Verdict,
-    /// The consequence, and the action to take; empty if there is none.
+    /// The consequence, and what the user should do; empty if there is none.
     pub reason: String,
 }
 
-/// Why a disk could not be inspected.
+/// The reason why a disk could not be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The path leads nowhere.
+    /// Nothing exists at the path.
     #[error("{}: {source}; name a block device such as /dev/sdb", path.display())]
     Path {
         /// The path.
@@ -185,13 +185,13 @@ pub enum InspectError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The path leads to something else.
+    /// The path is no block device.
     #[error("{}: not a block device; name a block device such as /dev/sdb", path.display())]
     NotABlockDevice {
         /// The path.
         path: PathBuf,
     },
-    /// The kernel's description is not there.
+    /// `/sys` has no description of the disk.
     #[error("{}: {source}; mount sysfs on /sys", path.display())]
     NoDescription {
         /// The directory looked for.
@@ -201,10 +201,10 @@ pub enum InspectError {
     },
 }
 
-/// Inspects the disk at a path, or the one that holds the partition at a path.
+/// Inspects the disk at a path; for a partition, the disk that contains it.
 ///
 /// # Errors
-/// A path that leads to no block device, or a system without `/sys`.
+/// The path is no block device, or the system has no `/sys`.
 pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     let metadata =
         fs::metadata(path).map_err(|source| InspectError::Path { path: path.to_owned(), source })?;
@@ -217,11 +217,11 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
     inspect_with(&directory, |disk| Sg::open(&Path::new("/dev").join(disk)))
 }
 
-/// Inspects the disk of which `directory` is the kernel's description, and asks the disk that `open` opens by the kernel's
-/// name.
+/// Inspects the disk whose description in `/sys` is `directory`. `open` opens the disk by the kernel's name, for
+/// commands.
 ///
 /// # Errors
-/// A directory that is not there. A disk that cannot be opened or asked is no error: the inspection has the reason.
+/// The directory does not exist. A disk that cannot be opened or asked is no error: the inspection says why.
 pub fn inspect_with<S: Scsi>(
     directory: &Path,
     open: impl FnOnce(&str) -> io::Result<S>,
@@ -242,11 +242,11 @@ pub fn inspect_with<S: Scsi>(
     Ok(found)
 }
 
-/// Inspects the disk of which `directory` is the kernel's description, such as `/sys/class/block/sdb`, without asking the
-/// disk itself.
+/// Inspects the disk whose description is `directory`, such as `/sys/class/block/sdb`, without sending the disk
+/// commands.
 ///
 /// # Errors
-/// A directory that is not there.
+/// The directory does not exist.
 pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     let absent = |source| InspectError::NoDescription { path: directory.to_owned(), source };
     let directory = fs::canonicalize(directory).map_err(absent)?;
@@ -267,7 +267,7 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     };
     let number = |file: &str| text(file)?.parse::<u64>().ok();
     let small = |file: &str| number(file).and_then(|n| u32::try_from(n).ok());
-    // Where there is no model, the vendor is a number of a bus.
+    // Without a model, as for virtio, the vendor is a number of the bus.
     let model = text("device/model").map(|model| match text("device/vendor") {
         Some(vendor) => format!("{vendor} {model}"),
         None => model,
@@ -303,7 +303,7 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     })
 }
 
-/// Returns the first bytes of a page that the kernel has kept; none if it has not.
+/// Returns the first bytes of a VPD page that the kernel has stored; empty if it has not.
 fn page(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(PAGE_BYTES).read_to_end(&mut bytes));
@@ -324,7 +324,7 @@ fn actuators(directory: &Path) -> Vec<ActuatorRange> {
 }
 
 impl Inspection {
-    /// Every property and what follows from it, in a fixed order.
+    /// Returns every property with its consequence, in a fixed order.
     pub fn findings(&self) -> Vec<Finding> {
         vec![
             self.rotation(),
@@ -337,12 +337,12 @@ impl Inspection {
         ]
     }
 
-    /// Whether nothing that is reported keeps freeblock from scheduling the disk.
+    /// Returns whether no finding prevents freeblock from scheduling the disk.
     pub fn can_be_served(&self) -> bool {
         self.refusals().next().is_none()
     }
 
-    /// The findings for which the disk cannot be scheduled.
+    /// Returns the findings that prevent freeblock from scheduling the disk.
     pub fn refusals(&self) -> impl Iterator<Item = Finding> {
         self.findings().into_iter().filter(|finding| finding.verdict == Verdict::Refused)
     }

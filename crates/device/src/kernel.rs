@@ -1,4 +1,4 @@
-//! The requests of a kernel for a block device that this program serves, and their answers.
+//! Requests of this machine's kernel for a block device that this program serves, and their answers.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,41 +6,41 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use units::Bytes;
 
-/// The unit of a kernel's counts, whatever a device's sectors are.
+/// The unit of the kernel's sector numbers and counts, whatever the device's own sectors are.
 pub const KERNEL_SECTOR: Bytes = Bytes::new(512);
 
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelOp {
-    /// Send the bytes.
+    /// Reads the bytes.
     Read,
-    /// Take the bytes.
+    /// Writes the bytes.
     Write,
-    /// Put all that was acknowledged on the medium.
+    /// Puts all acknowledged writes on the medium.
     Flush,
-    /// Discard the bytes; their content is undefined afterwards.
+    /// Discards the bytes, whose content is undefined afterwards.
     Discard,
-    /// Make the bytes zero.
+    /// Makes the bytes zero.
     WriteZeroes {
         /// Whether the space must stay allocated.
         keep: bool,
     },
-    /// An operation that was not offered.
+    /// An operation that the device does not offer.
     Unknown(u8),
 }
 
 /// A request of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRequest {
-    /// Its number, which is reused after the answer.
+    /// The request's number, which the kernel uses again after the answer.
     pub tag: u16,
     /// The operation.
     pub op: KernelOp,
     /// Whether the bytes must be on the medium before the answer.
     pub through: bool,
-    /// The first [`KERNEL_SECTOR`].
+    /// The number of the first [`KERNEL_SECTOR`].
     pub first: u64,
-    /// The number of these sectors.
+    /// The number of sectors of that size.
     pub count: u32,
     /// The bytes to write; empty for other operations.
     pub bytes: Vec<u8>,
@@ -68,8 +68,8 @@ impl KernelRequest {
     }
 }
 
-/// Constants of `linux/ublk_cmd.h`, part of the kernel's stable interface; a build with libublk compares them with
-/// its own.
+/// Constants of `linux/ublk_cmd.h`, which belong to the kernel's stable interface. A build with libublk compares
+/// them with libublk's.
 pub(crate) mod bits {
     pub const READ: u8 = 0;
     pub const WRITE: u8 = 1;
@@ -80,27 +80,28 @@ pub(crate) mod bits {
     pub const NOUNMAP: u32 = 1 << 15;
 }
 
-/// The reason for which a request failed, in the categories of a kernel's block layer.
+/// The reason why a request failed, in the categories of the kernel's block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelError {
     /// A sector is bad ("critical medium error").
     Medium,
     /// The request failed.
     Io,
-    /// There was no answer in time.
+    /// The device did not answer in time.
     Timeout,
-    /// There is no space.
+    /// The device is full.
     NoSpace,
-    /// The request is invalid here.
+    /// The request is invalid for this device.
     Invalid,
-    /// This variant is not supported.
+    /// The operation is not supported.
     NotSupported,
     /// The request is not permitted now.
     NotPermitted,
 }
 
 impl KernelError {
-    /// Returns the errno that the kernel's `errno_to_blk_status` maps to the block layer's status.
+    /// Returns the errno for this error, which the kernel's `errno_to_blk_status` turns into a status of the block
+    /// layer.
     pub fn errno(self) -> i32 {
         match self {
             Self::Medium => libc::ENODATA,
@@ -114,26 +115,26 @@ impl KernelError {
     }
 }
 
-/// The source of a kernel's requests. No call blocks; all are made on one thread.
+/// A source of the kernel's requests. No call blocks, and all calls are made on one thread.
 ///
-/// When [`descriptor`](Self::descriptor) becomes readable, the host calls [`KernelQueue::exchange`], then takes the
-/// requests that have come with [`next`](Self::next) until there is none. Each request is [answered](Self::answer)
-/// once, in any order; answers go out with the next `exchange`.
+/// When [`descriptor`](Self::descriptor) becomes readable, the host calls [`exchange`](Self::exchange), and then
+/// [`next`](Self::next) until there is no request. Each request is [answered](Self::answer) once, in any order. The
+/// answers are sent by the next `exchange`.
 pub trait KernelQueue: Debug {
-    /// Returns the descriptor that becomes readable when requests have come.
+    /// Returns the descriptor that becomes readable when requests have arrived.
     fn descriptor(&self) -> Arc<OwnedFd>;
 
-    /// Hands over the answers, and takes new requests. Returns `false` once the kernel has released the device: no
-    /// further request comes then.
+    /// Sends the answers, and receives new requests. Returns `false` once the kernel has released the device, after
+    /// which no request arrives.
     ///
     /// # Errors
     /// An error of the kernel.
     fn exchange(&mut self) -> io::Result<bool>;
 
-    /// Returns the next request that has come.
+    /// Returns the next request that has arrived.
     fn next(&mut self) -> Option<KernelRequest>;
 
-    /// Answers a request; the answer to a read has all of its bytes.
+    /// Answers a request. The answer to a read has all of its bytes.
     fn answer(&mut self, tag: u16, result: Result<&[u8], KernelError>);
 }
 
@@ -147,7 +148,7 @@ mod tests {
         let known = [(0, KernelOp::Read), (1, KernelOp::Write), (2, KernelOp::Flush), (3, KernelOp::Discard)];
         for (bits, expected) in known {
             assert_eq!(op(bits), expected);
-            // Flags of priority change nothing.
+            // Flags, such as that of priority, do not change the operation.
             assert_eq!(op(bits | 7 << 8 | 1 << 11 | 1 << 16), expected);
         }
         assert_eq!(op(5), KernelOp::WriteZeroes { keep: false });
@@ -167,8 +168,8 @@ mod tests {
         assert_eq!((request.tag, request.first, request.count), (63, u64::MAX, u32::MAX));
     }
 
-    /// The numbers of `linux/include/uapi/asm-generic/errno*.h`; each has a status of its own in the block layer or
-    /// is an I/O error there.
+    /// The numbers of `linux/include/uapi/asm-generic/errno*.h`. Each of them has a status of its own in the block
+    /// layer, or is an I/O error there.
     #[test]
     fn errors_are_the_kernels_numbers() {
         let numbers = [

@@ -1,12 +1,12 @@
-//! Live block devices, and the machine's services for them: time, and a ring for files and sockets.
+//! Live block devices, and the services of the machine that they need: time, and a ring for files and sockets.
 //!
-//! An event loop sees each as a [`Device`]: [`Raw`] is a disk or a file, opened exclusively and accessed past the
-//! page cache; [`Emulated`] is a drive with the times of a real one, over a sparse file: a daemon can be tried, and
-//! tested, without a hard disk. [`Faulty`] is either of them with faults by seed. None of these reads a clock;
-//! [`Clock`] and [`Ring`] do that for their hosts. [`Ublk`] is the opposite: a disk as a block device of this
-//! machine's own kernel.
+//! An event loop uses each device as a [`Device`]. [`Raw`] is a disk or a file, opened exclusively and accessed
+//! past the page cache. [`Emulated`] is a drive with the times of a real one over a sparse file, with which a
+//! daemon can be tried and tested without a hard disk. [`Faulty`] adds faults by a seed to another device. None of
+//! these reads a clock; [`Clock`] and [`Ring`] do that for their hosts. [`Ublk`] is the reverse: it shows a disk to
+//! this machine's kernel as a block device.
 //!
-//! This crate and `columns` are the only ones with unsafe code; here it is in `memory.rs`, `ring.rs` and `sg/kernel.rs`.
+//! The unsafe code of this crate is in `memory.rs`, `ring.rs` and `sg/kernel.rs`.
 
 mod aligned;
 mod block;

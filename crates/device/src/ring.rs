@@ -1,8 +1,8 @@
-//! One io_uring for files, sockets and time, with an interface that is free of dangling references.
+//! One io_uring for files, sockets and time, whose safe interface allows no dangling addresses.
 //!
-//! The whole danger of io_uring is a kernel that uses a buffer or a descriptor after its owner has dropped it. So a
-//! [`Ring`] owns the objects of an operation from [`start`](Ring::start) until its end, and returns them with the
-//! result.
+//! The danger of io_uring is that the kernel uses a buffer or a descriptor after its owner has dropped it. So a
+//! [`Ring`] owns the objects of an operation from [`start`](Ring::start) until the operation's end, and returns them
+//! with the result.
 
 #![allow(unsafe_code, reason = "the kernel is given addresses; each block says why they stay good")]
 
@@ -17,63 +17,64 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most operations under way at once.
+/// The most operations in the kernel's submission queue.
 const ENTRIES: u32 = 256;
 
-/// The time before a deadline at which the wait becomes a spin: timed waits end tens of microseconds late.
+/// How long before a deadline the wait becomes a busy loop, because timed waits end tens of microseconds late.
 const SPIN_TIME: Duration = Duration::from_micros(100);
 
-/// An operation for the kernel, with all objects that it works on.
+/// An operation for the kernel, with all objects that the kernel uses for it.
 #[derive(Debug)]
 pub enum Work {
-    /// Accept a client.
+    /// Accepts a client.
     Accept(Arc<OwnedFd>),
-    /// Receive available bytes, at most the buffer's length.
+    /// Receives the bytes that are available, at most the buffer's length.
     Receive(Arc<OwnedFd>, Vec<u8>),
-    /// Send the buffer from this byte on, or a part of it.
+    /// Sends the buffer from this byte on, wholly or in part.
     Send(Arc<OwnedFd>, Vec<u8>, usize),
-    /// Read into this part of the buffer from an offset of the file on; fewer bytes come only at its end.
+    /// Reads into this part of the buffer from this offset of the file; fewer bytes mean the end of the file.
     ReadAt(Arc<OwnedFd>, Aligned, Range<usize>, u64),
-    /// Write this part of the buffer at an offset; `true`: write through to the medium.
+    /// Writes this part of the buffer at this offset; with `true`, through to the medium.
     WriteAt(Arc<OwnedFd>, Aligned, Range<usize>, u64, bool),
-    /// Change bytes (offset, length) without sending any.
+    /// Changes this number of bytes from this offset on, without sending any.
     Make(Arc<OwnedFd>, Make, u64, u64),
-    /// Put all completed writes on the medium.
+    /// Puts all completed writes on the medium.
     Sync(Arc<OwnedFd>),
-    /// Wait until a descriptor is readable.
+    /// Waits until a descriptor is readable.
     Readable(Arc<OwnedFd>),
-    /// Wait until the other end of a socket has closed it, wholly or only for sending. The result is the events of
-    /// `poll`, see [`is_closed`].
+    /// Waits until the other end of a socket has closed it, wholly or only for sending. The result is the set of
+    /// `poll` events, which [`is_closed`] interprets.
     HangUp(Arc<OwnedFd>),
-    /// Wait until the other end of a socket has closed it wholly; the descriptor is of [`watch_close`].
+    /// Waits until the other end of a socket has closed it wholly. The descriptor is one of [`watch_close`].
     Close(Arc<OwnedFd>),
 }
 
-/// Returns a descriptor for [`Work::Close`] of this socket. A poll of the ring itself would end at once if the other end
-/// has closed the socket for sending.
+/// Returns a descriptor of this socket for [`Work::Close`]. A poll of the socket itself would end at once if the other
+/// end has closed the socket for sending.
 ///
 /// # Errors
 /// No descriptor is free.
 pub fn watch_close(socket: &OwnedFd) -> io::Result<OwnedFd> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    // Without any event asked for, the end of both directions and errors are reported.
+    // Even with no events asked for, epoll reports errors and the end of both directions.
     epoll::add(&epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::empty())?;
     Ok(epoll)
 }
 
-/// Returns whether the result of [`Work::HangUp`] means that the other end does not receive any more either.
+/// Returns whether the result of [`Work::HangUp`] means that the other end receives nothing any more.
 pub fn is_closed(result: &io::Result<usize>) -> bool {
     result.as_ref().is_ok_and(|events| events & (libc::POLLHUP | libc::POLLERR) as usize != 0)
 }
 
-/// A change of bytes that sends none. A file's length stays the same.
+/// A change of bytes for which none are sent. A file's length stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Make {
-    /// A hole, which reads as zeroes; on a block device, if it can release the space and guarantee the zeroes.
+    /// A hole, which reads as zeroes. A block device must be able to release the space and guarantee zeroes.
     Hole,
-    /// Zeroes, with the space still allocated. If the block device has no command for it, the kernel sends them.
+    /// Zeroes in allocated space. If a block device has no command for that, the kernel sends the zeroes.
     Zeroes,
-    /// Undefined content: the block device may discard them. Linux 6.12 and later, block devices only.
+    /// Undefined content, so that the block device may discard the bytes. For block devices only, on Linux 6.12 and
+    /// later.
     Anything,
 }
 
@@ -81,12 +82,12 @@ pub enum Make {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     place: u32,
-    /// The number of earlier uses of the place, so that an identity is never reused.
+    /// The number of earlier uses of the slot, so that no two operations have the same token.
     uses: u32,
 }
 
 impl Token {
-    /// Returns the token of operations carried out without a ring.
+    /// Returns the token of operations that are executed without a ring.
     pub(crate) fn none() -> Self {
         Self { place: u32::MAX, uses: u32::MAX }
     }
@@ -99,7 +100,7 @@ impl Token {
 #[derive(Debug, Default)]
 struct Slot {
     uses: u32,
-    /// In a box, so that its address is stable when the slots grow.
+    /// The objects of the operation, in a box, so that their address does not change when the slots grow.
     work: Option<Box<Work>>,
 }
 
@@ -108,11 +109,11 @@ struct Slot {
 pub struct Ended {
     /// The operation.
     pub token: Token,
-    /// Its objects.
+    /// The operation's objects.
     pub work: Work,
-    /// The number of bytes, or the error; 0 for an accept.
+    /// The number of bytes transferred, or the error; 0 for an accept.
     pub result: io::Result<usize>,
-    /// The accepted client.
+    /// The client, for an accept.
     pub client: Option<OwnedFd>,
 }
 
@@ -143,11 +144,11 @@ pub struct Ended {
 /// ```
 pub struct Ring {
     ring: IoUring,
-    /// By token. Only the completion of its operation empties a slot.
+    /// The operations by token. A slot is emptied only by the completion of its operation.
     slots: Vec<Slot>,
     free: Vec<u32>,
     ended: VecDeque<Ended>,
-    /// Entries that wait for room in the kernel's queue.
+    /// Entries for which the kernel's submission queue has no room.
     waiting: VecDeque<squeue::Entry>,
 }
 
@@ -157,7 +158,7 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// The user data of cancellations, whose completions belong to no operation.
+/// The user data of cancellations, whose own completions are ignored.
 const CANCEL_USER_DATA: u64 = u64::MAX;
 
 impl Ring {
@@ -178,12 +179,12 @@ impl Ring {
         })
     }
 
-    /// Returns the number of operations under way.
+    /// Returns the number of operations in flight.
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Begins an operation. The kernel gets it at the next wait or before.
+    /// Begins an operation. The kernel gets it at the next [`wait`](Self::wait) at the latest.
     ///
     /// # Errors
     /// The operation is longer than the kernel's fields allow (4 GiB).
@@ -202,22 +203,22 @@ impl Ring {
         Ok(token)
     }
 
-    /// Asks the kernel to end an operation early; it still completes, perhaps with an error.
+    /// Asks the kernel to end an operation early. The operation still completes, perhaps with an error.
     ///
     /// # Errors
-    /// The kernel accepts no further entries.
+    /// The kernel accepts no more entries.
     pub fn cancel(&mut self, token: Token) -> io::Result<()> {
         let cancel = opcode::AsyncCancel::new(token.to_kernel()).build().user_data(CANCEL_USER_DATA);
         self.waiting.push_back(cancel);
         self.hand_over()
     }
 
-    /// Moves waiting entries into the kernel's queue as long as it has room.
+    /// Moves waiting entries into the kernel's submission queue while it has room.
     fn hand_over(&mut self) -> io::Result<()> {
         while let Some(entry) = self.waiting.front() {
-            // SAFETY: the entry's addresses point into a `Box<Work>` in `slots`, which stays until the kernel has posted
-            // this entry's completion (`reap` is the only one that takes from `slots`), and on drop until all have
-            // ended or for ever.
+            // SAFETY: the entry's addresses point into a `Box<Work>` in `slots`. The box stays there until the kernel
+            // has posted this entry's completion, because only `reap` takes from `slots`; on drop, until all
+            // operations have ended, or for ever.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_err() {
                 return self.ring.submit().map(|_| ());
@@ -227,11 +228,11 @@ impl Ring {
         Ok(())
     }
 
-    /// Waits until an operation has ended or the deadline is reached, whichever comes first; without a deadline, for
-    /// an operation. The last microseconds before a deadline are spun.
+    /// Waits until an operation has ended or the deadline is reached; without a deadline, until an operation has
+    /// ended. Shortly before a deadline the wait is a busy loop.
     ///
     /// # Errors
-    /// The kernel's errors, except interruption by signals.
+    /// The kernel's errors, except interruption by a signal.
     pub fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         loop {
             self.hand_over()?;
@@ -254,15 +255,15 @@ impl Ring {
             };
             match entered.map_err(|error| (error.raw_os_error(), error)) {
                 Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => {}
-                // The completion queue is full: empty it first.
+                // The completion queue is full, and is emptied in the next round.
                 Err((Some(libc::EBUSY), _)) => {}
                 Err((_, error)) => return Err(error),
             }
         }
     }
 
-    /// Submits the entries, so that their operations begin, and takes what has ended: the kernel delivers that in a call
-    /// that would wait for it.
+    /// Submits the entries, and takes the completions that exist. The kernel delivers these only in a call that may
+    /// wait, so the call has a time-out of zero.
     fn poll(&mut self) -> io::Result<()> {
         let none = Timespec::new();
         match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&none)) {
@@ -308,7 +309,7 @@ impl Ring {
     }
 }
 
-/// Ends all operations before their memory is freed; if the kernel does not end them, leaks the memory.
+/// Ends all operations before their memory is freed. Leaks the memory of operations that the kernel does not end.
 impl Drop for Ring {
     fn drop(&mut self) {
         self.waiting.clear();
@@ -333,7 +334,7 @@ impl Drop for Ring {
     }
 }
 
-/// Returns the kernel's entry, with addresses inside `work`.
+/// Returns the kernel's entry for an operation, with addresses inside `work`.
 fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
     let length = |bytes: usize| {
         u32::try_from(bytes)
@@ -383,17 +384,17 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
 /// The kernel's `BLOCK_URING_CMD_DISCARD`, from `linux/blkdev.h`: `_IO(0x12, 0)`.
 const DISCARD: u32 = 0x1200;
 
-/// Returns a discard command. It has its length where [`opcode::UringCmd16`] has its data, and its offset in a field
-/// for which the crate has no name in commands.
+/// Returns a discard command. The length is in the place of [`opcode::UringCmd16`]'s data, and the offset in a field
+/// that the crate does not name for commands.
 fn discard(file: Fd, offset: u64, bytes: u64) -> squeue::Entry {
-    /// Where the kernel's `struct io_uring_sqe` has its `addr`.
+    /// The offset of `addr` in the kernel's `struct io_uring_sqe`.
     const ADDR_OFFSET_BYTES: usize = 16;
     const { assert!(size_of::<squeue::Entry>() == 64, "the kernel's entry and nothing else") };
     let mut data = [0; 16];
     data[..8].copy_from_slice(&bytes.to_ne_bytes());
     let mut entry = opcode::UringCmd16::new(file, DISCARD).cmd(data).build();
-    // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, asserted above), of which these eight are one of its plain
-    // integers; every value of it is good, and the kernel takes it for a number of the device, not for an address.
+    // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, asserted above), of which these eight are a plain integer.
+    // Every value of it is valid, and the kernel takes it for an offset on the device, not for an address.
     unsafe { (&raw mut entry).cast::<u8>().add(ADDR_OFFSET_BYTES).cast::<u64>().write_unaligned(offset) };
     entry
 }

@@ -1,4 +1,4 @@
-//! Finds other users of a device in the kernel's files in /proc and /sys.
+//! Finds other users of a device or file in the kernel's files in /proc and /sys.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -6,23 +6,23 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An existing user of a device, under which it must not be written.
+/// A user of a device or file while which it must not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum User {
-    /// A file system on it, or on a partition of it.
+    /// A file system on the device, or on a partition of it.
     Mount {
         /// The device or the partition.
         device: String,
         /// The mount point.
         at: PathBuf,
     },
-    /// Swap on it, or on a partition of it.
+    /// Swap space in the file, on the device, or on a partition of it.
     Swap {
         /// The device, the partition or the file.
         device: String,
     },
-    /// A device that is built on it: of the device mapper, of md, of bcache.
+    /// A device built on it, of the device mapper, md or bcache.
     Holder {
         /// The device or the partition.
         device: String,
@@ -34,7 +34,7 @@ pub enum User {
         /// The loop device.
         device: String,
     },
-    /// An unknown user that has opened it exclusively.
+    /// An unknown user that has opened the device exclusively.
     Unknown,
 }
 
@@ -58,14 +58,14 @@ impl fmt::Display for User {
     }
 }
 
-/// The directory with /proc and /sys: the root, except in tests.
+/// The directory that contains /proc and /sys: the root, except in tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System<'a> {
     root: &'a Path,
 }
 
 impl System<'static> {
-    /// Returns the files of this machine.
+    /// Returns the system whose /proc and /sys are this machine's.
     pub fn here() -> Self {
         Self { root: Path::new("/") }
     }
@@ -77,8 +77,8 @@ impl<'a> System<'a> {
         Self { root }
     }
 
-    /// Returns the user of a block device, given its numbers. Unreadable files count as "no user": the kernel itself
-    /// refuses a second exclusive opener before this check.
+    /// Returns the user of the block device with these numbers. An unreadable file counts as no user, because the
+    /// kernel has already refused a second exclusive opener.
     pub fn user_of_device(self, major: u32, minor: u32) -> Option<User> {
         let names = self.with_partitions(major, minor);
         self.mount(&names).or_else(|| self.swap(&names)).or_else(|| self.holder(&names))
@@ -99,11 +99,11 @@ impl<'a> System<'a> {
         Some(User::Loop { device: node(&device) })
     }
 
-    /// Returns an attribute of the queue of a device, or of the disk of a partition.
+    /// Returns an attribute of the queue of a device; of its disk, if the device is a partition.
     pub fn queue(self, major: u32, minor: u32, attribute: &str) -> Option<String> {
         let device = self.device(major, minor);
         let read = |queue: &str| fs::read_to_string(device.join(queue).join(attribute)).ok();
-        // A partition's directory lies in its disk's.
+        // A partition's directory is in its disk's directory, which has the queue.
         Some(read("queue").or_else(|| read("../queue"))?.trim().to_owned())
     }
 
@@ -112,7 +112,7 @@ impl<'a> System<'a> {
         link.canonicalize().unwrap_or(link)
     }
 
-    /// Returns the device and its partitions: names, directories and numbers.
+    /// Returns the names, directories and numbers of the device and its partitions.
     fn with_partitions(self, major: u32, minor: u32) -> Vec<Named> {
         let directory = self.device(major, minor);
         let name = directory.file_name().unwrap_or_default().to_owned();
@@ -141,14 +141,15 @@ impl<'a> System<'a> {
         self.mounts(&self.with_partitions(major, minor)).into_iter().map(|(_, at)| at).collect()
     }
 
-    /// Returns the mounted ones of some devices, with their mount points.
+    /// Returns those of the devices that are mounted, with their mount points.
     fn mounts(self, names: &[Named]) -> Vec<(String, PathBuf)> {
         let table = fs::read(self.root.join("proc/self/mountinfo")).unwrap_or_default();
         let mounted = table.split(|byte| *byte == b'\n').filter_map(|line| {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
             let (number, at) = (fields.get(2)?, fields.get(4)?);
             let dash = fields.iter().position(|field| *field == b"-")?;
-            // A file system over several devices has a number of its own, and one of them as its source.
+            // A file system over several devices has a number of its own, and names one of the devices as its
+            // source.
             let source = unescaped(fields.get(dash + 2)?);
             let found = names
                 .iter()
@@ -158,7 +159,7 @@ impl<'a> System<'a> {
         mounted.collect()
     }
 
-    /// Returns the devices and files in use as swap.
+    /// Returns the devices and files that are in use as swap.
     fn swaps(self) -> Vec<PathBuf> {
         let table = fs::read(self.root.join("proc/swaps")).unwrap_or_default();
         let lines = table.split(|byte| *byte == b'\n').skip(1);
@@ -188,7 +189,7 @@ struct Named {
     number: String,
 }
 
-/// Returns the node's path as udev names it; a `!` in the kernel's name is a slash there.
+/// Returns the device node's path as udev makes it, with a slash for each `!` in the kernel's name.
 fn node(name: &OsStr) -> String {
     format!("/dev/{}", name.to_string_lossy().replace('!', "/"))
 }
@@ -205,7 +206,8 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// Decodes the kernel's escapes: spaces, tabs, line feeds and backslashes in names are three octal digits.
+/// Decodes the kernel's escapes: a space, tab, line feed or backslash is written as a backslash and three octal
+/// digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -232,7 +234,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A machine with a disk of two partitions, a disk used by md, and a loop device.
+    /// Returns the files of a machine with a disk of two partitions, a disk used by md, and a loop device.
     fn machine(name: &str) -> PathBuf {
         let root = std::env::temp_dir().join(format!("freeblock-in-use-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&root);

@@ -1,10 +1,10 @@
-//! Operations on files in memory, carried out at once without a ring.
+//! Operations on files in memory, executed at once without a ring.
 
 use crate::ring::{Ended, Make, Token, Work};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::io;
 
-/// Carries out an operation. Write-through needs nothing more: there is no medium.
+/// Executes an operation. Write-through needs nothing more, because there is no medium.
 pub(super) fn carry_out(mut work: Work) -> Ended {
     let result = match &mut work {
         Work::ReadAt(file, buffer, part, at) => {

@@ -1,4 +1,4 @@
-//! A disk or a file, past the page cache.
+//! A disk or a file, accessed past the page cache.
 
 mod in_use;
 mod memory;
@@ -24,19 +24,19 @@ pub(crate) use in_use::System;
 pub use in_use::User;
 pub use open::{OpenError, Options};
 
-/// The most bytes of one request: more than any client sends at once.
+/// The most bytes of a request: more than any client sends at once.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 
-/// A block device, or a file instead of one: read and written past the page cache by the host's ring, and opened
-/// exclusively.
+/// A block device or a file, opened exclusively, and read and written past the page cache by operations on the
+/// host's ring.
 ///
-/// Every request is one command at the device, because the core decides how many are outstanding there. Only zeroing
-/// without a command of the device for it, and the rest of a command that failed, go in pieces. A medium error is
-/// reported with the first sector that fails by itself: pieces are halved until it is found; if nothing fails by
-/// then, no sector was bad.
+/// Every request is one command at the device, because the core decides how many commands are outstanding there.
+/// There are two exceptions: zeroing for which the device has no command, and the rest of a command that has failed,
+/// are done in pieces. A medium error is reported with the first sector that fails by itself, which is found by
+/// halving pieces. If no sector fails by itself, none was bad.
 ///
-/// A flush is `fdatasync`, a write-through is RWF_DSYNC, which the kernel maps to a forced unit access if the disk
-/// has that; zeroes and discards are the kernel's `fallocate` and discard command.
+/// A flush is `fdatasync`. A write-through is RWF_DSYNC, which the kernel maps to a forced unit access if the disk
+/// has that. Zeroes and discards are the kernel's `fallocate` and discard command.
 ///
 /// ```
 /// use device::{Ask, Device, Options, Raw, Ring};
@@ -59,17 +59,17 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 pub struct Raw {
     opened: Opened,
     options: Options,
-    /// By the number of the operation that is under way for it.
+    /// Requests, by the number of the operation that is in flight for each.
     jobs: BTreeMap<u64, Job>,
     next: u64,
     work: VecDeque<(u64, Work)>,
     done: VecDeque<Answer>,
-    /// Commands that the device has turned out not to support.
+    /// The ways of zeroing that the device has turned out not to support.
     no_holes: bool,
     no_zeroing: bool,
 }
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
 struct Job {
     id: u64,
@@ -89,16 +89,16 @@ impl Raw {
     /// Opens a device or a file exclusively.
     ///
     /// # Errors
-    /// It does not exist, or is in use: for a mounted one the error has the mount point.
+    /// The path does not exist, or is in use; the error names the mount point of a mounted device.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         Ok(Self::over(open::open(path.as_ref(), options)?, options))
     }
 
-    /// Opens a device or a file that others may use meanwhile, for reads only; returns also its user. For
+    /// Opens a device or a file for reads only, although others may use it; returns it with its user. For
     /// measurements, not for serving.
     ///
     /// # Errors
-    /// It does not exist, or is no disk.
+    /// The path does not exist, or is no disk.
     pub fn open_shared(path: impl AsRef<Path>) -> Result<(Self, Option<User>), OpenError> {
         let options = Options { read_only: true, buffered: false };
         let (opened, user) = open::open_shared(path.as_ref())?;
@@ -123,23 +123,23 @@ impl Raw {
         self.opened.capacity
     }
 
-    /// Returns the size that the disk writes without reading first: a physical sector, or a block of the file's file
+    /// Returns the smallest size that needs no read before a write: a physical sector, or a block of the file's file
     /// system.
     pub fn physical_sector_bytes(&self) -> Bytes {
         self.opened.physical
     }
 
-    /// Returns whether it is a block device, not a file.
+    /// Returns whether this is a block device, and not a file.
     pub fn is_block_device(&self) -> bool {
         self.opened.block_device
     }
 
-    /// Returns whether it bypasses the page cache.
+    /// Returns whether accesses bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.opened.direct
     }
 
-    /// Returns the number of commands under way.
+    /// Returns the number of commands in flight.
     pub fn outstanding(&self) -> usize {
         self.jobs.len()
     }
@@ -181,7 +181,7 @@ impl Raw {
         Work::Make(std::sync::Arc::clone(&self.opened.file), make, at, bytes)
     }
 
-    /// Returns the quickest remaining way of zeroing.
+    /// Returns the quickest way of zeroing that the device has not refused.
     fn zero(&self, range: LbnRange, through: bool, keep: bool) -> (Step, Work) {
         let make = match (keep || self.no_holes, self.no_zeroing) {
             (false, _) => Make::Hole,
@@ -218,7 +218,7 @@ impl Raw {
                     Next::Failed(error) => self.answer(id, now, Err(error.into())),
                 }
             }
-            // If the device cannot discard, the bytes stay, which does no harm.
+            // If the device cannot discard, the bytes stay, which is allowed.
             (Step::Discard, _) => match result {
                 Err(error) if !unknown(&error) => self.answer(id, now, Err(error.into())),
                 _ => self.answer(id, now, Ok(Vec::new())),
@@ -234,7 +234,7 @@ impl Raw {
                     self.no_zeroing |= make == Make::Zeroes;
                     return self.start(id, range, self.zero(range, through, make == Make::Zeroes));
                 }
-                // Written in pieces, it shows which sector fails, and whether there is space.
+                // Zeroes that are written in pieces show which sector fails, and whether space is missing.
                 let buffer = PendingTransfer::zeroes(range, self.opened.sector, self.opened.alignment);
                 self.start(id, range, self.transfer(Way::Zero { through }, range, buffer));
             }
@@ -244,7 +244,7 @@ impl Raw {
         }
     }
 
-    /// Carries out all operations on a file in memory at once.
+    /// Executes all operations on a file in memory at once.
     fn go_on(&mut self, now: Instant) {
         while self.opened.in_memory
             && let Some((name, work)) = self.work.pop_front()
@@ -272,7 +272,7 @@ impl Device for Raw {
     }
 
     fn runs(&self, range: LbnRange) -> Vec<Run> {
-        // A block device's holes are unknown here.
+        // The holes of a block device are unknown.
         if self.opened.block_device {
             return vec![Run { len: range.len(), hole: false }];
         }

@@ -1,4 +1,4 @@
-//! Opens a device or a file exclusively, or returns the reason for which it cannot.
+//! Opens a device or a file exclusively, or returns the reason why that is impossible.
 
 use super::in_use::{System, User};
 use crate::aligned::Aligned;
@@ -13,17 +13,17 @@ use std::time::Duration;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-/// The way in which a device is opened.
+/// How a device is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether it is only read. It is opened exclusively all the same.
+    /// Whether the device is only read. It is opened exclusively nevertheless.
     pub read_only: bool,
-    /// Whether a file on a file system without O_DIRECT may go through the page cache: measurements of it then tell
-    /// little about the disk below. A block device never may.
+    /// Whether a file on a file system without O_DIRECT may be accessed through the page cache. Measurements of it
+    /// then say little about the disk below. A block device is never accessed in that way.
     pub buffered: bool,
 }
 
-/// The reason for which a device was not opened; it is unchanged.
+/// The reason why a device was not opened. It is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -41,7 +41,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// It is in use, and writing to it would destroy data.
+    /// The device is in use, and writing to it would destroy data.
     #[error("{path} is in use: {user}")]
     InUse {
         /// The path.
@@ -63,26 +63,26 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// Its size is 0, or no whole number of sectors.
+    /// The size is 0, or not a whole number of sectors.
     #[error(
         "{path} has {size} bytes, which is no whole number of sectors of {sector}; give it a size (truncate -s)"
     )]
     Size {
         /// The path.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The size in bytes.
         size: u64,
-        /// Bytes of a sector.
+        /// The number of bytes in a sector.
         sector: Bytes,
     },
-    /// It takes sequential writes only.
+    /// The disk accepts only sequential writes.
     #[error(
         "{path} is a {model} zoned disk, which takes no writes at random; put a layer that does (dm-zoned) before it"
     )]
     Zoned {
         /// The path.
         path: PathBuf,
-        /// The kernel's name for its kind.
+        /// The kernel's word for the kind of zones.
         model: String,
     },
 }
@@ -94,17 +94,18 @@ pub(super) struct Opened {
     pub sector: Bytes,
     pub physical: Bytes,
     pub capacity: Sectors,
-    /// The alignment of buffers.
+    /// The required alignment of buffers, in bytes.
     pub alignment: usize,
     pub abilities: Abilities,
     pub block_device: bool,
     pub direct: bool,
-    /// Whether it is in memory, so that operations never wait.
+    /// Whether the file is in memory, so that operations never block.
     pub in_memory: bool,
 }
 
-/// If a program is killed with operations on a ring under way, its files are released a moment after its end, when
-/// the kernel has removed the ring. An open that finds a user is retried this number of times, after this pause each.
+/// When a process is killed with operations in flight on a ring, the kernel releases its files only after it has
+/// removed the ring, a moment later. So an open that finds the device in use is tried again this number of times,
+/// after this pause each.
 const IN_USE_RETRIES: u32 = 20;
 const IN_USE_PAUSE: Duration = Duration::from_millis(50);
 
@@ -131,7 +132,7 @@ fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     } else {
         return Err(OpenError::Kind { path: path.to_owned() });
     };
-    // The path may lead elsewhere by now: from here on only the descriptor is used.
+    // The path may lead elsewhere by now, so from here on only the descriptor is used.
     let metadata = file.metadata().map_err(failed)?;
     if metadata.file_type() != kind {
         return Err(OpenError::Kind { path: path.to_owned() });
@@ -149,7 +150,7 @@ fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     })
 }
 
-/// Opens `path` for reads beside other users, and returns the user, if any.
+/// Opens `path` for reads beside other users, and returns the user, if there is one.
 pub(super) fn open_shared(path: &Path) -> Result<(Opened, Option<User>), OpenError> {
     let failed = |source| OpenError::System { path: path.to_owned(), source };
     let kind = path.metadata().map_err(failed)?.file_type();
@@ -182,8 +183,8 @@ fn open_with(path: &Path, options: Options, flags: libc::c_int) -> io::Result<Fi
     OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags).open(path)
 }
 
-/// Opens a block device with O_EXCL: the kernel then guarantees that it is not mounted, used as swap or part of
-/// another device, now and while it is open.
+/// Opens a block device with O_EXCL. The kernel then guarantees that the device is not mounted, not swap and not part
+/// of another device, now and while it is open.
 fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
     let in_use = |user| OpenError::InUse { path: path.to_owned(), user };
     let user = || {
@@ -191,7 +192,7 @@ fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
         System::here().user_of_device(rustix::fs::major(number), rustix::fs::minor(number))
     };
     match open_with(path, options, libc::O_EXCL | libc::O_DIRECT) {
-        // Some kinds and states of mounts are not covered by O_EXCL.
+        // O_EXCL does not exclude some kinds and states of mounts.
         Ok(file) => user().map_or(Ok(file), |user| Err(in_use(user))),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             Err(in_use(user().unwrap_or(User::Unknown)))
@@ -200,7 +201,7 @@ fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
     }
 }
 
-/// Opens a file; returns whether it bypasses the page cache.
+/// Opens a file; returns whether accesses bypass the page cache.
 fn open_file(path: &Path, options: Options) -> Result<(File, bool), OpenError> {
     let failed = |source| OpenError::System { path: path.to_owned(), source };
     if let Some(user) = System::here().user_of_file(path) {
@@ -237,7 +238,7 @@ fn describe_block_device(path: &Path, file: File, number: u64) -> Result<Opened,
     let abilities = Abilities {
         discard: some("discard_max_bytes"),
         write_zeroes: some("write_zeroes_max_bytes"),
-        // A disk of unknown cache counts as volatile.
+        // A disk whose kind of cache is unknown counts as volatile.
         volatile: queue("write_cache").is_none_or(|cache| cache != "write through"),
         rotational: some("rotational"),
     };
@@ -286,14 +287,14 @@ fn describe_file(
 /// The type that `statfs` returns for a file system in memory (`linux/magic.h`).
 const TMPFS: u64 = 0x0102_1994;
 
-/// The smallest sector of a file.
+/// The smallest sector that is tried for a file.
 const SECTOR_BYTES_MIN: Bytes = Bytes::new(512);
 
 /// The largest sector that Linux supports for a disk.
 const SECTOR_BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the smallest unit of direct reads of a file. It is found by trial: only some kernels and file systems
-/// report it.
+/// Returns the smallest unit of direct reads of a file. It is found by trying, because only some kernels and file
+/// systems report it.
 fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
     let mut sector = SECTOR_BYTES_MIN.get();
     loop {
@@ -306,13 +307,14 @@ fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 return Err(OpenError::Direct { path: path.to_owned() });
             }
-            // The first sector is bad; a later read reports that.
+            // The first sector is bad, which a later read will report.
             Err(_) => return Ok(Bytes::new(sector.max(4096))),
         }
     }
 }
 
-/// Returns the alignment that the kernel reports (Linux 6.1 and later), or one that satisfies all devices.
+/// Returns the alignment of buffers that the kernel reports (Linux 6.1 and later), or else one that is enough for all
+/// devices.
 fn memory_alignment(file: &File, sector: Bytes) -> usize {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     let reported = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);

@@ -1,5 +1,5 @@
-//! The state machine on a simulated kernel, which carries out operations on an array, fails at given places, and
-//! transfers less than requested.
+//! The state machine of `Raw` over a simulated kernel, which executes operations on an array, fails at chosen
+//! sectors, and transfers less than requested.
 
 #![allow(clippy::indexing_slicing)]
 
@@ -18,17 +18,17 @@ const SECTORS: u64 = 256;
 #[derive(Clone, Debug, Default)]
 struct Kernel {
     array: Vec<u8>,
-    /// Every operation that touches these sectors fails.
+    /// Sectors at which every operation that touches them fails.
     bad: BTreeSet<u64>,
-    /// The most sectors transferred at once; 0 for no limit.
+    /// The most sectors transferred by one operation; 0 for no limit.
     short: u64,
-    /// The number of further operations that fail with this error, whatever they are.
+    /// The number of further operations that fail at any sector.
     passing: u32,
-    /// The errno of these, and of bad sectors; 0 for EIO.
+    /// The errno of all these failures; 0 for EIO.
     errno: i32,
     no_holes: bool,
     no_zeroing: bool,
-    /// Operations so far.
+    /// The number of operations so far.
     operations: u64,
     syncs: u64,
     throughs: u64,
@@ -137,8 +137,8 @@ fn kernel() -> Kernel {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testing::sized(150, 400)))]
 
-    /// Whatever the kernel does, an answer is right: the array's bytes, or the first bad sector; and a failed write
-    /// has reached that sector.
+    /// For any behaviour of the kernel the answer is right: the array's bytes, or the first bad sector, up to which
+    /// a failed write is written.
     #[test]
     fn only_the_first_bad_sector_is_reported(
         start in 0..SECTORS - 1, len in 1..100u64, bad in prop::collection::btree_set(0..SECTORS, 0..6),
@@ -159,7 +159,7 @@ proptest! {
         let first = kernel.bad.range(start..start + len).next().copied();
         let result = asked(&mut disk(), &mut kernel, start, len, ask);
         match (result, first) {
-            // A passing error may hit one sector alone often enough.
+            // Passing errors may hit one sector so often that it counts as bad.
             (Err(Failure::Medium(lbn)), _) if passing > 0 && Some(lbn.get()) != first => {
                 prop_assert!(lbn.get() >= start && lbn.get() < start + len);
             }
@@ -190,7 +190,7 @@ fn an_error_that_passes_fails_nothing() {
     }
 }
 
-/// The errors that `fault` counts as a failing medium, and some others.
+/// Each errno that `fault` counts as a failing medium is found, and some others are not.
 #[test]
 fn medium_errors_are_known_by_the_kernels_numbers() {
     let asked = |errno, ask| {

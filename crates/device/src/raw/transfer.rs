@@ -1,4 +1,4 @@
-//! The transfer of a request's sectors: all at once, and in pieces after a failure.
+//! The transfer of a request's sectors: in one piece, and after a failure in smaller ones.
 
 use crate::aligned::Aligned;
 use crate::ring::Work;
@@ -8,39 +8,39 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use units::{Bytes, Lbn, LbnRange};
 
-/// The most medium errors of one request: enough to find the first bad sector of 2^16, and a bound for a disk that
-/// fails intermittently.
+/// The most failures within one request. Finding the first bad sector by halving takes about 20 of them for the
+/// largest request, and a disk that fails intermittently must not hold a request for ever.
 const MEDIUM_ERRORS_MAX: u32 = 40;
 
-/// The most bytes of zeroes that are written at once.
+/// The most bytes of zeroes that one operation writes.
 const ZEROES_BYTES: u64 = 1 << 20;
 
-/// The direction of a transfer.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Read,
     Write {
         through: bool,
     },
-    /// Write the buffer, which is zeroes, repeatedly.
+    /// Writes the buffer, which is all zeroes, again and again.
     Zero {
         through: bool,
     },
 }
 
-/// A transfer under way.
+/// A transfer in progress.
 #[derive(Debug)]
 pub(super) struct PendingTransfer {
     way: Way,
     range: LbnRange,
     sector: Bytes,
-    /// Empty while the kernel works on it.
+    /// The buffer; empty while the kernel uses it.
     buffer: Aligned,
-    /// The number of sectors transferred, from the range's beginning on.
+    /// The number of sectors transferred so far, from the beginning of the range.
     good: u64,
-    /// The end of the current piece, in sectors from the beginning.
+    /// The end of the current piece, as a number of sectors from the beginning of the range.
     reach: u64,
-    /// A failed sector lies before this one.
+    /// If a piece has failed, the end of that piece: a bad sector may lie before it.
     suspect: Option<u64>,
     failures: u32,
 }
@@ -48,18 +48,19 @@ pub(super) struct PendingTransfer {
 /// The next step of a transfer after a piece.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The next piece.
+    /// Another piece has to be transferred.
     Piece(Work),
-    /// All is transferred; the bytes read.
+    /// Everything is transferred; with the bytes of a read.
     Done(Vec<u8>),
     /// This sector is bad.
     Bad(Lbn),
-    /// It fails, and the sector is unknown.
+    /// The transfer fails, at an unknown sector.
     Failed(io::Error),
 }
 
 impl PendingTransfer {
-    /// Begins a transfer; returns also its first piece, which is all of it if that is possible at once.
+    /// Begins a transfer. Returns it with the first piece, which is the whole range if one operation can transfer
+    /// that.
     pub fn begin(
         way: Way,
         range: LbnRange,
@@ -72,7 +73,7 @@ impl PendingTransfer {
         (transfer, first)
     }
 
-    /// Returns zeroes for a piece of [`Way::Zero`].
+    /// Returns the buffer of zeroes for [`Way::Zero`].
     pub fn zeroes(range: LbnRange, sector: Bytes, alignment: usize) -> Aligned {
         let most = range.len().get().saturating_mul(sector.get()).min(ZEROES_BYTES.max(sector.get()));
         Aligned::zeroed(most as usize, alignment)
@@ -83,7 +84,7 @@ impl PendingTransfer {
         self.buffer = buffer;
         match result {
             Ok(bytes) => {
-                // After a partial sector, that sector is transferred again.
+                // A sector that was transferred in part is transferred again.
                 let sectors = bytes as u64 / self.sector.get();
                 if sectors == 0 {
                     let kind = if self.way == Way::Read {
@@ -94,7 +95,7 @@ impl PendingTransfer {
                     return Next::Failed(io::Error::new(kind, "the device has become smaller"));
                 }
                 self.good = (self.good + sectors).min(self.reach);
-                // If a larger piece failed and its sectors succeed singly, no sector was bad.
+                // If a piece failed and its sectors succeed singly, no sector was bad.
                 self.suspect = self.suspect.filter(|suspect| self.good < *suspect);
             }
             Err(error) => {
@@ -117,7 +118,8 @@ impl PendingTransfer {
         Next::Piece(self.piece(file))
     }
 
-    /// Returns the next piece: from the first remaining sector to the end, or half-way to the suspected failure.
+    /// Returns the next piece: from the first remaining sector to the end of the range, or half-way to the end of
+    /// a piece that failed.
     fn piece(&mut self, file: &Arc<OwnedFd>) -> Work {
         let end = match self.suspect {
             None => self.range.len().get(),
@@ -135,7 +137,7 @@ impl PendingTransfer {
         }
     }
 
-    /// Returns the part of the buffer for the sectors until `end`.
+    /// Returns the part of the buffer for the sectors from the first remaining one to `end`.
     fn part(&self, end: u64) -> Range<usize> {
         let bytes = |sectors: u64| (sectors * self.sector.get()) as usize;
         match self.way {
@@ -155,7 +157,7 @@ enum Fault {
 }
 
 /// Classifies an error. The kernel's block layer returns EIO for most errors, ENODATA for a drive's medium error,
-/// EILSEQ for sectors whose protection information does not match, EREMOTEIO for a failed target.
+/// EILSEQ if a sector's protection information does not match, and EREMOTEIO for a failed target.
 fn fault(error: &io::Error) -> Fault {
     match error.raw_os_error() {
         Some(libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO) => Fault::Medium,

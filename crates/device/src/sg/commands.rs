@@ -1,36 +1,36 @@
-//! The commands that are sent: INQUIRY, the caching mode page, and ATA commands in SCSI ones.
+//! The SCSI commands that are sent: INQUIRY, the caching mode page, and ATA commands within SCSI ones.
 
 use super::{Scsi, ScsiError, Transfer};
 use units::Rpm;
 
-/// Bytes of a sector of ATA logs and of IDENTIFY DEVICE.
+/// The bytes of a sector of an ATA log, and of IDENTIFY DEVICE.
 pub(super) const ATA_SECTOR_BYTES: usize = 512;
 
-/// The command set of a disk, and its model.
+/// The command set of a disk, and the model of an ATA disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// ATA, behind the translation of the kernel or of a host adapter.
+    /// An ATA disk behind a SCSI translation, of the kernel or of a host adapter.
     Ata {
-        /// The model, as IDENTIFY DEVICE has it.
+        /// The model, from IDENTIFY DEVICE.
         model: String,
-        /// The state of look-ahead; `None` if the disk has none that can be switched.
+        /// Whether look-ahead is on; `None` if the disk has no switch for it.
         look_ahead: Option<bool>,
         /// Whether the disk has general-purpose logs.
         logs: bool,
     },
-    /// SCSI.
+    /// A SCSI disk.
     Scsi,
 }
 
 impl Identity {
-    /// Asks a disk.
+    /// Asks a disk which command set it has.
     ///
     /// # Errors
-    /// The disk carries out no commands, or its answer is not understood.
+    /// The disk executes no commands, or its answer is not understood.
     pub fn of(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
         let mut inquiry = [0; 36];
         execute(disk, &[INQUIRY, 0, 0, 0, inquiry.len() as u8, 0], Transfer::FromDisk(&mut inquiry))?;
-        // The vendor of every disk behind a translation (SAT-4, section 8.1.2).
+        // Every disk behind a translation has this vendor (SAT-4, section 8.1.2).
         if inquiry.get(8..16) != Some(b"ATA     ".as_slice()) {
             return Ok(Self::Scsi);
         }
@@ -41,11 +41,11 @@ impl Identity {
             _ => 0,
         };
         let (supported, enabled) = (word(82), word(85));
-        // Characters stand in words with the first one in the high byte.
+        // The first of the two characters of a word is in the high byte.
         let model: Vec<u8> = (27..47).flat_map(|n| word(n).to_be_bytes()).collect();
         Ok(Self::Ata {
             model: String::from_utf8_lossy(&model).trim().to_owned(),
-            // Words 82 to 84 count only with these upper bits in 83 and 84 (ACS-4, section 7.13.6).
+            // Words 82 to 84 are valid only with these upper bits in 83 and 84 (ACS-4, section 7.13.6).
             look_ahead: (word(83) & 0xc000 == 0x4000 && supported & LOOK_AHEAD != 0)
                 .then_some(enabled & LOOK_AHEAD != 0),
             logs: word(84) & 0xc020 == 0x4020,
@@ -55,13 +55,13 @@ impl Identity {
 
 const INQUIRY: u8 = 0x12;
 
-/// The page of VPD with block device characteristics, and the place of the rotation rate there (SBC-4, section 6.6.2).
+/// The VPD page of block device characteristics, and the offset of the rotation rate in it (SBC-4, section 6.6.2).
 const CHARACTERISTICS: u8 = 0xb1;
 const RATE_OFFSET: usize = 4;
-/// The least rate that is one; smaller values mean "not reported", "does not rotate", or nothing yet.
+/// The smallest value that is a rate. Smaller ones mean "not reported", "does not rotate", or are reserved.
 const RATE_MIN: u16 = 0x0401;
 
-/// Returns the rotation rate in a page of block device characteristics; `None` if there is none.
+/// Returns the rotation rate in a VPD page of block device characteristics; `None` if it has none.
 pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
     let is_there = page.get(1) == Some(&CHARACTERISTICS);
     let rate = u16::from_be_bytes(*page.get(RATE_OFFSET..)?.first_chunk()?);
@@ -72,17 +72,17 @@ pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
 /// Asks a disk for its rotation rate; `None` if it does not report one.
 pub(crate) fn read_rate(disk: &mut dyn Scsi) -> Option<Rpm> {
     let mut page = [0; 64];
-    // The 1 asks for a page of VPD.
+    // The 1 asks for a VPD page.
     let command = [INQUIRY, 1, CHARACTERISTICS, 0, page.len() as u8, 0];
     let done = execute(disk, &command, Transfer::FromDisk(&mut page)).ok()?;
     vpd_rate(page.get(..done)?)
 }
 
-/// The number of times that a command is sent again after a unit attention.
+/// How often a command is sent again after a unit attention.
 const ATTENTIONS: u32 = 4;
 const UNIT_ATTENTION: u8 = 6;
 
-/// Carries out a command; a disk that reports an event in its place (a reset, a changed mode page) gets it again.
+/// Executes a command. If the disk reports an event instead (a reset, a changed mode page), sends the command again.
 fn execute(disk: &mut dyn Scsi, command: &[u8], mut data: Transfer<'_>) -> Result<usize, ScsiError> {
     for _ in 0..ATTENTIONS {
         let again = match &mut data {
@@ -101,7 +101,7 @@ fn execute(disk: &mut dyn Scsi, command: &[u8], mut data: Transfer<'_>) -> Resul
 /// The bit of look-ahead in words 82 and 85 of IDENTIFY DEVICE.
 const LOOK_AHEAD: u16 = 1 << 6;
 
-/// An ATA command; fields without a value are 0.
+/// The registers of an ATA command; those not used are 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ata {
     command: u8,
@@ -111,10 +111,10 @@ struct Ata {
 }
 
 impl Ata {
-    /// Returns ATA PASS-THROUGH (16) with this protocol (SAT-4, section 12.2.2).
+    /// Returns the command wrapped in ATA PASS-THROUGH (16) with this protocol (SAT-4, section 12.2.2).
     fn pass_through(self, protocol: u8, transfer: u8) -> [u8; 16] {
         let [low, mid, high, low_later, mid_later, high_later, ..] = self.lba.to_le_bytes();
-        // READ LOG EXT has registers of 48 bits.
+        // READ LOG EXT has registers of 48 bits, which the lowest bit of the byte announces.
         let extended = u8::from(self.command == READ_LOG_EXT);
         [
             0x85,
@@ -137,7 +137,7 @@ impl Ata {
     }
 }
 
-/// PIO data from the disk, their length in sectors in the count; no data.
+/// The protocol and the transfer bits: PIO data from the disk, with their length in sectors in the count; and no data.
 const PIO_IN: (u8, u8) = (4, 0x0e);
 const NO_DATA: (u8, u8) = (3, 0);
 
@@ -169,7 +169,7 @@ pub(super) fn set_look_ahead(disk: &mut dyn Scsi, on: bool) -> Result<(), ScsiEr
     execute(disk, &ata.pass_through(protocol, transfer), Transfer::None).map(|_| ())
 }
 
-/// The caching mode page (SBC-4, section 6.5.6), with the bytes that a change sends back.
+/// The caching mode page (SBC-4, section 6.5.6), kept whole, because a change sends all of it back.
 #[derive(Clone, Debug)]
 pub(super) struct CachingPage {
     bytes: Vec<u8>,
@@ -177,7 +177,7 @@ pub(super) struct CachingPage {
 
 const CACHING: u8 = 0x08;
 const MODE_HEADER_BYTES: usize = 4;
-/// Byte and bit of RCD, and of DRA.
+/// The byte and the bit of RCD (read cache disable), and of DRA (disable read-ahead).
 const READ_CACHE_DISABLED: (usize, u8) = (2, 1);
 const READ_AHEAD_DISABLED: (usize, u8) = (12, 1 << 5);
 
@@ -185,12 +185,12 @@ impl CachingPage {
     /// Reads the current values.
     pub(super) fn read(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
         let mut answer = [0; 252];
-        // MODE SENSE (6), without block descriptors, current values.
+        // MODE SENSE (6), for current values without block descriptors.
         let done =
             execute(disk, &[0x1a, 0x08, CACHING, 0, answer.len() as u8, 0], Transfer::FromDisk(&mut answer))?;
         let page = || {
             let len = usize::from(*answer.first()?) + 1;
-            // Some disks send block descriptors all the same.
+            // Some disks send block descriptors although none were asked for.
             let begin = MODE_HEADER_BYTES + usize::from(*answer.get(3)?);
             let page = answer.get(begin..len.min(done))?;
             let whole = page.get(..usize::from(*page.get(1)?) + 2)?;
@@ -226,15 +226,15 @@ impl CachingPage {
         self.set(READ_AHEAD_DISABLED, !on);
     }
 
-    /// Makes these the current values; they are not saved, so the disk's own return when its power goes.
+    /// Makes these values the current ones, without saving them: the disk's saved values return when its power is cut.
     pub(super) fn write(&self, disk: &mut dyn Scsi) -> Result<(), ScsiError> {
         let mut parameters = vec![0; MODE_HEADER_BYTES];
         parameters.extend_from_slice(&self.bytes);
         if let Some(code) = parameters.get_mut(MODE_HEADER_BYTES) {
-            // The bit "can be saved" is reserved here.
+            // The bit "can be saved" must be zero in MODE SELECT.
             *code &= 0x3f;
         }
-        // MODE SELECT (6): the page has the standard's format, and is not to be saved.
+        // MODE SELECT (6), with a page in the standard's format that is not saved.
         let command = [0x15, 0x10, 0, 0, parameters.len() as u8, 0];
         execute(disk, &command, Transfer::ToDisk(&parameters)).map(|_| ())
     }

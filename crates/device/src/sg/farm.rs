@@ -1,23 +1,23 @@
 //! The log in which Seagate's disks describe themselves (Field Accessible Reliability Metrics, FARM).
 //!
-//! The places of its fields are those of smartmontools 7.4 (`farmcmds.h`, `farmprint.cpp`), after Seagate's
-//! specification 4.23.1. Only ATA disks are asked.
+//! The offsets of the fields are those of smartmontools 7.4 (`farmcmds.h`, `farmprint.cpp`), after
+//! Seagate's specification 4.23.1. Only ATA disks are asked.
 
 use super::commands::{ATA_SECTOR_BYTES, Identity, read_log};
 use super::{Scsi, ScsiError};
 
-/// The number of the log, and of the sectors of each of its pages.
+/// The number of the log, and the number of sectors in each of its pages.
 const LOG: u8 = 0xa6;
 const PAGE_SECTORS: u16 = 32;
 
-/// The first field: "FARMER" in ASCII, as a number.
+/// The first field of the log: "FARMER" in ASCII, as a number.
 const SIGNATURE: u64 = 0x4641_524d_4552;
 
-/// The fields of page 1, by their numbers: eight bytes each.
+/// The numbers of the fields of page 1 that are read; each field has eight bytes.
 const RECORDING: usize = 42;
 const DEPOPULATED: usize = 43;
 
-/// The way in which tracks are recorded.
+/// How tracks are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
     /// Tracks do not overlap.
@@ -26,27 +26,27 @@ pub enum Recording {
     Shingled,
 }
 
-/// The description of a disk by itself; a field that it does not report is `None`.
+/// A disk's description of itself. A field that the disk does not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Farm {
-    /// The recording of its tracks.
+    /// How the disk's tracks are recorded.
     pub recording: Option<Recording>,
     /// Whether heads were taken out of service.
     pub depopulated: Option<bool>,
 }
 
 impl Farm {
-    /// Reads the log; `None` from a disk that has none: one of another maker, or an old one.
+    /// Reads the log. Returns `None` for a disk without it, which is of another maker or old.
     ///
     /// # Errors
-    /// The disk carries out no commands.
+    /// The disk executes no commands.
     pub fn read(disk: &mut dyn Scsi) -> Result<Option<Self>, ScsiError> {
         match Identity::of(disk)? {
             // Other makers may use a log with this number for something else.
             Identity::Ata { model, logs: true, .. } if model.starts_with("ST") => {}
             _ => return Ok(None),
         }
-        // The log directory has the number of sectors of each log.
+        // The log directory contains the number of sectors of each log.
         let directory = read_log(disk, 0, 0)?;
         let sectors = directory.get(2 * usize::from(LOG)..).and_then(<[u8]>::first_chunk::<2>);
         if sectors.is_none_or(|&bytes| u16::from_le_bytes(bytes) <= PAGE_SECTORS) {
@@ -58,7 +58,7 @@ impl Farm {
         let page = read_log(disk, LOG, PAGE_SECTORS)?;
         Ok(Some(Self {
             recording: match field(&page, RECORDING).map(|bits| bits & 3) {
-                // A disk with both kinds of zones has shingled ones.
+                // On a disk with both kinds of zones, some tracks overlap.
                 Some(1 | 3) => Some(Recording::Shingled),
                 Some(2) => Some(Recording::Conventional),
                 _ => None,
@@ -72,7 +72,8 @@ impl Farm {
     }
 }
 
-/// Returns a field; its uppermost byte says whether the disk supports it and whether the value is valid.
+/// Returns a field. Its highest byte says whether the disk supports the field and whether the value is
+/// valid.
 fn field(page: &[u8; ATA_SECTOR_BYTES], number: usize) -> Option<u64> {
     let value = u64::from_le_bytes(*page.get(8 * number..)?.first_chunk()?);
     (value >> 56 == 0xc0).then_some(value & (u64::MAX >> 8))

@@ -1,4 +1,5 @@
-//! The record of switches that a measurement has changed, in a file that outlives the process and the machine.
+//! The record of a disk's switches that a measurement has changed, in a file that survives a kill and a power
+//! cut.
 
 use super::states::Switches;
 use rustix::fs::{FlockOperation, flock};
@@ -11,9 +12,9 @@ use thiserror::Error;
 /// The states of a disk's switches before they were changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The identity of the disk, as the kernel's `wwid` has it.
+    /// The disk's identity, which is the kernel's `wwid`.
     pub disk: String,
-    /// The states.
+    /// The states before the change.
     pub before: Switches,
 }
 
@@ -63,22 +64,22 @@ impl Record {
     }
 }
 
-/// A place in which records outlive the process.
+/// A store whose records survive the end of the process.
 pub trait Journal {
-    /// Keeps a record until it is removed. It is on the medium when this returns.
+    /// Stores a record, which is on the medium when this returns.
     ///
     /// # Errors
-    /// It is not kept.
+    /// The record is not stored.
     fn save(&mut self, record: &Record) -> Result<(), SwitchJournalError>;
 
     /// Removes the record.
     ///
     /// # Errors
-    /// It may still be there.
+    /// The record may still exist.
     fn remove(&mut self, record: &Record) -> Result<(), SwitchJournalError>;
 }
 
-/// The reason why records are not kept, or not read.
+/// The reason why a record was not stored or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SwitchJournalError {
@@ -90,7 +91,7 @@ pub enum SwitchJournalError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Another process has switches of this disk off, or has left a record of them.
+    /// Another process has switched off switches of this disk, or has ended and left a record.
     #[error("{}: a probe has switches of this disk off; wait for its end, or, if it has ended, start again", path.display())]
     InUse {
         /// The record.
@@ -107,15 +108,16 @@ pub enum SwitchJournalError {
     },
 }
 
-/// A directory of records, one a disk. A record is locked while its process runs.
+/// A directory of records, one for each disk. A record is locked while the process that made it runs.
 #[derive(Debug)]
 pub struct SwitchJournal {
     directory: PathBuf,
-    /// The record of this process, locked.
+    /// The record of this process, open and locked.
     own: Option<File>,
 }
 
-/// A record of a process that has ended without putting the switches back; it is locked against others.
+/// A record of a process that has ended without switching the switches back on. It is locked, so that no other
+/// process handles it.
 #[derive(Debug)]
 pub struct Held {
     /// The record.
@@ -125,7 +127,7 @@ pub struct Held {
 }
 
 impl SwitchJournal {
-    /// Returns the journal in a directory, which the first record makes.
+    /// Returns the journal in a directory, which is created with the first record.
     pub fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), own: None }
     }
@@ -137,12 +139,12 @@ impl SwitchJournal {
     fn path(&self, disk: &str) -> PathBuf {
         let letter = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
         let name: String = disk.chars().map(letter).take(100).collect();
-        // Two identities that differ in other characters have two records.
+        // The checksum distinguishes identities that differ only in replaced characters.
         self.directory.join(format!("{name}-{:08x}.switches", crc32fast::hash(disk.as_bytes())))
     }
 
-    /// Returns the records that ended processes have left, and the faults of those that cannot be read. A directory that
-    /// is not there has none.
+    /// Returns the records that ended processes have left, and an error for each that cannot be read. A
+    /// directory that does not exist has no records.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -158,7 +160,7 @@ impl SwitchJournal {
         Ok(paths.into_iter().filter_map(|path| Self::held(path).transpose()).collect())
     }
 
-    /// Locks and reads a record; `None` if its process runs, or has just removed it.
+    /// Locks and reads a record. Returns `None` if its process runs, or has just removed it.
     fn held(path: PathBuf) -> Result<Option<Held>, SwitchJournalError> {
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -168,7 +170,7 @@ impl SwitchJournal {
             return Ok(None);
         }
         let mut text = String::new();
-        // Bytes that are no text are damage as well.
+        // A record that is not text is damaged.
         let read = (&file).take(RECORD_BYTES_MAX).read_to_string(&mut text);
         let record = read.ok().and_then(|_| Record::from_text(&text));
         match record {
@@ -177,16 +179,16 @@ impl SwitchJournal {
         }
     }
 
-    /// Removes a record whose switches are back.
+    /// Removes a record whose switches are on again.
     ///
     /// # Errors
-    /// It may still be there.
+    /// The record may still exist.
     pub fn settle(&self, held: Held) -> Result<(), SwitchJournalError> {
         fs::remove_file(&held.path).map_err(Self::failed(&held.path))?;
         self.sync()
     }
 
-    /// Keeps other processes from making, or taking over, a record meanwhile.
+    /// Prevents other processes from making or taking over a record while the returned file is open.
     fn lock(&self) -> Result<File, SwitchJournalError> {
         let directory = File::open(&self.directory).map_err(Self::failed(&self.directory))?;
         flock(&directory, FlockOperation::LockExclusive)
@@ -206,7 +208,7 @@ impl Journal for SwitchJournal {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).map_err(failed)?;
         let _one_at_a_time = self.lock()?;
         let path = self.path(&record.disk);
-        // If there is a record, a process that changed this disk's switches still runs, or was killed.
+        // A record means that a process that changed this disk's switches still runs, or was killed.
         if path.exists() {
             return Err(SwitchJournalError::InUse { path });
         }
@@ -260,14 +262,14 @@ mod tests {
         assert!(journal().left().unwrap().is_empty());
         let mut running = journal();
         running.save(&record()).unwrap();
-        // The first process runs.
+        // The first process still runs.
         assert!(matches!(journal().save(&record()), Err(SwitchJournalError::InUse { .. })));
         assert!(journal().left().unwrap().is_empty());
-        // It was killed.
+        // The first process was killed.
         drop(running);
         let held = journal().left().unwrap().pop().unwrap().unwrap();
         assert_eq!(held.record, record());
-        // Another start takes it over meanwhile.
+        // While one process holds the left record, another one gets none.
         assert!(journal().left().unwrap().is_empty());
         journal().settle(held).unwrap();
         assert!(journal().left().unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! The kernel's SG_IO, which sends one command to a disk and waits for its end.
+//! The kernel's SG_IO, which sends one command to a disk and waits until the command has ended.
 
 #![allow(unsafe_code, reason = "the kernel is given addresses; the block says why they stay good")]
 
@@ -9,21 +9,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// `SG_IO` of `scsi/sg.h`.
+/// The ioctl number `SG_IO` of `scsi/sg.h`.
 const SG_IO: u32 = 0x2285;
 
-/// The time after which the kernel gives a command up, ms: a disk that sleeps needs some ten seconds to spin up.
+/// The time limit of a command in the kernel, in ms: a sleeping disk needs some ten seconds to spin up.
 const TIMEOUT_MS: u32 = 60_000;
 
-/// The most bytes of a command: the longest that are sent, READ(16) and ATA PASS-THROUGH(16), have as many.
+/// The most bytes of a command: ATA PASS-THROUGH (16) is the longest that is sent.
 const COMMAND_BYTES_MAX: usize = 16;
-/// The most bytes of sense data that are kept.
+/// The most bytes of sense data that are read.
 const SENSE_BYTES_MAX: usize = 64;
 
-/// The status of a command with sense data (SAM-5).
+/// The SCSI status of a command with sense data (SAM-5).
 const CHECK_CONDITION: u8 = 0x02;
 
-/// `struct sg_io_hdr` of `scsi/sg.h`.
+/// The kernel's `struct sg_io_hdr` of `scsi/sg.h`.
 #[repr(C)]
 struct Header {
     interface: i32,
@@ -53,7 +53,7 @@ struct Header {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Header>() == 88, "the kernel's structure and nothing else");
 
-/// A disk of this machine, opened for commands. Reads and writes by other descriptors go on beside it.
+/// A disk of this machine, opened for commands. Others may read and write it at the same time.
 #[derive(Debug)]
 pub struct Sg {
     file: File,
@@ -71,9 +71,9 @@ impl Sg {
     /// ```
     ///
     /// # Errors
-    /// It cannot be opened, or is no block device.
+    /// The path cannot be opened, or is no block device.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // O_NONBLOCK: a disk that is not ready is opened, too.
+        // With O_NONBLOCK, a disk that is not ready can be opened, too.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         let metadata = file.metadata()?;
         if !metadata.file_type().is_block_device() {
@@ -95,7 +95,7 @@ impl Scsi for Sg {
             return Err(too_long().into());
         }
         let mut sense = [0_u8; SENSE_BYTES_MAX];
-        // SG_DXFER_NONE, SG_DXFER_FROM_DEV, SG_DXFER_TO_DEV.
+        // The directions are SG_DXFER_NONE, SG_DXFER_FROM_DEV and SG_DXFER_TO_DEV.
         let (direction, address, len) = match data {
             Transfer::None => (-1, std::ptr::null_mut(), 0),
             Transfer::FromDisk(bytes) => (-3, bytes.as_mut_ptr(), bytes.len()),
@@ -128,9 +128,9 @@ impl Scsi for Sg {
         loop {
             // SAFETY: `header` is the kernel's structure (`repr(C)`, its size is asserted above) and lives through the
             // call, as do the slices to which it points, with their true lengths: `command` (at most 16 bytes), `sense`
-            // and the data. The call is synchronous, so the kernel keeps no address beyond it. It writes to the data only
-            // in the direction from the disk, for which they were borrowed mutably, and never beyond `data_len`. A
-            // descriptor of another kind returns an error for this request and writes nothing.
+            // and the data. The call is synchronous, so the kernel keeps no address beyond it. The kernel writes to the
+            // data only in the direction from the disk, for which they were borrowed mutably, and never beyond
+            // `data_len`. A descriptor of another kind returns an error for this request and writes nothing.
             let result =
                 unsafe { libc::ioctl(self.file.as_raw_fd(), SG_IO as _, std::ptr::from_mut(&mut header)) };
             if result >= 0 {
@@ -145,7 +145,7 @@ impl Scsi for Sg {
         let sense = sense.get(..usize::from(header.sense_len)).unwrap_or(&sense);
         match (header.host_status, header.status, sense_of(sense)) {
             (0, 0, _) => Ok(done),
-            // The command was carried out, and the disk has more to report: no sense, recovered error.
+            // The command was executed, and the disk reports more: no sense, or a recovered error.
             (0, CHECK_CONDITION, Some((0 | 1, ..))) => Ok(done),
             (_, CHECK_CONDITION, Some((key, code, qualifier))) => {
                 Err(ScsiError::Refused { key, code, qualifier })
@@ -155,7 +155,7 @@ impl Scsi for Sg {
     }
 }
 
-/// Returns key, code and qualifier of sense data in either format (SPC-5, section 4.4).
+/// Returns the key, code and qualifier of sense data in either format (SPC-5, section 4.4).
 fn sense_of(sense: &[u8]) -> Option<(u8, u8, u8)> {
     let at = |i: usize| sense.get(i).copied();
     match at(0)? & 0x7f {
@@ -185,7 +185,7 @@ mod tests {
         for path in ["/dev/null", "/nonexistent/sdb", "/tmp"] {
             assert!(Sg::open(Path::new(path)).is_err(), "{path}");
         }
-        // A descriptor of another kind returns an error and is not written to.
+        // An ioctl on a descriptor of another kind fails, and writes nothing.
         let mut other = Sg { file: File::open("/dev/null").unwrap(), number: 0 };
         let mut bytes = [7; 36];
         let failed = other.execute(&[0x12, 0, 0, 0, 36, 0], Transfer::FromDisk(&mut bytes));

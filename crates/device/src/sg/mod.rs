@@ -1,6 +1,6 @@
-//! Commands that are sent to a disk beside its reads and writes, by the kernel's SG_IO.
+//! SCSI commands to a disk, other than its reads and writes, by the kernel's SG_IO.
 //!
-//! [`Sg`] is a disk of this machine; everything else here works on the trait [`Scsi`], which tests implement with a
+//! [`Sg`] is a disk of this machine. Everything else here uses the trait [`Scsi`], which tests implement with a
 //! simulated disk.
 
 pub(crate) mod commands;
@@ -24,15 +24,15 @@ use thiserror::Error;
 /// The data of a command.
 #[derive(Debug)]
 pub enum Transfer<'a> {
-    /// There are none.
+    /// The command has no data.
     None,
-    /// The disk sends at most this number of bytes.
+    /// The disk sends at most as many bytes as fit.
     FromDisk(&'a mut [u8]),
     /// The disk receives these bytes.
     ToDisk(&'a [u8]),
 }
 
-/// The reason why a disk did not carry out a command.
+/// The reason why a disk did not execute a command.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ScsiError {
@@ -46,10 +46,10 @@ pub enum ScsiError {
         key: u8,
         /// The additional sense code.
         code: u8,
-        /// Its qualifier.
+        /// The additional sense code qualifier.
         qualifier: u8,
     },
-    /// The command did not reach the disk, or its answer did not come back.
+    /// The command did not reach the disk, or the disk's answer was lost.
     #[error(
         "the command failed on its way (SCSI status {status:#x}, host status {host:#x}); look at the kernel's log (dmesg)"
     )]
@@ -68,19 +68,19 @@ pub enum ScsiError {
 }
 
 impl ScsiError {
-    /// Returns whether the kernel has no SCSI commands for this kind of device.
+    /// Returns whether the kernel has no SCSI commands for a device of this kind.
     pub(crate) fn is_no_scsi_disk(&self) -> bool {
         let Self::System(error) = self else { return false };
         matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL | libc::EOPNOTSUPP))
     }
 }
 
-/// A disk that carries out SCSI commands.
+/// A disk that executes SCSI commands.
 pub trait Scsi {
-    /// Carries out a command of 6 to 16 bytes, and returns the number of bytes that were transferred.
+    /// Executes a command of 6 to 16 bytes, and returns the number of data bytes that were transferred.
     ///
     /// # Errors
-    /// The command was not carried out.
+    /// The command was not executed.
     fn execute(&mut self, command: &[u8], data: Transfer<'_>) -> Result<usize, ScsiError>;
 }
 

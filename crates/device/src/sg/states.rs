@@ -1,4 +1,4 @@
-//! The states of a disk's switches of its look-ahead and its read cache.
+//! The states of two switches of a disk: its look-ahead and its read cache.
 
 use super::commands::{CachingPage, Identity};
 use super::{Scsi, ScsiError};
@@ -7,13 +7,13 @@ use std::fmt;
 /// The states of a disk's switches; `None` for a switch that the disk does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Whether the disk reads sectors into its buffer after those that were asked for.
+    /// Whether the disk reads further sectors into its buffer after the requested ones.
     pub look_ahead: Option<bool>,
-    /// Whether a read can be answered from the buffer. ATA disks have no switch for this.
+    /// Whether a read may be answered from the buffer. ATA disks have no switch for that.
     pub read_cache: Option<bool>,
 }
 
-/// A switch.
+/// One of the two switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switch {
     LookAhead,
@@ -37,7 +37,7 @@ impl Switches {
     /// Reads the states from a disk.
     ///
     /// # Errors
-    /// The disk carries out no commands, or has no caching mode page.
+    /// The disk executes no commands, or has no caching mode page.
     pub fn read(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
         Ok(match Identity::of(disk)? {
             Identity::Ata { look_ahead, .. } => Self { look_ahead, read_cache: None },

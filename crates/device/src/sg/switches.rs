@@ -1,7 +1,9 @@
-//! The drive's own switches of its look-ahead and its read cache: switched off for a measurement, and put back after it.
+//! The drive's own switches of its look-ahead and its read cache, which are off during a measurement and are
+//! put back after it.
 //!
-//! The states before are in a journal before the first switch is changed, and are removed from it when they are back. So
-//! a measurement that is killed at any point leaves a record, and the next start puts the switches back by it.
+//! The states before the change are in a journal before the first switch is changed, and are removed from it
+//! when the switches are back. So a measurement that is killed at any point leaves a record, by which the next
+//! start puts the switches back.
 
 use super::commands::{CachingPage, Identity, set_look_ahead};
 use super::journal::{Journal, Record, SwitchJournalError};
@@ -13,7 +15,7 @@ use thiserror::Error;
 /// The reason why a switch did not change.
 #[derive(Debug, Error)]
 pub enum SwitchError {
-    /// The disk refused, or did not answer.
+    /// The disk refused the command, or did not answer.
     #[error("{switch}: {source}")]
     Disk {
         /// The switch.
@@ -21,7 +23,7 @@ pub enum SwitchError {
         /// The disk's answer.
         source: ScsiError,
     },
-    /// The disk accepted the change, and did not carry it out.
+    /// The disk accepted the command, but did not change the switch.
     #[error("{switch}: the disk accepts the command and does not change its state")]
     Unchanged {
         /// The switch.
@@ -54,25 +56,25 @@ fn set(disk: &mut dyn Scsi, switch: Switch, on: bool) -> Result<(), SwitchError>
     }
 }
 
-/// The reason why a disk's switches are as they were.
+/// The reason why no switch of a disk was switched off.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NotSwitched {
-    /// Their states could not be read.
+    /// The states could not be read.
     #[error("the states of look-ahead and read cache cannot be read: {0}")]
     Unknown(#[from] ScsiError),
-    /// They are off already, or the disk has none.
+    /// The switches are off already, or the disk has none.
     #[error("the disk has neither look-ahead nor read cache switched on")]
     Nothing,
-    /// Their states could not be recorded.
+    /// The states could not be recorded.
     #[error("{0}")]
     Journal(#[from] SwitchJournalError),
-    /// The disk refused all changes.
+    /// The disk refused to change any switch.
     #[error("{0}")]
     Refused(SwitchError),
 }
 
-/// A disk with switches that are off, until [`Quiet::end`] or the end of its scope puts them back.
+/// A disk whose switches are off. [`Quiet::end`], or dropping the value, puts them back.
 pub struct Quiet {
     disk: Box<dyn Scsi + Send>,
     journal: Box<dyn Journal + Send>,
@@ -87,10 +89,11 @@ impl fmt::Debug for Quiet {
     }
 }
 
-/// Switches off the look-ahead and the read cache of the disk with this identity. Their states are in the journal first.
+/// Switches off the look-ahead and the read cache of the disk with this identity, after recording their states
+/// in the journal.
 ///
 /// # Errors
-/// No switch was changed.
+/// No switch is off.
 pub fn switch_off(
     mut disk: Box<dyn Scsi + Send>,
     mut journal: Box<dyn Journal + Send>,
@@ -111,7 +114,7 @@ pub fn switch_off(
         }
     }
     match quiet.refused.take() {
-        // The end of the scope puts back what a disk changed in spite of its error.
+        // Dropping `quiet` puts back a switch that the disk changed although it reported an error.
         Some(error) if off == 0 => Err(NotSwitched::Refused(error)),
         refused => {
             quiet.refused = refused;
@@ -120,14 +123,14 @@ pub fn switch_off(
     }
 }
 
-/// Puts the switches of a disk back to the states of a record.
+/// Puts a disk's switches back to the states in a record.
 ///
 /// # Errors
-/// The disk refuses; the record must be kept.
+/// The disk refuses; the caller has to keep the record.
 pub fn put_back(disk: &mut dyn Scsi, record: &Record) -> Result<(), SwitchError> {
     let mut result = Ok(());
     for switch in record.before.on() {
-        // A switch that cannot be put back must not keep the other one off.
+        // If one switch cannot be put back, the other one still is.
         if let Err(error) = set(disk, switch, true) {
             result = Err(error);
         }
@@ -136,7 +139,7 @@ pub fn put_back(disk: &mut dyn Scsi, record: &Record) -> Result<(), SwitchError>
 }
 
 impl Quiet {
-    /// Returns the error of a switch that stayed on.
+    /// Returns the error of a switch that the disk did not switch off.
     pub const fn refused(&self) -> Option<&SwitchError> {
         self.refused.as_ref()
     }
@@ -144,7 +147,7 @@ impl Quiet {
     /// Puts the switches back, and removes the record.
     ///
     /// # Errors
-    /// The disk refuses, or the record cannot be removed; the next start tries again.
+    /// The disk refuses, or the record cannot be removed. In either case the next start tries again.
     pub fn end(mut self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.ended = true;
         self.back()
@@ -160,7 +163,7 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         if !self.ended {
-            // A failure leaves the record to the next start.
+            // If this fails, the record stays for the next start.
             let _ = self.back();
         }
     }

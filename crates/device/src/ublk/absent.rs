@@ -1,4 +1,4 @@
-//! The stand-in without the feature: the same interface, always failing.
+//! The stand-in for builds without the feature `ublk`: the same interface, which always fails.
 
 use super::{UblkError, UblkPlan};
 use crate::kernel::KernelQueue;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Ublk(Infallible);
 
 impl Ublk {
-    /// Fails: there is no support.
+    /// Fails, because this build has no ublk.
     ///
     /// # Errors
     /// [`UblkError::NotBuilt`], always.
@@ -19,35 +19,35 @@ impl Ublk {
         Err(UblkError::NotBuilt)
     }
 
-    /// Returns its path.
+    /// Returns the device's path.
     pub fn path(&self) -> &Path {
         match self.0 {}
     }
 
-    /// Serves its requests.
+    /// Serves the device's requests.
     ///
     /// # Errors
-    /// None: there is no such device.
+    /// None, because no value of this type exists.
     pub fn serve<R>(&self, host: impl FnOnce(&mut dyn KernelQueue) -> R) -> Result<R, UblkError> {
         let _ = host;
         match self.0 {}
     }
 
-    /// Makes the kernel show it.
+    /// Makes the kernel show the device.
     pub fn start(&self, started: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
         let _ = started;
         match self.0 {}
     }
 
-    /// Makes the kernel remove it.
+    /// Makes the kernel remove the device.
     pub fn stop(&self) {
         match self.0 {}
     }
 
-    /// Closes it.
+    /// Closes the device.
     ///
     /// # Errors
-    /// None: there is no such device.
+    /// None, because no value of this type exists.
     pub fn close(self) -> Result<(), UblkError> {
         match self.0 {}
     }

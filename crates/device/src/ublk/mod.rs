@@ -1,7 +1,7 @@
-//! A disk as a block device of this machine's own kernel, `/dev/ublkbN`: Linux's ublk driver passes on the requests.
+//! A disk shown to this machine's own kernel as a block device, `/dev/ublkbN`, by Linux's ublk driver.
 //!
-//! Only with the cargo feature `ublk`, which needs libclang to build. Without it the same [`Ublk`] exists, and
-//! opening it fails with the reason; its users need not distinguish the two.
+//! This needs the cargo feature `ublk`, which needs libclang to build. Without the feature [`Ublk`] has the same
+//! interface, and opening it fails with the reason.
 
 use crate::block::Abilities;
 use std::io;
@@ -22,12 +22,12 @@ pub use absent::Ublk;
 #[cfg(feature = "ublk")]
 pub use node::Ublk;
 
-/// The plan of a device.
+/// The properties of a device to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UblkPlan {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// The owner: only it takes over a device whose daemon has died.
+    /// The owner's tag: only a daemon with the same tag takes over a device whose daemon has died.
     pub owner: u64,
     /// The bytes of a sector: 512 to 4096, a power of two.
     pub sector: Bytes,
@@ -35,33 +35,33 @@ pub struct UblkPlan {
     pub sectors: Sectors,
     /// The optional commands and properties of the device.
     pub abilities: Abilities,
-    /// Whether the kernel refuses writes to it.
+    /// Whether the kernel refuses writes to the device.
     pub read_only: bool,
 }
 
-/// The reason for which a device cannot be made.
+/// The reason why a device cannot be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum UblkError {
-    /// The feature is off.
+    /// This build has no ublk.
     #[error(
         "freeblock was built without ublk; build it with `make ublk` (cargo's --features ublk, which needs libclang), or serve without ublk"
     )]
     NotBuilt,
-    /// The driver is missing.
+    /// The kernel's driver is missing.
     #[error(
         "/dev/ublk-control is not there; `modprobe ublk_drv` loads the driver of a Linux that has it (6.1 or later)"
     )]
     NoDriver,
-    /// This process has no permission.
+    /// This process may not use the driver.
     #[error("/dev/ublk-control: {0}; ublk devices are for root")]
     Control(io::Error),
-    /// The number belongs to another user.
+    /// The number is in use.
     #[error("/dev/ublkb{number} {whose}; give another number")]
     Taken {
         /// The number.
         number: u32,
-        /// The current owner.
+        /// The present owner, in words.
         whose: String,
     },
     /// The sector size is not supported.
@@ -77,13 +77,13 @@ pub enum UblkError {
         /// The driver's error.
         source: io::Error,
     },
-    /// A defect of this program.
+    /// A thread of this program has ended by a defect.
     #[error("the thread that looks after /dev/ublkb{0} has ended before its time")]
     Ended(u32),
 }
 
 impl UblkError {
-    /// Returns the number of the device that it is about.
+    /// Returns the number of the device that the error is about.
     pub fn number(&self) -> Option<u32> {
         match self {
             Self::Taken { number, .. } | Self::Driver { number, .. } | Self::Ended(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! The device node: creates, shows and removes it, and takes it over after a daemon's death.
+//! The device node: creates, shows and removes it, and takes over that of a dead daemon.
 
 use super::params::{DEPTH, TRANSFER_BYTES_MAX, params, same};
 use super::queue::{Queue, io_error};
@@ -19,15 +19,16 @@ use std::{fmt, io};
 
 /// A block device of this machine's kernel.
 ///
-/// The kernel reads from a device while showing it, and writes to it while removing it. So a separate thread gives
-/// the driver these commands, while the thread that [serves](Self::serve) the device answers: call
-/// [`open`](Self::open), then `serve` on one thread, and in there [`start`](Self::start); when the queue has ended,
-/// call [`close`](Self::close).
+/// The kernel reads from a device while it shows the device, and writes to it while it removes the device. So one
+/// thread gives the driver these commands while another serves the requests. Call [`open`](Self::open), then
+/// [`serve`](Self::serve) on one thread, and in `serve` call [`start`](Self::start). When the queue has ended, call
+/// [`close`](Self::close).
 ///
-/// A file system mounted on a device that is removed is synced first, and has no device afterwards.
+/// If a file system is mounted on a device that is removed, the file system is synced first, and has no device
+/// afterwards.
 ///
-/// A device whose daemon was killed stays, and its requests wait. The next daemon of the same owner that opens the
-/// same number takes it over, and gets all unanswered requests again. If the disk has changed (its size, its
+/// The device of a killed daemon stays, and its requests wait. The next daemon of the same owner that opens the same
+/// number takes the device over, and gets all unanswered requests again. If the disk has changed (its size, its
 /// abilities, whether it may be written), the device is removed and made anew.
 pub struct Ublk {
     path: PathBuf,
@@ -46,13 +47,13 @@ impl fmt::Debug for Ublk {
 type Started = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
 enum Order {
-    /// The id of the serving thread.
+    /// Shows the device; with the id of the serving thread.
     Start(libc::pid_t, Started),
     Stop,
 }
 
 impl Ublk {
-    /// Makes the device, or takes over that of a killed daemon. It is not shown yet.
+    /// Makes the device, or takes over that of a killed daemon. The kernel does not show it yet.
     ///
     /// # Errors
     /// The driver is missing, the number is taken, the sector size is not supported, or the driver failed.
@@ -66,7 +67,7 @@ impl Ublk {
             .map_err(|source| UblkError::Driver { number, what: "no thread for it", source })?;
         let dev = match reported.recv() {
             Ok(dev) => dev,
-            // The thread's result has the reason.
+            // The thread's result has the error.
             Err(_) => {
                 return Err(thread
                     .join()
@@ -76,13 +77,13 @@ impl Ublk {
         Ok(Self { path: format!("/dev/ublkb{number}").into(), number, dev, orders, thread })
     }
 
-    /// Returns its path.
+    /// Returns the device's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Serves its requests on this thread, which no other device may use: `host` serves the queue until the queue has
-    /// ended.
+    /// Serves the device's requests on this thread, which no other device may use: `host` has to serve the queue
+    /// until the queue has ended.
     ///
     /// # Errors
     /// The kernel returns no queue.
@@ -96,8 +97,8 @@ impl Ublk {
         Ok(host(&mut queue))
     }
 
-    /// Makes the kernel show it, and then calls `started` from another thread. The serving thread calls this before
-    /// it continues.
+    /// Makes the kernel show the device, and then calls `started` from another thread. The serving thread calls this
+    /// before it serves.
     pub fn start(&self, started: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
         let order = Order::Start(UblkCtrl::init_queue_thread(), Box::new(started));
         if let Err(mpsc::SendError(Order::Start(_, started))) = self.orders.send(order) {
@@ -105,13 +106,14 @@ impl Ublk {
         }
     }
 
-    /// Makes the kernel remove it; the kernel's outstanding writes come first, and must be served.
+    /// Makes the kernel remove the device. The kernel first sends its outstanding writes, which must be served.
     pub fn stop(&self) {
-        // If it has gone already, nothing is left to do.
+        // Sending fails only if the device is gone already.
         let _ = self.orders.send(Order::Stop);
     }
 
-    /// Closes it after its queue has ended; its number is free then, unless a program still has it open.
+    /// Closes the device after its queue has ended. The number is free then, unless a program still has the device
+    /// open.
     ///
     /// # Errors
     /// The driver failed.
@@ -122,7 +124,7 @@ impl Ublk {
     }
 }
 
-/// Carries out orders, and removes the device when all senders have gone.
+/// Carries out orders, and removes the device once all senders are dropped.
 fn look_after(
     plan: &UblkPlan,
     made: &SyncSender<Arc<UblkDev>>,
@@ -139,7 +141,7 @@ fn look_after(
     };
     let dev = UblkDev::new("freeblock".into(), set_up, &ctrl).map_err(failed("the node cannot be opened"))?;
     let dev = Arc::new(dev);
-    // If the receiver has gone, so has the need for the device.
+    // Sending fails if the opener is gone, and then the device is not needed.
     let _ = made.send(Arc::clone(&dev));
     for order in orders {
         match order {
@@ -153,7 +155,7 @@ fn look_after(
             }
             Order::Stop => {
                 sync(number);
-                // If it has gone already, nothing is left to do.
+                // This fails if the device is gone already.
                 let _ = ctrl.kill_dev();
             }
         }
@@ -167,20 +169,20 @@ fn look_after(
     Ok(())
 }
 
-/// Makes the kernel write its dirty data of the device: before it releases a device that could be taken over, it does
-/// not do so by itself.
+/// Makes the kernel write its dirty data of the device. The kernel does not do so by itself when it removes a device
+/// that could be taken over.
 fn sync(number: u32) {
     let Ok(node) = File::open(format!("/dev/ublkb{number}")) else { return };
     let rdev = node.metadata().map_or(0, |metadata| metadata.rdev());
     for at in System::here().mounts_of_device(libc::major(rdev), libc::minor(rdev)) {
-        // A write error belongs to the program that wrote the data.
+        // A write error concerns the program that wrote the data.
         let _ = File::open(at).map(rustix::fs::syncfs);
     }
     let _ = node.sync_all();
 }
 
-/// Removes a device, and waits a little for its number to become free, which takes until no program has it open.
-/// Returns whether it is free.
+/// Removes a device, and waits a little until no program has it open and its number is free. Returns whether the
+/// number is free.
 fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     let _ = ctrl.kill_dev();
     done(ctrl.del_dev_async())?;
@@ -193,10 +195,10 @@ fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns the driver's handle on a new device, or on one whose daemon has died.
+/// Returns the driver's handle of a new device, or of the device of a dead daemon.
 ///
-/// A number in use must not be passed to libublk for adding: it would delete the existing device, and wait until no
-/// program has it open.
+/// A number in use must not be passed to libublk to add a device: libublk would delete the existing device, and wait
+/// until no program has it open.
 fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkError> {
     let number = plan.number;
     let driver = match File::options().read(true).write(true).open("/dev/ublk-control") {
@@ -204,7 +206,7 @@ fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkE
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(UblkError::NoDriver),
         Err(error) => return Err(UblkError::Control(error)),
     };
-    // Prevents two processes from finding the same number free at once. Held until the function returns.
+    // The lock prevents two processes from taking the same free number. It is held until the function returns.
     driver.lock().map_err(UblkError::Control)?;
     if let Some(left) = left_behind(plan, params)? {
         return Ok(left);
@@ -229,19 +231,20 @@ fn build(plan: &UblkPlan, flags: UblkFlags) -> io::Result<UblkCtrl> {
         .map_err(io_error)
 }
 
-/// The kernel notices the death of a daemon within five seconds.
+/// The most polls until the kernel has noticed a daemon's death: it needs five seconds at most, and this allows
+/// eight.
 const DEATH_POLLS_MAX: u32 = 800;
-/// The number of a device that no program has open becomes free at once.
+/// The most polls until a number is free: one second. If no program has the device open, the first poll is enough.
 const FREE_POLLS_MAX: u32 = 100;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Finds an existing device of this number: takes it over if it is of this owner and still fits, removes it if it is
-/// of this owner and does not (`None`, as if there was none).
+/// Finds an existing device with this number. Takes it over if it belongs to this owner and fits the plan. Removes it
+/// if it belongs to this owner and does not fit, and then returns `None`, as for a free number.
 fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<UblkCtrl>, UblkError> {
     let number = plan.number;
     let driver = |what| move |source| UblkError::Driver { number, what, source };
     let node = Path::new(&format!("/dev/ublkc{number}")).exists();
-    // libublk complains on standard error about a device without a notes file.
+    // libublk prints a complaint about a device without a notes file.
     let notes = PathBuf::from(format!("{}/{number:04}.json", UblkCtrl::run_dir()));
     if !notes.exists() {
         let _ = std::fs::create_dir_all(UblkCtrl::run_dir()).and_then(|()| std::fs::write(&notes, "{}"));
@@ -285,26 +288,26 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
 
 const HELD: &str = "is gone, and a program still has it open from before (is it mounted?); end that";
 
-/// A device that the driver has.
+/// An existing device of the driver.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Whether programs still see it. After its removal they do not, but the driver keeps it while any program has
-    /// it open.
+    /// Whether programs still see the device. A removed device is invisible, but the driver keeps it while a program
+    /// has it open.
     node: bool,
-    /// Whether it belongs to a daemon of the same disk.
+    /// Whether the device belongs to a daemon of the same disk.
     ours: bool,
-    /// UBLK_S_DEV_*.
+    /// The driver's state of the device, one of UBLK_S_DEV_*.
     state: u32,
-    /// Its daemon, if that is alive.
+    /// The process id of the device's daemon, if the daemon is alive.
     served_by: Option<i32>,
-    /// Whether it has the parameters that it would be given now.
+    /// Whether the device has the parameters that it would get now.
     fits: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Takeover {
     Taken(String),
-    /// Wait for the kernel to notice that its daemon has died.
+    /// Wait until the kernel has noticed that the daemon has died.
     Wait,
     TakeOver,
     TakeAway,
@@ -332,7 +335,7 @@ fn is_alive(pid: i32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Treats libublk's "busy", which is no error there, as an error.
+/// Turns the negative codes that libublk returns as a success into errors.
 fn done(result: Result<i32, libublk::UblkError>) -> io::Result<()> {
     match result.map_err(io_error)? {
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),

@@ -1,16 +1,18 @@
-//! Converts a plan to the driver's parameters.
+//! Converts a plan into the driver's parameters.
 
 use super::{UblkError, UblkPlan};
 use crate::kernel::KERNEL_SECTOR;
 use libublk::sys;
 
-/// The most requests of one kernel under way at once.
+/// The most requests of a device in flight.
 pub(super) const DEPTH: u16 = 64;
 
-/// The most bytes of a read or write; the queue has room for [`DEPTH`] of them, 16 MiB.
+/// The most bytes of a read or write. The queue has a buffer of this size for each of [`DEPTH`] requests, 16
+/// MiB in all.
 pub(super) const TRANSFER_BYTES_MAX: u32 = 256 << 10;
 
-/// The most kernel sectors of a discard or zeroing: a gigabyte, which reaches the disk in pieces.
+/// The most kernel sectors of a discard or a zeroing: a gigabyte, which is divided into pieces before it
+/// reaches the disk.
 const ZEROED_SECTORS_MAX: u32 = 1 << 21;
 
 /// Returns the device's parameters for the kernel.
@@ -21,7 +23,7 @@ pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
     }
     let shift = sector.trailing_zeros() as u8;
     let can = plan.abilities;
-    // Every device supports flush and write-through; one without a volatile cache completes a flush at once.
+    // Every device has flush and write-through. A device without a volatile cache completes a flush at once.
     let mut attrs = sys::UBLK_ATTR_VOLATILE_CACHE | sys::UBLK_ATTR_FUA;
     if can.rotational {
         attrs |= sys::UBLK_ATTR_ROTATIONAL;
@@ -52,7 +54,7 @@ pub(super) fn params(plan: &UblkPlan) -> Result<sys::ublk_params, UblkError> {
     })
 }
 
-/// Returns whether two sets of parameters are equal, except fields that the kernel sets itself.
+/// Returns whether two sets of parameters are equal, without the fields that the kernel sets itself.
 pub(super) fn same(ours: &sys::ublk_params, theirs: &sys::ublk_params) -> bool {
     let basic = |p: &sys::ublk_params| {
         let basic = p.basic;

@@ -1,4 +1,4 @@
-//! The queue of a device's requests, on the thread that serves it.
+//! The queue of a ublk device's requests, on the thread that serves it.
 
 use super::params::{DEPTH, TRANSFER_BYTES_MAX};
 use crate::kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
@@ -12,15 +12,15 @@ use std::{fmt, io};
 
 /// libublk's queue and the buffers that the kernel copies to and from.
 ///
-/// libublk has a ring of its own for each thread. The host waits for it as for a socket ([`KernelQueue::wire`]), so
-/// that one thread and one loop serve both.
+/// libublk has a ring of its own for each thread. The host waits for that ring as for a socket
+/// ([`KernelQueue::descriptor`]), so one thread and one event loop serve both.
 pub(super) struct Queue<'a> {
     queue: UblkQueue<'a>,
-    /// By tag. The kernel may write into a buffer from the submission of its tag until that completes.
+    /// The buffers by tag. The kernel may write to a buffer from the submission of its tag until that completes.
     buffers: Vec<IoBuf<u8>>,
     wire: Arc<OwnedFd>,
     come: VecDeque<u16>,
-    /// Whether the kernel may still write into the buffers.
+    /// Whether the kernel may still write to the buffers.
     lent: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Queue<'a> {
             buffer.zero_buf();
             buffer
         };
-        // A device that is taken over has the depth that it was made with.
+        // A device that is taken over keeps the depth that it was made with.
         let buffers: Vec<IoBuf<u8>> = (0..dev.dev_info.queue_depth.max(DEPTH)).map(buffer).collect();
         let queue = UblkQueue::new(0, dev).map_err(io_error)?;
         let wire = with_task_io_ring(|ring| ring.as_fd().try_clone_to_owned())?;
@@ -58,7 +58,7 @@ impl KernelQueue for Queue<'_> {
             let turned = self.queue.flush_and_wake_io_tasks(
                 |data, done, _| match done.result() {
                     0 => come.push_back(UblkIOCtx::user_data_to_tag(data) as u16),
-                    // The device is being removed: libublk counts these.
+                    // The device is being removed. libublk counts these completions.
                     error if error == libublk::sys::UBLK_IO_RES_ABORT => {}
                     error => failed = Some(io::Error::from_raw_os_error(-error)),
                 },
@@ -66,7 +66,7 @@ impl KernelQueue for Queue<'_> {
             );
             match (turned, failed) {
                 (_, Some(error)) => return Err(error),
-                // The end is reported when there are no more requests.
+                // If requests were taken, the end is reported by a later round.
                 (Ok(taken), None) if taken > 0 && self.queue.is_stopping() => {}
                 (Ok(_), None) => return Ok(true),
                 (Err(UblkError::QueueIsDown), None) => {
@@ -86,8 +86,8 @@ impl KernelQueue for Queue<'_> {
         if request.op == KernelOp::Write {
             let length = u64::from(request.count) * KERNEL_SECTOR.get();
             let buffer = self.buffers.get(usize::from(tag)).map_or(&[][..], IoBuf::as_slice);
-            // The driver's requests are within the limits given to it; if bytes are missing, the device refuses the
-            // request.
+            // The driver keeps to the limits that it was given. If bytes are missing nevertheless, the device
+            // refuses the request.
             request.bytes = buffer.get(..length as usize).unwrap_or_default().to_vec();
         }
         Some(request)
@@ -110,7 +110,7 @@ impl KernelQueue for Queue<'_> {
             (Ok(_), KernelOp::Write) => length as i32,
             (Ok(_), _) => 0,
         };
-        // This cannot fail: the buffer is valid, and the device uses buffers.
+        // The buffer is valid and the device uses buffers, so this cannot fail.
         let queued = self.queue.complete_io_cmd_unified(
             tag,
             BufDesc::Slice(buffer.as_slice()),
@@ -120,7 +120,7 @@ impl KernelQueue for Queue<'_> {
     }
 }
 
-/// Leaks buffers that the kernel may still write into, as [`Ring`](crate::Ring) does.
+/// Leaks buffers to which the kernel may still write, as [`Ring`](crate::Ring) does.
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
         if self.lent {
@@ -129,7 +129,7 @@ impl Drop for Queue<'_> {
     }
 }
 
-/// Converts the error, with the system's message, which libublk's own text does not include.
+/// Converts an error. The result has the system's message, which libublk's own text lacks.
 pub(super) fn io_error(error: libublk::UblkError) -> io::Error {
     use libublk::UblkError as Theirs;
     match error {

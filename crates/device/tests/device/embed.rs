@@ -1,4 +1,4 @@
-//! The example that embeds the core, over a file.
+//! The example `embed`, run over a file.
 
 #[path = "../../examples/embed.rs"]
 #[allow(dead_code, reason = "its `main` is not called")]

@@ -1,4 +1,4 @@
-//! The emulated drive in virtual time, compared with a plain array.
+//! The emulated drive on virtual time, compared with an array.
 
 use device::{Ask, Emulated, EmulatedError, Failure};
 use drive::{BadSectors, Behaviour};
@@ -12,7 +12,7 @@ fn profile() -> Profile {
     Profile::from_toml(include_str!("../../../drive/tests/data/small.toml"), "small.toml").unwrap()
 }
 
-/// Returns a file that is already unlinked, so that it vanishes with its handle.
+/// Returns a file without a name, which is deleted when it is closed.
 fn file(name: &str) -> File {
     let path = std::env::temp_dir().join(format!("freeblock-device-{}-{name}", std::process::id()));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -27,8 +27,8 @@ fn range(start: u64, len: u64) -> LbnRange {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// If requests to one place do not overlap in time, each read returns the bytes of the last write; every
-    /// request is answered once; answers come in the order of their instants.
+    /// If requests for a sector do not overlap in time, each read returns the bytes of the last write. Every
+    /// request is answered once, and answers come in the order of their instants.
     #[test]
     fn an_emulated_drive_is_an_array_that_takes_its_time(
         asks in prop::collection::vec((0..3400u64, 1..64u64, 0..5u8, any::<bool>()), 1..60),
@@ -44,7 +44,8 @@ proptest! {
             let range = range(start.min(capacity - 64), len);
             let bytes = range.start().get() as usize * 512..range.end().get() as usize * 512;
             let fill = id as u8 + 1;
-            // Requests that overlap in place and time may go in any order: wait for such ones first.
+            // Requests for one sector that overlap in time may be executed in any order, so the test first
+            // waits for such requests.
             let clash = open.values().any(|(other, _)| other.overlaps(range));
             let ask = match kind {
                 0 => Ask::Read,
@@ -69,7 +70,7 @@ proptest! {
             }
             match &ask {
                 Ask::Write { bytes: new, .. } => array[bytes].copy_from_slice(new),
-                // This file system makes holes of discarded ranges.
+                // The test's file system has holes, so a discarded range reads as zeroes.
                 Ask::WriteZeroes { .. } | Ask::Discard => array[bytes].fill(0),
                 Ask::Read | Ask::Flush => {}
             }
@@ -87,7 +88,7 @@ proptest! {
     }
 }
 
-/// Where its space must stay, a range is zeroed in pieces of 1 MiB.
+/// A range whose space must be kept is zeroed in pieces of 1 MiB.
 #[test]
 fn a_range_longer_than_a_piece_is_zeroed_to_its_end_and_no_further() {
     let mut disk = Emulated::new(&profile(), Behaviour::default(), 1, file("pieces")).unwrap();

@@ -1,4 +1,4 @@
-//! Injected faults come at their configured rates, and no others.
+//! Injected faults occur at their configured rates, and no other faults.
 
 use device::{Answer, Ask, Device, Emulated, Failure, Faults, Faulty};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
 const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
 
-/// Returns the device, and the file below it.
+/// Returns the device with faults, and the file that holds its bytes.
 fn over_file(test: &str, faults: Faults) -> (Faulty<Emulated>, File) {
     let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
     let path = std::env::temp_dir().join(format!("freeblock-faulty-{}-{test}", std::process::id()));
@@ -27,7 +27,8 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Sends one request after the other, each when the one before is done or, if it is lost, when nothing more happens.
+/// Sends the requests one by one, each when the one before is answered, or when nothing more happens because it is
+/// lost.
 fn run(disk: &mut Faulty<Emulated>, asks: Vec<(LbnRange, Ask)>) -> BTreeMap<u64, Answer> {
     let (mut now, mut answers) = (Instant::ZERO, BTreeMap::new());
     for (id, (range, ask)) in (0..).zip(asks) {

@@ -1,11 +1,11 @@
-//! The kernel's description of disks, imitated in a directory.
+//! Inspections of the kernel's descriptions of disks, which are imitated in a directory.
 
 use crate::sg::{Simulated, State, farm};
 use device::{ActuatorRange, Inspection, Log, Verdict, Zoned, inspect, inspect_directory, inspect_with};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A directory that is removed with its contents.
+/// A directory in place of /sys/block, removed with its contents when dropped.
 struct Sys(PathBuf);
 
 impl Sys {
@@ -21,14 +21,15 @@ impl Sys {
         fs::write(path, format!("{content}\n")).unwrap();
     }
 
-    /// The disk's page of VPD about its medium, as the kernel has kept it; 0 rpm is "not reported".
+    /// Writes the disk's VPD page of block device characteristics, as the kernel stores it; 0 rpm means "not
+    /// reported".
     fn rate(&self, rpm: u16) {
         let [high, low] = rpm.to_be_bytes();
         let path = self.0.join("sdb/device/vpd_pgb1");
         fs::write(path, [&[0, 0xb1, 0, 0x3c, high, low][..], &[0; 58]].concat()).unwrap();
     }
 
-    /// A conventional disk of 20 TB with sectors of 4 KiB on its medium.
+    /// Describes a conventional disk of 20 TB with sectors of 4 KiB on its medium.
     fn disk(name: &str) -> Self {
         let sys = Self::new(name);
         for (file, content) in [
@@ -53,7 +54,7 @@ impl Sys {
         sys
     }
 
-    /// A disk that the kernel calls rotating, as it does if nothing says otherwise, and that takes TRIM.
+    /// Describes a disk that accepts TRIM, and that the kernel calls rotating because nothing denies it.
     fn hidden(name: &str) -> Self {
         let sys = Self::disk(name);
         fs::remove_file(sys.0.join("sdb/device/vpd_pgb1")).unwrap();
@@ -61,7 +62,7 @@ impl Sys {
         sys
     }
 
-    /// Inspects with this disk behind the kernel's description.
+    /// Inspects a description, with commands sent to this simulated disk.
     fn ask(&self, name: &str, disk: State) -> Inspection {
         let opened = |name: &str| {
             assert_eq!(name, "sdb");
@@ -152,7 +153,8 @@ fn shingled_disks_flash_and_two_actuators_are_refused() {
     assert!(!sys.inspect("sdb/sdb1").can_be_served());
 }
 
-/// Behind virtio, a loop device or the device mapper there may be any drive, and TRIM is for what lies between.
+/// Behind virtio, a loop device or the device mapper may be any drive, and TRIM may be served by a layer above
+/// that drive.
 #[test]
 fn trim_says_nothing_of_a_disk_that_does_not_say_itself_that_it_rotates() {
     let unknown = |disk: &Inspection| {
@@ -169,20 +171,21 @@ fn trim_says_nothing_of_a_disk_that_does_not_say_itself_that_it_rotates() {
     let disk = sys.inspect("sdb");
     unknown(&disk);
     assert_eq!(disk.model, None, "the number of a bus's vendor is no model");
-    // A disk of a guest that is emulated with SCSI commands has the page, or answers, without a rate.
+    // A disk that a hypervisor emulates with SCSI commands has the page or answers the command, but reports no
+    // rate.
     sys.rate(0);
     unknown(&sys.inspect("sdb"));
     unknown(&Sys::hidden("emulated").ask("sdb", State::default()));
 }
 
-/// Kernels before 5.19 do not keep the page.
+/// Kernels before 5.19 do not store the page.
 #[test]
 fn a_disk_whose_rate_the_kernel_has_not_kept_is_asked_for_the_rate() {
     let disk = Sys::hidden("asked").ask("sdb", State { rpm: 5_425, ..State::default() });
     assert_eq!(disk.rate, units::Rpm::new(5_425));
     assert_eq!(verdict(&disk, "medium").1, Verdict::Fine);
     assert_eq!(verdict(&disk, "shingling").1, Verdict::Refused);
-    // Values that are not a rate (SBC-4, table 229).
+    // These values are no rates (SBC-4, table 229).
     for rpm in [1, 0x400, 0xffff] {
         let disk = Sys::hidden("reserved").ask("sdb", State { rpm, ..State::default() });
         assert_eq!(disk.rate, None, "{rpm}");
@@ -229,10 +232,10 @@ fn a_disk_that_does_not_tell_is_unknown_and_the_reason_is_given() {
     unknown(&sys.ask("sdb", broken), "cannot be read: the kernel does not send");
     let denied = |_: &str| Err::<Simulated, _>(std::io::Error::from_raw_os_error(13));
     unknown(&inspect_with(&sys.0.join("sdb"), denied).unwrap(), "run as root");
-    // A device of another kind than SCSI has no such log: ENOTTY.
+    // Opening a device without SCSI commands fails with ENOTTY.
     let other = |_: &str| Err::<Simulated, _>(std::io::Error::from_raw_os_error(25));
     assert_eq!(inspect_with(&sys.0.join("sdb"), other).unwrap().log, Log::None);
-    // Flash is not asked.
+    // A disk that does not rotate is not asked.
     sys.file("sdb/queue/rotational", "0");
     let asked = |_: &str| -> std::io::Result<Simulated> { panic!("a disk that does not rotate was asked") };
     assert_eq!(inspect_with(&sys.0.join("sdb"), asked).unwrap().log, Log::NotAsked);

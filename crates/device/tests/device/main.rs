@@ -1,4 +1,4 @@
-//! The integration tests of freeblock-device, in one binary: it is linked once, and its tests run beside one another.
+//! The integration tests of freeblock-device, in one binary, which is linked once and runs its tests in parallel.
 
 #![cfg(target_os = "linux")]
 #![allow(

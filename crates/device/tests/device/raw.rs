@@ -1,4 +1,4 @@
-//! Disks and files on this machine's kernel: over a file, and over loop devices if this process may make them.
+//! Disks and files of this machine's kernel: a file, and loop devices if this process may make them.
 
 use device::{Answer, Ask, Device, Failure, OpenError, Options, Raw, Ring, User};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use units::{Instant, Lbn, LbnRange, Sectors};
 
 const BYTES: usize = 1 << 20;
 
-/// A file of a megabyte in a directory of its own, removed on drop.
+/// A file of a megabyte in a directory of its own, which is removed when this is dropped.
 struct Image {
     dir: PathBuf,
     path: PathBuf,
@@ -36,14 +36,14 @@ impl Drop for Image {
     }
 }
 
-/// A loop device over an image, detached on drop.
+/// A loop device over an image, which is detached when this is dropped.
 struct Loop {
     path: PathBuf,
     _image: Image,
 }
 
 impl Loop {
-    /// Returns `None` if this process may not make one.
+    /// Makes a loop device. Returns `None` if this process may not.
     fn new(test: &str, sector: u32) -> Option<Self> {
         let image = Image::new(test);
         let sector = format!("--sector-size={sector}");
@@ -83,7 +83,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Runs all requests at once, as an event loop does.
+/// Submits all requests at once, and runs them to their answers on the ring.
 fn run(
     ring: &mut Ring,
     disk: &mut Raw,
@@ -114,7 +114,7 @@ fn one(ring: &mut Ring, disk: &mut Raw, range: LbnRange, ask: Ask) -> Result<Vec
     run(ring, disk, vec![(range, ask)]).remove(&0).unwrap()
 }
 
-/// Writes, zeroes and discards all over it, and reads it back.
+/// Writes, zeroes and discards anywhere on the disk, and compares what is read with an array.
 fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
     let Some(mut ring) = ring() else { return };
     let sector = disk.sector_bytes().get();
@@ -138,7 +138,7 @@ fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
         match after {
             _ if flush => {}
             Some(fill) => array[bytes].fill(fill),
-            // The content is undefined, so read it.
+            // The content of a discarded range is undefined, so the array takes what the disk has.
             None => {
                 let now = one(&mut ring, disk, range(start, len), Ask::Read).unwrap();
                 array[bytes].copy_from_slice(&now);
@@ -146,7 +146,7 @@ fn is_an_array(disk: &mut Raw, asks: &[(u64, u64, u8)]) {
         }
     }
     assert!(one(&mut ring, disk, range(0, sectors), Ask::Read).unwrap() == array);
-    // The same by single sectors, many at once.
+    // Reads the disk again, as many single sectors at once.
     let asks = (0..sectors).map(|at| (range(at, 1), Ask::Read)).collect();
     let read: Vec<u8> = run(&mut ring, disk, asks).into_values().flat_map(Result::unwrap).collect();
     assert!(read == array);
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Operations go without the ring here.
+/// The operations of a file in memory are executed without the ring.
 #[test]
 fn a_file_in_memory_is_an_array() {
     let path = PathBuf::from(format!("/dev/shm/freeblock-raw-{}", std::process::id()));
@@ -205,7 +205,7 @@ fn a_discard_on_a_loop_device_makes_a_hole_in_its_file() {
     }
     one(&mut ring, &mut disk, range(0, 1024), Ask::Discard).unwrap();
     one(&mut ring, &mut disk, range(0, 0), Ask::Flush).unwrap();
-    // The command needs Linux 6.12; an older kernel discards nothing.
+    // Discarding needs Linux 6.12; an older kernel does nothing.
     let forgotten =
         one(&mut ring, &mut disk, range(0, 1024), Ask::Read).unwrap().iter().all(|byte| *byte == 0);
     assert!(!forgotten || blocks() < before, "{} blocks of {before}", blocks());

@@ -1,4 +1,4 @@
-//! The ring returns everything, whatever happens to an operation.
+//! The ring returns all objects of an operation, however the operation ends.
 
 use device::{Aligned, Ring, Work, is_closed, watch_close};
 use std::io::Write;
@@ -48,7 +48,8 @@ fn a_cancelled_operation_ends_and_its_token_is_not_reused() {
     let ended = ring.next_ended().unwrap();
     assert_eq!(ended.token, first);
     assert!(ended.result.is_err());
-    // Its place is used again; cancelling the old token does not end the new operation.
+    // The slot of the ended operation is used again. Cancelling the old token does not end the new
+    // operation.
     let second = ring.start(Work::Receive(Arc::clone(&ours), vec![0; 8])).unwrap();
     assert_ne!(first, second);
     ring.cancel(first).unwrap();
@@ -88,7 +89,8 @@ fn a_deadline_that_is_past_is_no_wait() {
     }
 }
 
-/// A client that has ended its sending side may wait for answers; one that has closed its socket does not.
+/// A client that has ended its sending side may wait for answers; a client that has closed its socket does
+/// not.
 #[test]
 fn the_end_of_a_connection_differs_from_the_end_of_its_sending_side() {
     let Some(mut ring) = ring() else { return };

@@ -1,4 +1,4 @@
-//! Commands beside reads and writes, at a simulated disk.
+//! SCSI commands other than reads and writes, sent to a simulated disk.
 
 use device::{
     Farm, Identity, Journal, NotSwitched, Record, Recording, Scsi, ScsiError, SwitchJournalError, Switches,
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// A simulated disk and a journal on another one; both are reached by one process, which may be killed.
+/// A simulated disk, and a journal on another disk. Both are used by one process, which the test may kill.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Simulated(Arc<Mutex<State>>);
 
@@ -16,28 +16,28 @@ pub(crate) struct Simulated(Arc<Mutex<State>>);
 pub(crate) struct State {
     pub(crate) ata: bool,
     pub(crate) model: &'static str,
-    /// The rate in the page of VPD about the medium.
+    /// The rate in the VPD page of block device characteristics.
     pub(crate) rpm: u16,
     pub(crate) look_ahead: bool,
     pub(crate) read_cache: bool,
-    /// The switches that the disk refuses to change, or does not change although it accepts.
+    /// The switches that the disk refuses to change.
     pub(crate) refuses: &'static str,
     pub(crate) ignores: &'static str,
-    /// Commands that are answered with a unit attention in place of their execution.
+    /// The number of next commands that are answered with a unit attention instead of being executed.
     pub(crate) attentions: u32,
-    /// The bytes of a block descriptor that comes without being asked for.
+    /// The bytes of a block descriptor that the disk sends without being asked.
     pub(crate) descriptor: u8,
     /// ATA logs, by number and sector.
     pub(crate) logs: BTreeMap<(u8, u16), [u8; 512]>,
     pub(crate) record: Option<Record>,
-    /// The number of steps of the process until it is killed, and whether the last step still takes effect.
+    /// The number of steps until the process is killed, and whether the last step takes effect.
     pub(crate) left: Option<u32>,
     pub(crate) last_takes_effect: bool,
     pub(crate) steps: u32,
 }
 
 impl State {
-    /// Counts a step; returns whether it takes effect, and whether its result is seen.
+    /// Counts a step; returns whether it takes effect, and whether the process sees its result.
     fn step(&mut self) -> (bool, bool) {
         self.steps += 1;
         match &mut self.left {
@@ -77,7 +77,7 @@ impl State {
     fn mode_page(&self) -> Vec<u8> {
         let mut page = vec![0; 20];
         (page[0], page[1]) = (0x88, 18);
-        // Other settings of the page, which no change may touch.
+        // These are other settings of the page, which must stay the same.
         (page[2], page[3]) = (0x14 | u8::from(!self.read_cache), 0x5a);
         page[12] = 0x80 | u8::from(!self.look_ahead) << 5;
         page
@@ -193,7 +193,7 @@ impl Simulated {
         switch_off(Box::new(self.clone()), Box::new(self.clone()), "naa.5000c500")
     }
 
-    /// Look-ahead, read cache, and whether there is a record.
+    /// Returns whether look-ahead is on, whether the read cache is on, and whether there is a record.
     fn states(&self) -> (bool, bool, bool) {
         let state = self.0.lock().unwrap();
         (state.look_ahead, state.read_cache, state.record.is_some())
@@ -219,7 +219,7 @@ fn an_ata_disk_has_one_switch() {
     assert_eq!(switches, Switches { look_ahead: Some(true), read_cache: None });
     let quiet = disk.off().unwrap();
     assert_eq!(disk.states(), (false, true, true));
-    // The end of the scope is a way out as well, also by a panic.
+    // A panic drops the value, too, which puts the switches back.
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _quiet = quiet;
         panic!("a defect of the probe");
@@ -257,13 +257,14 @@ fn a_refused_switch_is_reported_and_the_other_one_goes_off() {
 #[test]
 fn nothing_is_switched_before_its_record_is_kept() {
     let disk = Simulated::with(State::default());
-    // Two commands read the states; the third step is the journal's.
+    // The first two steps are the commands that read the states, and the third is the journal's.
     disk.0.lock().unwrap().left = Some(3);
     assert!(matches!(disk.off(), Err(NotSwitched::Journal(_))));
     assert_eq!(disk.states(), (true, true, false));
 }
 
-/// Kills the process at each of its steps, before and after the step takes effect; the next start puts the switches back.
+/// Kills the process at each of its steps, before and after the step takes effect. The next start puts the
+/// switches back.
 #[test]
 fn the_switches_are_back_after_a_kill_at_any_step() {
     for ata in [false, true] {
@@ -279,7 +280,7 @@ fn the_switches_are_back_after_a_kill_at_any_step() {
             let (look_ahead, read_cache, record) = disk.states();
             left_off += u32::from(!look_ahead || !read_cache);
             assert!(record || (look_ahead && read_cache), "step {step}: off without a record");
-            // The next start.
+            // The next start reads the record and puts the switches back.
             disk.0.lock().unwrap().left = None;
             let record = disk.0.lock().unwrap().record.clone();
             if let Some(record) = record {
@@ -292,7 +293,7 @@ fn the_switches_are_back_after_a_kill_at_any_step() {
     }
 }
 
-/// A log directory and the log that Seagate's disks have, with these values.
+/// Returns a log directory and a log as Seagate's disks have them, with these values.
 pub(crate) fn farm(recording: u64, depopulated: u64) -> BTreeMap<(u8, u16), [u8; 512]> {
     let mut directory = [0; 512];
     directory[2 * 0xa6] = 192;
@@ -323,14 +324,15 @@ fn the_log_of_a_seagate_disk_tells_its_recording_and_its_heads() {
 #[test]
 fn a_disk_without_that_log_tells_nothing() {
     let none = |state: State| assert_eq!(Farm::read(&mut Simulated::with(state)).unwrap(), None);
-    // SCSI; another maker, which may use the number for something else; no log in the directory; another log.
+    // The four disks: SCSI; another maker, which may use the log number for something else; no such log in
+    // the directory; another log.
     none(State::default());
     none(State { ata: true, model: "WDC WD80EFAX", logs: farm(1, 0), ..State::default() });
     none(State { ata: true, model: "ST1", logs: BTreeMap::from([((0, 0), [0; 512])]), ..State::default() });
     let mut other = farm(1, 0);
     other.insert((0xa6, 0), [7; 512]);
     none(State { ata: true, model: "ST1", logs: other, ..State::default() });
-    // A field that the disk does not support.
+    // A disk that supports the log but not the fields reports nothing.
     let mut old = farm(1, 0);
     old.insert((0xa6, 32), [0; 512]);
     let disk = State { ata: true, model: "ST1", logs: old, ..State::default() };

@@ -5,11 +5,6 @@
 //! and not for the target, which may be slow, full or unreachable. The first record is the header of the image. Each
 //! other record is a block: its number (u64), the number of its bad sectors (u32), their numbers (u32 each), and its
 //! bytes. If one of the records may be lost, the backup fails, because the disk's content of that block is newer.
-//!
-//! They are a log of the state directory ([`crate::state`]): the target may be slow, full or unreachable, and a
-//! foreground write waits for this file only. Its first record is the header of the image, each other one a block: its
-//! number (u64), the number of its bad sectors (u32), those (u32), and its bytes. If one of them may be lost the backup
-//! fails: the disk's content there is newer.
 
 use super::source::no_room;
 use crate::file_system::{Files, How, put_aside};

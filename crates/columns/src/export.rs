@@ -18,7 +18,7 @@ impl Table {
         Schema::of(self)
     }
 
-    /// Exports the table as a stream of one batch. It keeps the columns alive, and copies none of them.
+    /// Exports the table as a stream of one batch. The stream keeps the columns alive, and copies none of them.
     pub fn stream(&self) -> Stream {
         Stream::of(self.clone())
     }
@@ -42,7 +42,7 @@ pub struct Schema {
     private_data: *mut c_void,
 }
 
-/// The memory of a column, or of a table as the columns below it: `ArrowArray`.
+/// The memory of a column, or of a table with its columns as children: `ArrowArray`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Array {
@@ -58,7 +58,7 @@ pub struct Array {
     private_data: *mut c_void,
 }
 
-/// A table in batches, of which there is one: `ArrowArrayStream`.
+/// A table as a stream of one batch: `ArrowArrayStream`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Stream {
@@ -71,7 +71,7 @@ pub struct Stream {
 
 /// The memory that a schema points to.
 struct SchemaOwns {
-    /// Keeps the name.
+    /// Keeps the name alive.
     _column: Option<Arc<Column>>,
     children: Vec<*mut Schema>,
     dictionary: *mut Schema,
@@ -79,7 +79,7 @@ struct SchemaOwns {
 
 /// The memory that an array points to.
 struct ArrayOwns {
-    /// Keeps the buffers.
+    /// Keeps the buffers alive.
     _column: Option<Arc<Column>>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut Array>,
@@ -104,7 +104,7 @@ impl Schema {
             Values::F64(_) => (c"g", null_mut()),
             Values::Text(_) => (c"U", null_mut()),
             Values::Flags(_) => (c"b", null_mut()),
-            // The format is that of the codes.
+            // The format of the column is that of the codes; the words are its dictionary.
             Values::Words { .. } => {
                 (c"C", Box::into_raw(Box::new(Self::new(c"U", 0, None, Vec::new(), null_mut()))))
             }
@@ -167,7 +167,7 @@ impl Drop for Schema {
 impl Array {
     fn of(table: &Table) -> Self {
         let children = table.columns.iter().map(Self::of_column).map(Box::new).map(Box::into_raw).collect();
-        // The rows themselves are always there, so that their bits are left out.
+        // The table's only buffer, the bits that tell which rows exist, is left out, because all rows exist.
         Self::new(table.rows, 0, vec![null()], None, children, null_mut())
     }
 
@@ -314,7 +314,7 @@ unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
 /// Returns null: no call fails.
 ///
 /// # Safety
-/// None is needed; the type of the interface has it.
+/// No condition: the function is unsafe only because its type in the interface is.
 unsafe extern "C" fn get_last_error(_: *mut Stream) -> *const c_char {
     null()
 }

@@ -14,20 +14,21 @@ pub enum Values {
     I64(Vec<i64>),
     /// Floating-point numbers.
     F64(Vec<f64>),
-    /// Texts in UTF-8: row `i` is the bytes from `offsets[i]` to `offsets[i + 1]`. [`text`](Self::text) makes it.
+    /// Texts in UTF-8: row `i` is the bytes from `offsets[i]` to `offsets[i + 1]`. [`text`](Self::text) makes such
+    /// values.
     Text(Text),
-    /// Words of a short list, by their index in it.
+    /// Words of a short list, each by its index in the list.
     Words {
         /// The index of each row's word.
         codes: Vec<u8>,
         /// The words.
         words: Text,
     },
-    /// Switches, eight rows a byte, the first in the lowest bit. [`flags`](Self::flags) makes it.
+    /// Booleans, eight rows a byte, the first in the lowest bit. [`flags`](Self::flags) makes such values.
     Flags(Bits),
 }
 
-/// Texts one behind the other.
+/// Texts, stored one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     pub(crate) offsets: Vec<i64>,
@@ -108,7 +109,7 @@ impl Values {
         Self::Words { codes, words: Text::new(words) }
     }
 
-    /// Returns a column of switches.
+    /// Returns a column of booleans.
     pub fn flags(flags: impl IntoIterator<Item = bool>) -> Self {
         Self::Flags(flags.into_iter().collect())
     }
@@ -129,14 +130,14 @@ impl Values {
 /// The reason why columns make no table.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TableError {
-    /// A column's length differs from the first one's.
+    /// The number of rows of a column differs from that of the first column.
     #[error("column {name:?} has {rows} rows, and the first column has {first}; give each the same number")]
     Length {
         /// The column.
         name: String,
-        /// Its rows.
+        /// The column's number of rows.
         rows: usize,
-        /// The first column's.
+        /// The first column's number of rows.
         first: usize,
     },
     /// Two columns have one name.
@@ -145,7 +146,7 @@ pub enum TableError {
     /// A name with a zero byte, which ends a name in the interface.
     #[error("the name of a column has a zero byte ({0}); remove the byte")]
     Name(#[from] NulError),
-    /// A word's code is beyond its list.
+    /// A code has no word in the list.
     #[error("column {name:?} has the code {code} in row {row}, and its list has {words} words")]
     Code {
         /// The column.
@@ -154,7 +155,7 @@ pub enum TableError {
         row: usize,
         /// The code.
         code: u8,
-        /// The words in the list.
+        /// The number of words in the list.
         words: usize,
     },
 }
@@ -171,7 +172,7 @@ pub struct Column {
 impl Column {
     /// Returns the name.
     pub fn name(&self) -> &str {
-        // It was made of a `str`.
+        // The name was made of a `str`.
         self.name.to_str().unwrap_or_default()
     }
 
@@ -186,7 +187,7 @@ impl Column {
     }
 }
 
-/// Columns of one length. A copy shares the memory.
+/// Columns of one length. A clone shares the memory.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) columns: Arc<[Arc<Column>]>,
@@ -202,10 +203,11 @@ impl Table {
         Self::with_gaps(columns.into_iter().map(|(name, values)| (name, values, None)))
     }
 
-    /// Makes a table in which rows may lack a value: the third part says which rows have one, by default all.
+    /// Makes a table in which rows may lack a value: the third element of a column tells which rows have one; `None`
+    /// means all.
     ///
     /// # Errors
-    /// As [`new`](Self::new); the third part counts as a length.
+    /// As [`new`](Self::new), or a third element of another length.
     pub fn with_gaps<'a>(
         columns: impl IntoIterator<Item = (&'a str, Values, Option<Vec<bool>>)>,
     ) -> Result<Self, TableError> {

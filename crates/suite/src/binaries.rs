@@ -24,11 +24,11 @@ pub enum Kind {
 pub struct Binary {
     /// The binary's name in lists: `sim/tests`, `probe/lib`, `scheduler/benches/tasks`.
     pub name: String,
-    /// The kind of target that it was built from.
+    /// The kind of target that the binary was built from.
     pub kind: Kind,
     /// The file to execute.
     pub executable: PathBuf,
-    /// The directory of its package, in which it runs.
+    /// The directory of the package, in which the binary runs.
     pub directory: PathBuf,
 }
 
@@ -37,13 +37,14 @@ pub struct Binary {
 pub struct Test {
     /// The binary's name and the test's, joined by `::`.
     pub name: String,
-    /// The place of its binary in the list that was given to [`tests`].
+    /// The index of the test's binary in the list that was given to [`tests`].
     pub binary: usize,
     /// The binary's own name for the test, or `None` for all of the binary.
     pub filter: Option<String>,
-    /// Marked with `#[ignore]`: only the long tier runs it.
+    /// Whether the test is marked with `#[ignore]`; only the long tier runs such tests.
     pub ignored: bool,
-    /// Whether it waits for time to pass most of the time; [`tests`] does not know it and leaves it unset.
+    /// Whether the test waits for time to pass most of the time; [`tests`] does not know this and leaves the flag
+    /// unset.
     pub waits: bool,
 }
 

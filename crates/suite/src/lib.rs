@@ -4,8 +4,8 @@
 //! There are two tiers. The long one has every test; the short one leaves out those that `long.txt` names, and sets no
 //! `FREEBLOCK_LONG`, so that tests with two sizes have the smaller one.
 //!
-//! A few tests, which `waits.txt` names, wait for time to pass. Each of them runs beside one that computes. Those
-//! that `alone.txt` names measure this machine and run before the others, one after another.
+//! A few tests, which `waits.txt` names, wait for time to pass. Each such test runs beside one that computes. The
+//! tests that `alone.txt` names measure this machine and run before the others, one after another.
 
 /// The README's example, so that it continues to compile and run.
 #[cfg(doctest)]

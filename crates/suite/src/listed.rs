@@ -1,11 +1,11 @@
-//! The lists of tests that are treated apart: those that only the long tier runs, and those that wait for time to pass.
+//! The lists of tests that run in a special way: in the long tier only, beside tests that compute, or alone.
 
 /// A test in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The test's name, as [`Test`](crate::Test) has it.
     pub name: String,
-    /// The reason why it is in the list.
+    /// The reason why the test is in the list.
     pub reason: String,
 }
 
@@ -24,10 +24,10 @@ pub enum ListedError {
 }
 
 impl Listed {
-    /// Reads a list: a name and a reason a line; lines that begin with `#` are comments.
+    /// Reads a list: a name and a reason on each line; lines that begin with `#` are comments.
     ///
     /// # Errors
-    /// If an entry has no reason, or is there twice.
+    /// If an entry has no reason, or a name is listed twice.
     pub fn list(text: &str) -> Result<Vec<Self>, ListedError> {
         let mut list: Vec<Self> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -44,10 +44,10 @@ impl Listed {
         Ok(list)
     }
 
-    /// Checks each entry against the existing tests.
+    /// Checks that each entry names an existing test.
     ///
     /// # Errors
-    /// If one of them is not there.
+    /// If no test has the name of an entry.
     pub fn exist<'a>(list: &[Self], tests: impl Iterator<Item = &'a str> + Clone) -> Result<(), ListedError> {
         match list.iter().find(|listed| !tests.clone().any(|test| test == listed.name)) {
             Some(gone) => Err(ListedError::Gone(gone.name.clone())),

@@ -79,7 +79,7 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     let took = |kept: &Results, test: &Test| kept.tests.get(&test.name).map(|kept| kept.took);
     let known = [&times, &before];
     let mut chosen = order(chosen, |test| known.into_iter().flatten().find_map(|kept| took(kept, test)));
-    // The tests that have waited longest for a run begin, so that runs that are stopped reach all of them in the end.
+    // The tests with the oldest results begin, so that runs that are stopped reach all tests in the end.
     let day = |test: &Test| before.as_ref()?.tests.get(&test.name).map(|kept| kept.ran.day.clone());
     chosen.sort_by_key(day);
     if let (Some(before), true) = (&before, arguments.filter.is_empty()) {
@@ -140,7 +140,7 @@ impl Tables {
         Self { ran, results, times, files, error: None }
     }
 
-    /// Adds a row, and writes the table of results, so that a run that is stopped loses none.
+    /// Adds a row, and writes the table of results, so that a run that is stopped loses no result.
     fn put(&mut self, test: &Finished) {
         self.results.put(test, &self.ran);
         self.times.put(test, &self.ran);
@@ -154,7 +154,7 @@ impl Tables {
     }
 }
 
-/// Writes a table, in place of the old one at once.
+/// Writes a table to a new file, which then replaces the old one in one step.
 fn write(file: Option<&Path>, table: &Results) -> Result<(), String> {
     let Some(file) = file else { return Ok(()) };
     let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
@@ -173,7 +173,7 @@ fn list(arguments: &Arguments, name: &str, all: &[Test]) -> Result<Vec<Listed>, 
     Ok(list)
 }
 
-/// Returns the tests of the tier that the filter lets through.
+/// Returns the tests of the tier whose names contain the filter.
 fn chosen(arguments: &Arguments, all: &[Test]) -> Result<Vec<Test>, String> {
     let (long, waits) = (list(arguments, "long.txt", all)?, list(arguments, "waits.txt", all)?);
     let is_in = |list: &[Listed], test: &Test| list.iter().any(|listed| listed.name == test.name);
@@ -189,7 +189,8 @@ fn chosen(arguments: &Arguments, all: &[Test]) -> Result<Vec<Test>, String> {
     Ok(chosen)
 }
 
-/// Runs the first tests one after another, then the others, two at once for each processor; shows how far they are, and reports.
+/// Runs the tests of `alone` one after another, then the others, two at once for each processor; prints the progress,
+/// and reports.
 fn under_way(
     binaries: &[Binary],
     [alone, others]: [&[Test]; 2],
@@ -237,7 +238,8 @@ fn before(arguments: &Arguments) -> Result<Option<Results>, String> {
     }
 }
 
-/// Returns the commit and the day. The kept tables of results may differ from the commit's: a run writes them.
+/// Returns the commit and the day. Changed tables in docs/results do not count as changes of the tree, because a run
+/// writes them.
 fn ran() -> Ran {
     let said = |program: &str, arguments: &[&str]| {
         let output =

@@ -4,15 +4,15 @@ use crate::Test;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Puts tests into the order in which they begin. Those whose time is unknown come first, mixed from all binaries, since the tests of
-/// one binary are alike in how long they take and in how much of it they wait. The others follow, the longest first, so that no
-/// long test begins when all others have ended.
+/// Puts tests into the order in which they begin. Tests whose time is unknown come first, mixed from all binaries,
+/// because the tests of one binary are alike in their time and in the part of it that they wait. The others follow,
+/// the longest first, so that no long test begins when all others have ended.
 #[must_use]
 pub fn order(mut tests: Vec<Test>, took: impl Fn(&Test) -> Option<Duration>) -> Vec<Test> {
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
     tests.iter().for_each(|test| *counts.entry(test.binary).or_default() += 1);
     let mut begun: BTreeMap<usize, u64> = BTreeMap::new();
-    // The share of its binary's tests that have begun once this one has, in millionths.
+    // Returns the share of a binary's tests that have begun when this test begins, in millionths.
     let share = |test: &Test| {
         let place = begun.entry(test.binary).or_default();
         *place += 1;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// The factor, up or down, beyond which a time has changed, if it also differs by [`CHANGE_MIN`].
 const CHANGE_FACTOR: f64 = 1.5;
-/// The smallest difference of processor time that is reported; below it the machine's noise is as large.
+/// The smallest difference of processor time that is reported; smaller ones are within the noise of the machine.
 const CHANGE_MIN: Duration = Duration::from_secs(5);
-/// The end of a commit's name where the tree had changes that are not in the commit.
+/// The end of a commit's name if the tree had changes that are not in the commit.
 pub(crate) const DIRTY: &str = "-dirty";
 
 /// The results of all tests of a run.
@@ -24,20 +24,20 @@ pub struct Results {
 /// The part of a test's result that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The way in which it ended.
+    /// The way in which the test ended.
     pub outcome: Outcome,
-    /// Its processor time.
+    /// The test's processor time.
     pub processor: Duration,
-    /// The time from its start to its end.
+    /// The time from the test's start to its end.
     pub took: Duration,
-    /// The commit and the day at which it ran.
+    /// The commit and the day at which the test ran.
     pub ran: Ran,
 }
 
 /// The commit at which tests ran, and the day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// The commit's abbreviated hash, with `-dirty` behind it where the tree had other changes.
+    /// The commit's abbreviated hash, followed by `-dirty` if the tree had changes that are not in the commit.
     pub commit: String,
     /// The day, as `2026-11-27`.
     pub day: String,
@@ -60,7 +60,8 @@ impl Results {
         self.tests.insert(test.name.clone(), Kept { outcome, processor, took, ran: ran.clone() });
     }
 
-    /// Returns whether a test has a result of this commit. A tree with other changes has no commit of its own.
+    /// Returns whether a test has a result of this commit. A result of a tree with uncommitted changes never counts,
+    /// because the changes are unknown.
     #[must_use]
     pub fn has(&self, test: &str, ran: &Ran) -> bool {
         !ran.commit.ends_with(DIRTY) && self.tests.get(test).is_some_and(|kept| kept.ran.commit == ran.commit)
@@ -88,7 +89,7 @@ impl Results {
         Ok(Self { heading, tests })
     }
 
-    /// The table: a heading, and a line a test.
+    /// Returns the text of the table: a heading, and a line for each test.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text =

@@ -9,17 +9,17 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After this long without the end of a test, those under way are named.
+/// The time without the end of a test after which the tests under way are named.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How a test ended.
+/// The way in which a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It passed, and had all that it needs.
+    /// The test passed, and had all that it needs.
     Passed,
-    /// It passed, and said that it checked nothing or a part only, for want of something.
+    /// The test passed, and said that it checked nothing or only a part, because it lacked something.
     Skipped,
-    /// It failed, was killed, or did not run.
+    /// The test failed, was killed, or did not run.
     Failed,
 }
 
@@ -28,21 +28,22 @@ pub enum Outcome {
 pub struct Finished {
     /// The test's name.
     pub name: String,
-    /// How it ended.
+    /// The way in which the test ended.
     pub outcome: Outcome,
     /// The processor time of the test and of the processes that it waited for.
     pub processor: Duration,
-    /// The time from its start to its end.
+    /// The time from the test's start to its end.
     pub took: Duration,
-    /// The needs that the test lacked, in its own words.
+    /// The needs that the test lacked, as the test printed them.
     pub skips: Vec<String>,
-    /// All that it printed.
+    /// The whole output of the test.
     pub output: String,
 }
 
-/// Runs the tests, `workers` of them at once, and calls `each` when one ends. Every second worker has tests that wait for
-/// time to pass, as long as there are such tests; the others have tests that compute. Among those of a kind the order is the
-/// given one. The environment is the caller's; in addition, `FREEBLOCK_LONG` is set in the long tier and only there.
+/// Runs the tests, `workers` of them at once, and calls `each` when one ends. Every second worker runs tests that
+/// wait for time to pass, as long as there are such tests; the others run tests that compute. Tests of one kind begin
+/// in the given order. The environment is the caller's; in addition, `FREEBLOCK_LONG` is set in the long tier and
+/// only there.
 ///
 /// # Errors
 /// If a test cannot be started.
@@ -109,7 +110,7 @@ impl<'a> Queue<'a> {
         Self { waiting, computing }
     }
 
-    /// Returns the next test, one that waits if there is one and `waits` is set, or one that computes if `waits` is not set.
+    /// Returns the next test: if `waits` is set, preferably one that waits, otherwise preferably one that computes.
     fn next(&mut self, waits: bool) -> Option<(usize, &'a Test)> {
         let [first, then] = match waits {
             true => [&mut self.waiting, &mut self.computing],
@@ -128,7 +129,8 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A worker that has panicked leaves the queue whole.
+/// Locks the queue. A worker that panics cannot leave the queue half changed, so that a poisoned lock is used as
+/// well.
 fn locked<'q, 'a>(queue: &'q Mutex<Queue<'a>>) -> MutexGuard<'q, Queue<'a>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -149,7 +151,8 @@ fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
     let mut child = command.stdin(Stdio::null()).stdout(write.try_clone()?).stderr(write).spawn()?;
     // The command holds the writing ends, and the pipe ends only when all are closed.
     drop(command);
-    // A process that a test leaves behind holds the pipe as well; its words are not waited for.
+    // A process that a test leaves behind keeps the pipe open as well, so a thread reads, and the end of the pipe is
+    // not waited for for long.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = read.read_to_end(&mut bytes);
@@ -181,8 +184,8 @@ fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
     Ok(Finished { name: test.name.clone(), outcome, processor, took, skips, output })
 }
 
-/// Returns what a test that printed `output` lacked: of each line `skipped: NAME needs WHAT`, the rest behind `skipped: `. The
-/// harness begins a line of its own before the test's first.
+/// Returns the needs that a test lacked, from its output: of each line `skipped: NAME needs WHAT`, the part after
+/// `skipped: `. The harness may have printed something at the beginning of that line.
 fn skips(output: &str) -> Vec<String> {
     let said = |line: &str| line.split_once("skipped: ").map(|(_, what)| what.trim().to_owned());
     let mut skips: Vec<String> = output.lines().filter_map(said).collect();
@@ -191,17 +194,17 @@ fn skips(output: &str) -> Vec<String> {
     skips
 }
 
-/// Waits for a process to end, and returns the processor time of it and of those that it waited for. `None` where the system does
-/// not say.
+/// Waits for a process to end, and returns the processor time of that process and of those that it waited for. `None`
+/// if the system does not report it.
 fn processor_time(child: &Child) -> Option<Duration> {
     let pid = Pid::from_raw(i32::try_from(child.id()).ok()?)?;
-    // It stays a zombie until `wait`, and so in /proc.
+    // The process stays a zombie, which is still in /proc, until `wait`.
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).ok()?;
     of_stat(&std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?)
 }
 
-/// Returns fields 14 to 17 of proc_pid_stat(5) together: its own time and its children's, in user and in system mode. Linux counts
-/// them in hundredths of a second for programs, on every architecture.
+/// Returns the sum of fields 14 to 17 of proc_pid_stat(5): the times of a process and of its children, in user and in
+/// system mode. Linux counts them in hundredths of a second for programs, on every architecture.
 fn of_stat(stat: &str) -> Option<Duration> {
     // The second field, in parentheses, may have spaces and parentheses in it.
     let (_, rest) = stat.rsplit_once(')')?;

@@ -19,7 +19,7 @@ pub(crate) fn package_name(directory: &str) -> String {
 /// An example in a document.
 #[derive(Debug, PartialEq, Eq)]
 struct Example {
-    /// The line of its first fence, from 1 on.
+    /// The line of the example's first fence, from 1 on.
     line: usize,
     /// The code, with the lines that rustdoc hides.
     code: String,
@@ -29,7 +29,7 @@ struct Example {
 fn examples_of_published_crates_compile_in_another_workspace() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside");
-    // Examples that are gone would stay; the products of the last build may stay.
+    // The members of the last run may have examples that are gone; the products of its build are kept.
     let members = outside.join("members");
     if members.exists() {
         std::fs::remove_dir_all(&members).unwrap();
@@ -39,13 +39,13 @@ fn examples_of_published_crates_compile_in_another_workspace() {
     }
     let workspace = "[workspace]\nresolver = \"3\"\nmembers = [\"members/*\"]\n";
     std::fs::write(outside.join("Cargo.toml"), workspace).unwrap();
-    // The versions that this workspace was built with, so that nothing has to be fetched.
+    // The lock file has the versions that this workspace was built with, so that nothing has to be fetched.
     std::fs::copy(root.join("Cargo.lock"), outside.join("Cargo.lock")).unwrap();
     let checked = Command::new(env!("CARGO"))
         .args(["check", "--workspace", "--offline", "--quiet", "--keep-going", "--target-dir"])
         .arg(outside.join("target"))
         .current_dir(&outside)
-        // The jobs of a `make` around the test are not for this command.
+        // The job server of a `make` around the test is not for this command.
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .output()
@@ -104,7 +104,7 @@ fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of doc comments, each with its place from 0 on.
+/// Returns the lines of doc comments, each with its line number from 0 on.
 fn documentation(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let doc = |line: &'_ str| -> Option<usize> {
         let begun = line.trim_start();
@@ -117,7 +117,7 @@ fn documentation(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// not compile (`compile_fail`) is left out.
 fn examples<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Example> {
     let mut found = Vec::new();
-    // The example of the fence that is open, unless it is of another kind.
+    // The open fence, if any, with its example; `Some(None)` if code of that fence is not compiled.
     let mut open: Option<Option<Example>> = None;
     for (at, line) in lines {
         let line = line.strip_prefix(' ').unwrap_or(line);

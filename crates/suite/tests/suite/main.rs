@@ -181,7 +181,7 @@ echo 'test result: ok. 1 passed; 0 failed'
     let file = suite.directory.join("table.tsv");
     suite.program("script", &STOPS.replace("TABLE", &format!("'{}'", file.display())));
     std::fs::write(suite.directory.join("waits.txt"), "").unwrap();
-    // One after another.
+    // The tests run one after another.
     let alone =
         ["first", "stops", "then"].map(|test| format!("made/tests::{test} it is in order\n")).concat();
     std::fs::write(suite.directory.join("alone.txt"), alone).unwrap();
@@ -223,7 +223,7 @@ fn a_name_that_no_test_has_is_an_error() {
 fn times_of_tests_that_did_not_run_again_are_kept() {
     let suite = Suite::new("times").long("made/tests::fails it fails\nmade/tests::kills it is killed");
     let file = suite.directory.join("times.tsv");
-    // Another version may have written it.
+    // A file that another version has written is replaced.
     std::fs::write(&file, "in another form\n").unwrap();
     assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap()]).0, Some(0));
     assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap(), "passes"]).0, Some(0));
@@ -255,7 +255,7 @@ echo 'test result: ok. 1 passed; 0 failed'
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// The one measures for a fifth of a second, and fails if the other one begins meanwhile.
+/// One test measures for a fifth of a second, and fails if the other one begins meanwhile.
 #[test]
 fn a_test_that_measures_this_machine_runs_before_the_others() {
     const MEASURE: &str = r#"#!/bin/sh

@@ -11,7 +11,7 @@ const METADATA: [&str; 6] = ["description", "license", "keywords", "categories",
 fn cargo(arguments: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO"));
-    // The jobs of a `make` around the test are not for this command.
+    // The job server of a `make` around the test is not for this command.
     command.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS");
     command.args(arguments).current_dir(root).output().unwrap()
 }
@@ -64,7 +64,7 @@ fn published_crates_have_what_a_registry_shows_and_depend_on_versions() {
 fn published_crates_can_be_packaged_with_their_licences() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
     let names = PUBLISHED.map(package_name);
-    // Each finds the ones that it depends on among the others, although no registry has them. Nothing is compiled.
+    // Each package finds its dependencies among the others, although no registry has them. Nothing is compiled.
     let mut arguments =
         vec!["package", "--offline", "--allow-dirty", "--no-verify", "--quiet", "--target-dir"];
     arguments.push(target.to_str().unwrap());

@@ -1,5 +1,4 @@
-//! The cost of generating a request. Each benchmark is over 10,000 requests; the checksum, asserted, shows that all
-//! variants of a build did the same work.
+//! The cost of generating requests: each benchmark generates 10,000, and returns a checksum of them.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use freeblock_workload::random::{StandardNormal, Stream};
@@ -60,7 +59,7 @@ fn oltp_requests(bencher: Bencher) {
     bencher.counter(ItemsCount::new(N)).bench_local(|| generate(black_box(load.clone())));
 }
 
-/// The whole foreground of a simulation without a drive: take, serve for 5 us, complete.
+/// Simulates the whole foreground without a drive: takes a request, serves it for 5 us, completes it.
 #[divan::bench(args = [1, 20])]
 fn closed_loop(bencher: Bencher, tasks: u32) {
     let arrival = Arrival::outstanding(tasks);

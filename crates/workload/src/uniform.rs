@@ -14,7 +14,7 @@ pub struct RandomConfig {
     pub capacity: Sectors,
     /// The size of every request.
     pub size: Sectors,
-    /// Every request starts at a multiple of this; it need not divide the size.
+    /// Every request starts at a multiple of this number, which need not divide the size.
     pub align: Sectors,
     /// The share of reads.
     pub reads: Share,
@@ -47,9 +47,9 @@ pub(crate) fn sectors_in(bytes: u64, sector: Bytes) -> Sectors {
 
 /// Requests of a fixed size at random places.
 ///
-/// A uniform request starts at any aligned sector from which it fits, each as likely as any other. A local one starts
-/// at a normal deviate from the last request's start, rounded to the alignment; a start off either end of the drive
-/// becomes the first or last aligned start (so the ends are slightly more popular than the middle).
+/// A uniform request starts at any aligned sector from which it fits, each as likely as any other. A local request
+/// starts at a normal deviate from the last request's start, rounded to the alignment; a start off either end of the
+/// drive becomes the first or last aligned start (so the ends are slightly more popular than the middle).
 ///
 /// ```
 /// use freeblock_workload::{Random, RandomConfig, Source};
@@ -68,9 +68,9 @@ pub struct Random {
     normal: StandardNormal,
     /// The number of aligned starts.
     starts: NonZeroU64,
-    /// The standard deviation of a local start, in alignments.
+    /// The standard deviation of a local start, in units of the alignment.
     deviation: f64,
-    /// The last request's start, in alignments.
+    /// The last request's start, in units of the alignment.
     last: u64,
 }
 
@@ -79,7 +79,7 @@ impl Random {
     /// the middle of the drive.
     ///
     /// # Errors
-    /// A size, alignment or deviation of zero; a size that the drive does not hold.
+    /// The size, alignment or deviation is zero; the drive does not hold a request.
     pub fn new(config: RandomConfig, seed: u64) -> Result<Self, ConfigError> {
         let at_least_one = "give at least 1 sector";
         if config.size == Sectors::ZERO {
@@ -121,7 +121,7 @@ pub(crate) fn starts(capacity: Sectors, size: Sectors, align: Sectors) -> Result
 impl Source for Random {
     #[inline]
     fn next_request(&mut self) -> Option<Request> {
-        // No draw is spent on locality if nothing is local.
+        // Without local requests, no random number is drawn for locality.
         let local = !self.config.local.is_none() && self.stream.chance(self.config.local);
         self.last = if local { self.local_start() } else { self.stream.below(self.starts) };
         let op = if self.stream.chance(self.config.reads) { Op::Read } else { Op::Write };

@@ -8,12 +8,11 @@ use units::Duration;
 
 /// The share of time for which the foreground has a request in service: the axis of FAST'04's figure 5.
 ///
-/// 0% is silence. 100% is the paper's synthetic benchmark as it stands: two requests at the drive at all times, so that
-/// one always waits. In between arrivals are open and Poisson (section 6.2: "the request inter-arrival times are
-/// exponentially distributed"), and their rate follows from the utilisation law: a drive that serves `rate` requests a
-/// second, each for `service` seconds, is busy for rate x service of the time, whatever the order of service and
-/// however arrivals cluster. So the rate depends on the mean service time, which [`calibrate`](Self::calibrate)
-/// measures.
+/// 0% is silence. 100% is the paper's synthetic benchmark: two requests at the drive at all times, so that one always
+/// waits. In between, arrivals are open and Poisson (section 6.2: "the request inter-arrival times are exponentially
+/// distributed"), and their rate follows from the utilisation law: a drive that serves `rate` requests a second, each
+/// for `service` seconds, is busy for rate x service of the time, whatever the order of service and however arrivals
+/// cluster. So the rate depends on the mean service time, which [`calibrate`](Self::calibrate) measures.
 ///
 /// ```
 /// use freeblock_workload::{Arrival, Pattern, Utilisation};
@@ -31,12 +30,12 @@ pub struct Utilisation {
 /// The distribution of arrivals over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// A Poisson process, as the paper's: the drive's idle periods are exponential with mean 1 / rate, so that
+    /// A Poisson process, as in the paper: the drive's idle periods are exponential with mean 1 / rate, so that
     /// e^(-rate x 20 ms) of them are longer than the 20 ms of the paper's idle detector.
     #[default]
     Poisson,
-    /// An interrupted Poisson process: the paper's section 5 cites that idle periods are either of a few milliseconds
-    /// or of several seconds, and this has both.
+    /// An interrupted Poisson process, with short and long idle periods: the paper's section 5 cites that idle
+    /// periods are either of a few milliseconds or of several seconds.
     Bursts {
         /// The mean length of a burst.
         burst: Duration,
@@ -59,7 +58,7 @@ pub struct Measured {
 pub struct Calibration {
     /// The arrivals.
     pub arrival: Arrival,
-    /// The mean service time under them; zero if none was needed (0% and 100%).
+    /// The mean service time under these arrivals; zero if none was measured (0% and 100%).
     pub service: Duration,
     /// The number of measurements.
     pub rounds: u32,
@@ -92,12 +91,12 @@ const ROUNDS_MAX: u32 = 8;
 const EQUAL_TIMES_DIVISOR: u64 = 200;
 
 impl Utilisation {
-    /// Silence.
+    /// No request at any time.
     pub const IDLE: Self = Self { millionths: 0 };
-    /// Always a request in service and one waiting.
+    /// Always a request in service and another waiting.
     pub const FULL: Self = Self { millionths: 1_000_000 };
 
-    /// Returns `percent` of the time, to the nearest ten-thousandth.
+    /// Returns the utilisation of `percent` of the time, rounded to 0.0001%.
     ///
     /// # Errors
     /// The value is not a number from 0 to 100.
@@ -114,8 +113,8 @@ impl Utilisation {
         f64::from(self.millionths) / 1e6
     }
 
-    /// Returns the arrivals that give this with a mean service time. For 0% and 100% neither it nor the pattern
-    /// matters.
+    /// Returns the arrivals that give this utilisation with a mean service time of `service`. For 0% and 100% the
+    /// service time and the pattern do not matter.
     ///
     /// # Errors
     /// The service time is zero, or so long or short that the rate is not from 1e-6 to 1e9 a second; a burst has no
@@ -142,15 +141,15 @@ impl Utilisation {
         }
     }
 
-    /// Finds the arrivals that give this by measurements: first of one request at a time, then of the arrivals that
-    /// follow from the last measured service time, until it stays the same within half a percent.
+    /// Finds the arrivals that give this utilisation by measurements: first of one request at a time, then of the
+    /// arrivals that follow from the last measured service time, until it stays the same within half a percent.
     ///
-    /// Once is enough where the service time does not depend on the queue (FCFS). Under a policy that serves a
-    /// longer queue faster, S falls with the rate r; as long as the busy share r S(r) still rises with it, the
-    /// step r -> share / S(r) has a slope below 1 at the solution, so the steps converge.
+    /// If the service time does not depend on the queue (FCFS), the first measurement is enough. Under a policy that
+    /// serves a longer queue faster, the service time S falls with the rate r; as long as the busy share r S(r) still
+    /// rises with r, the step r -> share / S(r) has a slope below 1 at the solution, so the steps converge.
     ///
     /// # Errors
-    /// An error of `measure`; a measurement without requests; as for [`arrival`](Self::arrival).
+    /// `measure` failed; a measurement had no requests; as for [`arrival`](Self::arrival).
     pub fn calibrate<E>(
         self,
         pattern: Pattern,

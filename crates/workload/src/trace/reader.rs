@@ -1,4 +1,4 @@
-//! One reader for all formats: a request at a time, in memory that does not grow with the trace.
+//! One reader for all formats: it returns a request at a time, in memory that does not grow with the trace.
 
 use super::ascii::Ascii;
 use super::binary::{self, Blktrace, OracleGeneral, Vscsi};
@@ -17,12 +17,12 @@ use super::{Detected, Event, Notes, TimeUnit, TraceError, TraceFormat, TraceReco
 use std::fmt;
 use std::io::Read;
 
-/// How a trace is to be read. By default the format is found out, and times are in the format's own unit.
+/// The options for reading a trace. By default the format is detected, and times are in the format's own unit.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format; found out if `None`.
+    /// The format; `None` detects it.
     pub format: Option<TraceFormat>,
-    /// The unit of the arrival times; the format's own if `None`.
+    /// The unit of the arrival times; `None` takes the format's own.
     pub time_unit: Option<TimeUnit>,
     /// The event that counts as the arrival of a request in a block trace.
     pub event: Event,
@@ -39,7 +39,7 @@ enum Parser {
     Records(Box<dyn RecordParser>),
 }
 
-/// Reads the requests of a trace one after another, in the file's order. It holds one line or record at a time.
+/// Reads the requests of a trace one after another, in the file's order, and holds one line or record at a time.
 ///
 /// ```
 /// use freeblock_workload::trace::{Options, Reader};
@@ -61,10 +61,10 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `source`. Where the options leave the format open, the beginning of the trace decides.
+    /// Creates a reader of `source`. If the options leave the format open, the beginning of the trace decides.
     ///
     /// # Errors
-    /// A beginning in no known format; an error of the source.
+    /// The trace begins in no known format, or the source failed.
     pub fn new(options: &Options, source: impl Read + 'a) -> Result<Self, TraceError> {
         let mut input = Input::new(source);
         let sample = input.peek(SAMPLE_BYTES)?;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(Self { input, format, guess, parser, notes: Notes::default(), ended: false })
     }
 
-    /// The format that the trace is read in.
+    /// Returns the format in which the trace is read.
     pub const fn format(&self) -> TraceFormat {
         self.format
     }
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.guess.as_deref()
     }
 
-    /// The counts so far of what was left out or changed.
+    /// Returns the counts so far of records that were left out or changed.
     pub const fn notes(&self) -> Notes {
         self.notes
     }
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes of the beginning by which a format is found out.
+/// Bytes of the beginning by which a format is detected.
 const SAMPLE_BYTES: usize = 64 << 10;
 
 impl Parser {

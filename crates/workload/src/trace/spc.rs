@@ -7,7 +7,7 @@ use super::parser::LineParser;
 use super::text::{Fields, bytes_at_lbn};
 use super::{Notes, TraceError, TraceRecord};
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Spc {
     /// Nanoseconds in a unit of the times.

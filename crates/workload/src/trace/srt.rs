@@ -6,31 +6,31 @@
 //! id's high half is the version; its low half the kind, of which 1 (SHORT_IO_FLAG) is a request and 4 (SUSPECT_FLAG) is one
 //! that the tracer mistrusted. Bit 0 of the flags is a read.
 //!
-//! `sector` counts the traced disk's own sectors. Their size is the header's `sectorsize` where all disks of the
-//! header agree on it, else 256 bytes, which is what the disks of these traces had.
+//! `sector` counts the traced disk's own sectors. Their size is the header's `sectorsize` if all disks of the header
+//! agree on it, else 256 bytes, the size on the disks of these traces.
 
 use super::input::Input;
 use super::parser::{Next, RecordParser};
 use super::{Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{Duration, Instant, Op};
 
-/// The traced disks' sector where the header does not say.
+/// The bytes of the traced disks' sectors if the header does not say.
 const DISK_SECTOR_BYTES: u64 = 256;
-/// A longer header than any; past it, a form feed is part of something else.
+/// The most bytes of a header, more than any has: a form feed after them is part of a record.
 const HEADER_BYTES_MAX: usize = 1 << 20;
 const FORM_FEED: u8 = 0x0c;
 /// Words of a record before version 4, and from then on.
 const WORDS: [usize; 2] = [13, 14];
-/// No record kind is larger; a larger size is a place where no record begins.
+/// The most bytes of a record, more than any kind has: a larger size means that no record begins there.
 const RECORD_BYTES_MAX: usize = 4096;
 
 const SHORT_IO_FLAG: u32 = 1;
 const SUSPECT_FLAG: u32 = 4;
 
-/// The reader of a record.
+/// The parser of a record.
 #[derive(Debug, Default)]
 pub(super) struct Srt {
-    /// The traced disks' sector; `None` before the header is read.
+    /// The bytes of the traced disks' sectors; `None` before the header is read.
     sector: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl RecordParser for Srt {
     }
 }
 
-/// The sector size that every `sectorsize = N` of the header gives, or [`DISK_SECTOR_BYTES`].
+/// Returns the sector size that every `sectorsize = N` of the header gives, or [`DISK_SECTOR_BYTES`].
 fn disk_sector(header: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(header);
     let mut sizes = text.split("sectorsize").skip(1).map(|rest| {

@@ -4,7 +4,7 @@ use super::{TraceError, TraceRecord};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// The number of devices that a trace may have.
+/// The most devices of a trace: more mean that a column was taken for the device by mistake.
 const DEVICES_MAX: usize = 1 << 16;
 
 /// The requests of a trace to one device.
@@ -16,7 +16,7 @@ pub struct DeviceSurvey {
     pub end: Lbn,
     /// The longest request, in sectors of 512 bytes.
     pub longest: Sectors,
-    /// The greatest number of sectors that all addresses and sizes are multiples of.
+    /// The greatest common divisor of all addresses and sizes, in sectors of 512 bytes.
     pub grain: Sectors,
     /// The first request that ends past the limit of the survey: its number among the device's requests, from 1.
     pub past_limit: Option<(u64, LbnRange)>,
@@ -54,7 +54,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// A survey that notes the first request past `limit` sectors of 512 bytes on each device.
+    /// Creates a survey that notes the first request past `limit` sectors of 512 bytes on each device.
     pub const fn new(limit: Sectors) -> Self {
         Self {
             limit,
@@ -71,7 +71,7 @@ impl Survey {
     /// Adds a request.
     ///
     /// # Errors
-    /// More than 65,536 devices.
+    /// The trace has more than 65,536 devices.
     pub fn add(&mut self, record: &TraceRecord) -> Result<(), TraceError> {
         if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&record.device) {
             return Err(TraceError::TooManyDevices { most: DEVICES_MAX });
@@ -100,19 +100,20 @@ impl Survey {
         Ok(())
     }
 
-    /// The device with the most requests; of equals the one with the smallest number.
+    /// Returns the device with the most requests; of several, the one with the smallest number.
     pub fn busiest_device(&self) -> Option<u32> {
         let busiest =
             self.devices.iter().max_by_key(|(number, device)| (device.requests, std::cmp::Reverse(**number)));
         busiest.map(|(number, _)| *number)
     }
 
-    /// The time from the first arrival to the last.
+    /// Returns the time from the first arrival to the last.
     pub fn length(&self) -> Duration {
         self.span.map_or(Duration::ZERO, |(first, last)| last.saturating_since(first))
     }
 
-    /// The first sector of each device if they lie one behind the other, each on a whole megabyte, and the end of all.
+    /// Returns the first sector of each device if the devices lie one behind the other, each on a whole megabyte, and
+    /// the end of the last.
     pub fn concatenated(&self) -> (BTreeMap<u32, u64>, Option<u64>) {
         const MEGABYTE_SECTORS: u64 = 2048;
         let mut next = Some(0u64);
@@ -127,7 +128,7 @@ impl Survey {
     }
 }
 
-/// The greatest common divisor; 0 and a number give the number.
+/// Returns the greatest common divisor; 0 and a number give the number.
 pub const fn common_divisor(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {

@@ -18,10 +18,10 @@ impl Separator {
     pub(super) const COMMA: Self = Self::Char(',');
 }
 
-/// The fields of a line; `None` for a blank line and for a comment.
+/// Returns the fields of a line; `None` for a blank line and for a comment.
 ///
 /// # Errors
-/// A byte that is no text.
+/// The line is not text in UTF-8.
 pub(super) fn fields(
     number: u64,
     line: &[u8],
@@ -57,7 +57,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The next field; `expected` says what it should be.
+    /// Returns the next field; `expected` describes it in an error.
     pub(super) fn field(&mut self, expected: &'static str) -> Result<Field<'a>, TraceError> {
         self.optional().ok_or_else(|| TraceError::Text {
             line: self.line,
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The next field, if there is one.
+    /// Returns the next field, if any.
     pub(super) fn optional(&mut self) -> Option<Field<'a>> {
         let rest = self.text.get(self.at..)?;
         let skipped = rest.len() - rest.trim_start().len();
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
         };
         self.past = len.is_none();
         let text = &rest[..len.unwrap_or(rest.len())];
-        // A blank may be wider than a byte, and is trimmed off anyhow; a separator must be stepped over.
+        // A blank may be wider than a byte, and is trimmed later; a separator must be skipped here.
         self.at = start
             + text.len()
             + match self.separator {
@@ -92,12 +92,12 @@ impl<'a> Fields<'a> {
         Some(Field { text: text.trim_end(), line: self.line, column: start + 1 })
     }
 
-    /// The fields that are left, in order.
+    /// Returns the fields that are left, in order.
     pub(super) fn rest(mut self) -> Vec<Field<'a>> {
         std::iter::from_fn(|| self.optional()).collect()
     }
 
-    /// Refuses anything more on the line.
+    /// Fails if the line has another field.
     pub(super) fn end(&mut self) -> Result<(), TraceError> {
         match self.optional() {
             Some(field) => Err(field.error("the end of the line")),
@@ -105,18 +105,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The text from the beginning of one field to that of a later one.
+    /// Returns the text from the beginning of one field to that of a later one.
     pub(super) fn between(&self, from: &Field<'_>, to: &Field<'_>) -> Field<'a> {
         let text = self.text.get(from.column - 1..to.column - 1).unwrap_or_default().trim_end();
         Field { text, line: self.line, column: from.column }
     }
 
-    /// Whether the first field is this word, in any case.
+    /// Returns whether the first field is this word, in any case.
     pub(super) fn begins_with(&self, word: &str) -> bool {
         self.clone().optional().is_some_and(|first| first.text.eq_ignore_ascii_case(word))
     }
 
-    /// The line as it stands.
+    /// Returns the whole line as one field.
     pub(super) fn whole(&self) -> Field<'a> {
         Field { text: self.text.trim(), line: self.line, column: 1 }
     }
@@ -135,13 +135,13 @@ impl Field<'_> {
         TraceError::Text { line: self.line, column: self.column, found: shown(self.text), expected }
     }
 
-    /// The field without double quotes around it.
+    /// Returns the field without double quotes around it.
     pub(super) fn unquoted(&self) -> Self {
         let inner = self.text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         inner.map_or(*self, |text| Self { text: text.trim(), column: self.column + 1, ..*self })
     }
 
-    /// A whole number, decimal. `expected` should say so.
+    /// Returns a whole decimal number. `expected` describes it in an error.
     pub(super) fn number(&self, expected: &'static str) -> Result<u64, TraceError> {
         if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(self.error(expected));
@@ -149,14 +149,14 @@ impl Field<'_> {
         self.text.parse().map_err(|_| self.error("a number below 2^64"))
     }
 
-    /// A whole number below 2^32.
+    /// Returns a whole number below 2^32.
     pub(super) fn small_number(&self, expected: &'static str) -> Result<u32, TraceError> {
         u32::try_from(self.number(expected)?).map_err(|_| self.error("a number below 2^32"))
     }
 
-    /// A decimal number of units of `unit_ns` nanoseconds each, to the nearest nanosecond.
+    /// Returns a decimal number of units of `unit_ns` nanoseconds each, to the nearest nanosecond.
     ///
-    /// Digits are taken as they stand, not through a float: times written with all their digits come back exact.
+    /// Digits are not converted through a float, so times written with all their digits come back exact.
     pub(super) fn time(&self, unit_ns: u64, expected: &'static str) -> Result<Duration, TraceError> {
         if self.text.bytes().any(|b| b == b'e' || b == b'E') {
             return self.time_with_exponent(unit_ns, expected);
@@ -186,12 +186,12 @@ impl Field<'_> {
             .ok_or_else(|| self.error("a time below 584 years"))
     }
 
-    /// A time as [`Field::time`], counted from the zero of the trace.
+    /// Returns a time, as [`Field::time`], after the zero of the trace.
     pub(super) fn arrival(&self, unit_ns: u64, expected: &'static str) -> Result<Instant, TraceError> {
         Ok(Instant::ZERO + self.time(unit_ns, expected)?)
     }
 
-    /// `R` or `W`, `Read` or `Write`, in any case.
+    /// Returns the direction for `R` or `W`, `Read` or `Write`, in any case.
     pub(super) fn op(&self, expected: &'static str) -> Result<Op, TraceError> {
         let is = |word| self.text.eq_ignore_ascii_case(word);
         if is("r") || is("read") {
@@ -208,7 +208,7 @@ impl Field<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<String, u32>);
 
-/// The number of device names that a trace may have.
+/// The most device names of a trace: more mean that a column was taken for the device by mistake.
 const DEVICE_NAMES_MAX: usize = 1 << 16;
 
 impl Names {
@@ -225,7 +225,7 @@ impl Names {
     }
 }
 
-/// The run of LBNs in two fields.
+/// Returns the run of LBNs in two fields.
 pub(super) fn range(start: Field<'_>, len: Field<'_>) -> Result<LbnRange, TraceError> {
     let first = start.number("the first LBN, a whole number")?;
     let expected = "the number of 512-byte blocks, a whole number of at least 1";
@@ -237,7 +237,7 @@ pub(super) fn range(start: Field<'_>, len: Field<'_>) -> Result<LbnRange, TraceE
     range.checked_end().map(|_| range).ok_or_else(|| len.error("a request that ends below LBN 2^64"))
 }
 
-/// The sectors around a byte range in two fields; `None`, and noted, when it is empty.
+/// Returns the sectors that enclose a byte range in two fields; `None`, and counted, for an empty range.
 pub(super) fn byte_range(
     offset: Field<'_>,
     bytes: Field<'_>,
@@ -246,7 +246,7 @@ pub(super) fn byte_range(
     enclosed(offset.number(OFFSET)?, offset, bytes, notes)
 }
 
-/// The sectors around the bytes from an LBN on; `None`, and noted, when there are none.
+/// Returns the sectors that enclose the bytes from an LBN on; `None`, and counted, for a request without bytes.
 pub(super) fn bytes_at_lbn(
     lbn: Field<'_>,
     bytes: Field<'_>,
@@ -256,7 +256,7 @@ pub(super) fn bytes_at_lbn(
     enclosed(offset.ok_or_else(|| lbn.error("an LBN below 2^55"))?, lbn, bytes, notes)
 }
 
-/// The run of LBNs in two fields; `None`, and noted, when it has no sectors.
+/// Returns the run of LBNs in two fields; `None`, and counted, for a run without sectors.
 pub(super) fn sectors_at_lbn(
     lbn: Field<'_>,
     sectors: Field<'_>,
@@ -303,7 +303,7 @@ fn around(offset: u64, bytes: u64, at: Field<'_>, notes: &mut Notes) -> Result<O
     Ok(Some(range))
 }
 
-/// `text` in quotes, cut when it is long.
+/// Returns `text` in quotes, cut if it is long.
 pub(super) fn shown(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 40;
     if text.is_empty() {

@@ -9,7 +9,7 @@ use super::text::{Fields, range};
 use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};
 
-/// The reader of a line.
+/// The parser of a line.
 #[derive(Debug)]
 pub(super) struct Validate;
 
@@ -28,10 +28,10 @@ impl LineParser for Validate {
     }
 }
 
-/// Writes a trace; a missing time is written as 0. Reading it gives the same requests and times again.
+/// Writes a trace; a missing time is written as 0. A reader of the output gets these requests and times again.
 ///
 /// # Errors
-/// None but `out`'s own.
+/// `out` failed.
 pub fn write(records: &[TraceRecord], out: &mut impl Write) -> fmt::Result {
     for record in records {
         let op = if record.op.is_write() { 'W' } else { 'R' };

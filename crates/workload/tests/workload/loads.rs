@@ -7,7 +7,7 @@ use freeblock_workload::{
 use proptest::prelude::*;
 use units::{Bytes, Instant, Op, Sectors};
 
-/// The Quantum Atlas 10K of OSDI'00.
+/// The sectors of the Quantum Atlas 10K of OSDI'00.
 const ATLAS: Sectors = Sectors::new(17_938_986);
 const SECTOR: Bytes = Bytes::new(512);
 
@@ -132,10 +132,11 @@ fn arrivals(arrival: Arrival, n: usize) -> Vec<f64> {
 fn bursts_have_their_rate_over_all_time_and_silences_between_them() {
     let (burst, silence) = (units::Duration::from_millis(500), units::Duration::from_secs(2));
     let at = arrivals(Arrival::Bursts { rate: 40.0, burst, silence }, 200_000);
-    // Some 2,000 bursts and silences: their number in 5,000 s is good to 3%, five deviations are 11%.
+    // The rate over some 2,000 bursts and silences deviates by 2.2%; the bound is five deviations.
     let rate = at.len() as f64 / at.last().unwrap();
     assert!((rate - 40.0).abs() < 4.5, "{rate}");
-    // 200 a second in a burst, so a gap within one is longer than 50 ms in e^-10; a silence is shorter in 2.5%.
+    // A burst has 200 requests a second, so a gap in it is longer than 50 ms in e^-10 of the cases; a silence is
+    // shorter in 2.5%.
     let gaps: Vec<f64> = at.windows(2).map(|w| w[1] - w[0]).collect();
     let short = gaps.iter().filter(|&&gap| gap < 0.05);
     let mean = short.clone().sum::<f64>() / short.count() as f64;
@@ -249,7 +250,7 @@ proptest! {
         }
     }
 
-    /// Compared with the simplest model of a closed loop: a list of waiting tasks, and a list of thinking ones.
+    /// Compares a closed loop with its simplest model: a list of waiting tasks, and a list of thinking ones.
     #[test]
     fn a_closed_loop_does_what_a_list_of_tasks_would(
         tasks in 1u32..6, pause in 0u64..4, steps in prop::collection::vec((0u64..3, any::<bool>(), 0usize..6), 0..80),
@@ -335,11 +336,11 @@ proptest! {
     }
 }
 
-// From an independent implementation of the generators, in another language.
+// These values are from an independent implementation of the generators, in another language.
 const PINNED_RANDOM: [&str; 4] = ["read 5749936+8", "read 11701288+8", "read 1802120+8", "read 12399768+8"];
 const PINNED_LOCAL: [&str; 4] = ["read 8959816+8", "read 8965096+8", "read 8966112+8", "write 8973696+8"];
 const PINNED_OLTP: [&str; 4] = ["read 9779384+8", "read 3169600+64", "read 11164704+8", "read 9776096+8"];
-// From this implementation: they change if the load does.
+// These values are from this implementation, and change if the load does.
 const PINNED_SYNTHETIC: [&str; 4] =
     ["read 5921664+8", "read 6079832+16", "read 5177856+16", "read 4202088+8"];
 const PINNED_BURSTS: [u64; 4] = [393_924, 18_754_127, 30_723_511, 37_216_366];

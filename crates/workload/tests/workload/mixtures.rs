@@ -1,10 +1,10 @@
-//! The language of loads: its text, its mistakes, and the statistics of what it draws.
+//! The language of loads: its text, its mistakes, and the statistics of the drawn requests.
 
 use freeblock_workload::{Arrival, Closed, Issuer, Limited, Mixed, Mixture, Request, Source, Think};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Op, Sectors};
 
-/// The Quantum Atlas 10K of OSDI'00.
+/// The sectors of the Quantum Atlas 10K of OSDI'00.
 const ATLAS: Sectors = Sectors::new(17_938_986);
 const SECTOR: Bytes = Bytes::new(512);
 
@@ -204,7 +204,7 @@ fn the_hot_region_has_its_share_and_the_rest_is_elsewhere() {
     let (low, size) = (ATLAS.get() / 2, ATLAS.get() / 2);
     let place = |r: &Request| (r.range.start().get() - low) as f64 / size as f64;
     is_share("hot", share(&all, |(_, r)| (0.1..0.3).contains(&place(r))), 0.8, all.len());
-    // Half of the hot part, and of the rest the tenth below it: an eighth.
+    // Half of the hot region has half of its share; the tenth of the range below it has an eighth of the rest.
     is_share("half", share(&all, |(_, r)| (0.1..0.2).contains(&place(r))), 0.4, all.len());
     is_share("below", share(&all, |(_, r)| place(r) < 0.1), 0.2 / 8.0, all.len());
 }
@@ -325,10 +325,10 @@ fn on_off_arrivals_come_only_while_on_and_keep_their_rate() {
     let (on, off) = (Duration::from_millis(500), Duration::from_millis(1_500));
     let at = arrivals(Arrival::OnOff { rate: 50.0, on, off }, 100_000);
     assert!(at.iter().all(|ns| ns % 2_000_000_000 <= 500_000_000));
-    // Poisson: five deviations of 100,000 arrivals.
+    // The bound is above five deviations of 100,000 Poisson arrivals.
     let rate = at.len() as f64 / (*at.last().unwrap() as f64 / 1e9);
     assert!((rate / 50.0 - 1.0).abs() < 0.02, "{rate}");
-    // All parts of the period are alike.
+    // Arrivals are spread evenly over the time on.
     for tenth in 0..10 {
         let of = share(&at, |ns| ns % 2_000_000_000 / 50_000_000 == tenth);
         is_share("tenth of the period", of, 0.1, at.len());
@@ -346,7 +346,7 @@ fn on_off_arrivals_that_make_no_load_are_refused() {
     assert!(refuse(f64::NAN, 1, 1).starts_with("rate is NaN"));
 }
 
-/// A text of the language, in any of its spellings.
+/// Generates a text of the language, in any of its spellings.
 fn texts() -> impl Strategy<Value = String> {
     let size = || {
         let bytes = prop_oneof![Just("512"), Just("4k"), Just("8192"), Just("64KiB"), Just("1m")];
@@ -430,7 +430,7 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn a_printed_load_is_read_as_the_same(text in texts()) {
-        // A hot region may happen to be the whole range or none of it.
+        // A hot region that happens to be the whole range or none of it is refused.
         let parsed = text.parse::<Mixture>();
         prop_assume!(!parsed.as_ref().is_err_and(|error| error.problem().contains("the hot region")));
         let parsed = parsed.map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
@@ -473,8 +473,7 @@ proptest! {
         }
     }
 
-    /// The parts of a load with any weights have their shares; four weights of five are compared at a time, so that
-    /// one share in two million would fail by chance.
+    /// The parts of a load with any weights have their shares. By chance, one right share in two million fails.
     #[test]
     fn any_weights_are_kept(weights in prop::collection::vec(1u32..20, 1..6), seed: u64) {
         const DRAWS: usize = 20_000;
@@ -501,7 +500,7 @@ fn a_seed_gives_its_own_requests() {
     assert_ne!(of(3), of(4));
 }
 
-// From this implementation: they change if the load does.
+// These values are from this implementation, and change if the load does.
 const PINNED: [&str; 6] = [
     "1 read 8402928+8",
     "1 read 10244592+8",

@@ -9,7 +9,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 const SECTOR: Bytes = Bytes::new(512);
 const ATLAS: Sectors = Sectors::new(17_966_953);
 
-/// A volume of 768 MB with 10,000 files and a cache of 4 MB.
+/// Returns the configuration for a volume of 768 MB with 10,000 files and a cache of 4 MB.
 fn small() -> PostmarkBlocksConfig {
     let config = PostmarkBlocksConfig::new(ATLAS, SECTOR);
     PostmarkBlocksConfig {
@@ -56,8 +56,8 @@ fn a_load_ends_when_its_transactions_are_done_and_all_is_written() {
     let found = load.statistics();
     assert_eq!((found.reads, found.writes), (sum(Op::Read), sum(Op::Write)));
     assert_eq!((found.blocks_read, found.blocks_written), (blocks(Op::Read), blocks(Op::Write)));
-    // Every file created or appended to is written in the end, unless it was deleted: at least one block for two of
-    // four operations.
+    // A file that is created or appended to is written in the end, unless it is deleted: a block for more than half
+    // of the transactions.
     assert!(found.blocks_written > 1_000 && found.refused == 0);
 }
 
@@ -177,7 +177,7 @@ proptest! {
         let mut side = Side::new(load);
         side.serve(u64::MAX, most_ms);
         prop_assert!(side.issuer.is_done());
-        // One block too many may be dirty when the thread stops, and no clean block is left if writes hold all of them.
+        // Dirty blocks and blocks that are being written never fill the cache, so it does not exceed its size.
         prop_assert!(side.issuer.source().cache().held as u64 <= config.cache.get() / 8192);
         for (_, _, _, range) in &side.requests {
             prop_assert!(range.start().get() >= first && range.end().get() <= config.capacity.get());

@@ -8,12 +8,12 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 const SECTOR: Bytes = Bytes::new(512);
 
-/// A drive of 9.2 GB: 25 warehouses.
+/// Returns the configuration for a drive of 9.2 GB: 25 warehouses.
 fn config() -> TpccConfig {
     TpccConfig::new(Sectors::new(17_966_953), SECTOR)
 }
 
-/// One warehouse on a small drive, with a small pool.
+/// Returns the configuration of one warehouse on a small drive, with a small pool.
 fn small() -> TpccConfig {
     TpccConfig {
         pool: Bytes::new(64 * 8192),
@@ -87,7 +87,7 @@ fn transactions_have_the_specifications_mix() {
 
 #[test]
 fn terminals_think_and_key_as_the_specification_has_it() {
-    // One terminal, whose pages come in 1 ms: a cycle takes 10 s and 8 s of keying and 11.7 s of thinking on average.
+    // One terminal, whose pages come in 1 ms: a cycle takes 9.6 s of keying and 11.4 s of thinking on average.
     let mut side = serve(TpccConfig { terminals: 1, warehouses: 1, checkpoint: None, ..config() }, 3);
     side.serve(60_000, 1);
     let done: u64 = side.statistics().transactions.iter().sum();
@@ -96,7 +96,7 @@ fn terminals_think_and_key_as_the_specification_has_it() {
     };
     let expected = mean(TransactionKind::keying) + mean(TransactionKind::think);
     let found = side.now.as_secs_f64() / done as f64;
-    // Five standard errors of a pause of 23 s that deviates by 14 s; and 25 ms for its pages.
+    // Five standard errors of a pause of 21 s that deviates by 14 s; and 20 ms for the pages.
     assert!((found - expected - 0.02).abs() < 5.0 * 14.0 / (done as f64).sqrt(), "{found} {expected}");
 }
 
@@ -108,7 +108,7 @@ fn no_more_transactions_run_at_a_time_than_are_let_in() {
         side.serve(5_000, 9);
         let mut issuer = side.issuer;
         assert!(issuer.outstanding() <= active.into());
-        // Without think times the most possible transactions are always under way.
+        // Without think times, the largest allowed number of transactions is always under way.
         while issuer.issue(side.now).is_some() {}
         assert!(issuer.outstanding() <= active.into());
     }
@@ -238,7 +238,7 @@ proptest! {
             prop_assert!((range.start().get() - first).is_multiple_of(16));
         }
         prop_assert!(side.issuer.source().pool().held as u64 <= 4 * u64::from(active) + frames);
-        // The same holds if everything is served in no time.
+        // The same bounds hold if every request is served in no time.
         let mut load = Tpcc::new(config, seed).unwrap();
         for _ in 0..100 {
             prop_assert!(load.next_request().unwrap().range.end().get() <= config.capacity.get());
@@ -271,7 +271,7 @@ fn measured_read_shares() {
                     ..TpccConfig::new(Sectors::new(capacity), SECTOR)
                 };
                 let mut side = serve(config, 1);
-                // Warm-up: three times as many reads as the pool has pages.
+                // Warm-up: at least three times as many requests as the pool has pages.
                 side.serve(pool_mb * 128 * 3 + 20_000, 139);
                 let before = side.statistics();
                 side.serve(side.served + 200_000, 139);

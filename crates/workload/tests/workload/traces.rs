@@ -5,7 +5,7 @@ use freeblock_workload::{Arrival, Closed, Fit, Issuer, Replay, Think};
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// Returns the bytes of a shared trace; `None`, with a message, if it is not there.
+/// Returns the bytes of a shared trace; `None`, with a message, if the file does not exist.
 fn shared(name: &str) -> Option<Vec<u8>> {
     testing::shared(&format!("drives/traces/{name}")).map(|path| std::fs::read(path).unwrap())
 }
@@ -85,7 +85,7 @@ fn fios_waits_are_milliseconds_since_its_job_began() {
 
 #[test]
 fn the_measured_validate_traces_are_read_whole() {
-    // Requests and the measured mean service time in ms (disksim-semantics.md, section 5.1).
+    // The requests, and the measured mean service time in ms (disksim-semantics.md, section 5.1).
     for (name, requests, service) in [
         ("atlas10k.trace", 10_000, 3.893),
         ("cheetah9LP.trace", 10_000, 4.273),
@@ -193,7 +193,7 @@ fn any_record() -> impl Strategy<Value = TraceRecord> {
     )
 }
 
-/// Bytes similar enough to a trace to pass the first checks.
+/// Generates bytes similar enough to a trace to pass the first checks.
 fn almost_a_trace() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
         "R",

@@ -4,7 +4,8 @@ use freeblock_workload::{Arrival, Issued, Issuer, Source};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Every request takes a time that depends on its number only; each is checked when it is issued.
+/// A drive and the issuer of its requests. A request takes a time that depends on its number only;
+/// each request is checked when it is issued.
 pub struct Side<S> {
     pub issuer: Issuer<S>,
     pub now: Instant,

@@ -1,11 +1,11 @@
-//! A backup's view of the disk as one that does not change, and its output.
+//! The two ends of a backup: its source, a disk that seems not to change, and its output.
 
 use apps::backup::{Output, image::Header};
 use apps::snapshot::{Extent, Gone, Provider, Shape, SnapshotId, SnapshotPlace};
 use scheduler::BlockSet;
 use units::{LbnRange, Sectors};
 
-/// A disk on which every block is in its place: blocks are overwritten only after they are safe.
+/// A snapshot whose blocks are all at their own addresses on the disk: a block is copied before a write overwrites it.
 pub(crate) struct InPlaceProvider {
     pub shape: Shape,
     pub capacity: Sectors,
@@ -41,7 +41,7 @@ pub(crate) struct OutputBlock {
     pub bad: Vec<u32>,
 }
 
-/// The output of a backup, which holds its blocks until they are requested to be written.
+/// The output of a backup, which collects blocks until [`BackupOutput::take`] passes them on to be written.
 pub(crate) struct BackupOutput {
     header: Header,
     present: BlockSet,
@@ -56,12 +56,13 @@ impl BackupOutput {
         Self { header, present, kept, out: Vec::new(), ending: false, ended: false }
     }
 
-    /// Records that a block has been kept: later reads of it are too new.
+    /// Records that a block has been kept: later reads of the block may be newer than the backup's instant, and are
+    /// ignored.
     pub fn keep(&mut self, block: u64) {
         self.kept.insert(block);
     }
 
-    /// Takes the blocks that were put out since the last call.
+    /// Removes and returns the blocks that were put out since the last call.
     pub fn take(&mut self) -> Vec<OutputBlock> {
         std::mem::take(&mut self.out)
     }

@@ -1,7 +1,9 @@
-//! The contents of blocks in a scrub with checksums: each block is compared with its sum, or its sum recorded.
+//! A scrub with checksums: each block that was read is compared with its sum, or its sum is recorded.
 //!
 //! A block is done when its sum was found right or wrong, or is durable in the store. A sum is recorded only for bytes
-//! that the disk has flushed and that have not been written since: after a power cut the old content would not fit it.
+//! that the disk has flushed and that have not been written since. Otherwise the old content, which a power cut may
+//! bring
+//! back, would not match the sum.
 
 use super::job::Context;
 use super::landed::Landed;
@@ -12,9 +14,9 @@ use scheduler::BlockSet;
 use tracing::{error, warn};
 use units::Sectors;
 
-/// Ticks between flushes, half a second each: clients notice a flush more than a scrub notices the delay.
+/// The ticks of half a second between flushes. A flush delays clients, while a scrub can wait.
 const FLUSH_TICKS: u32 = 10;
-/// The most sums that wait for a flush: beyond it a flush is requested.
+/// The number of sums waiting for a flush at which a flush is requested at once, to bound the memory.
 const WAITING_SUMS_MAX: usize = 4_096;
 
 /// A block of the store and its sum.
@@ -29,10 +31,10 @@ pub(crate) struct Contents {
     waiting: Vec<Sum>,
     comparing: bool,
     fresh: Landed<Sum>,
-    /// Sums to be recorded after a flush, and those being recorded.
+    /// The sums that have been flushed and are to be recorded, and those being recorded.
     flushed: Vec<Sum>,
     recording: Vec<Sum>,
-    /// The blocks that were read a second time because of a write: there is no third time.
+    /// The blocks that are read a second time because of a write. No block is read a third time.
     again: BlockSet,
     /// The count of writes at the last successful flush, and at the one in flight.
     flushed_at: Option<u64>,
@@ -44,7 +46,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Makes the sums for `blocks` of the store from `first` on.
+    /// Returns the state for `blocks` blocks of the store from `first` on, with the results so far.
     pub fn new(first: u64, blocks: u64, block: Sectors, content: Content) -> Self {
         Self {
             first,
@@ -73,7 +75,7 @@ impl Contents {
         self.ready
     }
 
-    /// Begins to compare: the store is open, and learns of the disk's writes.
+    /// Begins to compare: the store is open, and forgets the sums of blocks that are written.
     pub fn set_ready(&mut self, cx: &mut Context<'_>) {
         self.ready = true;
         self.go_on(cx);
@@ -88,13 +90,14 @@ impl Contents {
         self.go_on(cx);
     }
 
-    /// Handles a block with a write since it was read: the sum read may be outdated, so that of another read is
-    /// recorded.
+    /// Handles a block with a write since it was read, so that its sum may be old. The block is read once more, unless
+    /// it has
+    /// been already or is being written.
     fn unquiet(&mut self, cx: &mut Context<'_>, (of_store, _): Sum) {
         let block = of_store - self.first;
         let again = !self.again.contains(block) && cx.writes.ask_again(of_store);
         self.again.insert(block);
-        // A block that is written all the time has been read without error, so the medium is fine.
+        // A block that is not read again gets no sum. It was read without error, so the medium is fine.
         self.settled.push((block, if again { Judgement::Again } else { Judgement::Fine }));
     }
 
@@ -202,7 +205,7 @@ impl Contents {
             cx.file_requests.push_back(FileRequest { queue: FileQueue::Sums, op });
         }
         if self.flushed_at == Some(self.writes) {
-            // Without a write since the flush there is nothing to wait for.
+            // Without a write since the last flush, no sum has to wait for another flush.
             self.flushed.extend(self.fresh.take());
         }
         if self.recording.is_empty() && !self.flushed.is_empty() {
@@ -210,7 +213,7 @@ impl Contents {
         }
     }
 
-    /// Lets the next flush come at once: all remaining blocks wait for it.
+    /// Permits the next flush at once, because all remaining blocks wait for it.
     pub fn hurry(&mut self) {
         self.fresh.set_due();
     }

@@ -1,9 +1,12 @@
 //! Copy-before-write: the content of blocks at one instant, kept before clients overwrite it.
 //!
-//! From that instant on, a foreground write to a block that is not safe yet is held ([`Copies::hold`]). The block is read
-//! with priority ([`PriorityReader`]) and kept durably in the state directory; then it is safe, and the write goes to the
-//! device. A background read of a block that is not safe therefore returns its content at that instant, and a background
-//! read of a kept block may return a later one.
+//! A block is safe when its old content is durable in a copy. From the instant on, a write to a block that is not safe
+//! is
+//! held ([`Copies::hold`]). The block is read ([`PriorityReader`]) and kept durably in the state directory; then the
+//! block
+//! is safe, and the write is sent to the device. So a background read of a block that is not safe returns the content
+//! at
+//! the instant, and a background read of a kept block may return a later content.
 
 use super::job::{Context, Copying, blocks_of};
 use super::priority_reader::{PriorityReader, ReadBlock};
@@ -16,13 +19,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use units::{Duration, Lbn, LbnRange, Sectors};
 
-/// The most blocks that are read for one held write at a time, and as many may be on their way to the kept file.
+/// The most blocks that are read at a time for one held write. As many more may be on their way to the kept file.
 const AHEAD_BLOCKS_MAX: usize = 64;
-/// The most bytes in these, if they are more than one.
+/// The most bytes of the blocks that [`AHEAD_BLOCKS_MAX`] counts; one block may be larger.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
-/// The flush at the instant of a copy: what was acknowledged before it may be lost with the power until then, and the
-/// copy would be of no instant.
+/// The flush at the instant of a copy. Without it a power cut could undo writes that were acknowledged before the
+/// instant,
+/// and the blocks read later would not belong to the same instant as those kept before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum InstantFlush {
     #[default]
@@ -32,7 +36,7 @@ pub(crate) enum InstantFlush {
 }
 
 impl InstantFlush {
-    /// Returns whether to ask for it now, and records that it was asked for.
+    /// Returns whether to request the flush now, and records the request.
     pub fn wants(&mut self) -> bool {
         let wants = *self == Self::Wanted;
         if wants {
@@ -41,7 +45,7 @@ impl InstantFlush {
         wants
     }
 
-    /// Takes the result.
+    /// Takes the result of the flush.
     ///
     /// # Errors
     /// The disk cannot be flushed: the copy fails.
@@ -56,7 +60,7 @@ impl InstantFlush {
 #[derive(Default)]
 pub(crate) struct Bad {
     pub lbns: BTreeSet<u64>,
-    /// The number of further ones.
+    /// The number of further bad sectors, which are not listed.
     pub more: u64,
 }
 
@@ -73,16 +77,17 @@ impl Bad {
     }
 }
 
-/// The blocks of a disk that are kept, or have to be before they are overwritten.
+/// The blocks of a disk that are kept, or have to be kept before a write overwrites them.
 pub(crate) struct Copies {
     header: Header,
     capacity: Sectors,
     priority_reader: PriorityReader,
-    /// Blocks to which writes may go.
+    /// Blocks that may be overwritten.
     safe: BlockSet,
     /// Blocks requested to be kept: background reads of them are too new.
     kept: BlockSet,
-    /// For each request to keep a block that is not durable yet, when it was made, in time that the daemon ran.
+    /// For each request to keep a block that is not done yet, when the request was made, in time that the daemon has
+    /// run.
     keeping: VecDeque<Duration>,
     /// The acknowledged records of the kept file.
     records: u64,
@@ -90,8 +95,8 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Begins at the instant of the call, or continues from figures in the journal if `begun`. The report is
-    /// [`opened`](Self::opened).
+    /// Begins at the instant of the call, or continues from the figures in the journal if `begun`. Requests the opening
+    /// of the kept file; the caller passes its blocks to [`opened`](Self::opened).
     pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, before: &Figures) -> Self {
         let records = if begun { before.records } else { 0 };
         cx.kept(FileOp::OpenKept { header, room, begun, records });
@@ -108,7 +113,7 @@ impl Copies {
         }
     }
 
-    /// Records the blocks that were kept before.
+    /// Records the blocks that are in the kept file.
     pub fn opened(&mut self, present: &BlockSet) {
         present.for_each(0, present.blocks(), |block| {
             self.safe.insert(block);
@@ -126,12 +131,12 @@ impl Copies {
         !self.keeping.is_empty()
     }
 
-    /// Records that writes to a block may go.
+    /// Records that a block may be overwritten.
     pub fn is_safe(&mut self, block: u64) {
         self.safe.insert(block);
     }
 
-    /// Records that writes to all blocks may go.
+    /// Records that all blocks may be overwritten.
     pub fn are_all_safe(&mut self) {
         self.safe = BlockSet::full(self.header.shape.blocks);
     }
@@ -155,7 +160,7 @@ impl Copies {
         LbnRange::new(start, Sectors::new(rest.min(self.header.shape.block.get())))
     }
 
-    /// Returns the blocks that a range touches: the first, and the one after the last.
+    /// Returns the numbers of the blocks that a range touches.
     pub fn blocks_of(&self, range: LbnRange) -> Range<u64> {
         blocks_of(range, self.header.shape.block, self.safe.blocks())
     }
@@ -166,7 +171,7 @@ impl Copies {
         self.safe.count(first, end) < end.saturating_sub(first)
     }
 
-    /// Returns whether a write to the range has to wait; if so, also has the blocks read and kept.
+    /// Returns whether a write to the range has to wait. If so, also has the blocks read and kept.
     ///
     /// # Errors
     /// A block cannot be kept.
@@ -175,7 +180,7 @@ impl Copies {
             return Ok(false);
         }
         let block_bytes = (self.header.block_bytes() as u64).max(1);
-        // The next report asks again.
+        // Limit the number of blocks: the caller asks again after the next block is kept.
         let ahead = usize::try_from(AHEAD_BYTES_MAX / block_bytes).unwrap_or(AHEAD_BLOCKS_MAX);
         let ahead = ahead.clamp(1, AHEAD_BLOCKS_MAX);
         if self.keeping.len() >= ahead {
@@ -198,7 +203,7 @@ impl Copies {
         self.priority_reader.is_of(record)
     }
 
-    /// Takes such a record. Returns the block if it was requested to be kept.
+    /// Takes a record of a block that was read to be kept. Returns the block if it is complete and is now being kept.
     ///
     /// # Errors
     /// A block cannot be kept.
@@ -223,7 +228,7 @@ impl Copies {
     }
 
     /// # Errors
-    /// The state directory has not answered in time: writes must not wait longer.
+    /// The state directory has not answered for [`FILE_TIMEOUT`]: writes must not wait longer.
     pub fn check_time(&self, ran: Duration) -> Result<(), String> {
         match self.keeping.front() {
             Some(since) if *since + FILE_TIMEOUT <= ran => Err(format!(
@@ -235,7 +240,7 @@ impl Copies {
         }
     }
 
-    /// Closes its session.
+    /// Closes the session of the reads.
     pub fn close(&mut self, cx: &mut Context<'_>) {
         self.priority_reader.close(cx);
     }

@@ -1,4 +1,4 @@
-//! The interface of all kinds of tasks.
+//! The interface between the task manager and the jobs of all kinds of tasks.
 
 use crate::disk::{BackgroundStatus, Fence};
 use crate::task::file_request::{FileOp, FileQueue, FileRequest, FileResult};
@@ -10,19 +10,20 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use units::{Duration, Instant, LbnRange, Sectors, SessionId};
 
-/// The writes to a disk, of clients and of tasks and sessions.
+/// The writes to a disk: those of clients, and those of tasks and sessions.
 pub(crate) trait DiskWrites {
     /// Returns the ranges of the writes in flight.
     fn in_flight(&self) -> Vec<LbnRange>;
     /// Returns the number of times that a write began or ended.
     fn changes(&self) -> u64;
-    /// Returns whether a block has had no write since the scrub [asked for it](Self::ask_again), and has none in flight
-    /// or waiting.
+    /// Returns whether a block has no write in flight or waiting, and has had none since the scrub last
+    /// [asked](Self::ask_again) for it.
     fn is_quiet(&self, block: u64) -> bool;
-    /// Records that a block is read again, so that earlier writes do not matter. Returns whether it has no write in
-    /// flight now.
+    /// Records that a block is read again, so that earlier writes do not matter. Returns whether the block has no write
+    /// in
+    /// flight or waiting now.
     fn ask_again(&mut self, block: u64) -> bool;
-    /// Records that the checksum store will know a block.
+    /// Records that the checksum store is about to get the sum of a block.
     fn recorded(&mut self, block: u64);
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Context<'a> {
     pub writes: &'a mut dyn DiskWrites,
     pub priority: Priority,
     pub now: Instant,
-    /// The time that the daemon ran: while it is stopped, no answer of a file is taken.
+    /// The time that the daemon has run. A stopped daemon takes no answers of files, so its stops do not count.
     pub ran: Duration,
     /// The time of day, in milliseconds since 1970.
     pub unix_ms: u64,
@@ -54,65 +55,68 @@ impl Context<'_> {
     }
 }
 
-/// Whether a copy is read as foreground work, because a request of the foreground waits for it.
+/// Whether a block is copied as foreground or as background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copying {
+    /// As foreground work: a request of the foreground waits for the copy.
     Now,
-    /// A write of the background waits for it.
+    /// As background work: only background requests wait for the copy.
     Later,
 }
 
 /// The stage of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its files are being opened.
+    /// The job's files are being opened.
     Opening,
-    /// It is at work, unless suspended.
+    /// The job is at work, unless suspended.
     Running,
-    /// It is blocked at present; [`Job::retry`].
+    /// The job is blocked for this reason until [`Job::retry`] succeeds.
     Waiting(String),
     /// All blocks are done and durable.
     Done,
-    /// It has failed.
+    /// The job has failed for this reason.
     Failed(String),
 }
 
 /// The progress of a task, for the journal.
 pub(crate) struct DurableProgress {
     pub figures: Figures,
-    /// The job's own record, from which it continues.
+    /// The job's own record, from which a restarted daemon continues the job.
     pub saved: Vec<u8>,
 }
 
-/// A task at work. Sans-IO: its file operations go into [`Context::file_requests`].
+/// The state machine of one task. A job does no I/O itself: file operations go into [`Context::file_requests`].
 pub(crate) trait Job: Send {
-    /// Takes a finished block of one of its sessions.
+    /// Takes a finished block of one of the job's sessions.
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]);
 
-    /// Provides the bytes of a block that one of its sessions is about to write.
+    /// Copies the bytes of a block that one of the job's sessions is about to write. Returns whether the job has the
+    /// bytes.
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let _ = (wanted, into);
         false
     }
 
-    /// Takes the result of a file operation.
+    /// Takes the result of a file operation; `kept` says that it concerns the files in the state directory or the
+    /// checksum store, and not the target.
     fn file_done(&mut self, cx: &mut Context<'_>, kept: bool, result: FileResult) {
         let _ = (cx, kept, result);
     }
 
-    /// Returns whether it still has to read `range` before that is overwritten.
+    /// Returns whether the job still has to read `range` before a write may overwrite it.
     fn needs(&self, range: LbnRange) -> bool {
         let _ = range;
         false
     }
 
-    /// Returns whether `range` must still be read before it is overwritten; if so, also has it read.
+    /// Returns whether a write to `range` has to wait until the job has read the range. If so, also requests the read.
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange, copying: Copying) -> bool {
         let _ = (cx, range, copying);
         false
     }
 
-    /// Returns whether it has written every sector of the disk.
+    /// Returns whether the job has written every sector of the disk.
     fn replaces_all(&self) -> bool {
         false
     }
@@ -122,23 +126,24 @@ pub(crate) trait Job: Send {
         None
     }
 
-    /// Takes a client's request to its snapshot. It is answered once, or dropped by [`leave`](Self::leave).
+    /// Takes a client's request to the job's snapshot. The request is answered once, or dropped by
+    /// [`leave`](Self::leave).
     fn read(&mut self, cx: &mut Context<'_>, request: &BackgroundRequest) {
         let _ = (cx, request);
     }
 
-    /// Drops the requests of a client that is gone; returns their numbers.
+    /// Drops the requests of a disconnected client. Returns their numbers.
     fn leave(&mut self, cx: &mut Context<'_>, client: u64) -> Vec<u64> {
         let _ = (cx, client);
         Vec::new()
     }
 
-    /// Takes the answers to clients' requests. The task manager asks after each call.
+    /// Removes and returns the answers to clients' requests. The task manager asks after each call.
     fn answers(&mut self) -> Vec<Answer> {
         Vec::new()
     }
 
-    /// Returns when it next has [work](Self::do_due) that no other call brings.
+    /// Returns when the job next has [work](Self::do_due) that no other call brings.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -148,75 +153,76 @@ pub(crate) trait Job: Send {
         let _ = cx;
     }
 
-    /// Takes the bytes of promoted blocks that a command has moved in this time.
+    /// Takes the report that a foreground command that took `took` has read `part` of the job's promoted blocks.
     fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         let _ = (session, part, took);
     }
 
-    /// Returns the figures of clients' requests to its snapshot.
+    /// Returns the figures of clients' requests to the job's snapshot.
     fn requests(&self, now: Instant) -> Option<BackgroundStatus> {
         let _ = now;
         None
     }
 
-    /// Returns whether others may access a place.
+    /// Returns whether clients may access `range` while the job is at work.
     fn fences(&self, range: LbnRange) -> Fence {
         let _ = range;
         Fence::Open
     }
 
-    /// Returns where others may not write until it is over: first and end of each place, in order; `None`: anywhere.
+    /// Returns the LBNs that clients may not write before the job is over, in order. `None` is the whole disk.
     fn places(&self) -> Option<Vec<Range<u64>>> {
         None
     }
 
-    /// Returns whether it waits until requests at its places have ended; then [`clear`](Self::clear) is called.
+    /// Returns whether the job waits for the end of clients' requests in the ranges that it fences off. At their end
+    /// [`clear`](Self::clear) is called.
     fn wants_clear(&self) -> bool {
         false
     }
 
-    /// Called when earlier requests at its places have ended.
+    /// Called when the clients' requests in the fenced ranges have ended.
     fn clear(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }
 
-    /// Checks that cancelling it loses nothing; the error says what would be lost.
+    /// Checks that a cancellation loses no block of the disk. The error says which loss there would be.
     fn may_cancel(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns whether the disk should flush. For each true [`flushed`](Self::flushed) is called.
+    /// Returns whether the disk should flush. For each `true` [`flushed`](Self::flushed) is called once.
     fn wants_flush(&mut self) -> bool {
         false
     }
 
-    /// Called when all writes before it wanted a flush are durable, or the flush has failed.
+    /// Called when all writes that ended before the job wanted a flush are durable, or the flush has failed.
     fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
         let _ = (cx, result);
     }
 
-    /// Pauses or resumes it.
+    /// Pauses or resumes the job.
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool);
 
-    /// Tries the failed operation again.
+    /// Tries the operation again that blocked the job.
     fn retry(&mut self, cx: &mut Context<'_>);
 
-    /// Called about once a second.
+    /// Called each half second.
     fn tick(&mut self, cx: &mut Context<'_>);
 
-    /// Closes its sessions. No other call follows.
+    /// Closes the job's sessions. No other call follows.
     fn close(&mut self, cx: &mut Context<'_>);
 
-    /// Returns how many sectors of a part of the disk are done, if it knows.
+    /// Returns how many sectors of `part` are done, if the job knows.
     fn done_within(&self, part: LbnRange) -> Option<Sectors> {
         let _ = part;
         None
     }
 
-    /// Returns its stage.
+    /// Returns the stage of the job.
     fn stage(&self) -> Stage;
 
-    /// Returns its progress for the journal, if it has grown durably since the last call.
+    /// Returns the progress for the journal, if more has become durable since the last call.
     fn save(&mut self) -> Option<DurableProgress>;
 
     /// Called when the progress that [`save`](Self::save) returned is in the journal.

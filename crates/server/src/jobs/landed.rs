@@ -1,4 +1,5 @@
-//! Items that count only after a flush, because the disk may still have their bytes in its cache.
+//! Items, such as written blocks, that count as done only after a flush: the disk may have their bytes only in its
+//! cache.
 
 /// Items that wait for a flush.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl<T> Landed<T> {
         self.waiting.len()
     }
 
-    /// Returns all items.
+    /// Returns all items, those of the flush in flight last.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.iter().chain(self.flushing.iter().flatten())
     }
@@ -35,8 +36,8 @@ impl<T> Landed<T> {
         self.due = true;
     }
 
-    /// Returns whether to flush now: if one is permitted, or must not wait, and there are items. Then
-    /// [`flushed`](Self::flushed) is called.
+    /// Returns whether to flush now: if there are items, no flush is in flight, and a flush is permitted or must be
+    /// `at_once`. The caller then calls [`flushed`](Self::flushed).
     pub fn wants(&mut self, at_once: bool) -> bool {
         if !(self.due || at_once) || self.flushing.is_some() || self.waiting.is_empty() {
             return false;
@@ -46,17 +47,17 @@ impl<T> Landed<T> {
         true
     }
 
-    /// Returns the items of the flush that has ended.
+    /// Removes and returns the items of the flush that has ended.
     pub fn flushed(&mut self) -> Vec<T> {
         self.flushing.take().unwrap_or_default()
     }
 
-    /// Takes the items that no flush was requested for: they need none.
+    /// Removes and returns the items that no flush was requested for, because they need none.
     pub fn take(&mut self) -> Vec<T> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Drops all items; a flush in flight then has none.
+    /// Drops all items, also those of a flush in flight.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.flushing = self.flushing.take().map(|_| Vec::new());

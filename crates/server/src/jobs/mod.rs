@@ -1,4 +1,4 @@
-//! Tasks at work: a state machine for each kind.
+//! Jobs: the state machines that execute tasks, one for each kind of task.
 
 mod backup_output;
 pub(crate) mod content;
@@ -13,7 +13,7 @@ mod snapshot;
 mod verify;
 mod view;
 
-/// Decodes a restore's progress over this number of chunks and encodes it again, for `crates/hostile`.
+/// Decodes a restore's progress over `chunks` chunks and encodes it again, for the fuzzing of `crates/hostile`.
 #[doc(hidden)]
 pub fn restore_progress(bytes: &[u8], chunks: u64) -> Option<Vec<u8>> {
     restore::decode(bytes, chunks).map(|done| restore::encode(&done))
@@ -29,19 +29,19 @@ use apps::snapshot::{Shape, SnapshotId, VolumeId};
 use job::{Context, Job};
 use units::Lbn;
 
-/// The start state of a job.
+/// The state from which a job begins or continues.
 pub(crate) struct Begin<'a> {
     pub what: &'a What,
     pub volume: VolumeId,
     pub image: u64,
     pub figures: &'a Figures,
     pub saved: &'a [u8],
-    /// The room for blocks that copies keep.
+    /// The budget of bytes for kept blocks, which all copies of a disk share.
     pub room: &'a Budget,
     pub background: &'a BackgroundTerms,
 }
 
-/// Begins or continues a task.
+/// Begins or continues a task's job.
 pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
         What::Scrub { range, block, checksums } => {
@@ -90,7 +90,7 @@ fn header(cx: &Context<'_>, asked: &Begin<'_>, block: units::Sectors) -> Header 
 
 /// The two kinds of copies.
 enum CopyKind<'a> {
-    /// An image, of the differences from others.
+    /// An image file, which may hold only the differences from the images `since`.
     Image {
         since: &'a [std::path::PathBuf],
         force: bool,
@@ -100,13 +100,12 @@ enum CopyKind<'a> {
     },
 }
 
-/// Returns whether a backup or replica with this record has begun.
+/// Returns whether the journal has progress of a backup or replica.
 fn has_begun(saved: &[u8], figures: &Figures) -> bool {
     !saved.is_empty() || figures.blocks > 0
 }
 
-/// Returns the files in the state directory that a task has to have as long as it is not over, by the ends of their
-/// names.
+/// Returns the files in the state directory without which a live task cannot continue, by the ends of their names.
 pub(crate) fn needed_files(kind: TaskKind, saved: &[u8], figures: &Figures) -> &'static [&'static str] {
     match kind {
         TaskKind::Reorganize if reorganize::has_files(saved) => &["plan", "moves"],

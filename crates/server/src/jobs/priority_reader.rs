@@ -1,5 +1,6 @@
-//! Copy-before-write: a block that the foreground is about to overwrite is read with priority, and one that waits for a
-//! write of the background as background work.
+//! The reads of copy-before-write. A block that a foreground write is about to overwrite is read as foreground work,
+//! and
+//! a block under a background write as background work.
 
 use super::job::{Context, Copying};
 use scheduler::{Parameter, Record, SessionError};
@@ -10,7 +11,7 @@ use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 struct BlockRead {
     block: u64,
     range: LbnRange,
-    /// The result of single-sector reads after the whole block could not be read: the bytes, and the bad sectors.
+    /// The bytes and the bad sectors so far, if the whole block could not be read and its sectors are read one by one.
     sifted: Option<(Vec<u8>, Vec<u32>)>,
     left: u64,
 }
@@ -27,12 +28,14 @@ pub(crate) struct ReadBlock {
 pub(crate) struct PriorityReader {
     session: Option<SessionId>,
     asked: BTreeMap<TaskId, BlockRead>,
-    /// The blocks under way, and whether they are promoted.
+    /// The blocks that are being read, and whether each is promoted to foreground work.
     blocks: BTreeMap<u64, bool>,
 }
 
 impl PriorityReader {
-    /// Has the block read, with priority if it is urgent. After a refusal the next held write asks again.
+    /// Requests the read of a block, as foreground work with [`Copying::Now`]. If the core refuses, the next try of a
+    /// held
+    /// write asks again.
     pub fn ask(
         &mut self,
         cx: &mut Context<'_>,
@@ -53,7 +56,7 @@ impl PriorityReader {
     fn promote(&mut self, cx: &mut Context<'_>, block: u64, range: LbnRange) -> Result<(), SessionError> {
         let Some((promoted, session)) = self.blocks.get_mut(&block).zip(self.session) else { return Ok(()) };
         if !*promoted {
-            // The core's pool may have no room; then the next held write asks again.
+            // If the core's pool has no room, the next try of a held write asks again.
             *promoted = cx.sessions.promote(session, range)? > 0;
         }
         Ok(())
@@ -70,7 +73,7 @@ impl PriorityReader {
             Some(session) => session,
             None => {
                 let session = cx.sessions.open(cx.priority)?;
-                // The bytes of the held write are not the old content.
+                // The core must not serve this read from the bytes of the held write: the old content is needed.
                 cx.sessions.serve_reads_by_writes(session, false)?;
                 *self.session.insert(session)
             }
@@ -84,12 +87,12 @@ impl PriorityReader {
         Ok(())
     }
 
-    /// Returns whether a record is of its session.
+    /// Returns whether a record is of this reader's session.
     pub fn is_of(&self, record: &Record) -> bool {
         self.session == Some(record.session)
     }
 
-    /// Takes a record of its session; returns the block when all of it has arrived.
+    /// Takes a record of this reader's session. Returns the block when all of the block has arrived.
     pub fn done(
         &mut self,
         cx: &mut Context<'_>,
@@ -130,7 +133,7 @@ impl PriorityReader {
         }))
     }
 
-    /// Closes its session.
+    /// Closes the reader's session.
     pub fn close(&mut self, cx: &mut Context<'_>) {
         if let Some(session) = self.session.take() {
             let _ = cx.sessions.close(session);

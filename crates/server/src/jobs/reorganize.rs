@@ -1,8 +1,11 @@
 //! Reorganisation: moves blocks to new places as a plan says (`apps::reorganizer`, FAST'04 section 4.3).
 //!
-//! The plan's places belong to the task from the reading of the plan until its end ([`Job::fences`]); the rest of the
-//! disk is free. A block that was read is durable in the state directory before its place is overwritten ([`Gate`]); a
-//! block that was written is flushed to the medium before the state directory forgets it.
+//! From the reading of the plan to the end of the task, clients may not access the plan's places, which are the ranges
+//! that its moves touch ([`Job::fences`]). The state of the moves, with the content of blocks that are between two
+//! places,
+//! is saved in the state directory. A block that was read is durable there before its place is overwritten ([`Gate`]).
+//! A
+//! block that was written is flushed to the medium before its saved content is dropped.
 
 use super::job::{Context, DurableProgress, Job, Stage, meets};
 use super::landed::Landed;
@@ -17,35 +20,38 @@ use std::ops::Range;
 use std::path::PathBuf;
 use units::{LbnRange, Op, Sectors};
 
-/// The most session calls at a time at the beginning: they take some milliseconds (`cargo run --release -p
+/// The most calls of the core in one step of the start. So many calls take some milliseconds (`cargo run --release -p
 /// freeblock-apps --example reorganize_start`). Fewer under test, so that small plans also begin in many steps.
 const CALLS_MAX: usize = if cfg!(test) { 5 } else { 1 << 12 };
 
-/// Bytes of blocks that are between two places.
+/// The most bytes of blocks that are between two places, unless bad sectors require more.
 const STAGING_BYTES: u64 = 16 << 20;
 
-/// The task's record in the journal: its memory must exist; it is over; its memory must exist, and its plan says whose
-/// it is.
+/// The task's record in the journal of an older version, whose copies of plans do not name the task: the saved state
+/// must
+/// exist.
 const BEGUN_UNNUMBERED: &[u8] = &[1];
+/// The record of a task that is over.
 const OVER: &[u8] = &[2];
+/// The record of a task whose saved state must exist, with a copy of the plan that names the task.
 const BEGUN: &[u8] = &[3];
 
-/// Returns whether the plan and the memory of a task with this record must exist.
+/// Returns whether the copy of the plan and the saved state of a task with this record must exist.
 pub(crate) fn has_files(saved: &[u8]) -> bool {
     [BEGUN, BEGUN_UNNUMBERED].contains(&saved)
 }
 
-/// The mark of the map, which is the last request.
+/// The mark of the request to write the map, which is the last request of a task.
 const MAP_MARK: u64 = u64::MAX;
 
-/// The reorganiser's state, until it is requested to be written.
+/// The changes of the reorganiser's state whose write is not requested yet, each with whether it replaces the file.
 #[derive(Debug, Default)]
 struct UnsavedState(Vec<(Vec<u8>, bool)>);
 
 impl Nvram for UnsavedState {
     fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
         match self.0.last_mut() {
-            // A record whose write is not requested yet can grow.
+            // Join changes whose write is not requested yet.
             Some((last, _)) => last.extend(bytes),
             None => self.0.push((bytes.to_vec(), false)),
         }
@@ -58,7 +64,7 @@ impl Nvram for UnsavedState {
     }
 }
 
-/// A place that must not be overwritten before the memory is durable up to a mark.
+/// A place that must not be overwritten before the saved state is durable up to a mark.
 struct Gate {
     place: LbnRange,
     mark: u64,
@@ -69,17 +75,17 @@ pub(crate) struct Reorganize {
     plan: PathBuf,
     block: Sectors,
     staging: u64,
-    /// Whether the journal knows of the memory: nothing is overwritten before.
+    /// Whether the journal says that the saved state exists. Before that no block is overwritten.
     begun: bool,
-    /// Whether the journal's record is of a version whose copies of plans do not say whose they are.
+    /// Whether the journal's record is of an older version, whose copies of plans do not name the task.
     unnumbered: bool,
     /// The task's random number.
     number: u64,
     /// Whether a block may have been overwritten.
     overwritten: bool,
-    /// The plan's places, in order.
+    /// The places that the plan touches, in order; `None` until the plan is read.
     places: Option<Vec<Range<u64>>>,
-    /// The plan, waiting for the end of earlier requests at its places.
+    /// The plan, while the task waits for the end of earlier requests at the plan's places.
     opened: Option<Box<Prepared>>,
     machine: Option<Reorganizer<UnsavedState>>,
     gates: VecDeque<Gate>,
@@ -90,12 +96,13 @@ pub(crate) struct Reorganize {
     /// The acknowledged records of the memory.
     records: u64,
     progress: Progress,
-    /// Writes that the disk may still have in its cache.
+    /// Writes that the disk may have only in its cache.
     landed: Landed<Record>,
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
-    /// Whether all is done, the write of the map is requested, the journal knows.
+    /// Whether all blocks are moved; the reason to fail with when the map is written; and whether the end is in the
+    /// journal.
     finished: bool,
     mapping: Option<String>,
     over: bool,
@@ -107,7 +114,7 @@ pub(crate) struct Reorganize {
 }
 
 impl Reorganize {
-    /// Begins the task, or continues from its record.
+    /// Begins the reorganisation, or continues from the record `saved`.
     pub fn begin(
         cx: &mut Context<'_>,
         plan: PathBuf,
@@ -162,7 +169,7 @@ impl Reorganize {
         self.failed.get_or_insert(why);
     }
 
-    /// Starts to move blocks: its places are free of other requests.
+    /// Starts to move blocks, when the plan's places are free of other requests.
     fn start(&mut self, cx: &mut Context<'_>) {
         let Some(plan) = self.opened.take() else { return };
         let mut plan = *plan;
@@ -180,7 +187,7 @@ impl Reorganize {
         }
     }
 
-    /// Registers some of its blocks: a million of them take a second, and clients must not wait for that.
+    /// Registers some of the blocks with the core. All at once would delay clients, because a million take a second.
     fn go_on_beginning(&mut self, cx: &mut Context<'_>) {
         let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_beginning()) else { return };
         match machine.begin_some(cx.sessions, CALLS_MAX) {
@@ -199,7 +206,7 @@ impl Reorganize {
         self.unsaved = true;
     }
 
-    /// Orders the reorganiser's new memory to be written. `read` is the place whose content it contains now.
+    /// Requests the write of the reorganiser's new state. `read` is the place whose content the new state contains.
     fn absorb(&mut self, cx: &mut Context<'_>, read: Option<LbnRange>) {
         let Some(machine) = &mut self.machine else { return };
         for (bytes, replace) in std::mem::take(&mut machine.nvram_mut().0) {
@@ -209,7 +216,8 @@ impl Reorganize {
             self.gates.extend(read.map(|place| Gate { place, mark: self.mark }));
         }
         if let Some(Trouble::StagingExhausted { .. }) = machine.trouble() {
-            // Bad places have filled the staging area: continue with a larger one, from the durable state.
+            // Blocks without a good destination fill the staging area: continue from the durable state with a larger
+            // area.
             self.staging = self.staging.saturating_mul(2);
             self.let_go(
                 cx,
@@ -308,7 +316,7 @@ impl Job for Reorganize {
             return;
         }
         if record.op == Op::Write {
-            // For the reorganiser it is done when it has been flushed.
+            // The reorganiser gets the record after the flush.
             self.landed.push(*record);
             return;
         }
@@ -361,7 +369,7 @@ impl Job for Reorganize {
             return Fence::Open;
         }
         match &self.places {
-            // The task has moved blocks, and it is unknown which: damage must not delay requests for ever.
+            // The task has moved blocks, and its files are damaged: refuse requests, which cannot wait for ever.
             None if self.begun && self.trouble.is_some() => Fence::Closed,
             None if self.begun => Fence::Wait,
             None => Fence::Open,
@@ -398,7 +406,7 @@ impl Job for Reorganize {
     fn flushed(&mut self, cx: &mut Context<'_>, result: Result<(), String>) {
         let flushed = self.landed.flushed();
         if let Err(why) = result {
-            // Writes in the cache may be lost; all of them are still in the memory.
+            // Writes in the disk's cache may be lost, but the saved state still has their blocks.
             return self.let_go(cx, format!("the disk cannot be flushed: {why}"));
         }
         for record in flushed {
@@ -445,7 +453,7 @@ impl Job for Reorganize {
         if let Some(mut machine) = self.machine.take() {
             machine.close(cx.sessions);
         }
-        // After a failure the memory is kept: it has the places of the blocks.
+        // After a failure the saved state stays: it says where each block is.
         if self.over || !self.overwritten && self.failed.is_none() {
             cx.kept(FileOp::ForgetMoves);
         }
@@ -469,7 +477,7 @@ impl Job for Reorganize {
         if self.machine.is_none() || !std::mem::take(&mut self.unsaved) {
             return None;
         }
-        // The memory is durable before the journal says that it must exist.
+        // The journal says that the saved state must exist only when that state is durable.
         let known: &[u8] = match (self.durable, self.finished) {
             (0, _) if !self.begun => &[],
             (_, false) if self.unnumbered => BEGUN_UNNUMBERED,

@@ -1,7 +1,10 @@
 //! Restore: writes images back to the disk, through a session.
 //!
-//! All images are verified before the first block is written. Blocks go in the images' order through a bounded window;
-//! those of a difference begin when all of the image before are on the medium, so that none is overtaken.
+//! All images are verified before the first block is written. Blocks are read in the order of the images, a bounded
+//! number
+//! of bytes ahead (the window). The blocks of a difference are written after all blocks of the image before it, so that
+//! an
+//! old block never overwrites a newer one.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use super::landed::Landed;
@@ -13,15 +16,15 @@ use std::ops::Range;
 use std::path::PathBuf;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
-/// The most bytes in the window.
+/// The most bytes that are read from images and not yet written to the disk.
 const WINDOW_BYTES: usize = 8 << 20;
 
-/// A block on its way to the disk.
+/// A chunk, which is a block of an image, on its way to the disk.
 struct Writing {
     chunk: Chunk,
     /// Sectors that have not been written.
     left: u64,
-    /// Whether some of them cannot be.
+    /// Whether a sector of the chunk could not be written.
     failed: bool,
 }
 
@@ -32,7 +35,7 @@ pub(crate) struct Restore {
     identities: Option<Vec<u64>>,
     saved: Vec<u8>,
     session: Option<SessionId>,
-    /// Chunks that are on the medium, by number.
+    /// The chunks that are on the medium, by number.
     done: Option<BlockSet>,
     waiting: VecDeque<Chunk>,
     writing: BTreeMap<u64, Writing>,
@@ -41,7 +44,7 @@ pub(crate) struct Restore {
     read_all: bool,
     bad: BTreeSet<u64>,
     bad_more: u64,
-    /// The number of sectors that could not be written. Their chunks are not done.
+    /// The number of sectors that could not be written. Chunks with such sectors do not count as done.
     unwritten: u64,
     /// Whether the images have a block for each sector of the disk.
     whole: bool,
@@ -56,7 +59,7 @@ pub(crate) struct Restore {
 }
 
 impl Restore {
-    /// Begins the task, or continues from its record.
+    /// Begins the restore, or continues from the progress in `saved`.
     pub fn begin(cx: &mut Context<'_>, images: Vec<PathBuf>, saved: &[u8], before: &Figures) -> Self {
         let restore = Self {
             images,
@@ -102,7 +105,7 @@ impl Restore {
             return;
         };
         self.identities = Some(images);
-        // After a failure the window begins again; chunks on the medium are not written again.
+        // After a failure the images are read again from the first; chunks on the medium are not written again.
         if let Some(before) = &self.done {
             before.for_each(0, before.blocks(), |n| {
                 let _ = done.insert(n);
@@ -138,7 +141,7 @@ impl Restore {
                 self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
                 continue;
             }
-            // A chunk of the next image is written when all chunks of the image before it are on the medium.
+            // A chunk of the next image waits until all chunks of the image before it have been written.
             if self.writing.values().next().is_some_and(|w| w.chunk.image != chunk.image) {
                 self.waiting.push_front(chunk);
                 break;
@@ -158,7 +161,7 @@ impl Restore {
         }
     }
 
-    /// Registers a chunk's sound runs; a chunk that could not be registered waits.
+    /// Registers the writes of a chunk, without its bad sectors. A chunk that the core refuses waits.
     fn write(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +179,7 @@ impl Restore {
                 match cx.sessions.write(session, range, range.len(), Parameter(chunk.number)) {
                     Ok(task) => tasks.push(task),
                     Err(error) => {
-                        // Register all of it or nothing.
+                        // Register the whole chunk or nothing.
                         tasks.into_iter().for_each(|task| {
                             let _ = cx.sessions.abort(task);
                         });
@@ -207,7 +210,7 @@ impl Restore {
         }
     }
 
-    /// Records that no more of a chunk is to be written.
+    /// Records that a chunk has no more sectors to be written.
     fn written(&mut self, number: u64) {
         let Some(writing) = self.writing.remove(&number) else { return };
         let bytes = writing.chunk.bytes.len();
@@ -218,8 +221,8 @@ impl Restore {
         }
     }
 
-    /// Writes the sectors of a failed run one by one: most of them may be sound. Returns whether that has begun; a disk
-    /// on which many have failed gets no further tries.
+    /// Begins to write the sectors of a failed write one by one, because most of them may be sound. Returns whether the
+    /// writes have begun. After [`LISTED_BAD_SECTORS_MAX`] failed sectors there are no such further tries.
     fn write_singly(&self, cx: &mut Context<'_>, record: &Record) -> bool {
         let one = Sectors::new(1);
         let (true, Some(session)) = (self.unwritten < LISTED_BAD_SECTORS_MAX as u64, self.session) else {
@@ -228,7 +231,7 @@ impl Restore {
         record.range.len() > one && cx.sessions.write(session, record.range, one, record.parameter).is_ok()
     }
 
-    /// Returns whether only a flush is left.
+    /// Returns whether all chunks have been written or have failed, so that at most a flush is left.
     fn is_written(&self) -> bool {
         self.read_all && self.writing.is_empty() && self.waiting.is_empty()
     }
@@ -390,16 +393,18 @@ fn encode_with(images: &[u64], set: &BlockSet) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the progress of a restore of these images. A record of an earlier version, which names no images, is of
-/// others.
+/// Decodes the progress of a restore of these images. `None` if the progress is of other images; the progress of an
+/// earlier
+/// version names no images and counts as such.
 fn decode_with(bytes: &[u8], images: &[u64], chunks: u64) -> Option<BlockSet> {
     let before = encode_with(images, &BlockSet::empty(0));
     let header = before.len().checked_sub(8).and_then(|len| before.get(..len))?;
     decode(bytes.strip_prefix(header)?, chunks)
 }
 
-/// Encodes a set as its size and runs: first, length; numbers of eight bytes. Chunks arrive nearly in order, so runs
-/// are few.
+/// Encodes a set as its size and its runs (first, length), in numbers of eight bytes. Chunks are written nearly in
+/// order,
+/// so runs are few.
 pub(super) fn encode(set: &BlockSet) -> Vec<u8> {
     let mut bytes = set.blocks().to_le_bytes().to_vec();
     let mut at = 0;

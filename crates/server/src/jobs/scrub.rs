@@ -8,11 +8,12 @@ use apps::scrub::{Checksums, Finding, Judgement, Known, ScrubPlan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
-/// The judge of a block that was read; with checksums the judgement follows later.
+/// The judge of blocks that were read. Without checksums every such block is fine; with checksums the store's answer
+/// decides later.
 #[derive(Debug, Default)]
 struct ReadJudge {
     compares: bool,
-    /// The block that was read last, and its sum.
+    /// The last block that was read, and its sum.
     read: Option<(u64, u32)>,
 }
 
@@ -44,7 +45,8 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// Begins the task, or continues from its record; with checksums from the earlier results.
+    /// Begins the scrub, or continues from the progress in `saved`. `content` has the results so far of a scrub with
+    /// checksums.
     pub fn begin(
         cx: &mut Context<'_>,
         range: LbnRange,

@@ -1,8 +1,8 @@
 //! Backup and replica: the disk at one instant, read while clients write on.
 //!
-//! The instant is that of [`CopyTask::begin`]. From there on [`Copies`] keeps blocks before clients overwrite them, so
-//! reads return the content of that instant, and a background read of a kept block is not used. A target that is slow,
-//! full or unreachable delays no client.
+//! The instant is that of [`CopyTask::begin`]. From then on [`Copies`] keeps blocks before clients overwrite them. So a
+//! background read of a block returns its content at that instant, unless the block has been kept; then the read is not
+//! used. A target that is slow, full or unreachable delays no client.
 
 use super::backup_output::{BackupOutput, InPlaceProvider};
 use super::copies::{Bad, Copies, InstantFlush};
@@ -16,38 +16,39 @@ use scheduler::{Application, BlockSet, Record};
 use std::collections::VecDeque;
 use units::LbnRange;
 
-/// The most bytes on their way to the target: beyond them reading waits. At half of them a sync is requested, so that
-/// the disk is read while the target syncs. Fewer under test, so that small disks need several syncs, too.
+/// The most bytes that are not yet synced to the target: beyond them reading is suspended. At half of them a sync is
+/// requested, so that the disk is read while the target syncs. Fewer under test, so that small disks need several
+/// syncs.
 const UNSYNCED_BYTES_MAX: u64 = if cfg!(test) { 256 << 10 } else { 16 << 20 };
 
 /// A backup or replica at work.
 pub(crate) struct CopyTask {
     target: ImageTarget,
     opened: (Option<BlockSet>, Option<BlockSet>),
-    /// Whether both files have been open, so that their content is known.
+    /// Whether the target and the kept file have been open, so that their blocks are known.
     known: bool,
-    /// Whether the journal says that the target is this task's: before that nothing is written to it.
+    /// Whether the journal says that the target belongs to this task. Before that nothing is written to the target.
     claimed: bool,
     flush: InstantFlush,
     backup: Option<Backup<InPlaceProvider, BackupOutput>>,
-    /// Blocks are safe that are kept, or in the target and in the journal.
+    /// The blocks that are safe from clients' writes: those kept, and those in the target according to the journal.
     copies: Copies,
-    /// Blocks that are in the target or kept, durably.
+    /// Blocks that are durably in the target or in the kept file.
     durable: BlockSet,
-    /// Blocks put since the last sync was requested.
+    /// Blocks written to the target since the last sync was requested.
     unsynced: Vec<u64>,
     /// The blocks of the sync that was requested.
     syncing: Option<Vec<u64>>,
     /// Blocks that are synced, but not yet handed to the journal.
     synced: Vec<u64>,
-    /// For each [`Job::save`] that the journal has not confirmed yet: the blocks that were synced before it.
+    /// For each [`Job::save`] that the journal has not confirmed yet, the blocks that were synced before the call.
     journaling: VecDeque<Vec<u64>>,
     bytes_out: u64,
     finishing: bool,
     finished: bool,
     paused: bool,
     suspended: bool,
-    /// Why the target takes nothing, and whether it has to be opened again.
+    /// The reason why the target takes no blocks, and whether the target has to be opened again.
     trouble: Option<(String, bool)>,
     failed: Option<String>,
     /// Whether figures have changed since they were saved.
@@ -96,7 +97,7 @@ impl CopyTask {
         self.failed.get_or_insert(why);
     }
 
-    /// Begins to read the blocks that neither file has.
+    /// Begins to read the blocks that are neither in the target nor in the kept file, when both are open.
     fn start(&mut self, cx: &mut Context<'_>) {
         let (Some(target), Some(_), true) = (&self.opened.0, &self.opened.1, self.claimed) else { return };
         let mut present = target.clone();
@@ -133,7 +134,7 @@ impl CopyTask {
         }
     }
 
-    /// Passes on the blocks that the backup has put out.
+    /// Passes the blocks that the backup has put out to the target, and requests a sync or the end if it is time.
     fn collect(&mut self, cx: &mut Context<'_>) {
         let Some(backup) = &mut self.backup else { return };
         let backup_output = backup.output_mut();
@@ -153,7 +154,7 @@ impl CopyTask {
             | BackupState::TargetFull
             | BackupState::Finished => {}
         }
-        // Otherwise a block still on its way to the kept file would be missing.
+        // The image is not finished before the last block is in the kept file, from which it is completed.
         if ending && !self.finishing && self.trouble.is_none() && !self.copies.is_keeping() {
             self.finishing = true;
             cx.target(FileOp::Finish);
@@ -164,8 +165,9 @@ impl CopyTask {
         self.flow(cx);
     }
 
-    /// Orders a sync of the blocks put so far, unless one is in flight. It does not wait for the journal, which takes
-    /// progress only once a second.
+    /// Requests a sync of the blocks written to the target so far, unless a sync is in flight. A sync does not wait for
+    /// the
+    /// journal, which takes progress only once a second.
     fn sync(&mut self, cx: &mut Context<'_>) {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
@@ -177,7 +179,7 @@ impl CopyTask {
     fn target_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
         match result {
             FileResult::Opened { present, saved } => {
-                // They are safe when the journal has their number: a target that loses some is noticed then.
+                // The blocks found count as safe only when the journal has their number: then a later loss is noticed.
                 let mut blocks = Vec::new();
                 present.for_each(0, present.blocks(), |block| {
                     self.durable.insert(block);
@@ -220,7 +222,8 @@ impl CopyTask {
                 self.trouble = Some((why, false));
             }
             FileResult::Trouble(why) => {
-                // Blocks that are put and not durable will be read again: they have not been overwritten.
+                // Blocks that are not durable in the target are read again from the disk, where clients could not
+                // overwrite them.
                 self.unsync();
                 self.unsynced.clear();
                 self.trouble = Some((why, true));
@@ -232,13 +235,13 @@ impl CopyTask {
         self.flow(cx);
     }
 
-    /// Takes back a failed sync: its blocks wait for the next.
+    /// Takes back a failed sync: its blocks wait for the next sync.
     fn unsync(&mut self) {
         self.unsynced.extend(self.syncing.take().into_iter().flatten());
         self.finishing = false;
     }
 
-    /// Records that the target has taken all blocks on their way.
+    /// Records that a sync has succeeded, so that only later blocks count as on their way to the target.
     fn room(&mut self, cx: &mut Context<'_>) {
         let size = self.header().block_bytes() as u64;
         self.bytes_out = size.saturating_mul(self.unsynced.len() as u64);
@@ -339,7 +342,7 @@ impl Job for CopyTask {
     fn retry(&mut self, cx: &mut Context<'_>) {
         match self.trouble.clone() {
             Some((_, true)) => {
-                // A replica continues from the record in the journal.
+                // The target is checked against the task's own record, from which a replica also continues.
                 self.target.saved = self.saved.clone();
                 let target = Box::new(self.target.clone());
                 cx.target(FileOp::Open(target));
@@ -391,7 +394,8 @@ impl Job for CopyTask {
     }
 
     fn save(&mut self) -> Option<DurableProgress> {
-        // Before both files are open less is known than before; once the target is claimed, both must exist.
+        // Until both files are open, fewer blocks are known than before the restart. A claim says that both files
+        // exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
         let is_claim = !self.claimed;
         if !self.known || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved) {

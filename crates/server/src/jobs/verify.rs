@@ -1,7 +1,8 @@
-//! The comparison of disks: `apps::verify` as a task of the first of them.
+//! The comparison of the disks of an array, its members: `apps::verify` as a task of the first member.
 //!
-//! The members are read by the worker of the task's target ([`crate::files::members`]), in short time slices. After
-//! each slice the worker reports its findings, and the next slice is requested.
+//! The thread for the task's target reads the members ([`crate::files::members`]), in short time slices. After each
+//! slice
+//! the thread reports its findings, and the next slice is requested.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use crate::task::file_request::{FileOp, FileResult, OpenMembers};
@@ -16,7 +17,7 @@ pub(crate) struct VerifyTask {
     seed: u64,
     figures: apps::verify::ComparisonFigures,
     saved: Vec<u8>,
-    /// Whether there is progress that was not saved.
+    /// Whether the progress has grown since it was last saved.
     unsaved: bool,
     open: bool,
     paused: bool,
@@ -28,7 +29,7 @@ pub(crate) struct VerifyTask {
 }
 
 impl VerifyTask {
-    /// Begins the task, or continues from its record.
+    /// Begins the comparison, or continues from the progress in `saved`.
     pub fn begin(cx: &mut Context<'_>, asked: Asked, seed: u64, saved: &[u8]) -> Self {
         let mut verify = Self {
             asked,
@@ -54,7 +55,7 @@ impl VerifyTask {
         cx.target(FileOp::OpenMembers(Box::new(OpenMembers { members, plan, saved, seed })));
     }
 
-    /// Orders the next time slice.
+    /// Requests the next time slice.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         if self.at_work || self.paused || self.done || self.failed.is_some() {
             return;
@@ -73,7 +74,7 @@ impl VerifyTask {
 }
 
 impl Job for VerifyTask {
-    /// It has no session on this disk: all members are read alike.
+    /// Never called: a comparison has no session on this disk, because all members are read alike.
     fn done(&mut self, _: &mut Context<'_>, _: &Record, _: &[u8]) {}
 
     fn file_done(&mut self, cx: &mut Context<'_>, _: bool, result: FileResult) {
@@ -119,7 +120,7 @@ impl Job for VerifyTask {
         self.go_on(cx);
     }
 
-    /// The worker closes the members when the task manager ends it.
+    /// Does nothing: the thread that reads the members closes them when the task manager ends the task.
     fn close(&mut self, _: &mut Context<'_>) {}
 
     fn stage(&self) -> Stage {

@@ -1,10 +1,11 @@
 //! A snapshot that clients read: the disk at one instant, for as long as the task lasts.
 //!
 //! The instant is that of [`View::begin`], and [`Copies`] keeps blocks before clients overwrite them. Clients' reads
-//! are background reads of the disk. When a block arrives that is kept by then, its bytes may be newer than the
-//! instant, so it is replaced by the kept one. Blocks with writes in flight at the instant may have their content
-//! before or after that; they are kept first, so that all reads find the same. That is background work as the reads
-//! are, which wait for it.
+//! are background reads of the disk. If a block has been kept by the time when its read arrives, the bytes read may be
+//! newer than the instant, and the kept bytes replace them. A block with a write in flight at the instant may have its
+//! content before or after the write. Such blocks are kept before any read is answered, so that all reads agree; that
+//! is
+//! background work, too.
 
 use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Copying, DurableProgress, Job, Stage};
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use units::{Duration, Instant, LbnRange, SessionId};
 
-/// A block of a read that waits for the kept ones in it.
+/// A block that was read and waits for the kept blocks that replace parts of it.
 struct Late {
     record: Record,
     bytes: Vec<u8>,
@@ -30,12 +31,12 @@ struct Late {
 /// The terms of a snapshot.
 pub(crate) struct SnapshotTerms {
     pub name: String,
-    /// When it ends, in seconds since 1970.
+    /// When the snapshot ends, in seconds since 1970.
     pub expires_unix_s: Option<u64>,
     pub room: Budget,
 }
 
-/// The most kept blocks that are read at a time: the blocks that writes wait for go through the same queue.
+/// The most kept blocks that are read back at a time, because blocks that writes wait for go through the same queue.
 const KEPT_READS_MAX: usize = 16;
 
 /// A snapshot at work.
@@ -44,22 +45,24 @@ pub(crate) struct View {
     terms: SnapshotTerms,
     copies: Copies,
     reads: Background,
-    /// Reads that wait until it is complete.
+    /// Reads that wait until the snapshot [is complete](Self::is_complete).
     waiting: BTreeMap<u64, Asked>,
     late: BTreeMap<u64, Late>,
     marks: u64,
     /// The ranges with writes in flight at the instant, until their blocks are kept.
     unsteady: Vec<LbnRange>,
     opened: bool,
-    /// Whether the journal says that the instant has passed: then the kept file must exist after a restart.
+    /// Whether the journal has the instant of the snapshot. If so, the kept file must exist after a restart.
     claimed: bool,
-    /// Makes durable what can be read: at the instant, and after each start, because a write that was in flight when the
-    /// daemon ended may be in the drive's cache only.
+    /// The flush at the instant, and again after each start of the daemon: a write that was in flight when the last
+    /// daemon
+    /// ended may be in the drive's cache only.
     flush: InstantFlush,
-    /// The kept blocks that are being read for late reads, and those that are to be: the marks and the blocks.
+    /// The number of kept blocks that are being read back, and the mark and block of each that is still to be.
     reading_kept: usize,
     to_read: VecDeque<(u64, u64)>,
-    /// When it ends. After the daemon's start the time of day does not matter: an operator may set the clock.
+    /// When the snapshot ends, on the clock that an operator cannot set: the time of day counts only at the daemon's
+    /// start.
     ends_at: Option<Instant>,
     ended: bool,
     failed: Option<String>,
@@ -85,7 +88,7 @@ impl View {
             waiting: BTreeMap::new(),
             late: BTreeMap::new(),
             marks: 0,
-            // After a restart none is in flight.
+            // After a restart no write is in flight.
             unsteady: cx.writes.in_flight(),
             opened: false,
             claimed,
@@ -111,7 +114,7 @@ impl View {
         self.opened && self.claimed && self.flush == InstantFlush::Done && self.unsteady.is_empty()
     }
 
-    /// Has the unsteady blocks kept, and begins the reads that wait when all are.
+    /// Has the unsteady blocks kept, and begins the waiting reads when the snapshot is complete.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         let hurried = self.waiting.keys().any(|id| self.reads.is_hurried(*id));
         let copying = if hurried { Copying::Now } else { Copying::Later };
@@ -129,7 +132,7 @@ impl View {
         }
     }
 
-    /// Takes a block of a read.
+    /// Takes a block that was read for a client.
     fn arrived(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
         let Range { start: first, end } = self.copies.blocks_of(record.range);
         let kept: Vec<u64> = (first..end).filter(|block| self.copies.kept().contains(*block)).collect();
@@ -141,14 +144,14 @@ impl View {
         let size = record.range.len().bytes(cx.disk.sector_bytes).get();
         let mut bytes = bytes.to_vec();
         bytes.resize(usize::try_from(size).unwrap_or(0), 0);
-        // The sector that is bad now is in a block that is kept.
+        // A sector that is bad now lies in a kept block, which has the bytes.
         let record = Record { bad: None, ..*record };
         self.late.insert(self.marks, Late { record, bytes, left: kept.len() });
         self.to_read.extend(kept.into_iter().map(|block| (self.marks, block)));
         self.read_kept(cx);
     }
 
-    /// Has kept blocks read, a few at a time: the blocks that writes wait for go through the same queue.
+    /// Has kept blocks read back, at most [`KEPT_READS_MAX`] at a time.
     fn read_kept(&mut self, cx: &mut Context<'_>) {
         while self.reading_kept < KEPT_READS_MAX
             && let Some((mark, block)) = self.to_read.pop_front()
@@ -158,7 +161,9 @@ impl View {
         }
     }
 
-    /// Puts a kept block in its place.
+    /// Replaces a part of the block that was read under this mark by a kept block. Delivers the block when no kept
+    /// block is
+    /// missing.
     fn replace(&mut self, cx: &mut Context<'_>, mark: u64, block: u64, bytes: &[u8], bad: &[u32]) {
         let place = self.copies.range(block);
         let Some(late) = self.late.get_mut(&mark) else { return };
@@ -258,7 +263,7 @@ impl Job for View {
         std::iter::from_fn(|| self.reads.poll()).collect()
     }
 
-    /// A paused snapshot goes on keeping blocks, and its readers wait.
+    /// A paused snapshot still keeps blocks before writes, and its readers wait.
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
         self.reads.suspend(cx.sessions, paused);
     }
@@ -318,13 +323,13 @@ impl Job for View {
         match &self.failed {
             Some(why) => Stage::Failed(why.clone()),
             None if self.ended => Stage::Done,
-            // It is served, and its reads wait until it is complete.
+            // Clients can open the snapshot; their reads wait until it is complete.
             None if self.opened && self.claimed => Stage::Running,
             None => Stage::Opening,
         }
     }
 
-    /// The blocks that are done are those that are kept.
+    /// Returns the kept blocks as the blocks that are done.
     fn save(&mut self) -> Option<DurableProgress> {
         let is_claim = !self.claimed;
         if !self.opened || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved)

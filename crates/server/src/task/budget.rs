@@ -1,12 +1,11 @@
-//! Bytes that tasks share: the memory of comparisons, over all disks of a daemon, and the blocks that the copies of a disk
-//! keep.
+//! Budgets of bytes that tasks share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use units::Bytes;
 
-/// Bytes that tasks share: the memory for sums of all comparisons of a daemon that are not over, or what all backups,
-/// replicas and snapshots of a disk keep in its state directory.
+/// A number of bytes that tasks share: the memory for the sums of all comparisons of a daemon, or the space in a state
+/// directory for the blocks that all backups, replicas and snapshots of a disk keep.
 ///
 /// ```
 /// use server::manager::budget::Budget;
@@ -21,7 +20,7 @@ use units::Bytes;
 #[derive(Clone, Debug)]
 pub struct Budget(Shared);
 
-/// 4 GiB: four comparisons with their usual memory.
+/// 4 GiB: the memory of four comparisons with the default `memory_bytes`.
 impl Default for Budget {
     fn default() -> Self {
         Self::of(Bytes::new(4 << 30))
@@ -29,17 +28,17 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The least size: the least memory of one comparison.
+    /// The smallest budget for comparisons: the least memory of one comparison.
     pub const BYTES_MIN: Bytes = apps::verify::MEMORY_MIN;
-    /// The largest size, a tebibyte: room for the sums of more blocks of 16 KiB than the largest disks have.
+    /// The largest budget for comparisons, a tebibyte: more than the sums of all blocks of the largest disks need.
     pub const BYTES_MAX: Bytes = Bytes::new(1 << 40);
 
-    /// Returns a budget of this size.
+    /// Returns a budget of `most` bytes.
     pub fn of(most: Bytes) -> Self {
         Self(Shared::of(most.get()))
     }
 
-    /// Returns its size.
+    /// Returns the size of the budget.
     pub fn most(&self) -> Bytes {
         Bytes::new(self.0.most)
     }
@@ -49,19 +48,20 @@ impl Budget {
         Bytes::new(self.0.most.saturating_sub(self.0.used.load(Ordering::Acquire)))
     }
 
-    /// Takes this number of bytes; `None` if fewer are left.
+    /// Takes bytes from the budget; `None` if fewer are left.
     pub fn take(&self, bytes: Bytes) -> Option<Reservation> {
         self.0.take(bytes.get())
     }
 
-    /// Takes these bytes for a task that had them before a restart, even if they are not left.
+    /// Takes bytes for a task that had them before a restart, even if fewer are left.
     pub(crate) fn take_again(&self, bytes: Bytes) -> Reservation {
         self.0.used.fetch_add(bytes.get(), Ordering::AcqRel);
         self.0.taken(bytes.get())
     }
 
-    /// Adds these bytes to those that a task has. Returns whether they were left; if not, its bytes are given back in
-    /// the same moment, because it fails: tasks that ask at the same time do not all fail.
+    /// Adds bytes to those that a task has taken, and returns whether so many were left. If not, the task has to fail,
+    /// and its
+    /// bytes are given back in the same atomic step. So of tasks that ask at the same time not all fail.
     pub(crate) fn add_or_release(&self, to: &mut Reservation, bytes: Bytes) -> bool {
         let (most, had) = (self.0.most, to.part);
         let with_it = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= most);
@@ -73,7 +73,7 @@ impl Budget {
     }
 }
 
-/// An amount that all disks of a daemon share.
+/// An amount of bytes or permits that tasks share, and the part in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     used: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ impl Shared {
         Self { used: Arc::default(), most }
     }
 
-    /// Takes a part; `None` if less is left.
+    /// Takes a part of the amount; `None` if less is left.
     pub(crate) fn take(&self, part: u64) -> Option<Reservation> {
         let with_it = |used: u64| used.checked_add(part).filter(|used| *used <= self.most);
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_it);
@@ -97,7 +97,7 @@ impl Shared {
     }
 }
 
-/// A part of what disks share, given back when this is dropped.
+/// A part of a shared amount. Dropping the reservation gives the part back.
 #[derive(Debug)]
 pub struct Reservation {
     used: Arc<AtomicU64>,

@@ -1,7 +1,8 @@
-//! Requests of a task manager for file operations, which threads that may wait for files execute, and the replies.
+//! Requests of a task manager for file operations, and the replies.
 //!
-//! A task manager touches no file, because its disk's loop must not wait for one. Each request belongs to a queue: the
-//! operations of one queue are executed one after the other, and queues do not wait for each other.
+//! A task manager touches no file itself, because the event loop of its disk must not wait for a file; other threads
+//! execute the requests. Each request belongs to a queue: the operations of one queue are executed one after the other,
+//! and queues do not wait for each other.
 
 use crate::task::budget::Budget;
 use crate::task::spec::DiskFacts;
@@ -12,8 +13,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use units::{Duration, Sectors};
 
-/// The time after which a file that delays foreground writes is given up, together with its task or store: no write
-/// waits for ever.
+/// The time after which an unanswered file operation no longer delays foreground writes: the task or store that needs
+/// the
+/// file is given up, so that no write waits for ever.
 pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queue of file operations that are executed one after the other.
@@ -32,7 +34,7 @@ pub enum FileQueue {
 /// A request for a file operation.
 #[derive(Debug)]
 pub struct FileRequest {
-    /// The queue that it belongs to.
+    /// The queue of the request.
     pub queue: FileQueue,
     /// The operation.
     pub op: FileOp,
@@ -46,68 +48,68 @@ pub(crate) type FileRequestSink = Box<dyn Fn(FileRequest) + Send>;
 pub enum FileOp {
     /// Append to the journal, or write it anew, durably: [`FileResult::Journal`].
     Journal {
-        /// The number that the report repeats.
+        /// The number of the entry, which the reply repeats.
         seq: u64,
-        /// The bytes.
+        /// The bytes of the entry.
         bytes: Vec<u8>,
-        /// Whether they replace the whole content.
+        /// Whether the entry replaces the whole content.
         replace: bool,
-        /// The number of a new journal.
+        /// The number of the journal, if the journal is new.
         number: u64,
-        /// The note that the journal's end holds beside.
+        /// The note for the journal's end, a file of its own.
         note: Vec<u8>,
     },
     /// Open an image or a replica: [`FileResult::Opened`], [`FileResult::Trouble`] or [`FileResult::Refused`].
     Open(Box<ImageTarget>),
-    /// Add a block to it. No report follows a success.
+    /// Add a block to the image or replica. No reply follows a success.
     Put {
-        /// Its number.
+        /// The block's number.
         block: u64,
-        /// All its bytes; none if it is lost.
+        /// All bytes of the block; empty if none could be read.
         bytes: Vec<u8>,
-        /// The sectors in it that are bad.
+        /// The bad sectors, counted from the first of the block.
         bad: Vec<u32>,
     },
     /// Make durable the blocks added so far: [`FileResult::Synced`], [`FileResult::Full`] or [`FileResult::Trouble`].
     Sync {
-        /// The number that the report repeats.
+        /// A number that the reply repeats.
         mark: u64,
     },
-    /// All blocks were added, except those in the kept file: [`FileResult::Finished`], [`FileResult::Full`] or
-    /// [`FileResult::Trouble`].
+    /// Complete the image or replica with the blocks of the kept file, durably: [`FileResult::Finished`],
+    /// [`FileResult::Full`] or [`FileResult::Trouble`].
     Finish,
-    /// Open the kept blocks: [`FileResult::Opened`] or [`FileResult::Refused`].
+    /// Open the file of kept blocks: [`FileResult::Opened`] or [`FileResult::Refused`].
     OpenKept {
-        /// The header of the image that they belong to.
+        /// The header of the image that the blocks belong to.
         header: Header,
-        /// The room for them, which the disk's copies share.
+        /// The budget for kept blocks, which the copies of a disk share.
         room: Budget,
-        /// Whether they must be there, because the journal knows of them.
+        /// Whether the file must exist, because the journal says that the task has begun.
         begun: bool,
-        /// The records that the file must have at least ([`Figures::records`](super::table::Figures::records)).
+        /// The least number of acknowledged records that the file must have ([`Figures::records`](super::table::Figures::records)).
         records: u64,
     },
-    /// Keep a block, durably: [`FileResult::Synced`], or [`FileResult::Refused`] where there is no more room.
+    /// Keep a block, durably: [`FileResult::Synced`], or [`FileResult::Refused`] if there is no more room.
     Keep {
-        /// The number that the report repeats.
+        /// A number that the reply repeats.
         mark: u64,
-        /// Its number.
+        /// The block's number.
         block: u64,
-        /// All its bytes; none if it is lost.
+        /// All bytes of the block; empty if none could be read.
         bytes: Vec<u8>,
-        /// The sectors in it that are bad.
+        /// The bad sectors, counted from the first of the block.
         bad: Vec<u32>,
     },
     /// Read a kept block back: [`FileResult::KeptBlock`], or [`FileResult::Refused`] if it may be lost.
     ReadKept {
-        /// The number that the report repeats.
+        /// A number that the reply repeats.
         mark: u64,
-        /// Its number.
+        /// The block's number.
         block: u64,
     },
     /// Verify images: [`FileResult::Verified`], or [`FileResult::Refused`].
     Verify {
-        /// In order.
+        /// The image files: a full image, then differences in order.
         images: Vec<PathBuf>,
         /// Bytes in a sector of the disk.
         sector_bytes: u64,
@@ -116,83 +118,84 @@ pub enum FileOp {
     },
     /// Read the next blocks of the images: [`FileResult::Chunks`].
     Read {
-        /// The approximate number of bytes.
+        /// The approximate number of bytes to read.
         most: usize,
     },
     /// Read a plan and the state of its reorganisation: [`FileResult::Moves`], [`FileResult::Trouble`] or
     /// [`FileResult::Refused`].
     OpenMoves {
-        /// The plan's file; the task's own copy takes precedence.
+        /// The plan's file. The task's own copy takes precedence.
         plan: PathBuf,
         /// Sectors in a block, if the plan does not say.
         block: Sectors,
-        /// The disk.
+        /// The facts of the disk.
         disk: DiskFacts,
-        /// The most blocks that may be between two places.
+        /// The most blocks that are at a time neither at their old nor at their new place.
         staging: u64,
         /// Whether there must be a saved state.
         begun: bool,
-        /// The records that the saved state must have at least ([`Figures::records`](super::table::Figures::records)).
+        /// The least number of acknowledged records that the saved state must have
+        /// ([`Figures::records`](super::table::Figures::records)).
         records: u64,
-        /// The task's random number, which its own copy of the plan has to name.
+        /// The task's random number, which the task's own copy of the plan has to name.
         number: u64,
-        /// Whether the copy may be of a version that wrote no such number.
+        /// Whether the copy may be of an older version, which wrote no such number.
         unnumbered: bool,
     },
-    /// No operation: the report follows when the disk's loop has handled the other events: [`FileResult::Yielded`].
+    /// Do nothing. The reply comes when the disk's event loop has handled the other events: [`FileResult::Yielded`].
     Yield,
     /// Save the state of a reorganisation, durably: [`FileResult::Synced`] or [`FileResult::Trouble`].
     Moves {
-        /// The number that the report repeats.
+        /// A number that the reply repeats.
         mark: u64,
-        /// The bytes.
+        /// The bytes of the state.
         bytes: Vec<u8>,
-        /// Whether they replace the whole content.
+        /// Whether the bytes replace the whole content.
         replace: bool,
     },
     /// Write the map of the final places, durably: [`FileResult::Synced`] with the mark `u64::MAX`, or
     /// [`FileResult::Trouble`].
     Map(Vec<u8>),
-    /// Remove the saved state.
+    /// Remove the saved state of a reorganisation.
     ForgetMoves,
     /// Open a checksum store: [`FileResult::SumsOpened`] or [`FileResult::SumsRefused`].
     OpenSums(Box<OpenSums>),
-    /// Record in the state directory that the checksum store of this number is given up, durably:
-    /// [`FileResult::SumsLeft`]. It belongs to the queue [`FileQueue::Journal`], because the store may not answer.
+    /// Record in the state directory that the checksum store with this number is given up, durably:
+    /// [`FileResult::SumsLeft`]. The request belongs to [`FileQueue::Journal`], because the store may not answer.
     LeaveSums(u64),
     /// Forget the sums of blocks, durably: [`FileResult::Forgotten`] or
     /// [`FileResult::Trouble`].
     Forget(Vec<Range<u64>>),
-    /// Compare sums of blocks with what is stored: [`FileResult::Compared`] or [`FileResult::Trouble`].
+    /// Compare sums of blocks (block, sum) with the stored sums: [`FileResult::Compared`] or [`FileResult::Trouble`].
     Compare(Vec<(u64, u32)>),
-    /// Store sums of blocks, durably: [`FileResult::Recorded`] or [`FileResult::Trouble`].
+    /// Store sums of blocks (block, sum), durably: [`FileResult::Recorded`] or [`FileResult::Trouble`].
     Record(Vec<(u64, u32)>),
     /// Open the disks of a comparison: [`FileResult::Members`], [`FileResult::Starting`], [`FileResult::Trouble`] or
     /// [`FileResult::Refused`].
     OpenMembers(Box<OpenMembers>),
-    /// Read them for a short time: [`FileResult::Members`] or [`FileResult::Trouble`].
+    /// Read the disks of a comparison for a short time: [`FileResult::Members`] or [`FileResult::Trouble`].
     ReadMembers {
-        /// The share of the gaps.
+        /// The comparison's share of the gaps on each disk.
         priority: Priority,
     },
-    /// Read nothing until the next [`ReadMembers`](Self::ReadMembers).
+    /// Stop reading the disks of a comparison until the next [`ReadMembers`](Self::ReadMembers).
     RestMembers,
     /// Remove an unfinished image of this task, or report what is left of a replica: [`FileResult::Discarded`].
     Discard {
-        /// Its file.
+        /// The file.
         path: PathBuf,
         /// The identity of the image.
         image: u64,
-        /// Whether it is a replica, which stays.
+        /// Whether the file is a replica, which stays.
         replica: bool,
     },
-    /// The task is over: close its files, remove the blocks that it kept: [`FileResult::Removed`], of the queue
-    /// [`FileQueue::Kept`].
+    /// Close the files of a task that is over. In the queue [`FileQueue::Kept`] also remove the kept blocks:
+    /// [`FileResult::Removed`].
     End,
 }
 
 impl FileOp {
-    /// Returns the reply if the operation cannot be executed at all: its task fails.
+    /// Returns the reply that makes the task fail, for an operation that cannot be executed at all.
     pub(crate) fn refused(self, queue: FileQueue, why: String) -> Option<FileResult> {
         Some(match self {
             Self::Journal { seq, .. } => FileResult::Journal { seq, failed: Some(why) },
@@ -207,102 +210,103 @@ impl FileOp {
     }
 }
 
-/// An image or a replica.
+/// The image or replica that a task writes.
 #[derive(Clone, Debug)]
 pub struct ImageTarget {
-    /// Its file.
+    /// The target's file.
     pub path: PathBuf,
-    /// The header that it has to have.
+    /// The header that the image has to have.
     pub header: Header,
-    /// Whether it is a replica.
+    /// Whether the target is a replica.
     pub replica: bool,
-    /// Whether nothing of it was ever written: an existing file belongs to someone else.
+    /// Whether the task has written nothing yet, so that an existing file is not the task's own.
     pub fresh: bool,
     /// Whether an existing file is overwritten.
     pub force: bool,
-    /// For an image: the former images from which only differences are stored; all blocks if there are none.
+    /// The former images, for an image that stores only differences from them; empty for a full image.
     pub since: Vec<PathBuf>,
-    /// Its progress, with the file that it is in; empty at the beginning.
+    /// The task's record of its progress, which identifies the file; empty at the beginning.
     pub saved: Vec<u8>,
     /// Sectors of the disk: the last block may reach beyond them.
     pub capacity: u64,
-    /// Files that are the disk itself.
+    /// Files and devices that hold the disk's own data, which are no possible target.
     pub own: Vec<PathBuf>,
 }
 
-/// A checksum store.
+/// The checksum store to open.
 #[derive(Clone, Debug)]
 pub struct OpenSums {
-    /// The task that it is made for if it is missing; `None`: it must exist.
+    /// The task that needs the store, for which a missing store is made. With `None` the store must exist.
     pub task: Option<u64>,
-    /// Its file, or the directory that it is in under the disk's name.
+    /// The store's file, or the directory in which the file has the disk's name.
     pub path: PathBuf,
     /// Sectors in a block.
     pub block: Sectors,
-    /// The store that learns of the disk's writes, and its number: any other is distrusted.
+    /// The file and number of the disk's present store, which forgets the sums of written blocks. No other store is
+    /// trusted.
     pub known: Option<(PathBuf, u64)>,
-    /// The number of a new one.
+    /// The number for a new store.
     pub id: u64,
-    /// Whether a new one may replace one that is unknown or damaged.
+    /// Whether a new store may replace a store that is unknown or damaged.
     pub anew: bool,
-    /// The disk.
+    /// The facts of the disk.
     pub disk: DiskFacts,
 }
 
 /// The disks of a comparison.
 #[derive(Clone, Debug)]
 pub struct OpenMembers {
-    /// Their names, in the order of the array.
+    /// The names of the disks, in the order of the array.
     pub members: Vec<String>,
-    /// The comparison itself, without their names.
+    /// The comparison, without the names of the disks.
     pub plan: apps::verify::ComparisonPlan,
     /// The progress; empty at the beginning.
     pub saved: Vec<u8>,
-    /// A random number.
+    /// A random number, the seed of the comparison's sums.
     pub seed: u64,
 }
 
-/// The state of a comparison.
+/// The state of a comparison of disks.
 #[derive(Debug)]
 pub struct MembersReport {
-    /// The findings.
+    /// The findings so far.
     pub figures: apps::verify::ComparisonFigures,
     /// The progress, if it was encoded.
     pub saved: Option<Vec<u8>>,
-    /// Whether all is compared.
+    /// Whether all blocks are compared.
     pub done: bool,
-    /// Whether more differs than on the disks of one array.
+    /// Whether so many blocks differ that the disks cannot be the members of one array.
     pub hopeless: bool,
 }
 
-/// The result of comparing a block.
+/// The result of comparing a block with its recorded sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// The block is as recorded.
+    /// The sums are equal.
     Same,
-    /// The block differs.
+    /// The sums differ.
     Wrong {
         /// The sum that was recorded.
         stored: u32,
-        /// The sum of what was read.
+        /// The sum of the bytes that were read.
         read: u32,
     },
-    /// Its sum was not recorded, or the block has been written since; the sum of the bytes read.
+    /// No sum is recorded, or the block has been written since. The value is the sum of the bytes that were read.
     Unknown(u32),
 }
 
-/// A block of an image.
+/// A block of an image that is to be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its number among all chunks of all images, in order.
+    /// The number of the chunk among all chunks of all images, in order.
     pub number: u64,
-    /// The number of its image, counted from the full one.
+    /// The number of the image, counted from 0 for the full image.
     pub image: usize,
-    /// Its first LBN.
+    /// The first LBN of the chunk.
     pub first: u64,
-    /// Its bytes, cut where the disk ends.
+    /// The bytes of the chunk, cut off at the end of the disk.
     pub bytes: Vec<u8>,
-    /// The sectors in it that the backup could not read: they are not restored.
+    /// The sectors that the backup could not read, counted from the first of the chunk. They are not restored.
     pub bad: Vec<u32>,
 }
 
@@ -318,38 +322,39 @@ pub struct FileReply {
 /// The result of a file operation.
 #[derive(Debug)]
 pub enum FileResult {
-    /// The journal is durable up to an entry, or is not.
+    /// The journal is durable up to an entry, or could not be written.
     Journal {
         /// The number in the request.
         seq: u64,
-        /// The reason if it is not.
+        /// The reason why the journal could not be written.
         failed: Option<String>,
     },
     /// The file is open.
     Opened {
-        /// The blocks in it.
+        /// The blocks in the file.
         present: Box<BlockSet>,
-        /// Bytes for the journal, before anything is written: which file a target is.
+        /// For a target, the task's record that identifies the file, to be in the journal before anything is written.
         saved: Vec<u8>,
     },
-    /// The earlier writes are durable.
+    /// The writes requested before are durable.
     Synced {
         /// The mark in the request.
         mark: u64,
-        /// Bytes for the journal: a replica's progress; for a difference, the blocks that do not differ.
+        /// The task's record for the journal: a replica's progress, or the blocks that an image with differences leaves
+        /// out.
         saved: Vec<u8>,
-        /// The acknowledged records of the task's log in the state directory, or 0.
+        /// The number of acknowledged records of the task's log in the state directory, or 0.
         records: u64,
     },
     /// A block that was kept.
     KeptBlock {
         /// The mark in the request.
         mark: u64,
-        /// Its number.
+        /// The block's number.
         block: u64,
-        /// All its bytes.
+        /// All bytes of the block.
         bytes: Vec<u8>,
-        /// The sectors in it that could not be read when it was kept.
+        /// The sectors that could not be read when the block was kept, counted from the first of the block.
         bad: Vec<u32>,
     },
     /// There is no space at present: try again.
@@ -362,9 +367,9 @@ pub enum FileResult {
     Refused(String),
     /// The file is complete and durable.
     Finished,
-    /// The file is removed; otherwise the part that is left.
+    /// The unfinished file is removed, or the message about what is left of it.
     Discarded(Option<String>),
-    /// The kept blocks are removed, or why not.
+    /// The kept blocks are removed, or the reason why not.
     Removed(Option<String>),
     /// The images are sound.
     Verified {
@@ -372,58 +377,58 @@ pub enum FileResult {
         chunks: u64,
         /// The identity of each image, in order.
         images: Vec<u64>,
-        /// Whether they have a block for each sector of the disk.
+        /// Whether the images together have a block for each sector of the disk.
         whole: bool,
     },
-    /// The next blocks; empty at the end.
+    /// The next blocks of the images; empty at the end.
     Chunks(Vec<Chunk>),
-    /// A file that the task needs is damaged: neither restart the task nor let clients access its places.
+    /// A file that a reorganisation needs is damaged. The task stops, and its places stay closed to clients.
     Damaged {
         /// The damage, in words.
         why: String,
-        /// The task's places, if they are known.
+        /// The LBNs that the plan touches, in order, if they are known.
         places: Option<Vec<Range<u64>>>,
     },
-    /// A plan in its present state, ready to begin, and all places that it touches, LBNs in order.
+    /// The plan of a reorganisation has been read.
     Moves {
-        /// The plan.
+        /// The plan in its present state, ready to begin or to continue.
         plan: Box<Prepared>,
-        /// The places.
+        /// The LBNs that the plan touches, in order.
         places: Vec<Range<u64>>,
     },
-    /// The members of a comparison are open, or were read.
+    /// The disks of a comparison are open, or were read for a time slice.
     Members(Box<MembersReport>),
     /// The other events have been handled.
     Yielded,
     /// A checksum store is open.
     SumsOpened {
-        /// The task that it was opened for.
+        /// The task that the store was opened for.
         task: Option<u64>,
-        /// Its file.
+        /// The store's file.
         path: PathBuf,
-        /// Its number.
+        /// The store's number.
         id: u64,
-        /// Whether it is empty.
+        /// Whether the store is empty.
         empty: bool,
     },
-    /// The store cannot be opened, and no new one replaces it.
+    /// The store cannot be opened, and no new store replaces it.
     SumsRefused {
-        /// The task that it was opened for.
+        /// The task that needs the store.
         task: Option<u64>,
         /// The reason.
         why: String,
     },
-    /// After a restart the store is not believed, or the reason why it may be.
+    /// The store is marked as given up, so that no restart trusts it; or the reason why it could not be marked.
     SumsLeft(Option<String>),
-    /// From now on the store learns of the disk's writes.
+    /// From now on the store forgets the sums of blocks that are written, and the task may begin.
     SumsReady,
     /// The sums are forgotten, durably.
     Forgotten,
-    /// The results of a comparison, and the damaged pages of the store that were found by it.
+    /// Blocks were compared with their stored sums.
     Compared {
-        /// Blocks, in the order of the request.
+        /// The blocks with their results, in the order of the request.
         compared: Vec<(u64, Compared)>,
-        /// The damaged pages, in words.
+        /// Messages about damaged pages of the store that were found.
         damaged: Vec<String>,
     },
     /// The sums are stored, durably.

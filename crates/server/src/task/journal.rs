@@ -1,13 +1,14 @@
-//! The journal: every event of the table, in a log of the state directory ([`crate::state`]).
+//! The journal: every change of the table of tasks, in a log of the state directory ([`crate::state`]).
 //!
 //! A record is one or more events, each preceded by its length (u32, little-endian): `0` and JSON, or `1`, the length
-//! of the JSON (u32), JSON, and the task's own record. The first record of a file is a whole table. The note in the
-//! log's end repeats the highest number used, and the tasks that have places closed to clients, in case the journal is
-//! lost.
+//! of the JSON (u32), JSON, and the task's own record of its progress. The first record of a file is a whole table. The
+//! note in the log's end repeats the highest task number used and the tasks that have blocks closed to clients, in case
+//! the journal is lost.
 //!
-//! A damaged journal is not written to. The daemon then serves its disk without tasks, keeps places closed that may be,
-//! and puts the file `damaged` beside the journal. That file prevents the use of the journal if it becomes readable
-//! later, because clients have written meanwhile. `freeblock repair` removes the file.
+//! A damaged journal is not written to. The daemon then serves the disk without tasks, keeps closed what a task may
+//! have
+//! closed, and puts the file `damaged`, the marker, beside the journal. The marker prevents the use of a journal that
+//! becomes readable later, because clients have written in the meantime. `freeblock repair` removes the marker.
 
 use crate::file_system::{Files, How, is_listed, read_whole, write_all};
 use crate::state::{LogKind, Scan};
@@ -20,13 +21,13 @@ use thiserror::Error;
 const PLAIN: u8 = 0;
 const WITH_SAVED: u8 = 1;
 
-/// The magic bytes of earlier versions.
+/// The magic bytes of a journal of earlier versions.
 const OLD: &[u8; 8] = b"fbtasks\0";
 
 /// The reason why a disk with this journal is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JournalError {
-    /// It is of another version.
+    /// The journal is of another version.
     #[error(
         "{place}: the journal of tasks is of {found}; let the program that wrote it end its tasks, then `freeblock repair \
          --begin-anew` puts it aside"
@@ -37,7 +38,7 @@ pub enum JournalError {
         /// The version found.
         found: String,
     },
-    /// The disk has another serial number or place than before.
+    /// The disk has another serial number or path than before.
     #[error(
         "the tasks in {place} are of the disk {before}, and this is {now}; name the disk by /dev/disk/by-id/..., or give this \
          one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
@@ -45,9 +46,9 @@ pub enum JournalError {
     OtherDisk {
         /// The state directory.
         place: String,
-        /// The serial number or place in the journal.
+        /// The serial number or path in the journal.
         before: String,
-        /// The serial number or place of the disk.
+        /// The serial number or path of the present disk.
         now: String,
     },
 }
@@ -62,16 +63,17 @@ pub(crate) fn marker_path(state: &Path) -> PathBuf {
     state.join("damaged")
 }
 
-/// The name of the file that locks a state directory. The file is empty until there is a journal. If the journal and all files
-/// of tasks were removed, only this file shows that the directory is not new.
+/// The name of the file that locks a state directory. The file is empty until there is a journal. If the journal and
+/// all
+/// files of tasks were removed, only this file shows that the directory is not new.
 pub(crate) const LOCK: &str = "lock";
 
-/// The most bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.
+/// The most bytes of the marker that are read. The text is a reason and a path; a longer file counts as a marker, too.
 const MARKER_BYTES_MAX: u64 = 64 << 10;
 
 /// Returns the text of the marker: why the journal was found damaged. `None` if there is no marker. Any file of that
-/// name counts as one, also an empty or unreadable one or a directory: a journal must not count as sound because its
-/// marker was damaged, too.
+/// name counts as a marker, also if it is empty, unreadable or a directory: a damaged marker must not make the journal
+/// count as sound.
 pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
     let path = marker_path(state);
     let place = path.display();
@@ -92,7 +94,7 @@ pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     pub(crate) table: Table,
-    /// Its damage: then no task runs.
+    /// The journal's damage, if any. With damage no task runs.
     pub(crate) damage: Option<Damaged>,
 }
 
@@ -100,27 +102,27 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
     pub why: String,
-    /// Accesses that a task had closed to clients, or may have.
+    /// The accesses to the disk that a task had closed to clients, or may have closed.
     pub closed: Option<Closed>,
-    /// Whether the highest number used is known.
+    /// Whether the highest task number used is known.
     pub numbered: bool,
 }
 
 /// The summary of the table in the journal's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The highest number used.
+    /// The highest task number used.
     pub used: u64,
-    /// The task that has the disk closed to clients' writes.
+    /// The number of the restore that has the disk closed to clients' writes; 0: none.
     pub writes: u64,
-    /// The task that has places closed to reads as well.
+    /// The number of the reorganisation that has its places closed to clients' reads and writes; 0: none.
     pub moves: u64,
-    /// The table's own [`Table::closed`].
+    /// The value of [`Table::closed`].
     pub closed: Option<Closed>,
 }
 
 impl Note {
-    /// Returns the note of a table.
+    /// Returns the note that summarises a table.
     pub fn of(table: &Table) -> Self {
         let live = |wanted: fn(crate::task::spec::TaskKind) -> bool| {
             let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
@@ -156,8 +158,9 @@ impl Note {
         numbers.next().is_none().then_some(Self { used, writes, moves, closed })
     }
 
-    /// Returns the accesses that are closed to clients. The places of a reorganisation are in its plan, which may be
-    /// damaged, too: then all places are closed.
+    /// Returns the accesses to the whole disk that have to be closed. A reorganisation closes only the places in its
+    /// plan, but
+    /// the plan may be damaged, too, so all accesses are closed.
     pub fn closes(&self) -> Option<Closed> {
         let task = match (self.writes, self.moves) {
             (_, 1..) => Some(Closed::All),
@@ -197,7 +200,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Applies a record to a table; returns whether all of it fits.
+/// Applies the events of a record to a table. Returns whether all of them fit.
 pub(crate) fn apply(table: &mut Table, mut body: &[u8]) -> bool {
     while !body.is_empty() {
         let Some(len) = number(body, 0) else { return false };
@@ -231,7 +234,7 @@ fn event(body: &[u8]) -> Option<Event> {
 /// Reads the journal of a state directory, and changes nothing there.
 ///
 /// # Errors
-/// It is of another version.
+/// The journal is of another version.
 pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
     let path = journal_path(state);
     let mut table = Table::default();
@@ -264,7 +267,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     let damage = match (damage, marker(files, state)) {
         (None, Some(why)) => {
             let why = format!("{why}; since then the disk was served without its tasks");
-            // A marker without a journal is left from a repair that was not completed.
+            // A marker without a journal is left by a repair that was not completed.
             let closed = if there { own.closes() } else { Some(Closed::All) };
             Some(Damaged { why, closed, numbered: there })
         }
@@ -273,13 +276,13 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     Ok(Journal { table, damage })
 }
 
-/// Returns the lock's name if it says that there was a journal.
+/// Returns a name for the lock file, for messages, if its content shows that there was a journal.
 fn had_journal(files: &dyn Files, state: &Path) -> Option<String> {
     let len = files.open(&state.join(LOCK), How::Read).and_then(|mut file| file.len());
     len.is_ok_and(|len| len > 0).then(|| format!("a {LOCK} that says so"))
 }
 
-/// Returns another file of a task, which cannot exist without a journal.
+/// Returns the name of a task's file, if any: such a file cannot exist unless there was a journal.
 fn leftover(files: &dyn Files, state: &Path) -> Option<String> {
     let names = files.list(state).unwrap_or_default();
     names.into_iter().find(|name| name.starts_with("task-") && !name.ends_with(".map"))
@@ -298,7 +301,7 @@ fn other_version(files: &dyn Files, path: &Path, broken: &crate::state::Broken) 
     }
 }
 
-/// Reads the journal and, if it is damaged, records that durably.
+/// Reads the journal. If the journal is damaged, records that durably.
 pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
     let mut journal = read(files, state)?;
     if let Some(damage) = &mut journal.damage {
@@ -307,7 +310,7 @@ pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     Ok(journal)
 }
 
-/// Returns that the tasks stop, if they depend on a size that the disk no longer has.
+/// Returns the damage if live tasks began on a disk of another size: they stop then.
 pub(crate) fn resized(table: &Table, now: DiskShape) -> Option<Damaged> {
     let before = table.shape().filter(|before| *before != now && table.live().next().is_some())?;
     let ids: Vec<u64> = table.live().map(|(id, _)| id).collect();
@@ -315,8 +318,8 @@ pub(crate) fn resized(table: &Table, now: DiskShape) -> Option<Damaged> {
     Some(Damaged { why, closed: Note::of(table).closes(), numbered: true })
 }
 
-/// Records durably that the tasks are stopped, since clients write without them from here on. Without that record the
-/// journal could count as sound later: then clients may not write.
+/// Records durably that the tasks are stopped, because clients write from here on while no task sees it. If that fails,
+/// closes the disk to writes, because the journal could count as sound later.
 pub(crate) fn note(files: &dyn Files, state: &Path, damage: &mut Damaged) {
     if let Err(error) = mark(files, state, &damage.why) {
         damage.why = format!("{}, and that cannot be noted: {error}", damage.why);
@@ -324,7 +327,7 @@ pub(crate) fn note(files: &dyn Files, state: &Path, damage: &mut Damaged) {
     }
 }
 
-/// Records durably that a journal is damaged, and why. An existing marker that cannot be written is enough.
+/// Writes the marker with the reason, durably. An existing marker that cannot be opened for writing suffices.
 pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()> {
     let path = marker_path(state);
     let mut file = match files.open(&path, How::Make) {
@@ -337,7 +340,7 @@ pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()>
     file.sync()
 }
 
-/// Returns the first event of a journal for a disk.
+/// Returns the event that records the disk, the first of a journal.
 pub(crate) fn first(volume: VolumeId, device: Option<String>, shape: DiskShape) -> Event {
     Event::Disk { volume: format!("{:032x}", volume.0), device, shape: Some(shape) }
 }

@@ -1,6 +1,6 @@
-//! Tasks as data: their specifications, the journal, the room that they share, and their file operations.
+//! Tasks as data: specifications, the table and its journal, shared budgets of bytes, and requests for file operations.
 //!
-//! A task at work is a job ([`crate::jobs`]).
+//! The state machine that executes a task is a job ([`crate::jobs`]).
 
 pub mod budget;
 pub mod file_request;

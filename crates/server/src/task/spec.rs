@@ -10,27 +10,29 @@ use thiserror::Error;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 pub use verify::{ArrayKind, VerifySpec};
 
-/// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
+/// The most sectors in a block of a task, because a block is kept in memory whole: 16 MiB of 512-byte sectors.
 pub const BLOCK_SECTORS_MAX: u64 = 1 << 15;
 
-/// The most images that a restore takes, one on top of the other; a longer chain should begin with a new full backup.
+/// The most images of a restore: a full image and differences from it. A longer chain should begin with a new full
+/// backup.
 pub const IMAGES_MAX: usize = 1_000;
 
 /// The facts about a disk that its tasks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFacts {
-    /// Its name, under which the daemon offers it.
+    /// The name under which the daemon exports the disk.
     pub name: String,
-    /// Its size.
+    /// The number of sectors.
     pub capacity: Sectors,
     /// Bytes in a sector.
     pub sector_bytes: Bytes,
     /// Files and devices that hold the disk's own data: no task may write to them.
     pub own: Vec<PathBuf>,
-    /// Whether nothing can be written to it.
+    /// Whether the disk cannot be written to.
     pub read_only: bool,
-    /// Its serial number; the path of a device without one, and of a file, which begins with `/`: neither tasks nor
-    /// checksums move to another disk.
+    /// The serial number, by which tasks and checksums recognise their disk; for a file or a device without a serial
+    /// number
+    /// the path, which begins with `/`.
     pub device: Option<String>,
 }
 
@@ -47,22 +49,22 @@ impl DiskFacts {
 pub enum TaskKind {
     /// Reads every block once and names the sectors that cannot be read.
     Scrub,
-    /// An image file of the disk as it was when the task was started.
+    /// Writes an image file of the disk as it was when the task was started.
     Backup,
     /// Writes images back to the disk.
     Restore,
-    /// Like a backup, but each block goes to its own address in a file or on another disk.
+    /// Copies the disk as it was when the task was started to a file or another disk, each block to its own address.
     Replica,
     /// Moves blocks as a plan says.
     Reorganize,
-    /// The disk as it was when the task was started, for clients to read while the task lasts.
+    /// Lets clients read the disk as it was when the task was started, while the task lasts.
     Snapshot,
     /// Reads the members of an array and names the LBNs that do not agree.
     Verify,
 }
 
 impl TaskKind {
-    /// All of them.
+    /// All kinds of tasks.
     pub const ALL: [Self; 7] = [
         Self::Scrub,
         Self::Backup,
@@ -88,56 +90,60 @@ impl std::fmt::Display for TaskKind {
     }
 }
 
-/// A task as a user asks for it; every field but `kind` may be left out where the kind does not need it.
+/// A task as a user asks for it. Fields that the kind of task does not need are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSpec {
     /// The kind of task.
     pub kind: TaskKind,
-    /// Its share of the gaps relative to others, 1 to 100; 20 by default.
+    /// The task's share of the gaps relative to other tasks, 1 to 100; 20 by default.
     #[serde(default = "usual_priority")]
     pub priority: u8,
-    /// When it should be done, in seconds since 1970.
+    /// When the task should be done, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<u64>,
-    /// Scrub: the first sector; 0 by default. Verify: the same on each member; `offset_lbn` by default.
+    /// Scrub: the first sector; 0 by default. Verify: the first sector on each member; `offset_lbn` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_lbn: Option<u64>,
-    /// Scrub: the number of sectors; by default all up to the end. Verify: of each member; by default up to the end of
-    /// the smallest, of RAID 6 in whole chunks.
+    /// Scrub: the number of sectors; by default all up to the disk's end. Verify: the number of sectors of each member;
+    /// by
+    /// default up to the end of the smallest member, for RAID 6 in whole chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica, verify: sectors in a block, the unit of a read; 16 KiB by default, and at most a chunk.
-    /// Snapshot: the unit of what is kept before it is overwritten. Reorganize: used if the plan does not say.
+    /// Scrub, backup, replica, verify: the sectors in a block, the unit of a read; by default 16 KiB, or less so that
+    /// blocks
+    /// divide the array's chunk. Snapshot: the unit in which old content is kept. Reorganize: the unit of moves if the
+    /// plan
+    /// gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<PathBuf>,
-    /// Restore: the full image, and then the differences on top of it in order.
+    /// Restore: the full image, and then the differences in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
-    /// Backup: former images of the disk, the full one first: the new one holds only differences from them.
+    /// Backup: former images of the disk, the full image first. The new image then holds only differences from them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub since: Vec<PathBuf>,
     /// Reorganize: the plan (docs/CONTROL.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PathBuf>,
-    /// Scrub: the file of checksums, or its directory: contents are compared with it, or recorded there
-    /// (docs/SCRUB.md).
+    /// Scrub: the file of checksums, or the directory for that file. The scrub compares blocks with their checksums and
+    /// records the checksums that are missing (docs/SCRUB.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<PathBuf>,
-    /// Snapshot: its name, of at most 64 letters, digits, `-`, `_` and `.`, the first a letter or digit. Clients read
+    /// Snapshot: the name, of at most 64 letters, digits, `-`, `_` and `.`, the first a letter or digit. Clients read
     /// the export `DISK@NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Snapshot: when it ends by itself, in seconds since 1970.
+    /// Snapshot: when the snapshot ends by itself, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_unix_s: Option<u64>,
-    /// Verify: the disks, in the order of the array; the first is the one that has the task.
+    /// Verify: the disks, in the order of the array. The first has to be the disk of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// Verify: how the members depend on each other; a mirror by default.
+    /// Verify: the kind of array; a mirror by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayKind>,
     /// Verify: sectors in a chunk of RAID 6; RAID 5 needs none.
@@ -149,7 +155,8 @@ pub struct TaskSpec {
     /// Verify: the most bytes for the sums of blocks that not all members have read; 1 GiB by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Restore: run although clients have the disk open. Backup, replica: overwrite an existing file. Scrub with
+    /// Restore: run although clients have the disk open for writing. Backup, replica: overwrite an existing file. Scrub
+    /// with
     /// checksums: replace a store that is unknown or distrusted by a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -159,10 +166,13 @@ fn usual_priority() -> u8 {
     scheduler::Priority::default().get()
 }
 
-/// The default unit of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit its track again:
-/// on an emulated Atlas 10K with 8 random requests waiting a scrub gets 3.84 MB/s for free with it, 4.07 with 4 KiB and
-/// 0.58 with 64 KiB, which fits 2,187 of 19,414 gaps; with one waiting 4.18, 4.29 and 1.21 (`cargo run --release -p
-/// freeblock-server --example block_size`). Smaller blocks cost more records and longer maps for little gain.
+/// The default bytes in a block of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit the
+/// track
+/// again. On an emulated Atlas 10K with 8 random requests waiting, a scrub in gaps reads 4.07 MB/s with blocks of 4
+/// KiB,
+/// 3.84 with 16 KiB and 0.58 with 64 KiB, which fit only 2,187 of 19,414 gaps; with one request waiting 4.29, 4.18 and
+/// 1.21 (`cargo run --release -p freeblock-server --example block_size`). Smaller blocks cost more records and longer
+/// maps for little gain.
 const USUAL_BLOCK_BYTES: u64 = 16 * 1024;
 
 impl TaskSpec {
@@ -269,7 +279,7 @@ impl TaskSpec {
         Ok(LbnRange::new(Lbn::new(first), Sectors::new(sectors)))
     }
 
-    /// Checks a scrub's range against its store, which knows whole blocks counted from the first sector.
+    /// Checks that a scrub with checksums covers whole blocks, counted from the disk's first sector, as its store does.
     fn checksums(
         &self,
         disk: &DiskFacts,
@@ -317,10 +327,10 @@ pub fn check_priority(priority: u8) -> Result<scheduler::Priority, SpecError> {
     known.ok_or_else(|| SpecError::new("priority", priority.to_string(), "give 1 to 100"))
 }
 
-/// The longest name of a snapshot, in bytes.
+/// The most bytes in the name of a snapshot, so that the name fits wherever it is a part of another name.
 const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
 
-/// Checks the name of a snapshot: it is a part of an export's name, of paths and of command lines.
+/// Checks the name of a snapshot, which becomes a part of an export's name, of paths and of command lines.
 fn snapshot_name(given: Option<&str>) -> Result<String, SpecError> {
     let mend = "give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit";
     let Some(name) = given else { return Err(SpecError::new("name", "nothing is given".into(), mend)) };
@@ -335,7 +345,7 @@ fn snapshot_name(given: Option<&str>) -> Result<String, SpecError> {
     }
 }
 
-/// The most bytes of a path, and of a name in it, on Linux (limits.h).
+/// The most bytes of a path, and of one name within a path, on Linux (limits.h).
 const PATH_BYTES_MAX: usize = 4_095;
 const NAME_BYTES_MAX: usize = 255;
 
@@ -358,7 +368,7 @@ fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecErr
     Ok(path.clone())
 }
 
-/// Checks the paths of images, one on top of the other.
+/// Checks the number and the paths of a chain of images.
 fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
     if given.len() > IMAGES_MAX {
         let found = format!("{} images", given.len());
@@ -370,31 +380,31 @@ fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecErr
 /// The checksum store of a scrub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
-    /// The file, or the directory that it is in.
+    /// The store's file, or the directory of that file.
     pub store: PathBuf,
     /// Whether a store that is distrusted or unknown is replaced by a new one.
     pub anew: bool,
 }
 
-/// A task that was checked.
+/// A checked specification, with the defaults of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Reads blocks.
     Scrub {
-        /// Which LBNs.
+        /// The LBNs to read.
         range: LbnRange,
-        /// The unit.
+        /// Sectors in a block, the unit of a read.
         block: Sectors,
-        /// Whether contents are compared.
+        /// The store to compare with, for a scrub with checksums.
         checksums: Option<Checksums>,
     },
     /// Writes an image.
     Backup {
-        /// Its file.
+        /// The image file.
         to: PathBuf,
-        /// The unit.
+        /// Sectors in a block, the unit of a read.
         block: Sectors,
-        /// Former images, in order, relative to which it is a difference.
+        /// Former images, in order: the new image holds only differences from them.
         since: Vec<PathBuf>,
         /// Whether an existing file is overwritten.
         force: bool,
@@ -403,40 +413,42 @@ pub enum What {
     Replica {
         /// The file or disk.
         to: PathBuf,
-        /// The unit.
+        /// Sectors in a block, the unit of a read.
         block: Sectors,
         /// Whether existing content is overwritten.
         force: bool,
     },
     /// Moves blocks as a plan says.
     Reorganize {
-        /// Its file.
+        /// The plan's file.
         plan: PathBuf,
-        /// The unit, where the plan does not say.
+        /// Sectors in a block, if the plan gives none.
         block: Sectors,
     },
-    /// Keeps the disk as it is now for readers.
+    /// Lets clients read the disk as it was when the task was started.
     Snapshot {
-        /// Its name.
+        /// The name of the snapshot.
         name: String,
-        /// The unit of what is kept.
+        /// Sectors in a block, the unit in which old content is kept.
         block: Sectors,
-        /// When it ends, in seconds since 1970.
+        /// When the snapshot ends by itself, in seconds since 1970.
         expires_unix_s: Option<u64>,
     },
     /// Compares disks.
     Verify(VerifySpec),
     /// Writes images to the disk.
     Restore {
-        /// Their files, in order.
+        /// The image files, in order.
         from: Vec<PathBuf>,
-        /// Whether it runs although clients have the disk open.
+        /// Whether the restore runs although clients have the disk open for writing.
         force: bool,
     },
 }
 
 impl What {
-    /// Returns whether it needs the disk for itself, and whether the user has waived that.
+    /// Returns `Some` if the task may not begin while clients have the disk open for writing: `Some(true)` if the user
+    /// has
+    /// waived that (`force`).
     pub(crate) fn needs_alone(&self) -> Option<bool> {
         match self {
             Self::Restore { force, .. } => Some(*force),
@@ -444,7 +456,7 @@ impl What {
         }
     }
 
-    /// Returns the checksums that it compares with.
+    /// Returns the checksum store of a scrub with checksums.
     pub(crate) fn checksums(&self) -> Option<&Checksums> {
         match self {
             Self::Scrub { checksums, .. } => checksums.as_ref(),
@@ -452,17 +464,17 @@ impl What {
         }
     }
 
-    /// Returns whether it changes the disk's content.
+    /// Returns whether the task changes the disk's content.
     pub(crate) fn writes(&self) -> bool {
         matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
     }
 
-    /// Returns whether all other writes to the disk are refused meanwhile.
+    /// Returns whether all other writes to the disk are refused while the task is not over.
     pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
     }
 
-    /// Returns the file that it writes a copy of the disk to.
+    /// Returns the file or disk to which the task copies this disk.
     pub(crate) fn target(&self) -> Option<&Path> {
         match self {
             Self::Backup { to, .. } | Self::Replica { to, .. } => Some(to),
@@ -470,7 +482,7 @@ impl What {
         }
     }
 
-    /// Returns the LBNs that it reads for their own sake.
+    /// Returns the LBNs of a scrub.
     pub(crate) fn scrubs(&self) -> Option<LbnRange> {
         match self {
             Self::Scrub { range, .. } => Some(*range),
@@ -478,22 +490,22 @@ impl What {
         }
     }
 
-    /// Returns whether the number of running tasks of its kind is limited.
+    /// Returns whether the number of tasks of this kind that run at a time is limited.
     pub(crate) fn needs_permit(&self) -> bool {
         matches!(self, Self::Scrub { .. } | Self::Verify(_))
     }
 
-    /// Returns whether its result is the disk at one instant.
+    /// Returns whether the result of the task is the disk's content at one instant.
     pub(crate) fn is_snapshot(&self) -> bool {
         matches!(self, Self::Backup { .. } | Self::Replica { .. } | Self::Snapshot { .. })
     }
 }
 
-/// A field that is wrong.
+/// A wrong field of a specification.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {found}; {mend}")]
 pub struct SpecError {
-    /// Which field.
+    /// The name of the field.
     pub field: &'static str,
     /// The value found.
     pub found: String,
@@ -512,26 +524,26 @@ pub(crate) fn volume(random: u128) -> VolumeId {
     VolumeId(random)
 }
 
-/// The changes of a task that `PATCH` accepts.
+/// The changes of a task that a `PATCH` request makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Its share of the gaps from now on, 1 to 100.
+    /// The task's new share of the gaps relative to other tasks, 1 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// Its deadline, in seconds since 1970; `null` removes it.
+    /// The task's new deadline, in seconds since 1970; `null` removes the deadline.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub deadline_unix_s: Option<Option<u64>>,
 }
 
 impl Change {
-    /// Returns whether it changes nothing.
+    /// Returns whether the request changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Distinguishes null from a missing field.
+/// Deserialises a field so that `null` differs from a missing field.
 fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -1,4 +1,4 @@
-//! All tasks of a disk, as the journal has them.
+//! The table of all tasks of a disk, as the journal has them, and the events that change the table.
 
 use super::spec::TaskSpec;
 use apps::snapshot::VolumeId;
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The most bad sectors that are listed; further ones are counted.
+/// The most bad sectors of a task that are listed. Further ones are counted.
 pub const LISTED_BAD_SECTORS_MAX: usize = 1_000;
 
 /// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
-    /// It will begin: its files are being read, or another task has to end first.
+    /// The task will begin: its files are being opened, or it waits for another task or for clients' requests.
     Queued,
-    /// It is at work.
+    /// The task is at work.
     Running,
-    /// It is stopped, on request or because it is blocked; its progress is kept.
+    /// The task is stopped, on request or because it is blocked. Its progress is kept.
     Paused,
-    /// It has done all its blocks.
+    /// The task has done all its blocks.
     Done,
-    /// It ended without success.
+    /// The task ended without success.
     Failed,
-    /// It was cancelled on request.
+    /// The task was cancelled on request.
     Cancelled,
 }
 
@@ -52,13 +52,13 @@ impl std::fmt::Display for TaskState {
 pub struct Figures {
     /// Blocks done.
     pub done: u64,
-    /// Blocks of the task; 0 until that is known.
+    /// The task's number of blocks; 0 until that is known.
     pub blocks: u64,
     /// Bytes of the blocks done.
     pub bytes: u64,
     /// Sectors that could not be read or written, at most [`LISTED_BAD_SECTORS_MAX`] of them.
     pub bad: Vec<u64>,
-    /// The number of further ones.
+    /// The number of further bad sectors, which are not listed.
     pub bad_more: u64,
     /// The records of the task's log in the state directory, kept blocks or the memory of a reorganisation, that were
     /// acknowledged when these figures were saved; 0 without a log. A log that has fewer is an older copy.
@@ -75,23 +75,22 @@ pub struct Figures {
 /// The results of a comparison of disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Differences {
-    /// LBNs at which the members do not agree, the same on each member, at most [`LISTED_BAD_SECTORS_MAX`] of them.
+    /// The LBNs on the members at which their contents do not agree, at most [`LISTED_BAD_SECTORS_MAX`] of them.
     pub lbns: Vec<u64>,
-    /// The number of further ones.
+    /// The number of further differing LBNs, which are not listed.
     pub more: u64,
-    /// Blocks that clients wrote at every reading.
+    /// Blocks that could not be compared, because clients wrote to them at every try.
     pub unsettled: u64,
-    /// Sectors that could not be read, with the disk, at most [`LISTED_BAD_SECTORS_MAX`] of them. Their blocks are not
-    /// compared.
+    /// Sectors that could not be read, at most [`LISTED_BAD_SECTORS_MAX`] of them. Their blocks are not compared.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// A sector of a disk that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {
-    /// The disk.
+    /// The name of the disk.
     pub disk: String,
-    /// The sector.
+    /// The sector's LBN on that disk.
     pub lbn: u64,
 }
 
@@ -102,10 +101,10 @@ pub struct Content {
     pub recorded: u64,
     /// Blocks that match their recorded sums.
     pub verified: u64,
-    /// The first sectors of blocks that were read without error and do not match, at most [`LISTED_BAD_SECTORS_MAX`]
-    /// of them.
+    /// The first LBNs of blocks that were read without error and do not match their sums, at most
+    /// [`LISTED_BAD_SECTORS_MAX`] of them.
     pub wrong: Vec<u64>,
-    /// The number of further ones.
+    /// The number of further blocks that do not match their sums.
     pub wrong_more: u64,
 }
 
@@ -119,14 +118,14 @@ pub(crate) struct SumStore {
     pub block: u64,
 }
 
-/// A task.
+/// A task in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TaskEntry {
     pub spec: TaskSpec,
-    /// Milliseconds since 1970.
+    /// When the task was created and when its state last changed, in milliseconds since 1970.
     pub created: u64,
     pub changed: u64,
-    /// A random number, the identity of its image.
+    /// A random number that identifies the task's image or other files.
     pub image: u64,
     pub state: TaskState,
     pub reason: Option<String>,
@@ -147,7 +146,7 @@ pub(crate) enum Event {
     Priority { id: u64, priority: u8 },
     /// A task changed its deadline.
     Deadline { id: u64, deadline_unix_s: Option<u64> },
-    /// Progress is durable, with the task's own record.
+    /// A task has made durable progress. `saved` is the task's own record, from which it continues.
     Progress {
         id: u64,
         figures: Figures,
@@ -156,18 +155,18 @@ pub(crate) enum Event {
     },
     /// A task that is over was dropped.
     Forgotten { id: u64 },
-    /// The store that learns of the disk's writes from here on.
+    /// The disk got another checksum store, or has none from here on.
     Sums { store: Option<SumStore> },
-    /// Numbers up to this one are used.
+    /// Task numbers up to this one have been used.
     Used { id: u64 },
-    /// The disk: its volume in hexadecimal digits, its serial number or place, and its shape.
+    /// The disk of the table: the volume in hexadecimal digits, the serial number or path, and the size.
     Disk {
         volume: String,
         device: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shape: Option<DiskShape>,
     },
-    /// Places stay closed after a task that did not end well.
+    /// The disk is closed to clients, because a repair ended a task that was writing to it; or is open again.
     Closed { closed: Option<Closed> },
 }
 
@@ -184,7 +183,7 @@ impl std::fmt::Display for DiskShape {
     }
 }
 
-/// The accesses that are closed to clients.
+/// The accesses to a disk that are closed to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Closed {
@@ -198,9 +197,9 @@ pub enum Closed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Table {
     entries: BTreeMap<u64, TaskEntry>,
-    /// Those that are over, in the order of their ends: the clock may have been set meanwhile.
+    /// The tasks that are over, in the order of their ends. Their times may be in another order, if the clock was set.
     over: Vec<u64>,
-    /// The highest number used.
+    /// The highest task number used.
     used: u64,
     sums: Option<SumStore>,
     volume: Option<VolumeId>,
@@ -219,12 +218,12 @@ impl Table {
         self.sums.as_ref()
     }
 
-    /// Returns the disk's volume; none if nothing was ever recorded.
+    /// Returns the permanent id of the disk for its images; `None` if no disk was ever recorded.
     pub fn volume(&self) -> Option<VolumeId> {
         self.volume
     }
 
-    /// Returns the serial number or the place of the disk.
+    /// Returns the serial number or the path of the disk.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }
@@ -234,7 +233,8 @@ impl Table {
         self.shape
     }
 
-    /// Returns whether it matters which disk it is: a task is not over, or places stay closed.
+    /// Returns whether the table may only be used for its own disk: a task is not over, or the disk is closed to
+    /// clients.
     pub fn needs_its_disk(&self) -> bool {
         self.closed.is_some() || self.live().next().is_some()
     }
@@ -244,12 +244,12 @@ impl Table {
         self.iter().filter(|(_, entry)| !entry.state.is_over())
     }
 
-    /// Returns the accesses that stay closed after a task that did not end well.
+    /// Returns the accesses that are closed to clients because a repair ended a task that was writing to the disk.
     pub fn closed(&self) -> Option<Closed> {
         self.closed
     }
 
-    /// Marks numbers up to this one as used.
+    /// Marks task numbers up to this one as used.
     pub fn has_used(&mut self, id: u64) {
         self.used = self.used.max(id);
     }
@@ -268,7 +268,7 @@ impl Table {
         self.used.saturating_add(1)
     }
 
-    /// Applies an event; returns whether it fits. If not, nothing has changed.
+    /// Applies an event. Returns whether the event fits the table; if not, nothing has changed.
     pub fn apply(&mut self, event: Event) -> bool {
         match event {
             Event::Created { id, spec, at, image } => {
@@ -343,7 +343,7 @@ impl Table {
         for (&id, entry) in &self.entries {
             let TaskEntry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
             events.push(Event::Created { id, spec, at: created, image });
-            // Only for a task that is not over: later progress is refused.
+            // Progress comes before the final state, after which the table refuses progress.
             if figures != Figures::default() || !saved.is_empty() {
                 events.push(Event::Progress { id, figures, saved });
             }

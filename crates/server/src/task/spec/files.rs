@@ -5,7 +5,7 @@ use crate::file_system::Places;
 use std::path::{Path, PathBuf};
 
 impl TaskSpec {
-    /// Returns the files that it names, with their fields.
+    /// Returns the files that the specification names, with the names of the fields.
     fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         fn all<'a>(
             field: &'static str,
@@ -20,15 +20,17 @@ impl TaskSpec {
             .chain(all("since", &self.since))
     }
 
-    /// Returns whether it names any file.
+    /// Returns whether the specification names any file.
     pub fn names_files(&self) -> bool {
         self.paths().next().is_some()
     }
 
-    /// Checks by name that every file that it names lies in a target.
+    /// Checks by path alone, without opening files, that every file that the specification names is in one of the
+    /// permitted
+    /// directories, `targets`.
     ///
     /// # Errors
-    /// The first field that names another place.
+    /// The first field with a path outside of these directories.
     pub fn check_places(&self, places: &Places) -> Result<(), SpecError> {
         self.paths().try_for_each(|(field, path)| {
             places.check(path).map_err(|mend| SpecError::new(field, path.display().to_string(), mend))

@@ -6,11 +6,11 @@ use apps::verify::{Array, ComparisonPlanError, MEMORY_MIN};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Lbn, Sectors};
 
-/// How the members of an array depend on each other.
+/// The relation between the contents of the members of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayKind {
-    /// All have the same content.
+    /// All members have the same content.
     #[default]
     Mirror,
     /// RAID 5, in any layout.
@@ -19,17 +19,17 @@ pub enum ArrayKind {
     Raid6,
 }
 
-/// The default of `memory_bytes`.
+/// The default of [`TaskSpec::memory_bytes`].
 const USUAL_MEMORY_BYTES: u64 = 1 << 30;
-/// The largest block of a comparison.
+/// The most bytes in a block of a comparison, because a block is kept in memory whole.
 const VERIFY_BLOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// A comparison of disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifySpec {
-    /// The disks, in the order of the array.
+    /// The names of the disks, in the order of the array.
     pub members: Vec<String>,
-    /// The comparison itself, without their names.
+    /// The comparison, without the names of the disks.
     pub plan: apps::verify::ComparisonPlan,
 }
 
@@ -37,7 +37,7 @@ impl VerifySpec {
     /// Takes the memory of the comparison from the budget that all comparisons share.
     ///
     /// # Errors
-    /// Not enough is left.
+    /// The budget has less memory left.
     pub(crate) fn take_memory(&self, budget: &Budget) -> Result<Reservation, SpecError> {
         let wanted = self.plan.memory;
         budget.take(wanted).ok_or_else(|| {
@@ -118,8 +118,9 @@ impl TaskSpec {
         Ok(VerifySpec { members: self.members.clone(), plan })
     }
 
-    /// Gives a comparison its size, if it has none: up to the end of the smallest of these disks, of RAID 6 in whole
-    /// chunks.
+    /// Sets the size of a comparison that has none: up to the end of the smallest of these disks, for RAID 6 rounded
+    /// down to
+    /// whole chunks.
     pub(crate) fn fit<'a>(&mut self, disks: impl IntoIterator<Item = &'a DiskFacts>) {
         let smallest = disks.into_iter().map(|disk| disk.capacity.get()).min();
         if let (TaskKind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {

@@ -1,4 +1,4 @@
-"""A thin nbdkit plugin over a daemon's export: for those who want nbdkit's filters, or a server of their own, before it.
+"""A thin nbdkit plugin over a daemon's export: it puts nbdkit's filters, or another nbdkit server, before the daemon.
 
     nbdkit python clients/nbdkit/freeblock.py socket=/run/freeblock/d0.sock
     nbdkit --filter=cow python clients/nbdkit/freeblock.py socket=/run/freeblock/d0.sock export=data
@@ -23,7 +23,7 @@ _REQUEST, _SIMPLE = 0x25609513, 0x67446698
 _READ, _WRITE, _FLUSH, _TRIM, _ZEROES = 0, 1, 3, 4, 6
 _FUA, _NO_HOLE = 1, 2
 _HAS_FLAGS, _READ_ONLY, _SEND_FLUSH, _SEND_FUA, _SEND_TRIM, _SEND_ZEROES, _MULTI = 1, 2, 4, 8, 32, 64, 256
-# What goes to the daemon at a time, far below what it takes.
+# The most bytes of a request to the daemon, far below the daemon's own limit.
 _MOST = 8 << 20
 
 
@@ -36,7 +36,7 @@ def config(key, value):
 def config_complete():
     if _OPTIONS["socket"] is None:
         raise RuntimeError("give socket=PATH, a Unix socket under `listen` of a disk")
-    # nbdkit leaves this directory.
+    # nbdkit changes its working directory later.
     _OPTIONS["socket"] = os.path.abspath(_OPTIONS["socket"])
 
 
@@ -45,7 +45,7 @@ def thread_model():
 
 
 class _Link:
-    """A connection to the daemon, past the handshake."""
+    """A connection to the daemon that has chosen its export."""
 
     def __init__(self, path, export):
         self.socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
@@ -104,7 +104,7 @@ def close(link):
     try:
         link.socket.sendall(struct.pack(">IHHQQI", _REQUEST, 0, 2, 0, 0, 0))
     except OSError:
-        pass  # It has hung up already.
+        pass  # The daemon has hung up already.
     link.socket.close()
 
 

@@ -38,7 +38,7 @@ def _(html, math, mo):
         return f'<text x="160" y="14" font-size="12">{"".join(marks)}</text>'
 
     def bars(rows, names):
-        """Stacked shares: rows of a label and a share for each name."""
+        """Draws stacked shares; each row has a label and a share for each name."""
         drawn = [_legend(names)]
         for n, (label, shares) in enumerate(rows):
             y, x = 28 + 26 * n, 160.0
@@ -52,9 +52,9 @@ def _(html, math, mo):
         return mo.Html(f'<svg viewBox="0 0 660 {36 + 26 * len(rows)}" style="width:100%;max-width:760px">{"".join(drawn)}</svg>')
 
     def lines(xs, series, across, up):
-        """Lines over xs: series by name."""
+        """Draws a line over xs for each series, which are given by name."""
         most = max(max(values) for values in series.values()) or 1
-        # Round numbers: a step of 1, 2 or 5 times a power of ten, of which at most five reach the most.
+        # The axis has at most five steps; a step is 1, 2 or 5 times a power of ten.
         step = next(s for s in (f * 10**e for e in range(-3, 9) for f in (1, 2, 5)) if most / s <= 5)
         top = step * math.ceil(most / step)
         place = lambda x, y: (70 + 560 * x / max(xs), 230 - 190 * y / top)
@@ -74,7 +74,7 @@ def _(html, math, mo):
         return mo.Html(f'<svg viewBox="0 0 660 270" style="width:100%;max-width:760px">{"".join(drawn)}</svg>')
 
     def table(rows):
-        """Rows of cells by their heads."""
+        """Shows a table; each row has its cells by the heads of their columns."""
         heads = "".join(f"<th>{html.escape(head)}</th>" for head in rows[0])
         cells = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row.values()) + "</tr>" for row in rows)
         return mo.Html(f"<table><tr>{heads}</tr>{cells}</table>")

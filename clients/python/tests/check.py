@@ -31,7 +31,7 @@ try:
     import polars
     import pyarrow
     import pyarrow.parquet
-except ImportError:  # only the long tier has them
+except ImportError:  # only the long tier has these packages
     pyarrow = None
 
 BINARY = sys.argv[1]
@@ -269,7 +269,7 @@ def check_two_runs_at_once_are_the_same_as_one():
 
 
 def check_ctrl_c_ends_a_run():
-    # A shell's background process ignores the signal, and Python leaves it so unless it is told otherwise.
+    # A background process of a shell ignores SIGINT, and Python keeps that unless a handler is set.
     program = (
         "import freeblock, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "print('on', flush=True); freeblock.simulate(requests=1_000_000_000)"
@@ -442,7 +442,7 @@ def check_a_sweep_goes_on_from_its_directory():
         whole = freeblock.sweep(GRID, seeds=[5], directory=directory, workers=1).to_pydict()
         files = sorted(pathlib.Path(directory).iterdir())
         assert len(files) == 4 and all(file.suffix == ".parquet" for file in files), files
-        # A result that is there is not computed again: a changed one is given back. One that is damaged or gone is.
+        # A kept result is not computed again: a changed file gives the changed result. A damaged or missing one is computed again.
         run = {"policy": "fcfs", "outstanding": 2, "requests": 400, "seed": 5}
         key = sweeping._key(run)
         changed = sweeping._kept(pathlib.Path(directory), key, run)
@@ -570,7 +570,7 @@ def check_a_fleet_is_the_same_by_its_seed_and_names_each_disk():
         assert table[name][::2] == table[name][1::2], "disks of a group differ"
     for low, hours, high in zip(table["hours_low"], table["hours"], table["hours_high"]):
         assert 0 < low <= hours <= high
-    # A smaller fleet of the seed is the beginning of a larger one.
+    # A smaller fleet with the same seed is the beginning of a larger one.
     fewer = freeblock.fleet(2, "rebuild", group=2, loads=loads, seed=3, workers=1, **SMALL).disks.to_pydict()
     assert fewer == {name: values[:2] for name, values in table.items()}
     other = freeblock.fleet(2, "rebuild", group=2, loads=loads, seed=4, workers=1, **SMALL).disks.to_pydict()
@@ -717,12 +717,12 @@ def check_damaged_pages_of_postgres_are_refused_and_never_misread():
         (4, 1, b""),
         (4, 1, b"\x50abcd"),  # literals past the end
         (9, 1, b"\x40abcd"),  # fewer bytes than are said
-        (3, 1, b"\x40abcd"),  # more
+        (3, 1, b"\x40abcd"),  # more bytes than are said
         (12, 1, b"\x44abcd\0\0"),  # from before the beginning, and from itself
         (12, 1, b"\x44abcd\5\0"),
         (9, 1, b"\x44abcd\1\0"),  # a repetition past the size
         (20, 1, b"\x4fabcd\1\0"),  # a length that goes on past the end
-        (1 << 29, 1, b"\x40abcd"),  # more than can be
+        (1 << 29, 1, b"\x40abcd"),  # more bytes than the packed ones can hold
     ):
         raises(postgres.Damaged, lambda: decoded(compressed(size, method, data), TEXT))
     for data in (b"", b"\0", b"\0\0", struct.pack("<HHH", 0, 0, 10_000), struct.pack("<H", 0xE000)):
@@ -814,9 +814,9 @@ def check_a_checkpoint_that_does_not_say_what_was_under_way_is_refused():
     shut_down, running = 1, 6
     for given, enough in (
         ({"active": 5, "prepared": 4}, True),
-        ({"active": 0}, True),  # that of a shutdown, after which none is under way
-        ({"active": 0, "prepared": 4}, False),  # but one that is prepared may be
-        ({"active": 0, "wal_level": 0}, False),  # it names none in any case
+        ({"active": 0}, True),  # a checkpoint of a shutdown, after which no transaction is under way
+        ({"active": 0, "prepared": 4}, False),  # but a prepared transaction may be
+        ({"active": 0, "wal_level": 0}, False),  # such a checkpoint names none in any case
         ({"active": 0, "wal_level": 0, "prepared": 4, "state": shut_down}, True),
     ):
         files = {"global/pg_control": a_control(**{"state": running, **given})}
@@ -1040,7 +1040,7 @@ def check_every_number_and_column_is_described():
         unit = next((unit for end, unit in UNITS.items() if re.search(rf"(?<!per){end}(_low|_high)?$", name)), None)
         assert unit in (None, described.unit) or described.unit == "by row", (name, described)
     table = freeblock.descriptions().to_pydict()
-    # Of what these runs do not have: an interruption, and enough windows for intervals of the measured harm.
+    # Names that these runs do not have: of an interruption, and of intervals of the measured harm, for which the windows are too few.
     rare = ("interrupted", "outside.measured.")
     idle = [name for name, meaning in zip(table["name"], table["meaning"]) if meaning not in used and not name.startswith(rare)]
     assert not idle and len(set(table["name"])) == len(table["name"]) > 150, idle
@@ -1077,7 +1077,7 @@ def issubclass_of_error(node):
 def missing_parameters(function, text, path):
     given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     names = [argument.arg for argument in given if argument.arg != "self"]
-    # One parameter may be what the sentence is about.
+    # A single parameter need not be named: the sentence may describe it.
     return [f"{path}({name})" for name in names if len(names) > 1 and not re.search(rf"\b{name}\b", text)]
 
 
@@ -1096,7 +1096,7 @@ def check_every_public_name_is_documented():
     assert not found, found
 
 
-# Only the long tier of the tests has these. Results of a sweep that are damaged or gone are in the short one as well.
+# Checks that only the long tier runs. The short tier also checks a sweep with damaged and missing results.
 LONG = (check_a_sweep_that_was_killed_goes_on,)
 
 for name, check in list(globals().items()):

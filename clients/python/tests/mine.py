@@ -1,4 +1,4 @@
-"""Rows of a live PostgreSQL's tables against its own answers: `python mine.py [FREEBLOCK [SECONDS ROUNDS]]`.
+"""Compares rows of a live PostgreSQL's tables with the server's own answers: `python mine.py [FREEBLOCK [SECONDS ROUNDS]]`.
 
 It needs root, loop devices, mke2fs, PostgreSQL 15, 16 or 18 and the package duckdb, and ends with 77 without one of them, which it
 names. POSTGRES_BIN names the directory of the server's programs, by default that of Debian's newest. With the path of the command, the scan also goes through a daemon with an emulated drive, while pgbench runs; that needs nbdfuse. With SECONDS and ROUNDS it only
@@ -26,8 +26,8 @@ import warnings
 import freeblock
 from freeblock import postgres
 
-# The accounts of pgbench at its smallest scale, and those that are left, all in the long tier of the tests; fewer would be too few
-# pages for estimates.
+# The number of pgbench's accounts at its smallest scale, and of those that are kept: all in the long tier of the tests. Fewer would be
+# too few pages for estimates.
 ACCOUNTS = 100_000
 KEPT = ACCOUNTS if "FREEBLOCK_LONG" in os.environ else 50_000
 
@@ -124,7 +124,7 @@ VIRTUAL = "create table computed (a int4, b int4 generated always as (a * 2) vir
 
 
 def shown(value):
-    """As psql prints it."""
+    """The value as psql prints it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -188,14 +188,14 @@ def check_compressed_and_virtual_values(**options):
 
 
 def settled(table, **options):
-    """The rows after a checkpoint, with the file system written, too."""
+    """The rows after a checkpoint, when the file system's own data are on the disk, too."""
     sql("checkpoint")
     run("sync")
     return mined(table, **options)
 
 
 def next_second():
-    """An empty file that is made in the second of a checkpoint is refused, as one that was truncated after it."""
+    """Waits for the next second: an empty file of the second of a checkpoint is refused, because it may have been truncated since."""
     time.sleep(1.1)
 
 
@@ -209,7 +209,7 @@ def refused(said, table, **options):
 
 
 def check_a_table_that_is_truncated(**options):
-    """After the checkpoint, and during the scan: never fewer rows than the answer has, without a word."""
+    """A table is truncated after the checkpoint, and during the scan: missing rows are an error, and never silent."""
     scan = freeblock.mine("filled", **options)
     batches = iter(scan)
     assert next(batches).num_rows == 5_000 and scan.changed_pages == 0
@@ -234,7 +234,7 @@ def open_transactions():
     """Transactions of each kind at the instant of a checkpoint: under way, of several parts, aborted, prepared, and committed since the
     oldest of them began. Yields the rows that the server sees then, and those of them that the checkpoint leaves undecided."""
     sql("drop table if exists going; create table going (a int4, b text) with (autovacuum_enabled = off); insert into going select i, 'old' from generate_series(1, 400) i")
-    # Ended before any other begins: the parts of a transaction of which one was rolled back, and a whole one that was.
+    # Two transactions end before any other begins: one with a part that was rolled back, and one that was rolled back as a whole.
     sql("begin; savepoint a; update going set b = 'never' where a between 61 and 65; rollback to a; update going set b = 'kept' where a between 66 and 70; commit")
     sql("begin; insert into going select i, 'never' from generate_series(1201, 1210) i; delete from going where a between 51 and 60; rollback")
     one, parts = Psql(), Psql()
@@ -259,7 +259,7 @@ def check_open_transactions(**options):
         scan, ours = settled("going", **options)
         assert len(theirs) == 401 and len(undecided) == 4
         assert ours == [row for row in theirs if row not in undecided], (set(ours) ^ set(theirs), vars(scan))
-        # Three rows in two versions each, and one row.
+        # Three rows in two versions each, and one row in one version.
         assert scan.undecided_rows == 7, vars(scan)
     scan, ours = mined("going", **options)
     assert set(ours) <= set(theirs) and len(theirs) - len(ours) <= scan.undecided_rows
@@ -279,7 +279,7 @@ def check_pages_without_checksums(data, **options):
 
 
 def check_checkpoints_that_do_not_say_what_was_under_way(data, **options):
-    """That of a shutdown if transactions may be prepared, and any with the least of logs."""
+    """A checkpoint of a shutdown if transactions may be prepared, and any checkpoint with wal_level=minimal."""
     with server(data, max_prepared_transactions=4):
         refused("run CHECKPOINT", "kinds", data=data, **options)
         settled("kinds", data=data, columns=["id"], **options)
@@ -353,7 +353,7 @@ def check_transactions(**options):
     assert ours == theirs and scan.undecided_rows == 0, (ours[:30], vars(scan))
     going.ask("commit")
     run("sync")
-    # The answer stays that of the checkpoint; rows of which the commit log says more by now are counted and left out.
+    # The answer stays that of the checkpoint. Rows whose transactions have ended since are counted and left out.
     scan, ours = mined("changing", **options)
     assert set(ours) <= set(theirs) and len(theirs) - len(ours) <= scan.undecided_rows, (len(ours), vars(scan))
     going.ask("begin")
@@ -386,7 +386,7 @@ def main():
     if not BIN:
         skip("PostgreSQL 15, 16 or 18 not found; Debian has it in postgresql")
     if "POSTGRES_BIN" in os.environ and "MINE_ALONE" in os.environ:
-        # At a place that the user of the server can reach, with the libraries beside it; read-only, because the place is removed at the end.
+        # The programs and their libraries are mounted where the server's user can reach them; read-only, since WORK is removed at the end.
         WORK.chmod(0o755)
         programs, place = pathlib.Path(BIN[0]).resolve(), WORK / "server"
         place.mkdir()
@@ -400,7 +400,7 @@ def main():
         if shutil.which(program) is None:
             skip(f"{program} not found")
     if "MINE_ALONE" not in os.environ:
-        # In a mount namespace of its own; in another one that begins meanwhile, the file system would stay mounted.
+        # Runs in a mount namespace of its own. Otherwise a namespace that begins meanwhile would keep the file system mounted.
         command = ["unshare", "--mount", sys.executable, *sys.orig_argv[1:]]
         sys.exit(subprocess.run(command, env={**os.environ, "MINE_ALONE": "1"}, check=False).returncode)
     if len(sys.argv) > 3:
@@ -461,7 +461,7 @@ def main():
             print("a table of several files: equal", flush=True)
         check_checkpoints_that_do_not_say_what_was_under_way(data, **where)
         print("checkpoints that do not say what was under way: refused", flush=True)
-        # Unmounted, by ext4's own map.
+        # The file system is not mounted now: the scan reads ext4's own map.
     scan, ours = mined("pgbench_accounts", data="/data", mounted=False, columns=["aid"], **where)
     assert len(ours) == aids == scan.rows
     print("by the map of an image: equal", flush=True)
@@ -483,7 +483,7 @@ def served(freeblock_command):
     with open(WORK / "log", "w") as log:
         disk = f"d0=emulated:{drive},file={WORK / 'served'}"
         command = [freeblock_command, "serve", "--disk", disk, "--listen", f"unix:{socket}", "--state", WORK / "state", "--control", control]
-        # The floor is that of snapshots too: beside pgbench, their reads would wait for minutes.
+        # The floor holds for snapshots, too: without it their reads would wait for minutes beside pgbench.
         command += ["--background", "d0-background", "--background-floor", "1MB/s"]
         daemon = subprocess.Popen(command, stdout=log, stderr=log)
         device = nbd = None
@@ -510,7 +510,7 @@ def waited(there, process):
 
 
 class Psql:
-    """A session that stays open."""
+    """A session of psql that stays open."""
 
     def __init__(self):
         command = ["runuser", "-u", "postgres", "--", f"{BIN[0]}/psql", "-h", WORK / "run", "-qAtX", "-F", "\t", "postgres"]
@@ -577,14 +577,14 @@ ROUNDS = ("alone", "beside a scan", "beside a copy's scan")
 
 def compare(command, seconds, triples):
     """The transactions a second of pgbench in three kinds of rounds, in a drawn order: alone, beside a scan that lasts as long, and
-    beside a scan of as many pages a second that reads the file behind the drive. The last one takes the processor's time as the
-    scan does, and none of the disk's."""
+    beside a scan of as many pages a second that reads the file behind the drive. The third kind takes as much processor time as the
+    second, and no time of the disk."""
     draw, found, speeds = random.Random(1), {kind: [] for kind in ROUNDS}, []
     with served(command) as (device, control):
         run("mke2fs", "-q", "-F", "-t", "ext4", device)
         with mounted(device) as mount:
             data = cluster(mount / "data", "--data-checksums")
-            # No checkpoint falls into a round, and pages are not written whole after the one before.
+            # No checkpoint falls into a round, and after a checkpoint pages are not written whole to the log.
             settings = {"checkpoint_timeout": "1d", "max_wal_size": "2GB", "full_page_writes": "off", "autovacuum": "off"}
             with server(data, shared_buffers="8MB", **settings):
                 pg("pgbench", "-h", WORK / "run", "-i", "-q", "-s", 1, "postgres")
@@ -690,7 +690,7 @@ def check_a_snapshot_of_the_disk(command, mount, control):
     pages = scan._pages
 
     def ended_early():
-        # Beside pgbench a drive of which it takes most of the time gives some pages a second at best: the rest is read without it.
+        # pgbench takes most of the drive's time, so a scan gets some pages a second at best: the rest is read without pgbench.
         for n, page in enumerate(pages()):
             if n == 30:
                 assert going.poll() is None, "pgbench was done before the scan"
@@ -704,7 +704,7 @@ def check_a_snapshot_of_the_disk(command, mount, control):
     assert sorted(ours) == theirs, (len(ours), len(theirs))
     assert sorted(tuple(map(int, row)) for row in rows(f"select {', '.join(names)} from pgbench_accounts")) != theirs
     run(command, "snapshot", "d0", "--name", "now", "--remove", "--control", control)
-    # The export goes with the snapshot.
+    # The export ends with the snapshot.
     try:
         freeblock.mine("pgbench_accounts", **where)
     except ConnectionError as error:

@@ -24,7 +24,7 @@ pub(crate) struct Execute {
     accesses: Vec<Py<Access>>,
     /// The predicted end, in ns.
     until: u64,
-    /// The foreground request that they serve; None for background work in idle time or promoted work.
+    /// The foreground request that the accesses serve; None for background work in idle time or promoted work.
     request: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Execute {
 pub(crate) struct Access {
     /// The track's number.
     track: u64,
-    /// The first sector of it.
+    /// The first sector, counted from the track's start.
     sector: u32,
     /// The number of sectors; past the track's end they continue at its start.
     sectors: u32,
@@ -58,11 +58,12 @@ pub(crate) struct Send {
     sectors: u64,
     /// "foreground", "background" in a gap, or "idle".
     purpose: &'static str,
-    /// The wanted background sectors in it.
+    /// The number of wanted background sectors in the command.
     useful: u32,
 }
 
-/// Idle work ends early, for a request that has come: only these accesses are still done. Call `completed` at `until`.
+/// Work in idle time ends early, because a request has arrived: only these accesses are still done. Call `completed` at
+/// `until`.
 #[pyclass(frozen, get_all, module = "freeblock")]
 pub(crate) struct Cut {
     /// The accesses that are still done.
@@ -83,7 +84,7 @@ pub(crate) struct Completed {
 pub(crate) struct Failed {
     /// The host's number for the request.
     id: u64,
-    /// Its first bad sector.
+    /// The first bad sector of the request.
     bad: u64,
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Deliver {
     task: u64,
     /// The first LBN of the block.
     lbn: u64,
-    /// Its length.
+    /// The number of sectors of the block.
     sectors: u64,
     /// "read" or "write".
     op: &'static str,
@@ -199,8 +200,8 @@ impl Core {
         Ok(Self { core, trouble, now: Instant::ZERO, commands: BTreeMap::new() })
     }
 
-    /// Accepts a foreground request. Raises ValueError if it has no sectors, ends past the drive's end, or is one too many; the
-    /// core is then unchanged.
+    /// Accepts a foreground request. Raises ValueError if the request has no sectors, ends past the drive's end, or finds the
+    /// pool full; the core is then unchanged.
     fn submit(&mut self, now: u64, id: u64, op: &str, lbn: u64, sectors: u64) -> PyResult<()> {
         let at = later(self.now, now)?;
         let request = Request { id: RequestId::new(id), op: values::op(op)?, range: range(lbn, sectors)? };
@@ -209,8 +210,8 @@ impl Core {
         Ok(())
     }
 
-    /// The next output, or None until the next call. `ready` is asked before a background block is written, with session, task,
-    /// first LBN, sectors and parameter, and returns whether its bytes are at hand; without it all are.
+    /// The next output, or None until the next call. `ready` is called before a background block is written, with session,
+    /// task, first LBN, sectors and parameter, and returns whether the block's bytes are available; without `ready` all are.
     #[pyo3(signature = (now, ready=None))]
     fn poll<'py>(
         &mut self,
@@ -242,8 +243,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reports that a command of `Send` is done. `bad`: all but these sectors were done. `stopped_at`: all before this one were
-    /// done, it is bad, and the rest is unknown. `lost`: the host has given up waiting.
+    /// Reports that a command of `Send` is done. `bad`: all sectors but these were done. `stopped_at`: this sector is bad, all
+    /// before it were done, and the rest is unknown. `lost`: the host has given up waiting.
     #[pyo3(signature = (now, id, *, bad=Vec::new(), stopped_at=None, lost=false))]
     fn command_done(
         &mut self,
@@ -431,7 +432,7 @@ fn lbns(mut numbers: Vec<u64>) -> Vec<Lbn> {
     numbers.into_iter().map(Lbn::new).collect()
 }
 
-/// Asks a callable of Python whether the bytes of a block are at hand.
+/// Asks a callable of Python whether the bytes of a block are available.
 struct PythonBuffers<'a, 'py> {
     ready: &'a Bound<'py, PyAny>,
     trouble: &'a Trouble,

@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use workload::{Request, Source};
 
-/// The first exception of an object of Python. Scheduling has no errors, so the exception is kept until the run has ended.
+/// The first exception of an object of Python. The scheduler's calls have no errors for it, so it is kept until the run has
+/// ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble(Arc<Mutex<Option<PyErr>>>);
 
@@ -32,7 +33,8 @@ impl Trouble {
         }
     }
 
-    /// Returns whether a run has to end: for an exception, or for a signal that Python's handlers turn into one, which is kept.
+    /// Returns whether a run has to end: because of an exception, or of a signal for which Python's handler raises one, which
+    /// is kept.
     pub(crate) fn stops(&self) -> bool {
         if !self.is_any()
             && let Err(error) = Python::attach(|py| py.check_signals())
@@ -46,19 +48,20 @@ impl Trouble {
 /// A waiting request, as a policy sees it.
 #[pyclass(frozen, get_all, module = "freeblock")]
 pub(crate) struct Waiting {
-    /// The number that the host gave it.
+    /// The host's number for the request.
     id: u64,
     /// "read" or "write".
     op: &'static str,
-    /// Its first LBN.
+    /// The first LBN.
     lbn: u64,
-    /// Its length.
+    /// The number of sectors.
     sectors: u64,
-    /// Its arrival, in ns.
+    /// The time of arrival, in ns.
     arrived: u64,
-    /// The predicted time of the arm's move to it, in ns.
+    /// The predicted duration of the arm's move to the request, in ns.
     seek: u64,
-    /// The predicted time from then to its first sector, in ns: rotational latency, and settling before a write.
+    /// The predicted time from the end of that move to the first sector, in ns: rotational latency, and settling before a
+    /// write.
     rest: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The native part of the Python module `freeblock`. Its Python part, with the documentation of every name, is in
 //! `clients/python`.
 //!
-//! Simulations run without the interpreter's lock. Objects of Python that take part in one, a policy or requests, get it back for
-//! each call.
+//! Simulations run without the interpreter's lock. A policy or an iterator of requests in Python gets the lock back for each
+//! call.
 
 // The arguments of functions that Python calls are values.
 #![allow(clippy::needless_pass_by_value)]

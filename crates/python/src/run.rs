@@ -1,4 +1,4 @@
-//! Commands, and simulations with parts of Python's.
+//! Commands, and simulations with policies and requests of Python.
 
 use crate::foreign::{PythonPolicy, PythonSource, Trouble};
 use crate::table::Table;
@@ -26,7 +26,7 @@ create_exception!(
 /// The output of a command: its text, its exit code, and its notes.
 type Output = (String, u8, Vec<String>);
 
-/// The interval at which a command's thread is looked after, for Ctrl-C.
+/// The interval at which the calling thread looks for Ctrl-C while a command runs.
 const INTERRUPT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn output(answer: Result<Answer, Failure>) -> PyResult<Output> {
@@ -36,16 +36,17 @@ fn output(answer: Result<Answer, Failure>) -> PyResult<Output> {
     }
 }
 
-/// Runs a command with these arguments; returns its text, exit code and notes. Ctrl-C ends it where it can be continued.
+/// Runs a command with these arguments; returns its text, exit code and notes. Ctrl-C ends a command at a point from which it
+/// can be continued.
 #[pyfunction]
 pub(crate) fn run(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Output> {
     let trouble = Trouble::default();
     let answer = py.detach(|| {
         let (done, answer) = channel();
         let stop = trouble.clone();
-        // Python handles signals on the calling thread alone, so that the command gets another one.
+        // Python handles signals on the calling thread alone, so the command runs on another one.
         let command = std::thread::Builder::new().name("freeblock".to_owned()).spawn(move || {
-            // The receiver waits for it.
+            // The receiver waits for the answer, so sending does not fail.
             let _ = done.send(library::run(arguments, move || stop.is_any()));
         });
         command.map_err(|error| refused(format_args!("no thread for the command: {error}")))?;
@@ -96,7 +97,8 @@ pub(crate) fn simulate(
     Ok((output, table))
 }
 
-/// The options of a command, by its names: name, description, whether it has a value, and the only values that it may have.
+/// The options of a command, by its names: name, description, whether the option takes a value, and its possible values if they
+/// can be listed.
 #[pyfunction]
 pub(crate) fn options(names: Vec<String>) -> Vec<(String, String, bool, Vec<String>)> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

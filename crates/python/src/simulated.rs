@@ -24,7 +24,7 @@ pub(crate) struct Drive {
 pub(crate) struct Reply {
     /// The number of the command.
     id: u64,
-    /// The time at which the host learns of it, in ns.
+    /// The time at which the host learns of the completion, in ns.
     at: u64,
     /// The first sector that could not be read or written; None if all could.
     failed: Option<u64>,
@@ -80,13 +80,13 @@ impl Drive {
         self.model.rpm().revolution().as_nanos()
     }
 
-    /// The most commands at a time.
+    /// The largest number of commands that the drive takes at a time.
     #[getter]
     fn queue_depth(&self) -> usize {
         self.drive.queue_depth()
     }
 
-    /// The number of commands inside, without completions that have not been taken out.
+    /// The number of commands in the drive, without those whose completions wait to be taken out.
     #[getter]
     fn outstanding(&self) -> usize {
         self.drive.outstanding()
@@ -100,7 +100,7 @@ impl Drive {
         self.drive.submit(now, command).map_err(refused)
     }
 
-    /// The time of the next event inside, if nothing is submitted before; None if nothing is going on.
+    /// The time of the next event in the drive if nothing is submitted before; None if no event is to come.
     fn next_event(&self) -> Option<u64> {
         self.drive.next_event().map(Instant::as_nanos)
     }
@@ -133,7 +133,7 @@ impl Drive {
     }
 }
 
-/// The latest time that a host may give, in ns: 146 years. From there on the arithmetic of a drive has as much room again.
+/// Bounds the time that a host may give, in ns: 146 years. The drive's arithmetic has as much room again after it.
 const NOW_MAX: u64 = 1 << 62;
 
 /// Returns the time if it is not before the last one.

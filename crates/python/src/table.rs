@@ -77,7 +77,7 @@ impl Table {
     }
 }
 
-/// A column as Python has it: name, kind, values.
+/// A column as values of Python: name, kind, values.
 type Plain<'py> = (String, String, Bound<'py, PyList>);
 
 /// Returns the name of the kind of a column, for [`table`].
@@ -160,7 +160,7 @@ fn words(texts: &[String]) -> Option<Values> {
     Some(Values::words(codes, &words))
 }
 
-/// Values, and which rows have one.
+/// Values, and for each row whether it has one; `None` if all rows have.
 type Gathered<T> = (T, Option<Vec<bool>>);
 
 fn gather<'py, T>(
@@ -186,7 +186,7 @@ where
     Ok((values, gaps.then_some(valid)))
 }
 
-/// The stream is sent to a consumer in this process, whose thread may be another.
+/// A consumer in this process may read the stream on another thread.
 const _: () = {
     const fn sent<T: Send + 'static>() {}
     sent::<Stream>();

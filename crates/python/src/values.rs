@@ -27,7 +27,7 @@ pub(crate) const fn op_name(op: Op) -> &'static str {
     }
 }
 
-/// Returns a range of LBNs whose end is a number, too.
+/// Returns a range of LBNs whose end does not overflow.
 pub(crate) fn range(lbn: u64, sectors: u64) -> PyResult<LbnRange> {
     match lbn.checked_add(sectors) {
         Some(_) => Ok(LbnRange::new(Lbn::new(lbn), Sectors::new(sectors))),

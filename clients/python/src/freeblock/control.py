@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 USUAL_PATH = "/run/freeblock/control.sock"
-"""The control socket of a daemon that was given no other."""
+"""The default control socket of a daemon."""
 
 _VERSION = 1
 
@@ -32,42 +32,42 @@ class Record(NamedTuple):
     """A block that has been read or written."""
 
     task: int
-    """The number of its task."""
+    """The number of the block's task."""
     start: int
-    """Its first LBN."""
+    """The first LBN of the block."""
     sectors: int
-    """Its length in sectors."""
+    """The number of sectors of the block."""
     parameter: int
     """The number that came with the task."""
     write: bool
-    """Whether it was written."""
+    """Whether the block was written; otherwise it was read."""
     bad: Optional[int]
     """The LBN of the first bad sector, if the medium could not serve the block; then there are no data."""
     last: bool
     """Whether the session has nothing left to come."""
     data: bytes
-    """The bytes that were read; none of a block that was written."""
+    """The bytes that were read; empty for a block that was written."""
 
 
 class Wanted(NamedTuple):
     """A block that is about to be written: answer with give() or not_now()."""
 
     task: int
-    """The number of its task."""
+    """The number of the block's task."""
     start: int
-    """Its first LBN."""
+    """The first LBN of the block."""
     sectors: int
-    """Its length in sectors."""
+    """The number of sectors of the block."""
     parameter: int
     """The number that came with the task."""
 
 
 _Event = Tuple[int, Tuple[Any, ...]]
-"""Kind and fields of a frame."""
+"""The kind and the fields of a frame."""
 
 
 def _connect(path: str, head: str, body: bytes = b"") -> "tuple[socket.socket, int, bytes]":
-    """The connection, the answer's code, and what has come of its body."""
+    """Sends a request; returns the connection, the answer's code, and the part of its body that has arrived."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
@@ -138,16 +138,16 @@ def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, contr
 
 
 class Session:
-    """Blocks of a disk in whatever order is free (Thereska et al., FAST 2004, section 3). A program that does not fetch its blocks
-    suspends its own session, and no other.
+    """Reads and writes blocks of a disk, in the order that costs other clients least (Thereska et al., FAST 2004, section 3). A program
+    that does not fetch its blocks suspends only its own session.
 
-    disk: its name at the daemon.
+    disk: the disk's name at the daemon.
     priority: the weight among sessions, 1 to 100 (FAST 2004, section 5.2).
     control: the daemon's control socket.
     """
 
     sectors: int
-    """The sectors of the disk."""
+    """The number of sectors of the disk."""
     sector_bytes: int
     """The bytes in a sector."""
 
@@ -225,7 +225,7 @@ class Session:
         self._send(9, struct.pack("<QQ", wanted.task, wanted.start) + data)
 
     def not_now(self, wanted: Wanted) -> None:
-        """Says that the bytes are not at hand; the block is wanted again later."""
+        """Says that the bytes of a wanted block are not available; the block is wanted again later."""
         self._send(10, struct.pack("<QQ", wanted.task, wanted.start))
 
     def get(self, timeout: Optional[float] = None) -> Union[Record, Wanted, None]:
@@ -280,17 +280,17 @@ class Session:
             self._waiting.append(event)
 
     def _wait(self) -> _Event:
-        """The next frame, however late it comes."""
+        """The next frame, without a limit on the wait."""
         event = self._event(None)
         if event is None:
             raise Gone("the daemon has sent nothing")
         return event
 
     def _event(self, deadline: Optional[float]) -> Optional[_Event]:
-        """Kind and fields of the next frame; None when the time is up."""
+        """The kind and the fields of the next frame; None after the deadline."""
         self._open()
         while True:
-            # No more is read than the frame that is under way: what was kept here, select would not tell of.
+            # Only the present frame is read: select would not report bytes that are kept here.
             end = 4
             if len(self._bytes) >= 4:
                 (length,) = struct.unpack_from("<I", self._bytes)

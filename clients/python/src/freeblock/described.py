@@ -220,7 +220,7 @@ def _all() -> Dict[str, Described]:
 _BY_NAME = _all()
 
 _LIKE_A_RESULT = ("seeds.half_width.", "seeds.runs[].", "drives[].")
-"""The beginnings of names behind which the name of a result follows."""
+"""Prefixes that are followed by the name of a result."""
 
 
 def describe(name: str) -> Described:
@@ -245,7 +245,7 @@ def describe(name: str) -> Described:
         if key in _BY_NAME:
             return _BY_NAME[key]._replace(name=name)
     above, _, last = plain.rpartition(".")
-    # The reasons of caution are texts, and the ends of an interval have its unit.
+    # Names that are not listed singly: a reason of caution, and the ends and the mean of an interval, which have its unit.
     if above == "outside.caution_s" or (above in _BY_NAME and last in ("low", "mean", "high")):
         return _BY_NAME[above]._replace(name=name)
     near = difflib.get_close_matches(name, _BY_NAME, 1)
@@ -254,6 +254,6 @@ def describe(name: str) -> Described:
 
 
 def descriptions() -> _native.Table:
-    """All descriptions as a table with the columns name, unit, meaning and source; those of tables are behind those of results."""
+    """All descriptions as a table with the columns name, unit, meaning and source: first of results, then of tables."""
     columns: List[List[str]] = [list(column) for column in zip(*_BY_NAME.values())]
     return _native.table([(field, "text", values) for field, values in zip(Described._fields, columns)])

@@ -8,14 +8,14 @@ from .simulation import UsageError, Value, drive as described
 from .sweeping import RUNS_MOST, _computed
 
 DRIVES = {"desktop-2tb": 1.0, "nearline-4tb": 2.0, "nearline-20tb": 2.0}
-"""The mix of drives by default: names with their weights."""
+"""The default mix of drives: names with their weights."""
 
 LOADS: Sequence[Tuple[float, Mapping[str, Value]]] = (
     (5.0, {"workload": "utilisation:5"}),
     (3.0, {"workload": "utilisation:20"}),
     (2.0, {"workload": "utilisation:50"}),
 )
-"""The mix of loads by default: weights with options of `simulate`."""
+"""The default mix of loads: weights with options of `simulate`."""
 
 PERCENTILES = (10, 50, 90, 99, 100)
 """The percentiles of a summary, in percent of the groups."""
@@ -24,14 +24,14 @@ _TASKS = {"scrub": (1.0, 1), "rebuild": (10.0, 8), "backup": (1.0, 1)}
 """The bound on harm in percent, and the disks of a group, by task."""
 
 _TAIL = 3.0
-"""The most by which the mean rate of a whole task is lower than that of its windows, which lie at its beginning; scans of whole drives
-had 1.4 to 2.9 (docs/PYTHON.md). The last blocks are far apart."""
+"""Bounds the factor by which the mean rate of a whole task is lower than the rate in its windows. They lie at the beginning of the task,
+and the last blocks are far apart. Scans of whole drives had 1.4 to 2.9 (docs/PYTHON.md)."""
 
 _PILOT = 300
-"""The requests of the simulation that measures how many arrive in a second."""
+"""The number of requests of the simulation that measures the rate of arrivals."""
 
 _DISKS_MOST = RUNS_MOST // 3
-"""The most disks of a fleet, each of which takes three simulations."""
+"""The most disks of a fleet: each disk takes three simulations, and a sweep has at most RUNS_MOST."""
 
 _ONLY_WITH_BACKGROUND = frozenset(
     ("background", "block_size", "idle_time", "harm", "conservatism", "pass_through", "audit", "plan_rest", "extra_revolutions", "budget")
@@ -55,9 +55,9 @@ class Fleet(NamedTuple):
     unfinished_share: float
     """The share of groups whose task reads nothing in the windows, or takes longer than `within_hours`."""
     disk_days: float
-    """The days of disks that the results speak of: the hours of all disks."""
+    """The disk-days that the results describe: the sum of the hours of all disks."""
     simulated_days: float
-    """The days of disks that were simulated."""
+    """The disk-days that were simulated."""
 
 
 def fleet(
@@ -86,7 +86,8 @@ def fleet(
     loads: weights and options of `simulate`, such as (2, {"workload": "oltp", "rate": 40}); by default `fleets.LOADS`. For a rebuild,
         give the load of a degraded array.
     full: the least and the most share of a disk that is in use; a backup draws from it evenly.
-    group: disks that are drawn alike, and of which the slowest counts; by default 8 for a rebuild and 1 otherwise.
+    group: the number of disks that have one drive and one load, and of which the slowest counts; by default 8 for a rebuild and 1
+        otherwise.
     within_hours: a task that takes longer counts as unfinished.
     seed: decides the mix and every simulation; disk n has the same drive, load and seed in every fleet with more than n disks.
     window_s: the time of a disk that is simulated, in s; its first quarter, in which the scheduler learns the drive, does not count.
@@ -94,10 +95,10 @@ def fleet(
     options: those of `simulate` for all disks. By default where="outside" with idle_time=True, block_size=8192, and harm=1 (in
         percent), or harm=10 for a rebuild.
 
-    A task of hours is not simulated to its end. Two windows of each disk are, with two seeds, at the beginning of the task, and a third
-    without the task. The hours are the bytes of the task at the mean rate of the windows: `extrapolated` says how much of it no
-    window has. hours_low is at the rate of the faster window, and hours_high at a third of the slower one's, because the rate falls when
-    few blocks are left. A task that idle time carries is nearer to hours, and one that only gaps carry nearer to hours_high.
+    A task of hours is not simulated to its end, but in windows: for each disk two at the beginning of the task, with two seeds, and a
+    third without the task. The hours are the bytes of the task at the mean rate of the windows; `extrapolated` is the share of the
+    task outside them. hours_low is at the rate of the faster window, and hours_high at a third of the slower one's, because the rate
+    falls when few blocks are left. A task that uses idle time takes nearly `hours`, and one that uses only gaps nearly `hours_high`.
     """
     if task not in _TASKS:
         raise UsageError(f"no task is called {task!r}; give {', '.join(_TASKS)}")
@@ -212,7 +213,6 @@ def _drawn(
     draw = random.Random(f"freeblock fleet {seed} group {group}")
     name = draw.choices(list(drives), list(drives.values()))[0]
     load = draw.choices([load for _, load in loads], [weight for weight, _ in loads])[0]
-    # In steps, so that the disks of a fleet share copies.
     part = round(draw.uniform(*full), 2) if task == "backup" else 1.0
     return _Plan(group, name, load, part, random.Random(f"freeblock fleet {seed} disk {disk}").getrandbits(32))
 
@@ -274,7 +274,7 @@ def _summary(slow: Sequence[Mapping[str, Optional[float]]]) -> _native.Table:
 
 
 def _percentile(values: Sequence[Optional[float]], percent: int) -> Optional[float]:
-    """The least value that `percent` of the values do not exceed; a value that is unknown is larger than all others."""
+    """The smallest value that `percent` of the values do not exceed; an unknown value (None) counts as larger than all others."""
     known = sorted(value for value in values if value is not None)
     rank = max(1, -(-len(values) * percent // 100))
     return known[rank - 1] if rank <= len(known) else None

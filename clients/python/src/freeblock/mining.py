@@ -13,22 +13,22 @@ from .places import Ext4, Extent, Mounted, opened
 from .simulation import UsageError
 
 _BATCH = 256
-"""Pages of a batch."""
+"""The number of pages of a batch."""
 
 _STRATA = 32
-"""Parts of a table that are estimated by themselves, since the order of the pages is not random (docs/MINER.md)."""
+"""The number of parts of a table that are estimated separately, because the order of the pages is not random (docs/MINER.md)."""
 
 _READS = 3
-"""How often a page that looks damaged is read, because the server may be writing it."""
+"""The number of reads of a page that looks damaged, because the server may be writing it."""
 
 _SECTOR = 512
 
 _AT_ONCE = 256
-"""Requests of pages at an export, of which the scheduler takes the cheapest: 2 MiB."""
+"""The number of page reads that wait at an export, of which the scheduler takes the cheapest: 2 MiB."""
 
 
 class Estimate(NamedTuple):
-    """What the pages that have been read say about all of them."""
+    """An estimate for all pages of a table, from those that have been read."""
 
     value: float
     """The estimate, in the column's unit; None values are not in sums, and rows of pages that are damaged count as not read."""
@@ -57,9 +57,9 @@ def mine(
     table: "name" or "schema.name"; without a schema, in `public`. Rows of child tables are not read, as with SELECT ... FROM ONLY.
     data: the data directory: a path of this machine, or with mounted=False a path inside the ext4 of the image.
     disk: the disk of a daemon that serves it; its blocks come through a background session.
-    image: without a disk, what is read in a random order by `seed`: a file, a block device, or an export over NBD, such as a snapshot
-        ("nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock", whose reads are background work). With mounted=False it also gives
-        the map of the files.
+    image: without a disk, the file, block device or export over NBD that is read, in a random order by `seed`. An export may be a
+        snapshot ("nbd+unix:///d0@nightly?socket=/run/freeblock/d0.sock"), whose reads are background work. With mounted=False the
+        map of the files is read from the image, too.
     offset: the bytes of the disk before its file system.
     database: the name of the database, `postgres` by default.
     columns: those that are wanted; by default all. Their types and units: `postgres.TYPES`.
@@ -102,7 +102,7 @@ def mine(
             raise LookupError(
                 f"{files.name}: the file of {table} is empty since the checkpoint or its second, perhaps by TRUNCATE; run CHECKPOINT again"
             )
-        # The commit log may be removed while the scan goes on.
+        # Read now, because the server may remove parts of the commit log during the scan.
         snapshot.keep()
     finally:
         if isinstance(files, Ext4):
@@ -127,7 +127,7 @@ def mine(
     blocks = _Daemon(disk, control, priority) if disk is not None else _Image(os.fspath(image or ""), seed)
 
     def moved() -> bool:
-        """Whether a byte of the table has another place by now; an image that is not mounted does not change."""
+        """Whether a byte of the table has another place than at the start; an image that is not mounted does not change."""
         return isinstance(files, Mounted) and not _in_place(runs, _runs(files, found.path)[0])
 
     return Mine(table, found, wanted, snapshot, runs, size, blocks, moved)
@@ -152,13 +152,13 @@ class Mine:
     damaged: List[Tuple[int, str]]
     """Pages that were left out, with the reason; the first 1,000."""
     damaged_pages: int
-    """The number of such pages."""
+    """The number of pages that were left out as damaged."""
     undecided_rows: int
     """Versions of rows whose visibility the commit log does not decide; they are left out. Those are versions that were made or ended
     by transactions which were under way at the checkpoint, or began after the oldest of these, and had committed when the scan began."""
     undecided: Dict[str, int]
-    """The values that their pages do not have, by the reason, such as "in a TOAST table"; they are null in the batches, and not in
-    sums."""
+    """The numbers of values that their pages do not have, by reason, such as "in a TOAST table"; these values are null in the batches,
+    and not in sums."""
 
     def __init__(
         self,
@@ -171,8 +171,8 @@ class Mine:
         blocks: "Union[_Daemon, _Image]",
         moved: Callable[[], bool],
     ):
-        """`mine` makes a scan, of a table, what was found of it, the columns that are wanted, a snapshot, the runs of the table's pages,
-        the source of blocks, and whether they have moved."""
+        """`mine` makes a scan: `table` is the name, `found` the files and columns, `wanted` the columns to read, `snapshot` decides the
+        visible rows, `runs` are the places of the `pages`, `blocks` reads them, and `moved` tells whether the places have changed."""
         self._table, self._place, self._moved = table, snapshot.place, moved
         self._columns, self._wanted, self._snapshot = found.columns, wanted, snapshot
         self._runs, self._blocks = runs, blocks
@@ -222,7 +222,7 @@ class Mine:
             )
 
     def _pages(self) -> Iterator[Tuple[int, bytes]]:
-        """Whole pages that are right, each once."""
+        """Yields whole pages that pass their checks, each once."""
         parts: Dict[int, Dict[int, bytes]] = {}
         tries: Dict[int, int] = {}
         expected: Dict[int, int] = {}
@@ -249,7 +249,7 @@ class Mine:
                 parts.setdefault(page, {})[run.within] = block
                 if sum(map(len, parts[page].values())) < expected[page]:
                     continue
-                # A hole beside the parts is zeros.
+                # Parts of the page that lie in a hole are zeros.
                 whole = bytearray(postgres.PAGE)
                 for within, part in parts.pop(page).items():
                     whole[within : within + len(part)] = part
@@ -346,7 +346,8 @@ class Mine:
         return self._numbers.index(self._names.index(column))
 
     def _total(self, of: Any) -> Estimate:
-        """Pages are clusters, and each stratum is expanded by itself (Cochran 1977, sections 5.3 and 11.2)."""
+        """An estimate of the sum of `of` over all pages. Pages are clusters, and each stratum is extrapolated by itself (Cochran 1977,
+        sections 5.3 and 11.2)."""
         value = variance = 0.0
         degrees = 0
         for size, pages in self._joined():
@@ -367,7 +368,7 @@ class Mine:
         return Estimate(value, value - half, value + half)
 
     def _joined(self) -> "Iterator[Tuple[int, List[Any]]]":
-        """Strata with the pages that have been read; those with fewer than five join the next."""
+        """The sizes of strata with their pages that have been read; a stratum with fewer than five such pages joins the next."""
         size, pages, waiting = 0, [], []
         for part in range(_STRATA):
             size += -(-(part + 1) * self.pages // _STRATA) - -(-part * self.pages // _STRATA)
@@ -398,7 +399,7 @@ class _Run(NamedTuple):
     length: int
     page: int
     within: int
-    """The first byte of the page, of a part."""
+    """The place of the run's first byte in the page; 0 for whole pages."""
     whole: bool
 
     @property
@@ -416,7 +417,7 @@ def _runs(files: "Union[Mounted, Ext4]", path: str) -> Tuple[List[_Run], int]:
             break
         size, extents = found
         first = segment * postgres.SEGMENT_PAGES
-        # A page that is being appended may be a part.
+        # The server may have written only a part of a page that it appends.
         whole = size // postgres.PAGE * postgres.PAGE
         for extent in _merged(extents):
             at, end = extent.logical, min(extent.logical + extent.length, whole)
@@ -470,7 +471,7 @@ _TASKS_OPEN = 4000
 
 
 class _Daemon:
-    """Blocks from a daemon's background session. Ranges beyond those that it takes at a time wait here."""
+    """Blocks from a daemon's background session. Ranges beyond those that the session takes at a time wait here."""
 
     def __init__(self, disk: str, control: str, priority: int):
         self._session = Session(disk, priority=priority, control=control)
@@ -506,7 +507,8 @@ class _Daemon:
 
 
 class _Image:
-    """Blocks of a file, block device or export, in a random order. An export gets many requests at a time, and answers in its own."""
+    """Blocks of a file, block device or export, in a random order. An export gets many requests at a time, and answers in an order of
+    its own."""
 
     def __init__(self, path: str, seed: int):
         self._disk = opened(path)

@@ -10,7 +10,7 @@ import urllib.parse
 from typing import Dict, Optional, Tuple
 
 _BLOCK = 4096
-"""Bytes to whose multiples single reads are widened, since an export has a least size of a block."""
+"""Single reads are widened to multiples of this number of bytes, because an export may have a minimum block size."""
 
 _PIECE = 1 << 20
 """The most bytes of a request."""
@@ -20,7 +20,7 @@ _OPTION_MOST = 1 << 16
 
 
 def is_uri(text: str) -> bool:
-    """Whether it is "nbd://HOST[:PORT]/EXPORT" or "nbd+unix:///EXPORT?socket=PATH"."""
+    """Whether the text is "nbd://HOST[:PORT]/EXPORT" or "nbd+unix:///EXPORT?socket=PATH"."""
     return text.startswith(("nbd://", "nbd+unix://"))
 
 
@@ -30,7 +30,7 @@ class Export:
     name: str
     """The URI."""
     size: int
-    """The bytes of the export."""
+    """The size of the export in bytes."""
 
     def __init__(self, uri: str):
         self.name = uri
@@ -88,7 +88,7 @@ class Export:
         return len(self._asked)
 
     def ask(self, at: int, length: int) -> None:
-        """Asks for `length` bytes from byte `at`; `answer` gives them, in the order that is cheapest for the disk."""
+        """Asks for `length` bytes from byte `at`; `answer` returns reads in the order that is cheapest for the disk."""
         self._number += 1
         self._asked[self._number] = (at, length)
         self._socket.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 0, self._number, at, length))

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 _MAGIC = b"PAR1"
 
 _DEEPEST = 16
-"""Structures in one another that are read; the format has 6."""
+"""Bounds the nesting of the structures that are read; the format's have 6 levels."""
 
 _TRUE, _FALSE, _I8, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 3, 5, 6, 8, 9, 12
 """Types of Thrift's compact protocol."""
@@ -28,7 +28,8 @@ class Damaged(ValueError):
 
 
 def encoded(columns: Sequence[Tuple[str, str, List[Any]]], texts: Mapping[str, str]) -> bytes:
-    """A file with columns, each a name, a kind (bool, uint64, double or text) and values with None for none, and with texts by key."""
+    """A file with columns and with texts by key. A column has a name, a kind (bool, uint64, double or text) and values, which are None
+    in rows without one."""
     rows = len(columns[0][2]) if columns else 0
     schema: List[Sequence[Field]] = [((4, _BINARY, "freeblock"), (5, _I32, len(columns)))]
     chunks: List[Sequence[Field]] = []
@@ -71,7 +72,7 @@ def texts(data: bytes) -> Dict[str, str]:
 
 
 def _page(kind: str, values: Sequence[Any]) -> bytes:
-    """Which rows have a value, and the values."""
+    """The data of a page: which rows have a value, and the values."""
     present = _bits([value is not None for value in values])
     levels = _varint(len(present) << 1 | 1) + present
     known = [value for value in values if value is not None]
@@ -126,7 +127,7 @@ def _value(type_: int, value: Any) -> bytes:
 
 
 def _read(data: bytes, at: int, type_: int, deepest: int) -> Tuple[Any, int]:
-    """A value, and the place behind it."""
+    """Reads a value; returns it, and the place behind it."""
     if deepest < 0:
         raise Damaged("structures are too deep in one another")
     if type_ in (_TRUE, _FALSE):

@@ -34,9 +34,9 @@ class Extent(NamedTuple):
     """A part of a file that lies in one piece on the disk, in bytes."""
 
     logical: int
-    """From the beginning of the file."""
+    """The distance from the beginning of the file."""
     physical: int
-    """From the beginning of the disk."""
+    """The distance from the beginning of the disk."""
     length: int
     """The bytes of the part."""
 
@@ -52,7 +52,7 @@ class Mounted:
         self._offset = offset
 
     def read(self, path: str) -> Optional[bytes]:
-        """The bytes of a file; None if there is none."""
+        """The bytes of a file; None if there is no such file."""
         try:
             with open(os.path.join(self._directory, path), "rb") as file:
                 return file.read()
@@ -60,11 +60,11 @@ class Mounted:
             return None
 
     def modified(self, path: str) -> int:
-        """The second in which a file was last written or truncated, since 1970."""
+        """The time at which a file was last written or truncated, in seconds since 1970."""
         return int(os.stat(os.path.join(self._directory, path)).st_mtime)
 
     def extents(self, path: str) -> "Optional[Tuple[int, List[Extent]]]":
-        """The size of a file and its extents on the disk, which its bytes are first written to; None if there is none."""
+        """The size of a file and its extents on the disk; None if there is no such file. Its bytes in memory are first written."""
         import fcntl
 
         try:
@@ -117,7 +117,7 @@ class Ext4:
                 raise ValueError(f"{image}: no ext4 begins at byte {offset}")
             if incompatible & 0x4:
                 raise ValueError(f"{image}: the journal has to be replayed; mount the file system once, or run e2fsck on it")
-            # 64bit, extents, flex_bg, filetype, metadata_csum_seed, large_dir: their forms are known here.
+            # The formats of these features are known here: 64bit, extents, flex_bg, filetype, metadata_csum_seed, large_dir.
             unknown = incompatible & ~(0x2 | 0x40 | 0x80 | 0x200 | 0x2000 | 0x4000)
             if unknown or not incompatible & 0x40:
                 raise ValueError(f"{image}: the file system has features {unknown:#x} that are not known here, or no extents")
@@ -140,12 +140,12 @@ class Ext4:
         self._file.close()
 
     def read(self, path: str) -> Optional[bytes]:
-        """The bytes of a file; None if there is none."""
+        """The bytes of a file; None if there is no such file."""
         found = self.extents(path)
         return None if found is None else self._bytes(*found)
 
     def modified(self, path: str) -> int:
-        """The second in which a file was last written or truncated, since 1970."""
+        """The time at which a file was last written or truncated, in seconds since 1970."""
         assert self._directory is not None
         number = self._walk(self._directory, path)
         if number is None:
@@ -153,7 +153,7 @@ class Ext4:
         return int(struct.unpack_from("<I", self._inode(number), 16)[0])
 
     def extents(self, path: str) -> "Optional[Tuple[int, List[Extent]]]":
-        """The size of a file and its extents; None if there is none."""
+        """The size of a file and its extents; None if there is no such file."""
         assert self._directory is not None
         number = self._walk(self._directory, path)
         return None if number is None else self._map(self._inode(number))
@@ -195,7 +195,7 @@ class Ext4:
                 self._tree(self._at((low | high << 32) << shift, 1 << shift), depth - 1, found)
             else:
                 block, length, high, low = struct.unpack_from("<IHHI", node, 12 + 12 * n)
-                if length <= 32_768:  # longer ones are not written yet
+                if length <= 32_768:  # a longer one is allocated and not written yet
                     found.append(Extent(block << shift, self._offset + ((low | high << 32) << shift), length << shift))
         if len(found) > 1 << 20:
             raise ValueError(f"{self._file.name}: a file has more than 2^20 extents")

@@ -23,7 +23,7 @@ Load = Iterable[Tuple[str, int, int]]
 
 
 class CommandError(RuntimeError):
-    """A command that was called rightly has failed: its message, and in `help` the mend, if that is known."""
+    """A command with valid options has failed: the message, and in `help` the remedy, if one is known."""
 
     def __init__(self, message: str, help: Optional[str] = None):
         super().__init__(message if help is None else f"{message}\n{help}")
@@ -38,7 +38,7 @@ class UsageError(CommandError, ValueError):
 
 
 def _again(kind: "type[CommandError]", text: str, help: Optional[str]) -> CommandError:
-    """An error as it was, in another process."""
+    """Makes the error again, in another process."""
     error = kind.__new__(kind, text)
     error.args, error.help = (text,), help
     return error
@@ -50,11 +50,11 @@ class Option(NamedTuple):
     name: str
     """The keyword."""
     help: str
-    """What it is, with units."""
+    """The description, with units."""
     takes_value: bool
-    """Whether it has a value; otherwise it is True or False."""
+    """Whether the option takes a value; otherwise it is True or False."""
     values: List[str]
-    """The only values that it may have; empty if there are others."""
+    """The values that the option may have; empty if they cannot be listed."""
 
 
 def options(*command: str) -> List[Option]:
@@ -81,7 +81,7 @@ class Simulation(Mapping[str, Any]):
     """Every foreground request after a warm-up, with keep_requests=True: id; arrival_ns, start_ns (of its service) and
     completion_ns since the start of the run; op, lbn, sectors; cache_hit; seek_ns, rotation_ns and transfer_ns at the head."""
     series: Optional[_native.Table]
-    """What the option `every` asks for: a row for each interval."""
+    """With the option `every`, a row for each interval."""
     notes: List[str]
     """The notes of the command."""
 
@@ -105,18 +105,18 @@ class Simulation(Mapping[str, Any]):
 
 
 class Probed(NamedTuple):
-    """What a probe has found."""
+    """The result of a probe."""
 
     profile: Dict[str, Any]
-    """The profile of the drive, as a file of it would have it."""
+    """The profile of the drive, with the names of a profile's file."""
     report: Dict[str, Any]
-    """The findings with their confidence, the check of the profile, and what is unsure."""
+    """The findings with their confidence, the check of the profile, and the places where it may be wrong."""
     partial: bool
-    """Whether only a part of the drive was found."""
+    """Whether the profile describes only a part of the drive."""
 
 
 class Lab(NamedTuple):
-    """What the lab says to claims of the papers."""
+    """The results of the lab for claims of the papers."""
 
     claims: _native.Table
     """A row for each measure: claim, paper, measure, ours (mean over runs), min, max, runs, unit, holds, note."""
@@ -189,7 +189,7 @@ def validate(drive: str, trace: Union[str, "os.PathLike[str]"]) -> Dict[str, Any
 
 
 def probe(device: str, *, seed: Optional[int] = None, **options: Value) -> Probed:
-    """Finds out what a drive is like by timing reads (docs/PROBE.md).
+    """Characterises a drive by timing reads (docs/PROBE.md).
 
     device: "emulated:NAME" or "emulated:FILE", with ",PRESET" and ",seed=N" behind it; or the path of a disk.
     options: those of `freeblock probe`; output="drive.toml" keeps the profile for `simulate`.

@@ -25,10 +25,10 @@ RUNS_MOST = 1_000_000
 """The most simulations of a sweep: the results of more do not fit into the memory of most machines."""
 
 _ATTEMPTS = 3
-"""The number of workers that may die of one point."""
+"""The number of workers that may die while they compute one point."""
 
 _CONTENT, _CHECKSUM = "freeblock", "freeblock.crc32"
-"""Texts of a kept file: options and whole result as JSON, and the checksum of that."""
+"""The names of the texts in a kept file: options and whole result as JSON, and the checksum of that text."""
 
 
 def sweep(
@@ -72,7 +72,7 @@ def _computed(
     workers: Optional[int],
     progress: Optional[bool],
 ) -> List[Dict[str, Any]]:
-    """The results of all runs in their order; those that the directory has are not computed again."""
+    """The results of all runs in their order; results in the directory are not computed again."""
     if workers is not None and (not isinstance(workers, int) or workers < 1):
         raise UsageError(f"workers is {workers!r}; give a number of processes from 1")
     if client is not None and (not hasattr(client, "map") or not hasattr(client, "cancel")):
@@ -232,7 +232,7 @@ def _on_processes(runs: Mapping[str, Mapping[str, Any]], found: Callable[[str, D
     lock = threading.Lock()
 
     def start() -> Optional[_Worker]:
-        """A worker, unless the sweep has ended, after which none would be ended."""
+        """Starts a worker; None after the end of the sweep, because nothing would end the worker."""
         with lock:
             if ended.is_set():
                 return None
@@ -243,7 +243,7 @@ def _on_processes(runs: Mapping[str, Mapping[str, Any]], found: Callable[[str, D
     def serve() -> None:
         try:
             serve_all()
-        except BaseException as error:  # else the sweep would wait for it for ever
+        except BaseException as error:  # otherwise the sweep would wait for the result for ever
             results.put(("", {"error": f"a worker process cannot be used: {error!r}"}))
 
     def serve_all() -> None:

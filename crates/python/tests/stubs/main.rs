@@ -1,4 +1,4 @@
-//! The stub of the native part, held against its source: no interpreter is needed.
+//! Compares the stub of the native part with the part's source, without an interpreter.
 
 const SOURCES: [&str; 6] = [
     include_str!("../../src/core.rs"),

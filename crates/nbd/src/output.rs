@@ -43,7 +43,6 @@ impl Output {
         &mut self.open
     }
 
-    /// Appends data.
     pub fn data(&mut self, data: Vec<u8>) {
         if data.len() < MOVED_BYTES_MIN {
             return self.small().extend_from_slice(&data);

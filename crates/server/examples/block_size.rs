@@ -1,10 +1,10 @@
 //! Measures how the block size of a scan changes its use of gaps, in the daemon's own disk on virtual time: `cargo run
 //! --release -p freeblock-server --example block_size`
 //!
-//! The drive is an emulated Atlas 10K whose times vary as a real drive's do; `freeblock serve` would know it by its
-//! profile. The foreground is a constant number of outstanding 4 KiB requests at random places, two thirds of them
-//! reads. The background is a scrub of the whole disk, in blocks of several sizes. Each line covers two simulated
-//! minutes from the start of the scan.
+//! The drive is an emulated Atlas 10K whose times vary as a real drive's do, and the disk has the drive's profile.
+//! The foreground is a constant number of outstanding 4 KiB requests at random places, two thirds of them reads. The
+//! background is a scan of the whole disk, in blocks of several sizes. Each line covers two simulated minutes from
+//! the start of the scan.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, clippy::unwrap_used)] // an example, of a drive that exists

@@ -156,7 +156,7 @@ impl Client {
             // Without a descriptor the end of the connection would not be noticed.
             Err(_) => return true,
         }
-        // While a receive is in flight, its end tells the same.
+        // While a receive is in flight, its result reports the client's end.
         self.receiving.is_none() && !self.ending && !self.may_have_said_goodbye()
     }
 
@@ -248,7 +248,6 @@ impl Client {
         self.handshake.take()
     }
 
-    /// Handles bytes from the socket.
     pub fn received(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.heard = true;
         let Some(tls) = &mut self.tls else { return Ok(self.connection.receive(bytes)?) };

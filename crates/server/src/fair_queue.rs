@@ -180,7 +180,7 @@ mod tests {
             queue.forget(client);
         }
         assert_eq!(at_device.len(), AT_DEVICE_REQUESTS_MAX);
-        // A client that stays is served as soon as a request of these is done.
+        // A client that stays is served as soon as one of those requests is done.
         queue.push(1_000, 4096, 1_000);
         assert_eq!(queue.next(), None);
         queue.done(at_device.pop_front().unwrap(), 512 << 10);

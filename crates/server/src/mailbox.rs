@@ -218,7 +218,8 @@ impl<D> Inbox<D> {
 mod tests {
     use super::*;
 
-    /// Workers' replies wait for room and so may keep the queue full; a call of a client was refused then.
+    /// Under one bound for all calls, workers' replies, which wait for room, filled the queue, and a client's call
+    /// was refused.
     #[test]
     fn the_replies_of_workers_take_no_place_from_a_call_that_is_offered() {
         let mut inbox = Inbox::<()>::new().unwrap();

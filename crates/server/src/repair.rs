@@ -144,8 +144,8 @@ pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
     Ok(names.into_iter().map(|name| state.join(name)).filter(of_a_disk).collect())
 }
 
-/// Returns the state directories of which no disk in `names` makes use although tasks or clients depend on them, each
-/// with the reason.
+/// Returns the state directories that belong to no disk in `names` although tasks or clients depend on them, each with
+/// the reason.
 pub fn unused(state: &Path, names: &BTreeSet<&str>) -> Vec<(PathBuf, String)> {
     let mut unused = Vec::new();
     for place in disks(state).unwrap_or_default() {

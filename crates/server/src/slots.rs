@@ -56,7 +56,6 @@ impl Default for ConnectionLimits {
 /// The owner of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SlotOwner {
-    /// Root.
     Root,
     /// The daemon's own user.
     Own,
@@ -82,7 +81,7 @@ impl SlotOwner {
 #[derive(Clone, Copy, Debug)]
 struct TakenSlot {
     owner: SlotOwner,
-    /// Whether the whole request has not arrived yet.
+    /// Whether the connection has not sent its whole request, or chosen an export, yet.
     waits: bool,
     session: bool,
     /// Whether the connection follows the events.

@@ -109,7 +109,6 @@ pub(super) struct Opened {
 const IN_USE_RETRIES: u32 = 20;
 const IN_USE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens `path`.
 pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
     for _ in 0..IN_USE_RETRIES {
         match open_now(path, options) {

@@ -155,7 +155,7 @@ async fn one(
     if let Err(error) = ended {
         log.write(|| match error.is_parse() || error.is_timeout() {
             true => warn!(uid, why = why(&error), "a client of the control socket sends no request"),
-            // A client that follows the events ends its connection in this way.
+            // A client that follows the events ends the connection before the answer has ended.
             false => info!(uid, why = why(&error), "a client of the control socket went before its answer"),
         });
     }

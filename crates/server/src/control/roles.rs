@@ -22,9 +22,9 @@ pub struct Roles {
     pub read_uids: Vec<u32>,
     /// Groups that may read the state.
     pub read_gids: Vec<u32>,
-    /// Users that may read and change.
+    /// Users that may read the state and change it.
     pub write_uids: Vec<u32>,
-    /// Groups that may read and change.
+    /// Groups that may read the state and change it.
     pub write_gids: Vec<u32>,
 }
 

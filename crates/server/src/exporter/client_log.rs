@@ -11,9 +11,9 @@ use units::Instant;
 /// The limits on log lines about clients.
 #[derive(Debug, Default)]
 pub(super) struct ClientLog {
-    /// For clients that connect and leave in order.
+    /// The limit on lines about clients that connect and leave in order.
     usual: LogRateLimit,
-    /// For all other lines about clients.
+    /// The limit on all other lines about clients.
     trouble: LogRateLimit,
 }
 

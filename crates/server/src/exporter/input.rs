@@ -147,7 +147,6 @@ impl<D: Device> Exporter<D> {
         !self.handshakes.is_empty()
     }
 
-    /// Handles bytes from a client.
     pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         if !client.connection.is_open() {

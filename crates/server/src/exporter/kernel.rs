@@ -15,7 +15,7 @@ use units::Instant;
 /// The number of the kernel among the clients of the background export.
 pub(super) const CLIENT_NUMBER: u64 = u64::MAX;
 
-/// A block device of this machine's kernel, as its requests are served.
+/// A block device of this machine's kernel whose requests the server executes.
 pub struct Kernel<'a> {
     queue: &'a mut dyn KernelQueue,
     stop: &'a dyn Fn(),

@@ -43,7 +43,6 @@ pub(crate) struct LastingIdentity {
     pub is_unique: bool,
 }
 
-/// A file.
 pub(crate) trait File: Send {
     /// Reads at byte `at`; returns fewer bytes than asked only at the end of the file.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize>;
@@ -68,9 +67,7 @@ pub(crate) trait File: Send {
     fn lock(&mut self, lock: Lock) -> io::Result<()>;
 }
 
-/// A file system.
 pub(crate) trait Files: Send + Sync {
-    /// Opens a file.
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
     /// Opens a file that a user has named; it must lie where tasks may access files ([`Places`]).
     fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
@@ -122,7 +119,6 @@ pub(crate) fn read_opened(file: &mut dyn File, bytes_max: u64) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Writes all of the bytes.
 pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! Former images, each a difference from the one before, as the base of a new difference.
+//! Former images, each applied on top of the one before, as the base of a new difference.
 
 use super::not_opened;
 use super::source::FileSource;

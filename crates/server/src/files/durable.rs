@@ -11,7 +11,6 @@ pub(super) trait Durable: Send {
     fn sync(&mut self) -> Result<Vec<u8>, String>;
     /// Returns why the output takes no more.
     fn full(&mut self) -> String;
-    /// Returns the output's file.
     fn file(&mut self) -> &mut dyn File;
     /// Returns the length that the output's file must have at the end, if that is known.
     fn written(&mut self) -> Option<u64> {

@@ -17,7 +17,7 @@ struct VerifiedImage {
     place: String,
 }
 
-/// Verified images, each a difference from the one before, except the first.
+/// Verified images, in the order in which a restore applies them.
 pub(crate) struct Images {
     files: Vec<VerifiedImage>,
     chunks: u64,
@@ -29,8 +29,8 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Opens all images and verifies their checksums, and that each image is a difference from the
-    /// one before.
+    /// Opens all images and verifies their checksums, and that each difference follows the image that
+    /// it is a difference from.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],

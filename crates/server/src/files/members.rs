@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use units::{Lbn, LbnRange, Sectors};
 
-/// The longest time slice, after which the thread looks for other orders.
+/// The longest time slice, after which the worker executes its next file operation.
 const SLICE_TIME_MAX: Duration = Duration::from_millis(500);
 /// The most bytes fetched from a disk at once.
 const FETCH_BYTES: usize = 1 << 20;

@@ -5,7 +5,6 @@ use apps::backup::{Destination, Sink, Source};
 use std::io;
 use units::Lbn;
 
-/// A file that is read.
 pub(crate) struct FileSource(pub Box<dyn File>);
 
 impl Source for FileSource {
@@ -41,7 +40,6 @@ impl FileSink {
         self.at
     }
 
-    /// Returns the file.
     pub fn file(&mut self) -> &mut dyn File {
         &mut *self.file
     }

@@ -56,7 +56,6 @@ impl SumFile for Pages {
     }
 }
 
-/// An open store.
 pub(crate) struct OpenStore {
     store: StoredChecksums<Pages>,
     end: End,

@@ -41,8 +41,8 @@ impl ThreadedFile {
             if written.is_ok() {
                 written = sync(&mut to);
             }
-            // Closing the file may block. Writers must find the receiver only after that, because they then wait for
-            // this thread.
+            // Closing the file may block. It is closed before the receiver is dropped, because a writer that finds
+            // no receiver waits for this thread.
             drop(to);
             drop(waiting);
             written

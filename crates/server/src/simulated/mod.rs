@@ -19,7 +19,7 @@ use units::Instant;
 /// The state directory in the file system in memory.
 const STATE: &str = "/state";
 
-/// A daemon of one disk. The caller lets time pass, and chooses when which file operation is executed.
+/// A daemon of one disk. The caller lets time pass, and decides when each file operation is executed.
 pub struct Simulated<D> {
     disk: Disk<D, TaskManager>,
     files: MemoryFiles,

@@ -61,7 +61,6 @@ impl DiskSnapshots {
     }
 }
 
-/// Asks a disk.
 async fn ask_disk(disk: Handle) -> Option<Value> {
     let (tell, status) = oneshot::channel();
     disk.status(move |value| drop(tell.send(value))).ok()?;

@@ -58,7 +58,6 @@ impl Feed {
         }
     }
 
-    /// Replaces the snapshot.
     pub fn put(&self, json: &str) {
         self.made.fetch_add(1, Ordering::Relaxed);
         // A line end within the snapshot would end the event.

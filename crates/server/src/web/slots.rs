@@ -31,7 +31,7 @@ pub(super) struct BrowserSlots {
 #[derive(Debug)]
 struct BrowserSlot {
     from: IpAddr,
-    /// Whether the connection has sent a request that was permitted.
+    /// Whether the connection has entered: it has sent a request that was permitted.
     entered: bool,
     hang_up: Arc<Notify>,
 }

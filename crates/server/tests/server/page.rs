@@ -58,7 +58,6 @@ impl Browser {
         line.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// Returns the next event.
     fn next(&mut self) -> Value {
         loop {
             let mut line = String::new();

@@ -241,7 +241,7 @@ fn a_file_that_is_claimed_is_claimed_under_every_name_until_it_is_closed() {
         let room = PlacesDirectory::new(if targets.is_some() { "claims-in-targets" } else { "claims" });
         let targets = targets.as_ref().map(|all| &all[..]);
         fs::hard_link(room.at("target/old"), room.at("outside/linked")).unwrap();
-        // Two sets of places, as two disks of one daemon, or two daemons, have.
+        // The places of two disks of one daemon, or of two daemons.
         let (mine, others) = (room.places(targets), room.places(targets));
         for name in ["target/old", "outside/linked"] {
             for (first, second, refused) in [

@@ -124,7 +124,6 @@ impl Daemon {
         Path::new(&self.directory).join(name).display().to_string()
     }
 
-    /// Replaces the roles.
     pub fn set_roles(&self, roles: Roles) {
         if let Some(control) = &self.control {
             control.set_roles(roles);

@@ -105,7 +105,6 @@ fn a_recording_in_which_a_profile_is_adopted_replays() {
 }
 
 impl Serving {
-    /// Begins a scan of the disk.
     fn scan(&mut self) {
         self.disk.host(CountingScan::default());
         let all = LbnRange::new(Lbn::ZERO, ProbedDevice::capacity(self));

@@ -2,7 +2,7 @@
 
 use units::Sectors;
 
-/// An invalid setting of a workload. Every message names the field and the mend.
+/// An invalid setting of a workload. Every message names the field and says how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -21,9 +21,9 @@ pub enum BlockState {
     Staged,
     /// On the medium at its destination.
     Done,
-    /// On the medium at its source for good: the source is bad.
+    /// On the medium at its source, where it stays: the source is bad.
     Stuck,
-    /// In the staging area for good: no good place is left for the block.
+    /// In the staging area, where it stays: no good place is left for the block.
     Kept,
 }
 

@@ -27,7 +27,8 @@ pub struct Reorganizer<N> {
     /// By the first LBN of a place, the number of foreground reads under way there. The place is not written
     /// meanwhile.
     pub(super) readers: BTreeMap<u64, u32>,
-    /// By block that the foreground wrote, the first epoch whose reads return the new bytes.
+    /// By block that the foreground wrote, the first epoch whose reads return the new bytes. Epochs number
+    /// the registrations of reads and the releases of blocks; a read has the epoch of its registration as parameter.
     pub(super) fences: BTreeMap<u32, u64>,
     pub(super) epoch: u64,
     /// Waiting blocks that are not registered to be read: the unread and the ready ones.

@@ -307,7 +307,7 @@ impl<F: SumFile> StoredChecksums<F> {
                 block = stop;
             }
         }
-        // Includes the pages of an earlier call that failed in between.
+        // An earlier call that failed before its count may have left pages unsynced, too.
         if self.unsynced { self.count().map_err(StoreError::File) } else { Ok(()) }
     }
 

@@ -24,7 +24,7 @@ const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(2);
 const BLOCK_READINGS_MAX: u32 = 16;
 /// The most ranges of a member that are to be read at a time.
 const WISHES_MAX: usize = 1_000;
-/// A member gets a further range when the ring has room for 1 / this of its length.
+/// A member gets a further range when at least one part in this number of the ring is free.
 const REFILLS_PER_RING: u64 = 4;
 
 /// A mark in a slot of the ring: all members' bytes have come.
@@ -130,10 +130,12 @@ pub struct Comparison {
     parity: Parity,
     /// Blocks that are not settled.
     left: BlockSet,
-    /// A ring with a slot for each block that only some members have read: block `n` is in slot `n` modulo the
-    /// length. This is the sum of the mirror's member that was read first, or of the data and P.
+    /// Three rings with a slot for each block that only some members have read: block `n` is in slot `n` modulo the
+    /// length. This one has the sum of the mirror's member that was read first, or of the data and P.
     sums: Vec<u64>,
+    /// For RAID 6, the sum of the weighted data and Q.
     weighted: Vec<u64>,
+    /// The number of members that have been read, with the marks above.
     seen: Vec<u16>,
     /// The first block in the ring.
     base: u64,

@@ -22,7 +22,7 @@ impl Products {
         let factor = (0..power % 255).fold(1, |element, _| double(element));
         let mut products = [0; 256];
         for (element, product) in products.iter_mut().enumerate() {
-            // Horner's rule over the bits of the factor.
+            // Multiplies by Horner's rule, from the highest bit of the factor down.
             *product = (0..8)
                 .rev()
                 .fold(0, |sum, bit| double(sum) ^ if factor >> bit & 1 == 1 { element as u8 } else { 0 });
@@ -97,7 +97,7 @@ pub(super) struct Parity {
 mod tests {
     use super::*;
 
-    /// The product by the definition: polynomials are multiplied, and the remainder is taken.
+    /// Returns the product by its definition: multiplies polynomials and takes the remainder.
     fn product(a: u8, b: u8) -> u8 {
         let mut wide =
             (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ (u16::from(a) << bit));
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(power, 1, "the generator has the order 255");
     }
 
-    /// The product in GF(2^64) by the definition.
+    /// Returns the product in GF(2^64) by its definition.
     fn wide_product(a: u64, b: u64) -> u64 {
         let mut wide =
             (0..64).filter(|bit| b >> bit & 1 == 1).fold(0u128, |sum, bit| sum ^ (u128::from(a) << bit));

@@ -8,7 +8,7 @@ pub const MEMBERS_MAX: usize = 255;
 /// The least memory for sums.
 pub const MEMORY_MIN: Bytes = Bytes::new(64 << 10);
 
-/// How the members of an array depend on each other.
+/// The relation between the contents of an array's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Array {
     /// All members have the same content.
@@ -23,10 +23,10 @@ pub enum Array {
     },
 }
 
-/// The members of a comparison, and the LBNs that it reads of them.
+/// The members of a comparison, and the LBNs that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComparisonPlan {
-    /// How the members depend on each other.
+    /// The relation between the members' contents.
     pub array: Array,
     /// The number of members.
     pub members: usize,
@@ -53,7 +53,7 @@ pub enum ComparisonPlanError {
         /// The least number for this array.
         least: usize,
     },
-    /// A block that does not divide a chunk.
+    /// The block size does not divide the chunk size.
     #[error("block_sectors: {block} in chunks of {chunk}; give a number that divides the chunk")]
     Block {
         /// The block.
@@ -61,7 +61,7 @@ pub enum ComparisonPlanError {
         /// The chunk.
         chunk: u64,
     },
-    /// The range does not begin a whole number of blocks after the begin of the data.
+    /// The range does not begin a whole number of blocks after `offset`, the first LBN of the data.
     #[error(
         "first_lbn: {first}, and the data begin at {offset}; give that LBN, or a multiple of {block} sectors more"
     )]

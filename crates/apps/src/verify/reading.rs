@@ -13,7 +13,7 @@ pub struct UnreadableSector {
     pub lbn: u64,
 }
 
-/// The place of a record: `skip` sectors after the begin of a block of a member.
+/// The place of a record: `skip` sectors after the first sector of a member's block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordPlace {
     pub member: usize,

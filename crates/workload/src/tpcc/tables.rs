@@ -14,8 +14,8 @@ pub(crate) const ITEMS: u32 = 100_000;
 pub(crate) const ORDERS: u32 = 3_000;
 /// Orders of a district at the start that are not delivered.
 pub(crate) const UNDELIVERED: u32 = 900;
-/// Room for a district's orders: twice their number at the start. After that a new order takes the place of the
-/// oldest.
+/// Room for a district's orders: twice their number at the start. When the room is full, a new order takes the
+/// place of the oldest.
 pub(crate) const ORDERS_ROOM: u32 = 2 * ORDERS;
 /// Lines of an order, on average: the lines of order o begin at line 10 o.
 pub(crate) const LINES: u32 = 10;

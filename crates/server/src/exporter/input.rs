@@ -108,7 +108,7 @@ impl<D: Device> Exporter<D> {
         self.remove_those_that_are_over()
     }
 
-    /// Ends the oldest client without a slot if there are as many as may be kept.
+    /// Ends the oldest client without a slot if [`REFUSED_CLIENTS_MAX`] of them are kept.
     fn make_room_for_refused(&mut self) -> io::Result<()> {
         let refused = self.clients.values().filter(|client| client.slot.is_none()).count();
         if let Some(oldest) = self.client_of(None).filter(|_| refused >= REFUSED_CLIENTS_MAX) {

@@ -31,7 +31,7 @@ pub struct Saved {
     pub capacity: Sectors,
     /// The number of bytes in a sector.
     pub sector: Bytes,
-    /// The grain of distances in sectors: all probed distances are multiples of it.
+    /// The grain of distances: probed distances are 1 + k x unit sectors.
     pub unit: Sectors,
     /// The number of samples of each distance.
     pub samples: u32,
@@ -160,8 +160,7 @@ impl Saved {
     }
 }
 
-/// Returns a bound on the bytes of [`put_table`]: seven for each difference of distances, because none is more than
-/// 2^47.
+/// Returns a bound on the bytes of [`put_table`]: seven for each difference of distances, as none exceeds 2^47.
 pub(crate) fn table_size(table: &Table) -> usize {
     let each = if table.metric() == Metric::Probabilistic { PARTS + 1 } else { 1 };
     64 + 4 * 32 + table.len() * (7 + 4 * each)
@@ -200,7 +199,7 @@ impl PutTable {
         Self { curve: 0, next: Next::Head }
     }
 
-    /// Writes at most `most` distances or times; returns whether the table is complete. Each call must get the same
+    /// Writes at most `most` distances or times; returns whether the table is complete. Each call needs the same
     /// table.
     pub fn go_on(&mut self, table: &Table, most: usize, out: &mut Writer) -> bool {
         let Some(curve) = table.curves().get(self.curve) else { return true };

@@ -162,8 +162,7 @@ pub struct LearnerStats {
     pub memory: Bytes,
 }
 
-/// Learns times on-line (ATC'03, section 6): stores the mean of the times observed at each distance, within a fixed
-/// memory.
+/// Learns times on-line (ATC'03, section 6): stores the mean of the times at each distance, within a fixed memory.
 ///
 /// Times are stored in cells. Distances near zero have a cell each, larger ones share one, but a cell is never wider
 /// than a small part of its distance: a 20 TB drive fits into 64 MB. If all distances fit, each has a cell of its own.
@@ -407,8 +406,7 @@ impl Learner {
             .map(|i| (Distance::new(self.grid.distance(i)), Duration::from_nanos(side.cell(i).mean())))
     }
 
-    /// Returns the memory of the learner in bytes, including the table. It does not grow, and never exceeds the
-    /// configured memory.
+    /// Returns the memory of the learner in bytes, including the table: constant, and at most the configured memory.
     pub fn memory(&self) -> Bytes {
         let sides: usize = self.pairs.iter().map(Side::held_memory).sum();
         let bytes = sides + Change::MEMORY_BYTES + size_of::<Self>();

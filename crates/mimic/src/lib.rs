@@ -14,8 +14,7 @@
 //! | files | [`Saved`] for a table and [`Learner::save`] for a learner make bytes with a version and a checksum |
 //! | predictions | [`Table::time`] for a pair and a distance; `Mimic::time` for a request |
 //!
-//! This crate is sans-IO and deterministic: the owner of the drive carries out the prober's requests, and reports their
-//! times.
+//! This crate is sans-IO and deterministic: the drive's owner carries out the prober's requests and reports the times.
 
 mod check_points;
 mod distance;

@@ -342,7 +342,7 @@ impl Prober {
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
-    /// Returns a random block at which a sample of this distance may begin: none of the two blocks is known as
+    /// Returns a random block at which a sample of this distance may begin: neither of the two blocks is known as
     /// unreadable. Returns `None` if none was found.
     fn place(&mut self, step: i64) -> Option<i64> {
         let low = (-(step + 1)).max(0);

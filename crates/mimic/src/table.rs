@@ -117,8 +117,8 @@ impl Table {
         Bytes::new((bytes + curves + size_of::<Inner>() + 2 * size_of::<usize>()) as u64)
     }
 
-    /// Writes the times of the first [`BATCH_REQUESTS`] requests at most into `times`, where `asked` is true; leaves
-    /// other entries unchanged.
+    /// Writes into `times` the times of those of the first [`BATCH_REQUESTS`] requests for which `asked` is true;
+    /// leaves other entries unchanged.
     pub(crate) fn fill(
         &self,
         (last, at): (Last, Instant),
@@ -324,8 +324,7 @@ impl Curve {
     }
 }
 
-/// The distance in sectors beyond its outermost distances up to which a curve has their times: longer requests are
-/// rare.
+/// The sectors beyond its outermost distances up to which a curve has their times: longer requests are rare.
 const REQUEST_SECTORS: u64 = 2_048;
 
 /// Returns the time at `x` on the straight line between two points around it. Times are below 2^32.

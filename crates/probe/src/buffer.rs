@@ -8,12 +8,11 @@ use units::{Duration, Op};
 /// The most segments that are counted: 512 MB in segments of 64 KiB.
 const SEGMENTS_MAX: u64 = 8_192;
 
-/// Up to this number of segments, each trial number is tested by a place of its own: one read, reads of other random
-/// places, and a second read. For more segments that would take too long.
+/// Buffers of up to this many segments are measured by reading one place again after reads of a varied number of
+/// others; for more segments that takes too long.
 const REREAD_SEGMENTS_MAX: u64 = 32;
 
-/// The most places that one count reads on a drive that is too small to keep the places apart; the places are then
-/// random.
+/// One count reads up to this many places even if a drive is too small to keep them apart; the places are then random.
 const RANDOM_READS_MAX: u64 = 512;
 
 /// The most passes that count the segments.
@@ -45,7 +44,7 @@ const MEAN_ERROR_NS_MAX: f64 = 25_000.0;
 /// The most reads for the mean of hits that vary.
 const VARYING_HITS_READS_MAX: usize = 160;
 
-/// The share of hits that may take longer than `Asked::most`: the highest that the counts of segments assume.
+/// The assumed share of hits that take longer than `Asked::most`.
 const SLOW_HITS_SHARE_MAX: f64 = 0.01;
 
 /// The allowance beyond the slowest of some evenly spread responses, in mean distances between two neighbouring
@@ -115,7 +114,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     if !hit {
         return Ok(Asked { hit, ns: middle, most: middle });
     }
-    // A read that waited for another cause does not count.
+    // A read that was delayed for another reason does not count.
     if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= READS_PER_QUESTION - 2 {
         responses.retain(|ns| ns - low < HIT_RANGE_REVOLUTIONS * revolution);
         let high = responses.last().copied().unwrap_or(low);
@@ -256,7 +255,7 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     Ok(far)
 }
 
-/// Returns the number of segments: of other places whose reads evict a place.
+/// Returns the number of segments, which is the number of other places that must be read to evict one.
 fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<Measured<u64>, ProbeError> {
     // If hits vary, a single read may not show a hit, so more reads decide.
     let looks = if found.vary { 9 } else { 3 };

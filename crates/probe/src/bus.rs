@@ -13,8 +13,7 @@ use crate::zone::Zone;
 
 /// The number of sectors of the longest read.
 const READ_SECTORS_MAX: u64 = 32;
-/// The longest read covers at most one in this many parts of a track, so that few reads begin while the head is inside
-/// their range.
+/// The longest read covers at most one in this many parts of a track, so that the head seldom arrives inside its range.
 const READ_TRACK_DIVISOR: u64 = 8;
 
 /// The number of reads of each length below the longest, for a first estimate, and of reads of the longest and of
@@ -25,8 +24,8 @@ const READS_TO_TELL: usize = 96;
 /// The rank of the response that counts as the minimum: two wrong readings below it do not matter.
 const MINIMUM_RANK: usize = 2;
 
-/// The assumed error of the minimum, in mean distances between two neighbouring responses: about one minimum in a
-/// hundred is further off.
+/// The assumed error of the minimum, in mean distances between neighbouring responses: about one in a hundred is
+/// larger.
 const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
 /// A zone with less than one in this many of the drive's LBNs affects few reads, so the bus is not measured there.

@@ -94,7 +94,7 @@ pub(crate) fn find(
 /// Decides whether reads over a head switch lose a revolution, if `quick` of `seen` reads were quick.
 ///
 /// Without a loss at least half of the reads are quick, whatever they waited for. With a loss a read is quick only for
-/// another cause, as when the sectors of the first track were in the buffer; one more such case than seen is assumed
+/// another reason, as when the sectors of the first track were in the buffer; one more such case than seen is assumed
 /// (Laplace's rule).
 fn loses_revolution(quick: usize, seen: usize) -> Measured<bool> {
     let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);

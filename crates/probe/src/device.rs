@@ -54,8 +54,8 @@ pub trait ProbedDevice {
 
     /// Executes a command like [`execute`](Self::execute), if no other host's command has been at the drive since the
     /// last command of this handle. Otherwise the handle executes nothing and returns `None`, because the arm may have
-    /// moved; the probe then returns the arm by [`execute`](Self::execute) and tries again. No other host's command may
-    /// be at the drive when the command is submitted, so that the measured times are the drive's own.
+    /// moved; the probe then moves the arm back by [`execute`](Self::execute) and tries again. No other host's command
+    /// may be at the drive when the command is submitted, so that the measured times are the drive's own.
     ///
     /// A handle implements this method if its drive serves requests while it is probed. Its `execute` waits until the
     /// drive is idle and background work is permitted. The default is for a drive that only the probe uses.

@@ -18,8 +18,7 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which is at least 1; the slight bias of the multiplication does not matter
-    /// here.
+    /// Returns a number below `bound`, which is at least 1; the slight bias of the product does not matter.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
     }

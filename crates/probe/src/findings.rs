@@ -138,7 +138,8 @@ impl Evidence {
         sure::next(self.agree, self.looked_at)
     }
 
-    /// Returns the probability that no slip was missed or invented: the next track and each doubtful place match.
+    /// Returns the probability that no slip was missed or invented: that the next track and each doubtful place are as
+    /// assumed.
     fn of_slips(self) -> f64 {
         self.of_tracks().powf((1 + self.doubtful) as f64)
     }
@@ -248,8 +249,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // The head switch may take from zero to this bound; if the overhead is only known together with it, the bound
-        // is the sum.
+        // The head switch may take from zero to this bound, which includes the overhead if that was not separated.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
         (sure::of_bounds(bound, sure::EQUAL_TIMES_MS_MAX), "hidden by the shortest seek: an upper bound")
     };
@@ -331,8 +331,8 @@ pub(crate) fn of_writes(
     }
 }
 
-/// Limits the confidence of findings by the check of their predictions: a finding is at most as certain as that 97% of
-/// all reads end at the predicted angles, and in the predicted revolutions.
+/// Limits the confidence of findings by the check: to the probability that 97% of all reads end at the predicted
+/// angles, and for some findings in the predicted revolutions.
 pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;

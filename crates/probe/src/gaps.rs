@@ -26,7 +26,7 @@ const GAP_CYLINDERS_MAX: u32 = 2_000;
 /// The most zones between which gaps are measured: with more, zones are artefacts of a map that does not fit the drive.
 const BOUNDARIES_MAX: usize = 100;
 
-/// The shortest head switch may hide a seek that is at most this much longer, ns: such distances are not measured.
+/// A head switch may hide seeks that are shorter than it by more than this, ns: such distances are not measured.
 const SWITCH_DIFFERENCE_NS_MAX: f64 = 20_000.0;
 
 /// The share of the probe's time limit at which this measurement ends.
@@ -103,8 +103,7 @@ fn gap(
 }
 
 impl Known<'_> {
-    /// Returns the interpolated time of a move over this many cylinders, ns; `None` beyond the longest measured
-    /// distance.
+    /// Returns the interpolated time of a move over this many cylinders, ns; `None` beyond the longest distance.
     fn time(&self, distance: u32) -> Option<f64> {
         let after = self.curve.partition_point(|p| p.distance < distance);
         let above = self.curve.get(after)?;
@@ -117,8 +116,8 @@ impl Known<'_> {
     }
 }
 
-/// Reads in one of two neighbouring zones, and returns the target of a move of this many cylinders to the other; `None`
-/// if none was found.
+/// Reads in one of two neighbouring zones, and returns the target of a move of this many cylinders to the other zone;
+/// `None` if there is no such target.
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,

@@ -31,7 +31,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         return Ok(unknown());
     };
     let unit = common_unit(map, 1);
-    // A unit of more repetitions than a drive has heads is not a band.
+    // If the upper unit repeats the lower one more often than a drive has heads, it is not a band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= HEADS_MAX));
     let steps = steps::of(zone, unit);
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
@@ -70,8 +70,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
         if shape.kind.band().is_some() {
-            // The rival shapes are bands of the same width on other heads: with few moves, a shape with larger groups
-            // is too often likelier by chance.
+            // The rivals are bands of the same width on other heads: with few moves, larger groups fit too well by
+            // chance.
             let as_wide: Vec<Candidate> =
                 shapes.iter().copied().filter(|s| s.shape.kind == shape.kind).collect();
             let against = moves.against(shape, &as_wide, zone);

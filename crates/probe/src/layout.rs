@@ -164,7 +164,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let spared = zone.region.map(|r| (r.lbns + r.spares) / zone.sectors);
     let expressible = |unit: u64, advance: f64| {
         orders.contains(&unit) || {
-            // Spares of some cylinders whose rotation continues that of cylinders.
+            // The format has spares of several cylinders only if these rotate like the cylinders one by one.
             let base = zone.levels.iter().rfind(|l| l.unit < unit && orders.contains(&l.unit));
             shape.kind.band().is_none()
                 && zone.region.is_some_and(|r| r.spares > 0)

@@ -45,7 +45,8 @@ const EVICTING_SECTORS_MAX: u64 = 2_048;
 
 /// The number of segments from which on evictions take so long that the probe avoids them.
 const AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 33;
-/// The same number if readings vary: reads of anchors evict, too, and are needed anyway.
+/// The number of segments from which on the probe avoids evictions if readings vary: reads of anchors evict, too, and
+/// are needed anyway.
 const NOISY_AVOIDED_EVICTION_SEGMENTS_MIN: u64 = 128;
 /// The number of following sectors that are read with one that was evicted.
 const SECTORS_WITH_EVICTED: u64 = 3;
@@ -196,8 +197,7 @@ impl<'a> Meter<'a> {
         self.commands
     }
 
-    /// Returns the number of commands before which the arm had to be moved back, because the drive had served another
-    /// host.
+    /// Returns the number of commands before which the arm was moved back, because the drive had served another host.
     pub(crate) fn disturbed(&self) -> u64 {
         self.recorder.disturbed()
     }

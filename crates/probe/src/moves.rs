@@ -168,8 +168,7 @@ const FIRST_STEP_NS: f64 = 25_000.0;
 /// The fewest steps in each direction after a good search: a single one may be a late move, which one in fifty is.
 const STEPS_PER_DIRECTION_MIN: u32 = 2;
 
-/// Returns whether the head catches a sector that begins `ns` after the submission; `None` if no response fits either
-/// answer.
+/// Returns whether the head catches a sector that begins `ns` after the submission; `None` if no response shows it.
 pub(crate) fn trial<T: Target>(
     meter: &mut Meter<'_>,
     ns: f64,

@@ -19,7 +19,7 @@ use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 /// error in the cylinders matters least.
 const DISTANCE_DIVISORS: [u32; 5] = [40, 28, 20, 14, 10];
 
-/// The most searches for each move; if two of them differ by less than `EQUAL_SEARCHES_NS_MAX`, in ns, that ends them.
+/// The most searches for each move; two whose results differ by less than `EQUAL_SEARCHES_NS_MAX`, ns, suffice.
 const SEARCHES: usize = 5;
 const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 

@@ -28,8 +28,7 @@ pub(crate) const INITIAL_SPEED_DEVIATION_RATIO: f64 = 2e-3;
 const READING_WEIGHT: f64 = 0.02;
 
 /// The number of readings after which the initial uncertainty no longer matters: if readings are more than a revolution
-/// apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9 to the power of 256 is
-/// 2e-12.
+/// apart, each leaves less than nine tenths of the uncertainty of phase and speed, and 0.9^256 is 2e-12.
 const READINGS_UNTIL_STEADY: usize = 256;
 
 /// The largest relative change of the speed by one reading, so that a wrong reading does not spoil the speed.
@@ -45,7 +44,7 @@ pub(crate) struct Platter {
     /// The angle at the instant `at`, in revolutions; angles at other instants follow from the speed.
     phase: f64,
     at: Instant,
-    /// The variances of phase (in revolutions squared) and relative speed, and their covariance `common`; all 0 if the
+    /// The variances of phase (revolutions squared) and relative speed, and their covariance `common`; all 0 if the
     /// speed is steady.
     phase_variance: f64,
     common: f64,

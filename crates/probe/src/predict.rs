@@ -34,16 +34,14 @@ pub struct Predictor {
     expected: Option<Instant>,
 }
 
-/// The most bad predictions in a row that count as chance; after one more the platter is assumed to be at another
-/// angle.
+/// The most bad predictions in a row that count as chance; after one more the platter is assumed elsewhere.
 const BAD_PREDICTIONS_MAX: u32 = 2;
 
 /// The number of sectors of a write that must have crossed the bus before the drive writes: a page of 4 KiB
 /// (docs/MODEL.md).
 const BURST_SECTORS: u64 = 8;
 
-/// The largest correction of the platter's angle by one completion, ns, so that a late completion does not spoil the
-/// angle.
+/// The largest correction of the platter's angle by one completion, ns: a late completion must not spoil the angle.
 const CORRECTION_NS_MAX: i64 = 10_000;
 
 /// The part of an error that is attributed to the spindle's speed.

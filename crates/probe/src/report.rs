@@ -231,7 +231,7 @@ impl Report {
     ///
     /// # Errors
     /// The device is gone, the probe was interrupted, or the state is of another drive: such errors are not the drive's
-    /// answers. Any error counts if the drive may not spin: memory timed by a busy machine's clock may show a
+    /// answers. If the drive may not spin, any error is returned: memory timed by a busy machine's clock may show a
     /// revolution time by chance, and must get no profile.
     pub(crate) fn kept<T>(
         &mut self,

@@ -1,5 +1,4 @@
-//! The seek curve, the head switch and the command overhead, from the shortest moves after which a sector is still
-//! caught.
+//! The seek curve, the head switch and the command overhead, from the shortest moves that still catch a sector.
 
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
@@ -61,8 +60,7 @@ impl Seeks {
         point.map_or(self.head_switch_ms, |p| p.time) + self.overhead_ms
     }
 
-    /// Returns how much more of the measured times may belong to the command's overhead, ms: no seek takes less than
-    /// zero.
+    /// Returns how much more of the measured times may be the command's overhead, ms: no seek takes less than zero.
     pub(crate) fn overhead_may_be_more_ms(&self) -> f64 {
         if self.parted {
             return 0.0;
@@ -196,8 +194,8 @@ pub(crate) type Points = Vec<SeekPoint>;
 const GAP_MOVES_MIN: u32 = 24;
 
 impl SeekMeter<'_, '_> {
-    /// Returns moves inside of zones, and the shortest time of a move to another head, ns; `None` if there are no
-    /// several zones of sufficient size.
+    /// Returns moves inside of zones, and the shortest time of a move to another head, ns; `None` with a single zone,
+    /// or if all zones are too small.
     pub(crate) fn inside(&mut self) -> Result<Option<(Points, f64)>, ProbeError> {
         let longest = self.zones.iter().map(|z| z.1 - z.0).max().unwrap_or(0);
         if self.zones.len() < 2 || longest < GAP_MOVES_MIN {
@@ -335,8 +333,7 @@ impl SeekMeter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the shortest time of a move over `distance` cylinders, to the same head or to another, including the
-    /// overhead.
+    /// Returns the shortest time of a move over `distance` cylinders to the same head or to another, overhead included.
     fn moved(
         &mut self,
         distance: u32,

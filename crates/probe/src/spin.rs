@@ -22,7 +22,7 @@ const VISITED_SECTORS_MAX: usize = 96;
 const EVICTING_SECTORS_MAX: u64 = 16_384;
 /// The number of sectors that are read again to find out whether they have left the buffer.
 const EVICTION_LOOKS: usize = 8;
-/// The number of sectors that are then read a second time.
+/// The most sectors that are read a second time to find the speed.
 const PAIRS: usize = 96;
 /// The distance between two sectors, unless the drive is too small for it.
 const STRIDE_SECTORS: u64 = 16_384;

@@ -113,7 +113,7 @@ pub(crate) fn timed(
     buffer: &Buffer,
 ) -> Result<Option<SearchedTime>, ProbeError> {
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
-        // A different sector each time, so that it is not in the buffer.
+        // The sector differs each time, so that it is not in the buffer.
         let sector = meter.fresh_sector(from.zone.sectors);
         let source = from.zone.lbn_near(from.track, sector);
         let mut reading = meter.read(source, 1)?;
@@ -264,7 +264,7 @@ fn seldom(far: usize, of: usize) -> f64 {
 /// moves look like moves to other cylinders.
 const FAR_SEARCH_SHARE_MAX: f64 = 1.0 / 12.0;
 
-/// The probability below which each move is timed again; two far searches of eighty do not reach it.
+/// Each move is timed again if the probability of [`seldom`] is below this: from two far searches of eighty on.
 const RETIMING_PROBABILITY: f64 = 0.98;
 
 /// The number of moves that are timed once more to measure the variance of a search.

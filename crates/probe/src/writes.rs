@@ -56,7 +56,7 @@ fn distances(meter: &Meter<'_>) -> [u32; 4] {
 pub(crate) struct Writes {
     /// Whether writes are acknowledged from the buffer.
     pub(crate) write_back: Measured<bool>,
-    /// The response of a write of one sector, ns; the buffer's, if writes are acknowledged from the buffer.
+    /// The median response of a write of one sector, ns.
     pub(crate) acknowledged_ns: f64,
     /// Whether reads of sectors just written are cache hits.
     pub(crate) kept: bool,
@@ -252,8 +252,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Returns the shortest time of a move over `distance` cylinders to a write that is acknowledged from the buffer,
-    /// ns.
+    /// Returns the shortest time of a move over `distance` cylinders to a write acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
         if !meter.is_within_before_check(TIME_SHARE_MAX) || meter.refuses_writes().is_some() {
             return Ok(None);
@@ -323,8 +322,7 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        // Each value contains the errors of two searches, or of four if the overheads are measured by searches of their
-        // own.
+        // Each value contains the errors of two searches, or of four if separate searches measure the overheads.
         let fine = resolution(meter) / 1e6;
         found.settle = if parted.is_empty() {
             Settle::of(settles, (self.read_here(meter, &mut after)?, self.may_be_less_ms()), 2.0 * fine)

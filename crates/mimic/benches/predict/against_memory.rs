@@ -24,8 +24,7 @@ struct MemoryLine {
     next: usize,
 }
 
-/// Lines of memory, each with the index of the next line to read; all lines are read before one
-/// repeats.
+/// Lines of memory, each with the index of the next line to read; all are read before one repeats.
 struct Chain {
     lines: Vec<MemoryLine>,
     at: usize,

@@ -9,8 +9,7 @@ const WARM_UP_PREDICTIONS: u32 = 32;
 /// The normal error is the mean over about this number of predictions of a class.
 const NORMAL_ERROR_PREDICTIONS: u32 = 1_024;
 
-/// The guess of a class is the mean of about this number of its latest times: few, so that the guess follows the
-/// load.
+/// A class's guess is the mean of about this number of its latest times: few, so that the guess follows the load.
 const GUESS_TIMES: u32 = 32;
 
 /// The mean error of the guess is over about this number of predictions of a class.

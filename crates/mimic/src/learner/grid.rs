@@ -1,9 +1,9 @@
 //! Cells of distances: exact near zero, and coarser with distance, so that any drive fits into any memory.
 
-/// Cells of distances. Each distance belongs to a step: the distance is 1 + step x unit, rounded down. Forward steps
-/// 0, 1, .. and backward steps -1, -2, .. are two sides with equal cells. The first 2^bits steps of a side have a
-/// cell each; from there on each doubling of the step has 2^(bits - 1) cells. So a cell is never wider than 2^(1 -
-/// bits) of its distance, and with enough memory each step has a cell.
+/// Cells of distances. A distance from 1 + step x unit on, and less than a unit more, belongs to that step. Forward
+/// steps 0, 1, .. and backward steps -1, -2, .. are two sides with equal cells. The first 2^bits steps of a side
+/// have a cell each; from there on each doubling of the step has 2^(bits - 1) cells. So a cell is never wider than
+/// 2^(1 - bits) of its distance, and with enough memory each step has a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     unit: u64,

@@ -4,8 +4,7 @@ use super::Bits;
 use crate::check_points::{CheckPoints, Verdict, error_of};
 use crate::table::on_line;
 
-/// The most known cells on one side of a gap that may be check points for it, including the end of the line through
-/// them.
+/// The most known cells on one side of a gap that may be its check points, including the end of the line.
 const CHECK_POINTS_MAX: usize = 6;
 
 /// The known cells, and the gaps between neighbouring known cells that are straight: times in them are interpolated.

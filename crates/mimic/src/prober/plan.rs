@@ -26,8 +26,7 @@ pub struct ProbePlan {
     /// The size of every request, and the grain of distances: the probe measures distances of 1 + k x unit, which are
     /// those between requests aligned to the unit.
     pub unit: Sectors,
-    /// The number of samples of each distance (S in the paper); more than about 10 gain nothing (ATC'03, section
-    /// 5.2).
+    /// The number of samples of each distance (S in ATC'03, section 5.2); more than about 10 gain nothing.
     pub samples: u32,
     /// The summary that makes one time of the samples.
     pub metric: Metric,
@@ -51,8 +50,7 @@ pub struct ProbePlan {
 }
 
 impl ProbePlan {
-    /// Returns a plan of reads of `unit`, with ten samples, the mean, the paper's Table 2, 64 MB, and no limit of
-    /// requests.
+    /// Returns a plan of reads of `unit`: ten samples, the mean, the paper's Table 2, 64 MB, no limit of requests.
     pub fn new(capacity: Sectors, unit: Sectors) -> Self {
         Self {
             capacity,

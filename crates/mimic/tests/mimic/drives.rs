@@ -36,8 +36,7 @@ fn run(
     (access, learner)
 }
 
-/// Runs `requests` requests under SMTF with a configuration of idle time; also returns the core's estimate of the
-/// harm.
+/// Runs `requests` requests under SMTF with a configuration of idle time; returns the core's estimated harm too.
 fn run_with(
     drive: &Arc<DriveModel>,
     load: RandomConfig,

@@ -19,7 +19,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 proptest! {
-    /// Only distances with enough observations are known, and the time of each is the mean of its
+    /// Only distances with enough observations are known; the time of each is the mean of its
     /// observations.
     #[test]
     fn a_known_time_is_the_mean_of_its_observations(

@@ -60,7 +60,7 @@ fn same(a: &Learner, b: &Learner) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// After a restart the learner predicts as before, and continues to the byte as if there had been no
+    /// After a restart the learner predicts as before, and continues to the byte as if without a
     /// restart.
     #[test]
     fn a_restart_makes_no_difference(

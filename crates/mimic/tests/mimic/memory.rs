@@ -26,14 +26,13 @@ fn now() -> u64 {
     ALLOCATOR.allocated() as u64
 }
 
-/// Returns a time that is unrelated to that of its neighbours, so that nothing can be interpolated except by
-/// chance.
+/// Returns a time unrelated to that of its neighbours, so that only chance makes a time interpolable.
 fn crooked(at: u64) -> Duration {
     Duration::from_nanos(1_000_000 + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40))
 }
 
-/// The memory of one part of a file that is written: 512 distances, with at most seventeen times each, in a vector
-/// that grows.
+/// The memory of one part of a written file: 512 distances, with at most seventeen times each, in a growing
+/// vector.
 const PART_BYTES_MAX: u64 = 2 * (64 << 10);
 
 /// Probes until memory runs out, writes the table to a file, and returns the table that is read from it.

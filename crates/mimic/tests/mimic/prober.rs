@@ -218,8 +218,8 @@ fn sectors_that_cannot_be_read_are_gone_round_and_counted() {
         let (table, report, failures) = probe_with_bad(small(), is_bad).unwrap();
         assert!(failures > 0 && report.unreadable == failures && failures <= 256, "{kind}: {report:?}");
         assert!(report.accesses < 2 * whole.accesses, "{kind}: {report:?} for {whole:?}");
-        // The times in the table are those of a drive without unreadable sectors; distances that only unreadable
-        // sectors have are unknown.
+        // The times in the table are those of a drive without unreadable sectors; distances without a readable place
+        // are unknown.
         for knot in table.knots(Pair::ALL[0]) {
             assert_eq!(knot.time.as_nanos(), saw(Pair::ALL[0], knot.distance.sectors()), "{kind}");
         }

@@ -78,8 +78,7 @@ proptest! {
         }
     }
 
-    /// Even over the longest possible distances, an interpolated time is off by no more than a part in 2^30 of the
-    /// line's rise.
+    /// Even over the longest distances, an interpolated time is off by at most a part in 2^30 of the line's rise.
     #[test]
     fn lines_hold_at_every_scale(naive in naives(1 << 44, 60), at: prop::sample::Index, inside in 0..1u64 << 32) {
         let table = build(&naive, Pair::ALL[0], Metric::Mean);
@@ -134,8 +133,7 @@ fn drawn_times_have_the_mean_of_the_samples() {
         sum += time.as_nanos();
         fast += u64::from(time < Duration::from_millis(3));
     }
-    // The mean is 6.3 ms. A tenth of the samples are fast, and so are some times on the line between the two
-    // sixteenths.
+    // The mean is 6.3 ms. A tenth of the samples are fast, and some times on the line between the two sixteenths.
     assert!((6_200_000..6_450_000).contains(&(sum / 10_000)), "{sum}");
     assert!((500..1_300).contains(&fast), "{fast}");
 }

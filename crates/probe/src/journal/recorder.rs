@@ -40,7 +40,7 @@ pub(crate) struct Recorder<'a> {
     replayed: usize,
     /// The journal's clock relative to the device's, once it is known.
     ahead: Option<Ahead>,
-    /// The number of commands before which the arm had to be returned, because the drive had served another host.
+    /// The number of commands before which the arm was moved back, because the drive had served another host.
     disturbed: u64,
     /// The device's message for the last failed command.
     reason: String,
@@ -68,8 +68,7 @@ impl<'a> Recorder<'a> {
             });
         }
         if journal.revolution == 0 {
-            // Without a revolution time the platter's angle cannot be found again, so the probe starts from the
-            // beginning.
+            // Without a revolution time the platter's angle cannot be found again, so the probe starts anew.
             journal.entries.clear();
             journal.buffer_off = None;
         }
@@ -201,7 +200,7 @@ impl<'a> Recorder<'a> {
         timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns
     }
 
-    /// Returns the number of commands so far before which the arm had to be returned.
+    /// Returns the number of commands so far before which the arm was moved back.
     pub(crate) const fn disturbed(&self) -> u64 {
         self.disturbed
     }

@@ -125,8 +125,7 @@ impl Mapper<'_, '_> {
             let zone = Zone::new(begin, sectors, angle);
             let (mut low, mut high) =
                 (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
-            // A track ends with a jump of many sectors; the tolerance covers the drift of a density that is wrong by
-            // one sector.
+            // A track ends with a jump of many sectors; the tolerance ignores the drift of a density wrong by one.
             let loose = 2.0 * self.tolerance(1);
             if high >= self.capacity
                 || !self.check_angle(&zone, low, loose)?.met

@@ -83,8 +83,7 @@ impl Mapper<'_, '_> {
             step = (step / REACH_DIVISOR).max(1);
             let few = (check.error * n as f64).abs() < SLIP_ERROR_SECTORS_MAX
                 || check.error.abs() < 2.5 * tolerance;
-            // LBNs behind slips all deviate as little as the target; beyond the zone's end an LBN does so only by
-            // chance.
+            // LBNs behind slips all deviate as little as the target; beyond the zone's end one does only by chance.
             let little = check.error.abs() + unsure;
             let shows_little = tolerance + little < LITTLE_REVOLUTIONS_MAX;
             if !resolved && few && (!shows_little || self.is_no_chance(zone, good, target, little)?) {
@@ -246,8 +245,7 @@ impl Mapper<'_, '_> {
     /// Begins the fit of a zone with its first LBN and the second unit of each level, which were all read.
     fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
         let mut fit = Fit::new(self.spread);
-        // A piece of a track with short sectors has no levels and no fit of its own: the last fit is that of an earlier
-        // zone.
+        // A piece of a track with short sectors has no levels and no fit: the last fit is an earlier zone's.
         let has_fit = |before: &&Zone| !self.finds_ends_by_skews(before.sectors) || !before.levels.is_empty();
         let before = self.map.zones.last().filter(has_fit);
         let like = before.is_some_and(|before| before.alike(zone, 1e-12));

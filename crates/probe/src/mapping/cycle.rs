@@ -14,8 +14,7 @@ use crate::zone::{Cycle, Level, Shift, Slot, Zone};
 /// The most tracks of a zone that may be a part of a cycle: adjacent heads may have the same density.
 pub(super) const CYCLE_ZONE_TRACKS_MAX: u64 = 4;
 
-/// The most sectors at the beginning of a track that may be in the previous zone, because they are almost at its
-/// angles.
+/// The most first sectors of a track that may be in the previous zone, because they are almost at its angles.
 pub(super) const PRECEDING_SECTORS_MAX: u64 = 8;
 
 /// The longest cycle that is looked for, in tracks or runs: 32 heads, back and forth.
@@ -104,7 +103,7 @@ impl Mapper<'_, '_> {
         Ok(zone)
     }
 
-    /// Returns the largest difference of equal rotations that were read, in revolutions.
+    /// Returns the largest difference between readings of equal rotations, in revolutions.
     pub(super) fn equal_rotations(&self) -> f64 {
         EQUAL_ROTATIONS_REVOLUTIONS_MAX + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 }
     }
@@ -159,7 +158,7 @@ impl Mapper<'_, '_> {
         if let Some(cycle) = zone.cycle.as_mut() {
             for (track, begin, end) in errors {
                 if let Some(slot) = cycle.slots.get_mut((track % length / width) as usize) {
-                    // Over the several tracks of a slot the difference is that of their skew.
+                    // Over several tracks, the difference between begin and end is an error of the skew.
                     slot.angle += if width > 1 { begin } else { f64::midpoint(begin, end) };
                     slot.skew += (end - begin) / (width - 1).max(1) as f64 * f64::from(u8::from(width > 1));
                 }
@@ -247,7 +246,7 @@ impl Mapper<'_, '_> {
         let last = zone.end - 1;
         let noisy = self.meter.is_noisy();
         let tolerance = self.tolerance(zone.sectors);
-        // Small deviations are accepted, even such as another sector would have.
+        // A deviation within this is accepted, even if it is that of another sector.
         let more = EQUAL_ROTATIONS_REVOLUTIONS_MAX
             + if noisy {
                 (NOISY_ANGLE_ERROR_NS_MAX / self.meter.revolution() - tolerance).max(0.0)

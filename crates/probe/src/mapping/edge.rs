@@ -64,7 +64,7 @@ impl Mapper<'_, '_> {
     }
 
     /// Returns an LBN on one of the tracks before `off` that deviates as well. Behind a track without LBNs, some tracks
-    /// meet their predictions by chance, and mislead the binary search. Only exact times are searched so.
+    /// meet their predictions by chance, and mislead the binary search. Returns `None` if times vary.
     fn is_off_before(
         &mut self,
         zone: &Zone,

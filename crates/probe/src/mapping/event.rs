@@ -98,7 +98,7 @@ impl Mapper<'_, '_> {
         Ok((first > zone.first).then_some(first))
     }
 
-    /// Returns whether a rotation recurs after as many tracks again, twice.
+    /// Returns whether the rotation of a new level recurs after twice and three times its tracks.
     fn recurs(&mut self, zone: &Zone, level: Level, loose: f64) -> Result<bool, ProbeError> {
         let (n, track) = (zone.sectors, level.unit);
         let mut trial = zone.clone();
@@ -136,8 +136,7 @@ impl Mapper<'_, '_> {
             if last + n < self.capacity && self.all_meet(&trial, &points)? {
                 return Ok(Some(Event::Slip(sectors)));
             }
-            // Another slip may follow soon. If the next few LBNs agree, and no track begins here, the deviation is a
-            // slip.
+            // Another slip may follow soon. If the next few LBNs agree, and no track begins here, this is a slip.
             let most = if self.meter.is_noisy() { NOISY_SLIP_SECTORS_MAX } else { NEAR_SLIP_SECTORS_MAX };
             let few = [off + 1, off + 2, off + 3];
             if sectors <= most

@@ -7,7 +7,7 @@ use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Region, Zone};
 use std::collections::BTreeMap;
 
-/// The number of spares from which on they cannot be slips, if sectors cannot be distinguished.
+/// Fewer spares than this may be slips, if sectors cannot be distinguished.
 const SLIPPED_SPARES_MAX: u64 = 4;
 
 impl Map {
@@ -77,7 +77,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         if lbns < 2 {
-            // Single sectors of one track are at regular angles, too.
+            // Single sectors of one track are at regular angles, too, so they do not show a region.
             return Ok(None);
         }
         let tracks = before.tracks();
@@ -88,8 +88,7 @@ impl Mapper<'_, '_> {
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
         if !self.resolves_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
-            // So few spares may as well be slips in each of two cylinders. No spares at all are allowed, because runs
-            // recur without any.
+            // So few spares may as well be slips in each of two cylinders. Runs without any spares recur.
             return Ok(None);
         }
         let third = zone.end;

@@ -44,7 +44,7 @@ impl Mapper<'_, '_> {
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
         let sectors = self.map.zones.last().map_or(0, |zone| zone.sectors);
         if self.meter.is_noisy() && !self.finds_ends_by_skews(sectors) {
-            // The end of such a run is not known to the LBN, and runs of wrong lengths do not recur.
+            // The end of a run of such sectors is not known to the LBN, and runs of wrong lengths do not recur.
             return Ok(None);
         }
         let loose = self.equal_rotations();

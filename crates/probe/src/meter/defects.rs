@@ -237,7 +237,7 @@ mod tests {
         // The sector is the last of a track: the next ones are at another angle.
         let next = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle + 0.3) };
         assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));
-        // The sector is the third of a track: the one two before it is on another track.
+        // The sector is the second of a track: the one two before it is on another track.
         let before = |lbn: u64| SectorAngle { lbn, angle: frac(at(lbn).angle - 0.3) };
         assert!(near(between(7, &[at(6), before(5)], &[at(8), at(9)], 0.0), 7));
     }

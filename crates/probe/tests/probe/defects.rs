@@ -43,7 +43,7 @@ fn unreadable_sectors_are_avoided_and_reported() {
     }
 }
 
-/// The damaged sectors are some that every probe reads (the first ones, the end of the first track) and some tracks
+/// The damaged sectors are some that every probe reads (the first ones, the first track's end) and some tracks
 /// elsewhere.
 #[test]
 fn a_scratch_and_a_bad_first_sector_are_avoided() {

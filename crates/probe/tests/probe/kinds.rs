@@ -61,8 +61,8 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     assert!(found.profile.heads == truth.heads && heads.confidence > 0.95, "{heads:?}");
 }
 
-/// The bus is faster than the medium, so the time of reading half a track shows where the drive begins it;
-/// the settings are those of the Atlas 10K of FAST'02 and others.
+/// The bus is faster than the medium, so the end of a read of half a track shows where the drive began it, as
+/// on the Atlas 10K of FAST'02.
 #[test]
 fn a_read_that_may_begin_anywhere_differs_from_one_that_waits() {
     for (drive, on) in [

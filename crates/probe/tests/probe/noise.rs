@@ -14,8 +14,7 @@ fn probed(truth: &Profile, seed: u64) -> ProbedProfile {
     found
 }
 
-/// This drive has 18 MB. Read-ahead from one anchor must not reach the next: a cache hit would not show the platter's
-/// angle.
+/// This drive has 18 MB. Read-ahead from one anchor must not reach the next: a cache hit would not show the angle.
 #[test]
 fn anchors_of_a_small_drive_are_read_from_the_medium() {
     let truth = common::random(19);

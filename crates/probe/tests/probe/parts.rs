@@ -85,7 +85,7 @@ fn densities_that_differ_by_head_are_found_where_times_vary() {
     }
 }
 
-/// The map ends when time runs out: the check covers the mapped part and has its end, and the report names the rest.
+/// The map ends when time runs out: the check covers the mapped part and names it, and the report names the rest.
 #[test]
 fn a_check_of_a_part_of_the_drive_says_which() {
     for (seed, whole) in [(0, false), (16, true)] {

@@ -13,8 +13,7 @@ fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
         assert!(truth.mechanics.zero_latency_read, "{seed}");
         let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
         let mut drive = Emulated::new(&truth);
-        // Pairs of the number of predicted reads and of all reads: for reads on one track, and for reads over the end
-        // of one.
+        // Pairs of the number of predicted reads and of all reads: on one track, and over the end of a track.
         let mut counts = [(0_u32, 0_u32); 2];
         common::read_at_random(&mut drive, &truth, 4_000, &|_| true, |range, error| {
             let count = &mut counts[usize::from(layout.pieces(range).count() > 1)];

@@ -18,7 +18,7 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
         "{what}"
     );
     assert_eq!(found.layout, whole.layout, "{what}");
-    // A search for a move ends with a range of some microseconds, so times may differ by that much.
+    // A search ends with a range of some microseconds, in which chance decides, so times may differ slightly.
     let near = |a: f64, b: f64| (a - b).abs() < 0.03;
     let seeks = |profile: &Profile| match &profile.seek {
         model::profile::Seek::Table { points } => points.clone(),
@@ -34,8 +34,7 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
     assert_eq!(firmware(found).cache, firmware(whole).cache, "{what}");
 }
 
-/// The probe is killed after random numbers of commands, few and many, several times; the saved state is the journal up
-/// to then.
+/// The probe is killed several times, after a few or many commands; the saved state is the journal up to then.
 #[test]
 fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
@@ -50,7 +49,7 @@ fn a_probe_killed_at_any_command_resumes_to_the_same_profile() {
             ((u128::from(state) * u128::from(bound)) >> 64) as u64
         };
         for round in testing::some(1, 0..4) {
-            // The same drive is probed again, and has rotated in between.
+            // The drive keeps rotating between the probes.
             let mut device = Emulated::with(&truth, behaviour, 0);
             let mut saved: Option<Vec<u8>> = None;
             let mut cuts = Vec::new();

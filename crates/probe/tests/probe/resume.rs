@@ -56,8 +56,7 @@ fn is_single((op, range): (Op, LbnRange)) -> bool {
     op == Op::Read && range.len() == Sectors::new(1)
 }
 
-/// Returns the last reads of single sectors. There are few, so that reads elsewhere are not mistaken for repeats of
-/// them.
+/// Returns the last reads of single sectors: few, so that reads elsewhere are not mistaken for repeats of them.
 fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
     let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
     single.take(LAST_READS).map(|&((_, range), timed)| (range.start(), timed.completed))

@@ -71,8 +71,7 @@ impl Side {
     }
 }
 
-/// A drive under a load of random requests, a third of them writes, with exponentially distributed times between
-/// arrivals.
+/// A drive under a load of random requests, a third of them writes, with exponential times between arrivals.
 ///
 /// The probe may begin a run of commands when the drive is idle and the delay of all requests so far is within
 /// [`HARM_RATIO_MAX`]. The delay is measured against a second drive that serves the same load alone.

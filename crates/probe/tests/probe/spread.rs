@@ -28,8 +28,8 @@ fn seeks_of_constant_time_have_no_spread() {
     }
 }
 
-/// A drive that reads ahead stops for the next command at the end of a sector, so its moves vary by a part of a
-/// sector's time.
+/// A drive that reads ahead stops for a command at the end of a sector, so moves vary by a part of a sector's
+/// time.
 #[test]
 fn reading_ahead_varies_moves_by_less_than_a_sector() {
     let found = probed("quantum-atlas-10k", Behaviour::default());

@@ -22,8 +22,7 @@ fn zones_of_one_surface_by_falling_density_are_placed() {
     is_found("wong:wd3000bkhg:1", false, 0.99);
 }
 
-/// On this drive a sector is too short for single readings, and the first LBN behind a zone's end meets its prediction
-/// by chance.
+/// A sector is too short for single readings, and the first LBN behind a zone's end meets its prediction by chance.
 #[test]
 fn zones_of_one_surface_are_placed_where_times_vary() {
     is_found("wong:hd103sj:1", true, 0.97);

@@ -1,5 +1,5 @@
 //! Drives that fail some or all writes: the probe avoids and reports these sectors, and continues
-//! with reads.
+//! to read.
 
 use crate::common::{self, Emulated};
 use model::Profile;
@@ -125,8 +125,7 @@ fn failed_writes_are_in_the_journal_too() {
     }
 }
 
-/// If a drive is gone in the middle of a write, the probe ends, and does not report that the drive
-/// refuses writes.
+/// If a drive is gone in the middle of a write, the probe ends, without a report of refused writes.
 #[test]
 fn a_drive_that_is_gone_is_not_taken_for_one_that_refuses_writes() {
     let truth = truth();

@@ -1,5 +1,4 @@
-//! Random requests, a third of them writes, predicted by a found profile, with and without permission to
-//! write.
+//! Random requests, a third of them writes, predicted by a found profile, with or without writes allowed.
 
 use crate::common::{self, Emulated};
 use drive::Behaviour;
@@ -62,8 +61,7 @@ fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let check = report.writes.unwrap();
     // The check had enough time, unless the drive's speed drifts.
     assert!(check.requests >= 500 || behaviour.drift.is_some(), "{name}: {check:?}");
-    // So many requests distinguish a tenth of a percent from chance, because some drives are that close to
-    // 97%.
+    // So many requests distinguish a tenth of a percent from chance: some drives are that close to 97%.
     let (share, by_pair) = shares(&mut device, &found.profile, 20_000);
     assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
     // The report must be sure of a drive whose speed does not drift.

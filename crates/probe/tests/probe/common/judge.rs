@@ -116,8 +116,7 @@ impl<'t> Judge<'t> {
         (tracks, cylinders, [least, most])
     }
 
-    /// Returns the share of LBNs within 50 us of their angles in the found layout, after one rotation of the whole
-    /// platter.
+    /// Returns the share of LBNs within 50 us of their angles in the found layout, after one whole rotation.
     fn in_place(&self) -> f64 {
         let (here, there) = (self.model.layout(), self.probed.layout());
         let capacity = here.capacity().get();

@@ -1,7 +1,7 @@
 //! The blocks that all sessions still want, and their way to the sessions.
 //!
-//! A [`Share`] is one session's part. A search looks at one share (the lottery's winner) or at all that are not suspended:
-//! the [`Focus`]. A chosen block is a [`Pick`] until it has been transferred.
+//! A [`Share`] has the wanted blocks of one session. The [`Focus`] of a search is one share (the lottery's winner) or all shares
+//! that are not suspended. A chosen part of a block is a [`Pick`] until it has been transferred.
 
 mod bad;
 mod part;
@@ -49,21 +49,21 @@ impl Buffers for Ready {
 /// All sessions and tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Background {
-    /// By session id.
+    /// The shares of all sessions, in ascending order of session ids.
     shares: Vec<Share>,
-    /// The places of the shares in focus.
+    /// The indices in `shares` of those that a search looks at.
     focus: Vec<usize>,
     owners: BTreeMap<TaskId, SessionId>,
     next_session: u64,
     next_task: u64,
     picks: Vec<Pick>,
-    /// The command that fetches what is taken.
+    /// The command for which blocks are taken.
     command: u64,
-    /// How far idle time has gone, where several are looked at together.
+    /// The progress of idle time over the drive in searches of several sessions.
     walks: Walks,
     most_partials: usize,
-    /// The number of half-read blocks that each session may have: a part of the space for all, so that no session waits for
-    /// space that others, perhaps suspended, occupy.
+    /// The maximum of half-read blocks of each session: an equal part of the space, so that no session waits for space that
+    /// other sessions, perhaps suspended, occupy.
     most_partials_each: usize,
     scratch: Vec<FoundItem>,
     refused: Vec<usize>,
@@ -74,12 +74,12 @@ pub(crate) struct Background {
 /// An item of a task that passes under the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundItem {
-    /// The place of its session's share.
+    /// The index of its session's share.
     share: usize,
-    /// Its task's place in the share.
+    /// The slot of its task in the share.
     slot: u32,
     pub item: Item,
-    /// The number of sectors from the beginning of the window to it.
+    /// The number of sectors from the beginning of the window to the item.
     pub passing: u32,
 }
 
@@ -119,8 +119,8 @@ impl Background {
         Ok(id)
     }
 
-    /// Lays out by another model of the same drive. Picks of foreground requests that are sent again stay: they are parts of
-    /// blocks, wherever those are.
+    /// Adapts to another model of the same drive. Picks of foreground requests that are sent again stay, because a pick names a
+    /// part of a block and no place on the drive.
     pub fn lay_out(&mut self, layout: &Layout, most_partials: usize) {
         self.most_partials = most_partials;
         self.walks = Walks::new(layout.cylinders());
@@ -132,7 +132,7 @@ impl Background {
         self.most_partials_each = (self.most_partials / self.shares.len().max(1)).max(1);
     }
 
-    /// Returns the place of a session's share. Places ascend with ids, because sessions are only added at the end.
+    /// Returns the index of a session's share. Shares are in order of ids, because new ones are added at the end.
     fn place(&self, session: SessionId) -> Result<usize, SessionError> {
         self.shares.binary_search_by_key(&session, |s| s.id).map_err(|_| SessionError::NoSession(session))
     }
@@ -231,7 +231,7 @@ impl Background {
         Ok(left)
     }
 
-    /// Sets whether writes serve the session's reads, or background writes its writes.
+    /// Sets whether writes complete the session's reads (`op` is a read), or whether background writes complete its writes.
     pub fn serve_by_writes(&mut self, session: SessionId, op: Op, on: bool) -> Result<(), SessionError> {
         let share = self.share(session)?;
         match op {
@@ -252,7 +252,7 @@ impl Background {
         self.place(session).is_ok_and(|at| self.shares[at].suspended)
     }
 
-    /// Returns whether a session wants a part of `range` of this kind.
+    /// Returns whether a session wants to read, or to write, a part of `range`.
     pub fn wants(&self, session: SessionId, op: Op, range: LbnRange) -> bool {
         self.place(session).is_ok_and(|at| self.shares[at].wants(op, range))
     }

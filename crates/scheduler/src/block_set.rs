@@ -1,9 +1,9 @@
-//! A set of block numbers that starts full and is emptied: the basis of the wanted set.
+//! A set of block numbers that usually starts full and is emptied: the basis of the wanted set.
 //!
-//! Numbers below `blocks` are divided into leaves of 4096, and leaves into nodes of 256. A leaf or node that is full or
-//! empty is one tag; only a mixed leaf has bits, in 64 words. A full range of 20 TB takes 40 kB, a fragmented one at most
-//! 1.1 bits a block, and the most frequent query (the number of wanted blocks among some hundred) reads one or two cache
-//! lines. An empty set has returned its memory.
+//! The numbers below `blocks` are divided into leaves of 4096 numbers, and the leaves into nodes of 256 leaves. A leaf or node
+//! that is full or empty is only a tag; a mixed leaf has a bit for each number, in 64 words. A full set of the blocks of 20 TB
+//! takes 40 kB, a fragmented set at most 1.1 bits a block, and the most frequent query (the number of wanted blocks among some
+//! hundred) reads one or two cache lines. A set that becomes empty frees its memory.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -14,12 +14,13 @@ const LEAF_WORDS: usize = 64;
 const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
 const NODE_LEAVES: usize = 256;
 const NODE_BLOCKS: u64 = LEAF_BLOCKS * NODE_LEAVES as u64;
-/// A tag in place of an index: nothing below is in the set.
+/// A tag in place of an index: no number of the leaf or node is in the set.
 const EMPTY_TAG: u32 = u32::MAX;
-/// A tag in place of an index: everything below is in the set.
+/// A tag in place of an index: all numbers of the leaf or node are in the set.
 const FULL_TAG: u32 = u32::MAX - 1;
 
-/// Leaves that are allocated at a time, so that growing copies nothing and wastes little, and neighbours are near.
+/// The number of leaves that are allocated at a time, so that growth copies no leaf and wastes little memory, and neighbouring
+/// leaves are near each other.
 const CHUNK_LEAVES: usize = 16;
 
 type Leaf = [u64; LEAF_WORDS];
@@ -44,7 +45,7 @@ struct Node {
 pub struct BlockSet {
     blocks: u64,
     len: u64,
-    /// One tag or index a node.
+    /// The tag or the index of each node.
     roots: Vec<u32>,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
@@ -56,7 +57,7 @@ impl BlockSet {
     /// Returns the set of all `0..blocks`.
     ///
     /// # Panics
-    /// From 2^50 blocks on, a thousand times the largest drive's sectors.
+    /// With 2^50 blocks or more, a thousand times the sectors of the largest drive.
     pub fn full(blocks: u64) -> Self {
         let mut set = Self::empty(blocks);
         set.roots.fill(FULL_TAG);
@@ -91,7 +92,7 @@ impl BlockSet {
         self.len == 0
     }
 
-    /// Returns one more than the largest number the set can hold.
+    /// Returns one more than the largest number that the set can hold.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -173,8 +174,8 @@ impl BlockSet {
         None
     }
 
-    /// Returns the first run of blocks in the set among `from..to`: its first block, and one more than its last. The cost
-    /// is small for long runs: at most one look for each full or empty leaf, or for each full or empty node.
+    /// Returns the first run of blocks in the set among `from..to`: its first block, and one more than its last. Long runs
+    /// cost little: each full or empty leaf or node is looked at once.
     ///
     /// ```
     /// use freeblock_scheduler::BlockSet;
@@ -201,7 +202,7 @@ impl BlockSet {
                     EMPTY_TAG => return at,
                     FULL_TAG => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
                     leaf => {
-                        // Numbers past the set's end count as absent, and are cut off below.
+                        // Numbers past the end of the set count as absent; the minimum with `to` excludes them.
                         let absent = !self.leaf(leaf)[word(at)] & (!0 << (at % 64));
                         let base = at / 64 * 64;
                         if absent != 0 {
@@ -312,7 +313,7 @@ impl BlockSet {
         removed
     }
 
-    /// Removes everything, and returns all memory except the roots'.
+    /// Removes all blocks, and frees all memory except that of the roots.
     fn clear(&mut self) {
         self.roots.fill(EMPTY_TAG);
         self.nodes = Vec::new();
@@ -335,7 +336,7 @@ impl BlockSet {
         }
     }
 
-    /// Returns the 64 blocks around `block`.
+    /// Returns the bits of the 64 aligned blocks that contain `block`.
     #[inline]
     fn word_at(&self, block: u64) -> u64 {
         match self.leaf_tag(block) {
@@ -345,7 +346,7 @@ impl BlockSet {
         }
     }
 
-    /// Returns the bits of the leaf of `block`, which are allocated now if it was a tag.
+    /// Returns the bits of the leaf of `block`, and allocates them if the leaf was a tag.
     fn leaf_bits(&mut self, block: u64) -> &mut Leaf {
         let tag = self.leaf_tag(block);
         let index = if tag >= FULL_TAG {
@@ -360,7 +361,7 @@ impl BlockSet {
             });
             let leaf = &mut self.leaves[index as usize / CHUNK_LEAVES][index as usize % CHUNK_LEAVES];
             leaf.fill(if tag == FULL_TAG { !0 } else { 0 });
-            // Numbers past the end are never in the set, so that a leaf empties with its last block.
+            // Numbers past the end are never in the set, so that a leaf becomes empty with its last block.
             let end = self.blocks - block / LEAF_BLOCKS * LEAF_BLOCKS;
             if end < LEAF_BLOCKS {
                 let at = (end / 64) as usize;
@@ -375,7 +376,7 @@ impl BlockSet {
         &mut self.leaves[index as usize / CHUNK_LEAVES][index as usize % CHUNK_LEAVES]
     }
 
-    /// Returns the node of `block`, which is allocated now if it was a tag.
+    /// Returns the node of `block`, and allocates it if it was a tag.
     fn node(&mut self, block: u64) -> &mut Node {
         let root = (block / NODE_BLOCKS) as usize;
         let tag = self.roots[root];
@@ -389,7 +390,7 @@ impl BlockSet {
             };
             let node = &mut self.nodes[index as usize];
             node.leaves = [tag; NODE_LEAVES];
-            // As in a leaf, numbers past the end are never in the set.
+            // As in a leaf, numbers past the end of the set are never in it.
             let end = (self.blocks - block / NODE_BLOCKS * NODE_BLOCKS).div_ceil(LEAF_BLOCKS);
             if end < NODE_LEAVES as u64 {
                 node.leaves[end as usize..].fill(EMPTY_TAG);
@@ -402,7 +403,7 @@ impl BlockSet {
         &mut self.nodes[index as usize]
     }
 
-    /// Replaces the leaf of `block` by a tag, and its node as well when all of it has that tag.
+    /// Replaces the leaf of `block` by a tag, and the node too if all its leaves have that tag.
     fn set_leaf(&mut self, block: u64, tag: u32) {
         let old = self.leaf_tag(block);
         if old == tag {
@@ -439,7 +440,7 @@ fn leaf_slot(block: u64) -> usize {
     (block / LEAF_BLOCKS) as usize % NODE_LEAVES
 }
 
-/// Ones in bits `from..to` of a leaf, `from < to`.
+/// Returns the number of ones in bits `from..to` of a leaf, where `from < to`.
 #[inline]
 fn count_bits(leaf: &Leaf, from: u64, to: u64) -> u64 {
     let (first, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
@@ -469,7 +470,7 @@ mod tests {
         Run(u64, u64),
     }
 
-    /// Sizes at which leaves and nodes begin, end and are cut.
+    /// Returns sizes at which the last leaf or node is full, barely begun or partial.
     fn sizes() -> impl Strategy<Value = u64> {
         prop_oneof![
             0..200u64,
@@ -481,7 +482,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<SetStep>> {
-        // Places crowd around boundaries and each other, so that leaves empty and fill again.
+        // Numbers lie close to boundaries and to each other, so that leaves become empty and full again.
         let place = || {
             prop_oneof![
                 0..300u64,
@@ -508,7 +509,7 @@ mod tests {
 
         #[test]
         fn behaves_as_a_plain_set(blocks in sizes(), full: bool, steps in steps()) {
-            // The naive set holds what is missing from a full set, or what is in an empty one.
+            // The naive set has the numbers missing from a set that began full, or present in one that began empty.
             let mut ours = if full { BlockSet::full(blocks) } else { BlockSet::empty(blocks) };
             let mut odd = BTreeSet::new();
             let has = |odd: &BTreeSet<u64>, b: u64| b < blocks && (odd.contains(&b) != full);
@@ -577,7 +578,7 @@ mod tests {
     fn a_fragmented_set_costs_at_most_1_1_bits_a_block() {
         let blocks = 20_000_000u64;
         let mut set = BlockSet::full(blocks);
-        // Every leaf mixed is the worst there is.
+        // The most memory is used when every leaf is mixed.
         for block in (0..blocks).step_by(LEAF_BLOCKS as usize / 2) {
             set.remove(block);
         }

@@ -1,36 +1,35 @@
-//! Upper bounds on the blocks that one detour can still read: for each track its wanted sectors, for each cylinder the
-//! maximum of its tracks, for each group of cylinders the maximum of those. A bound is computed when it is first needed.
+//! Upper bounds on the wanted sectors that one detour can reach: of each track, of each cylinder (the maximum of its tracks), and
+//! of each group of cylinders (the maximum of its cylinders). A bound is computed when it is first needed.
 //!
-//! Taking blocks lowers the true value, so an old bound stays valid. It is discarded where blocks were taken, to be tight
-//! again, and where blocks were registered, to be valid again. The tables are zero until something is known, so that
-//! untouched parts of a large drive's tables use no memory.
+//! Taking blocks lowers the true value, so an old bound stays valid. A bound is discarded after blocks were taken there, so that
+//! it becomes tight again, and after blocks were registered there, so that it becomes valid again. An unknown bound is zero in
+//! the tables, so that untouched parts of a large drive's tables use no memory.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use model::Layout;
 use units::{LbnRange, TrackIndex};
 
-/// The look-ups of cylinders that cost as much as examining one track.
+/// The number of look-ups of cylinders that cost as much as the examination of one track.
 pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
 
 /// The cost of computing the bound of a track, in look-ups.
 pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 
-/// Cylinders in a group.
+/// The number of cylinders in a group.
 pub(crate) const GROUP_CYLINDERS: u32 = 16;
 
-/// Ranges of up to this many track pieces are discarded track by track; for larger ones all bounds are.
+/// The bounds in a range of up to this many track pieces are discarded track by track; for a longer range, all bounds are.
 const SINGLE_PIECES_MAX: usize = 64;
 
-/// Cylinders from the first to the last.
+/// The cylinders from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CylinderRange {
     pub first: u32,
     pub last: u32,
 }
 
-/// Returns whether no cylinder of a group yields more than `best` to several shares together, as far as all bounds are
-/// known.
+/// Returns whether no cylinder of a group yields more than `best` to several shares together; false if a bound is unknown.
 pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, best: u32) -> bool {
     let mut sum = 0u64;
     for bound in bounds {
@@ -44,11 +43,11 @@ pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, b
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// The bound of each track plus one, or zero while the bound is not known. The largest number stands for itself and all above.
+    /// The bound of each track plus one, or zero while it is unknown. The largest number stands for all numbers above, too.
     tracks: Vec<u16>,
-    /// The bound of each cylinder's best track plus one, or zero while it is not known.
+    /// The bound of each cylinder's best track plus one, or zero while it is unknown.
     cylinders: Vec<u32>,
-    /// The bound of each group's best cylinder plus one, or zero while it is not known.
+    /// The bound of each group's best cylinder plus one, or zero while it is unknown.
     groups: Vec<u32>,
 }
 
@@ -87,14 +86,14 @@ impl Bounds {
         }
     }
 
-    /// Returns whether a cylinder may yield more than `best`, or is unknown.
+    /// Returns whether a cylinder may yield more than `best`; true if its bound is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
-        // Zero, which stands for unknown, wraps to the largest number there is.
+        // Zero, which stands for an unknown bound, wraps to the largest number.
         self.cylinders.get(cylinder as usize).is_some_and(|bound| bound.wrapping_sub(1) > best)
     }
 
-    /// Returns whether no cylinder of a group yields more than `best`, as far as all bounds are known.
+    /// Returns whether no cylinder of a group yields more than `best`; false if a bound is unknown.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.groups.get(group as usize) {
@@ -109,7 +108,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the bound of a whole group, if it is known or can be computed from known bounds.
+    /// Returns the bound of a group, if it is known or can be computed from known bounds of cylinders.
     fn peek_group(&self, group: u32) -> Option<u64> {
         match *self.groups.get(group as usize)? {
             0 => {
@@ -123,7 +122,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the bound of a whole group, once all of its cylinders are known.
+    /// Returns the bound of a group and remembers it, if the bounds of all its cylinders are known.
     fn group(&mut self, group: u32) -> Option<u64> {
         let slot = self.groups.get_mut(group as usize)?;
         if *slot == 0 {
@@ -143,7 +142,7 @@ impl Bounds {
             *slot = 0;
         }
         if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
-            // The group's bound is stale only if this cylinder was the one that set it.
+            // The group's bound can become lower only if it is equal to this cylinder's.
             let group = &mut self.groups[(cylinder / GROUP_CYLINDERS) as usize];
             if *group == *slot {
                 *group = 0;
@@ -152,12 +151,12 @@ impl Bounds {
         }
     }
 
-    /// Discards the bounds in `range`. Returns its cylinders, unless all bounds were discarded.
+    /// Discards the bounds in `range`. Returns the cylinders of the range; `None` if all bounds were discarded.
     pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<CylinderRange> {
         let few: Vec<TrackIndex> =
             layout.pieces(range).take(SINGLE_PIECES_MAX + 1).map(|p| p.track).collect();
         if few.len() > SINGLE_PIECES_MAX {
-            // New tables rather than zeros written into the old ones: untouched memory costs nothing.
+            // New tables use no memory until they are written to; zeroed old ones would.
             *self = Self::new(layout);
             return None;
         }
@@ -165,7 +164,7 @@ impl Bounds {
         for track in few {
             let cylinder = layout.track(track).cylinder.get();
             self.forget(track, cylinder);
-            // More is wanted now, so the group's old bound is invalid.
+            // More sectors are wanted now, so the group's old bound is invalid.
             if let Some(group) = self.groups.get_mut((cylinder / GROUP_CYLINDERS) as usize) {
                 *group = 0;
             }

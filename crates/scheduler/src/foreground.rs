@@ -3,8 +3,8 @@
 use model::{DriveModel, Piece, Position, Track};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, SessionId};
 
-/// Requests with less distance in time are a burst. A cache's write-backs are sent at once, also over a socket; of a hundred
-/// independent requests a second one in a hundred follows so closely.
+/// Requests that follow each other by less than this are a burst. A cache sends its write-backs at once, even over a socket; of
+/// independent requests at a hundred a second, only one in a hundred follows another so closely.
 const BURST_INTERVAL_MAX: Duration = Duration::from_micros(100);
 
 /// A foreground request.
@@ -12,11 +12,11 @@ const BURST_INTERVAL_MAX: Duration = Duration::from_micros(100);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Request {
-    /// The host's number for it.
+    /// The host's number of the request.
     pub id: RequestId,
-    /// Whether it reads or writes.
+    /// Whether the request reads or writes.
     pub op: Op,
-    /// Its LBNs.
+    /// The LBNs to read or write.
     pub range: LbnRange,
 }
 
@@ -25,17 +25,17 @@ pub struct Request {
 pub struct Pending {
     /// The request.
     pub request: Request,
-    /// Its arrival.
+    /// The arrival time.
     pub arrived: Instant,
-    /// Its place in the order of arrival.
+    /// The place in the order of arrival.
     pub sequence: u64,
     /// The first piece.
     pub piece: Piece,
     /// The first piece's track.
     pub track: Track,
-    /// The session whose background work it was, if it was promoted.
+    /// The session that promoted the request from its background work; `None` for a request of the host.
     pub promoted: Option<SessionId>,
-    /// Whether it directly follows another, as in a burst.
+    /// Whether the request directly follows another one, as in a burst.
     pub follows: bool,
 }
 
@@ -52,13 +52,13 @@ impl Pending {
         Some(Self { request, arrived, sequence, piece, track, promoted: None, follows: false })
     }
 
-    /// Returns the position of the arm for it.
+    /// Returns the position of the arm for the first piece.
     #[inline]
     pub fn position(&self) -> Position {
         self.track.into()
     }
 
-    /// Returns its first LBN.
+    /// Returns the request's first LBN.
     #[inline]
     pub fn lbn(&self) -> Lbn {
         self.request.range.start()

@@ -1,14 +1,14 @@
-//! Clients' bytes of background writes, until they are sent or no longer needed.
+//! The bytes that clients give for background writes, until they are written or no longer needed.
 
 use alloc::vec::Vec;
 use units::{Bytes, LbnRange};
 
-/// The bytes that a host's [`Buffers`](crate::Buffers) were given: the host stores here the bytes that clients provide, and
-/// takes out those that a command or an access writes.
+/// A store for the bytes of background writes: the host's [`Buffers`](crate::Buffers) put in the bytes that clients provide, and
+/// the host copies out those that a command or an access writes.
 ///
 /// If a sector was given several times, the last bytes count. The core may ask for a block and not write it, because another
-/// part was refused; the next session that is asked for the place then writes there. Single blocks are never taken back: a
-/// block on both sides of a slipped sector is asked for in two parts, and the first may be written although the second is
+/// part of the block was refused; the next session that is asked for that place then writes there. A block is not removed alone:
+/// a block on both sides of a slipped sector is asked for in two parts, and the first may be written although the second is
 /// refused.
 ///
 /// ```
@@ -40,18 +40,18 @@ impl Given {
         self.given.push((range, bytes));
     }
 
-    /// Keeps the entries that touch the ranges selected by `kept`.
+    /// Keeps the entries whose range `kept` selects.
     pub fn retain(&mut self, kept: impl Fn(LbnRange) -> bool) {
         self.given.retain(|(range, _)| kept(*range));
     }
 
-    /// Discards everything, because it was written or returned.
+    /// Discards all bytes, because they were written or their blocks were returned.
     pub fn clear(&mut self) {
         self.given.clear();
     }
 
-    /// Copies the bytes of a range into a buffer of its size. Returns whether all of them were given; the others are left as
-    /// they are.
+    /// Copies the bytes of a range into a buffer of the range's size. Returns whether all sectors were given; otherwise only the
+    /// sectors before the first missing one are copied.
     pub fn fill(&self, range: LbnRange, into: &mut [u8]) -> bool {
         let mut lbn = range.start();
         while lbn < range.end() {
@@ -59,7 +59,7 @@ impl Given {
                 return false;
             };
             let (given, bytes) = &self.given[last];
-            // Up to the start of an entry that was given later.
+            // This entry counts up to the start of an entry that was given later.
             let later =
                 self.given[last + 1..].iter().map(|(given, _)| given.start()).filter(|start| *start > lbn);
             let end = later.min().map_or(given.end(), |start| start.min(given.end())).min(range.end());

@@ -1,54 +1,55 @@
 //! Idle time: when the drive counts as idle, and how far background work may then go (FAST'04, section 5.2).
 //!
 //! Work in a rotational gap costs the foreground nothing. Idle time has an unknown end, and the request that ends it finds
-//! the arm elsewhere or moving. Reads on the track under the head cost nothing, because they can be left at any instant. For
-//! other work the core estimates the harm: it compares the completion of each request that ends an idle period with the one
-//! that it would have had if the head had stayed where the foreground left it. The difference is harm, or gain.
+//! the arm elsewhere or moving. In the drive, reads on the track under the head cost nothing, because they can end at any
+//! instant. For other work the core estimates the harm: it compares the completion of each request that ends an idle period with
+//! the completion that the request would have had if the head had stayed where the foreground left it. The difference is harm,
+//! or gain.
 //!
 //! While the harm is well below its bound, the hardest blocks are read, near the innermost and outermost cylinders. Closer
 //! to the bound, the blocks nearest to the middle of the foreground's requests are read: from there the next request is
 //! nearest, so that the estimate falls. Above the bound only the track under the head is used, until the foreground has been
-//! silent for as long as the core's patience; then the middle again. Each request that is late for that doubles the
-//! patience: so few are late, however seldom requests arrive.
+//! silent for a time called patience; then blocks near the middle again. Each request that such work delays doubles the
+//! patience, so that few requests are late, however seldom they arrive.
 
 use thiserror::Error;
 use units::{Cylinder, Duration, Instant};
 
-/// The initial silence after which work above the bound continues: on a drive that is not used, background work must make
-/// progress, whatever the last request's delay was.
+/// The initial silence after which work continues although the harm is above its bound: on a drive that is not used, background
+/// work must make progress, whatever the last request's delay was.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest such silence where the cost is unknown or not predicted. There the estimate may never fall, so that the
-/// patience would grow without end, and work that needs many silences would make no progress.
+/// The longest patience if the cost is unknown or not predicted. The estimate may then never fall, so that the patience would
+/// grow without end, and work that needs many silences would make no progress.
 const BOUNDED_PATIENCE_MAX: Duration = Duration::from_secs(320);
 
-/// The most that the required silence grows to when it is doubled: a year, which no host waits for and which instants can hold.
+/// The longest patience: a year, which no host waits for and which instants can hold.
 const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// The use of idle time.
 ///
-/// Its harm is bounded by [`harm_ppm`](Self::harm_ppm) of the foreground's time, plus the delays of a few requests: the one
-/// that exceeds the bound, and those that are late for work above it. Such work begins after a silence of ten seconds at
-/// first, and of twice as long after each request that was late for it, until the estimate is back at half of the bound: if
-/// no silence is longer than an hour, that is ten requests. Where the cost is not predicted, as on a drive of which only the
-/// size is known, 320 s of silence always suffice. So work continues on a drive that is not used, and the rate of requests
-/// does not matter in the long run. For a few dozen requests a day, less than 2% is therefore not promised; `freeblock lab
-/// run fast04-fig5` has loads down to a request an hour, in its full size.
+/// The harm of idle work is bounded by [`harm_ppm`](Self::harm_ppm) of the foreground's time, plus the delays of a few requests:
+/// the one that exceeds the bound, and those that are delayed by work above the bound. Such work begins after a silence of ten
+/// seconds at first, and after a silence of twice the length for each request that it has delayed, until the estimate is back
+/// at half of the bound: if no silence is longer than an hour, ten requests are delayed. If the cost is not predicted, as on a
+/// drive of which only the size is known, 320 s of silence always suffice. So work continues on a drive that is not used, and
+/// the rate of requests does not matter in the long run. For a few dozen requests a day, less than 2% is therefore not
+/// promised; `freeblock lab run fast04-fig5` has loads down to a request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdleTime {
-    /// The drive is idle after this time without a request, 1 ns to an hour. Until then only the track under the head is
-    /// read; outside the drive by commands shorter than half a revolution, within the harm bound.
+    /// The time without a request after which the drive counts as idle, 1 ns to an hour. Before that only the track under the
+    /// head is read; outside the drive by commands of at most half a revolution, within the harm bound.
     pub threshold: Duration,
-    /// Whether the time until then is used.
+    /// Whether the time before the threshold is used.
     pub short: bool,
     /// The bound on harm, as a share of the foreground's time at the head, in millionths: 0 to 1,000,000. Outside the drive
-    /// shared with [detours](crate::OutsideConfig::harm_ppm).
+    /// the bound is shared with [detours](crate::OutsideConfig::harm_ppm).
     pub harm_ppm: u32,
 }
 
 impl Default for IdleTime {
-    /// Returns 20 ms (FAST'04, section 5.2), including the time before, and 1%.
+    /// Returns a threshold of 20 ms (FAST'04, section 5.2), with use of the time before it, and a bound of 1%.
     fn default() -> Self {
         Self { threshold: Duration::from_millis(20), short: true, harm_ppm: 10_000 }
     }
@@ -58,7 +59,7 @@ impl Default for IdleTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IdleTimeError {
-    /// The threshold is zero, after which no work would be tried again, or too long.
+    /// The threshold is too long, or zero: with zero the next attempt would not be later than the last one.
     #[error("idle.threshold is {} ns; give 1 ns to an hour, 20 ms where nothing is known", .found.as_nanos())]
     Threshold {
         /// The given value.
@@ -115,9 +116,9 @@ pub(crate) enum Range {
 pub struct Harm {
     /// The foreground's time at the head, all requests.
     pub foreground: Duration,
-    /// The total delay of late requests that ended an idle period; for detours, of all requests.
+    /// The total delay of late requests: for idle time, of those that ended an idle period; for detours, of all.
     pub late: Duration,
-    /// The total lead of early ones.
+    /// The total lead of early requests.
     pub early: Duration,
 }
 
@@ -142,9 +143,9 @@ impl Harm {
         self.late.saturating_sub(self.early)
     }
 
-    /// Returns the worse of this harm at the head and that in response times, as time at the head: the share in
-    /// response times applied to it, or its own delay. Otherwise the long response times of a long queue would offset the
-    /// revolutions lost with a short queue, and the other way round.
+    /// Returns the harm with the greater share: this one, at the head, or `client_harm`, in response times, which is scaled
+    /// to the time at the head. The shares are compared separately, because otherwise the long response times of a long queue
+    /// would offset revolutions that are lost with a short queue, and the other way round.
     pub(crate) fn or_client_harm(&self, client_harm: &Self) -> Self {
         if client_harm.foreground == Duration::ZERO {
             return *self;
@@ -169,7 +170,7 @@ impl Harm {
         *if nanos < 0 { &mut self.early } else { &mut self.late } += by;
     }
 
-    /// Returns the share in ppm, zero if the lead is greater.
+    /// Returns the net delay as a share of the foreground's time in ppm; zero if the lead is greater.
     pub(crate) fn ppm(&self) -> u32 {
         let net = u128::from(self.net().as_nanos());
         let ppm = net * 1_000_000 / u128::from(self.foreground.as_nanos()).max(1);
@@ -182,23 +183,23 @@ impl Harm {
 pub(crate) struct Idle {
     /// The harm at the head.
     pub head: Harm,
-    /// The harm in response times; zero where it is not estimated, as in the drive.
+    /// The harm in response times; zero if it is not estimated, as in the drive.
     pub client_harm: Harm,
     /// The share of the bound, in ppm, that is used by other work under the same bound.
     pub beside_ppm: u32,
     /// The expected delay of clients by past work that has not occurred yet.
     pub owed: Duration,
-    /// Whether the cost lasts for longer than it can be observed: the harm counts as above the bound.
+    /// Whether idle work has costs that come too late to be observed; the harm then counts as above the bound.
     pub untold: bool,
-    /// Whether the cost is not predicted: the estimate may stay above the bound for ever.
+    /// Whether the cost is not predicted, so that the estimate may stay above the bound for ever.
     pub unpredicted: bool,
     /// The start of the silence of the foreground.
     pub since: Instant,
-    /// The first request.
+    /// The arrival of the first request.
     pub asked: Option<Instant>,
     /// The next attempt after idle work found nothing.
     pub not_before: Instant,
-    /// The silence after which work above the bound continues.
+    /// The silence after which work continues although the harm is above its bound.
     patience: Duration,
     /// Whether the head has left its track above the bound since the last request.
     relieved: bool,
@@ -226,8 +227,8 @@ impl Idle {
         }
     }
 
-    /// Lays out by another model of the same drive, with the middle in the same part of it. An estimate within the bound begins
-    /// anew: two periods that each are within it are so together, and the first may have used it up.
+    /// Adapts to another model of the same drive, with the middle in the same part of the drive. An estimate within the bound
+    /// begins anew: if the harm of two periods is within the bound in each, it is so in both together.
     pub fn lay_out(&mut self, cylinders: u32, before: Option<&IdleTime>) {
         if before.is_some_and(|config| self.level(config) != Level::High) {
             (self.head, self.client_harm) = (Harm::default(), Harm::default());
@@ -253,7 +254,7 @@ impl Idle {
         };
     }
 
-    /// Records that a request was done at `actual` and would have been done at `plain`.
+    /// Records that a request was done at `actual` and would have been done at `plain` without idle work.
     pub fn account(&mut self, plain: Instant, actual: Instant) {
         self.head.late += actual.saturating_since(plain);
         self.head.early += plain.saturating_since(actual);
@@ -312,11 +313,11 @@ impl Idle {
 /// The net harm relative to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
-    /// At most half of it.
+    /// At most half of the bound.
     Low,
     /// At most the bound.
     Middle,
-    /// Above it.
+    /// Above the bound.
     High,
 }
 
@@ -348,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any silences and any delays.
+        /// Draws any silences and any delays.
         #[test]
         fn harm_is_bounded_but_for_a_few_requests(
             requests in proptest::collection::vec((20u64..7_200_000, -(REQUEST.as_nanos() as i64)..LATE_NS_MAX as i64), 1..400),
@@ -375,7 +376,7 @@ mod tests {
         for _ in 0..5 {
             request(&mut idle, &config, Duration::from_secs(100), 1_000_000);
         }
-        // Late at 0 s, and after 10, 20, 40 and 80 s of silence: the next silence is 160 s.
+        // Five requests were late, the last four after work above the bound: 10 s doubled four times are 160 s.
         assert_eq!(idle.relief(), idle.since + Duration::from_secs(160));
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(159)), Range::Track);
         assert_ne!(idle.range(&config, idle.relief()), Range::Track);

@@ -1,9 +1,9 @@
 //! The freeblock core, sans-IO: it chooses the next foreground request, fills its rotational latency with background
 //! work that costs the foreground nothing, and uses idle time.
 //!
-//! Start at [`InDrive`], [`OutsideDrive`] and [`Sessions`]; then `planner.rs` for the use of a gap, `idle.rs` for work
-//! without one, `policy/` for the choice of the next request, `background.rs` and `task.rs` for the blocks that sessions
-//! still want, and [`BlockSet`] for their representation.
+//! Start at [`InDrive`], [`OutsideDrive`] and [`Sessions`]; then `planner.rs` for the use of a gap (the rotational latency of the
+//! next request), `idle.rs` for work in idle time, `policy/` for the choice of the next request, `background.rs` and `task.rs`
+//! for the blocks that sessions still want, and [`BlockSet`] for the representation of these blocks.
 //!
 //! # Without the standard library
 //! The crate needs an allocator and pointers that can be counted atomically (`alloc::sync::Arc`). With

@@ -11,8 +11,8 @@ impl Lottery {
         Self { state: seed }
     }
 
-    /// Returns the place of the winner among holders of the given numbers of tickets; `None` without tickets. A single
-    /// holder wins without a draw.
+    /// Returns the index of the winner among holders with the given numbers of tickets; `None` without tickets. A single
+    /// holder wins without a draw, so the state does not change.
     pub fn draw(&mut self, tickets: impl ExactSizeIterator<Item = u64> + Clone) -> Option<usize> {
         let holders = tickets.len();
         let all: u64 = tickets.clone().sum();
@@ -32,13 +32,14 @@ impl Lottery {
         None
     }
 
-    /// Returns a uniform number below `bound`, which is not zero: the high half of a product; the bias is below `bound /
-    /// 2^64`.
+    /// Returns a uniform number below `bound`, which must not be zero: the high half of a product with a bias below
+    /// `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Advances SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): eight bytes of state are enough for a draw a gap.
+    /// Returns the next number of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), whose eight bytes of state suffice for one
+    /// draw a gap.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -1,10 +1,11 @@
 //! The gap planner: reads and writes until the next foreground request's sector passes.
 //!
-//! OSDI'00, section 4: among all tracks it chooses the one on which the most wanted sectors pass in the time that is left
-//! after the moves there and from there to the request; or the source track first and the destination track for the rest of
-//! the time. A stop at a track is for reading or for writing, whichever yields more; a write wins a tie, since written
-//! blocks need not be read (FAST'04, section 3.3). The search starts with the source and destination cylinders and goes
-//! outward by extra seek time. It is pruned by bounds on the yield of a cylinder and on the sectors that the time can hold.
+//! As in OSDI'00, section 4, the planner chooses the track on which the most wanted sectors pass in the time that is left after
+//! the moves to the track and from there to the request; or it chooses the source track (under the head) first and the
+//! destination track (the request's) for the rest of the time. A stop at a track is for reading or for writing, whichever yields
+//! more; a write wins a tie, since written blocks need not be read (FAST'04, section 3.3). The search starts with the source and
+//! destination cylinders and goes outward by extra seek time. Bounds on the yield of a cylinder, and on the sectors that pass in
+//! the time, prune the search.
 
 mod outside;
 mod terms;
@@ -32,9 +33,9 @@ pub struct Gap {
     pub source: Option<TrackIndex>,
     /// The track of the foreground access: the destination.
     pub destination: TrackIndex,
-    /// The foreground's operation there.
+    /// The operation of the foreground access.
     pub op: Op,
-    /// The latest arrival of the head with which the foreground still meets its sector.
+    /// The latest instant at which the head may arrive on the destination track and still meet the foreground's first sector.
     pub deadline: Instant,
     /// The yield that a detour must exceed; a greater value ends the search earlier.
     pub above: u64,
@@ -50,7 +51,7 @@ pub struct Stop {
     pub op: Op,
     /// The first sector that passes whole.
     pub first: u32,
-    /// The number of sectors; past the track's end they continue at its start.
+    /// The number of sectors; past the track's end they continue at the track's start.
     pub count: u32,
 }
 
@@ -65,22 +66,22 @@ impl Stop {
     }
 }
 
-/// The maximum of stops in a detour: two tracks, each on both sides of its end.
+/// The maximum of stops in a detour: on two tracks, each on both sides of the track's end.
 pub(crate) const STOPS_MAX: usize = 4;
 
-/// The best detour found for a gap: one track, or two.
+/// The best detour found for a gap, on one track or on two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Detour {
-    /// Wanted sectors in it.
+    /// The number of wanted sectors.
     pub score: u64,
-    /// The stops, in order: in the drive two at most; outside it each has consecutive LBNs.
+    /// The stops, in order: at most two in the drive; outside the drive each stop has consecutive LBNs.
     pub stops: [Option<Stop>; STOPS_MAX],
     /// Whether the last stop and the foreground request are one command.
     pub merged: bool,
 }
 
-/// The limit of a search. It is counted, not timed, so that a simulation replays exactly.
+/// The limit of a search, which is counted and not timed, so that a simulation replays exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchBudget {
     tracks: u32,
@@ -92,14 +93,14 @@ pub struct SearchBudget {
 const CYLINDERS_PER_CHECK: u32 = 8;
 
 impl SearchBudget {
-    /// Returns a budget of examined tracks. Those on the source and destination cylinders are always examined, and count. However
-    /// small the budget, the nearest other cylinder that may win is examined, too.
+    /// Returns a budget of examined tracks. The tracks on the source and destination cylinders count, but are always examined.
+    /// Even with the smallest budget, the nearest other cylinder that may win is examined, too.
     pub const fn tracks(tracks: u32) -> Self {
         Self { tracks, two_tracks: true }
     }
 
-    /// Returns the same budget for detours to one track each, as the paper's planner has them (OSDI'00, section 4: the track
-    /// on which most wanted blocks can be accessed). Outside the drive it changes nothing.
+    /// Returns the budget for detours to one track each, as in the paper's planner (OSDI'00, section 4: the track on which most
+    /// wanted blocks can be accessed). A core outside the drive ignores this.
     #[must_use]
     pub const fn one_track(self) -> Self {
         Self { two_tracks: false, ..self }
@@ -108,7 +109,7 @@ impl SearchBudget {
     /// No limit: the search ends when nothing better can be found.
     pub const UNLIMITED: Self = Self::tracks(u32::MAX / LOOKUPS_PER_TRACK);
 
-    /// Returns the rest of the budget after this many tracks.
+    /// Returns the budget less a number of tracks.
     pub(crate) fn less(self, tracks: u64) -> Self {
         Self { tracks: u64::from(self.tracks).saturating_sub(tracks) as u32, ..self }
     }
@@ -127,8 +128,8 @@ impl Default for SearchBudget {
     }
 }
 
-/// The error of seek bounds that assume a concave curve: measured curves have dents, so that two seeks may together be
-/// shorter than the bound. Computed once a drive.
+/// The error of a lower bound on two seeks that assumes a concave seek curve: measured curves have dents, so that two seeks may
+/// together be shorter. The error is computed once for each drive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dent(Duration);
 
@@ -136,7 +137,7 @@ impl Dent {
     pub fn of(drive: &DriveModel) -> Self {
         let seek = drive.seek_profile();
         let last = drive.layout().cylinders().saturating_sub(1);
-        // The upper concave hull, from the left; the dent is the greatest distance of the curve's lower bound below it.
+        // The upper concave hull is built from the left. The dent is the greatest distance of the curve's lower bound from it.
         let value = |d: u32| i128::from(seek.lower_bound(d).as_nanos());
         let mut hull: Vec<u32> = Vec::new();
         for d in 0..=last {
@@ -168,25 +169,25 @@ impl Dent {
 pub(crate) enum Reach {
     /// The whole drive.
     Drive,
-    /// The destination's cylinder, and those within one of the source's (FAST'04, section 5.2).
+    /// The destination cylinder, the source cylinder and its neighbours (FAST'04, section 5.2).
     Near,
-    /// The foreground's own command only.
+    /// The blocks that can be merged with the foreground's command only.
     Merged,
 }
 
-/// An item in a window.
+/// A wanted item in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WindowItem {
-    /// Its begin or end in the order of passing.
+    /// The item's begin or end in the order of passing.
     at: u32,
     sectors: u32,
 }
 
-/// Scratch and constants of the search for one drive.
+/// The constants of one drive, and buffers that searches reuse.
 #[derive(Clone, Debug)]
 pub(crate) struct Planner {
     dent: Dent,
-    /// Sectors on the drive's densest track.
+    /// The number of sectors on the drive's densest track.
     densest: u64,
     on_source: Vec<WindowItem>,
     on_destination: Vec<WindowItem>,
@@ -204,8 +205,8 @@ impl Planner {
         }
     }
 
-    /// Returns the best detour within the budget, by commands if there are `terms`, and the number of tracks that the search
-    /// cost.
+    /// Returns the best detour within the budget, and the cost of the search in tracks. With `terms` the detour consists of
+    /// commands, for a core outside the drive.
     pub fn plan(
         &mut self,
         drive: &DriveModel,
@@ -270,7 +271,7 @@ impl Side {
         Self { origin, next: (origin < last).then(|| origin + 1), last, down: false }
     }
 
-    /// Returns the place in its group of the cylinder that the search meets first.
+    /// Returns the index, in any group, of the cylinder that the search meets first.
     #[inline]
     fn entry(&self) -> u32 {
         if self.down { GROUP_CYLINDERS - 1 } else { 0 }
@@ -313,11 +314,11 @@ struct SearchTally {
     best: Detour,
     /// The maximum of tasks that may want the same sector.
     depth: u64,
-    /// Sectors on the drive's densest track.
+    /// The number of sectors on the drive's densest track.
     densest: u64,
-    /// The shortest window that can beat the best, on the drive's densest track.
+    /// The shortest time in which more sectors than the best detour's can pass, on the drive's densest track.
     useful: Duration,
-    /// Look-ups left of the budget.
+    /// The look-ups that are left of the budget.
     left: u32,
 }
 
@@ -348,7 +349,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tries the source track, the destination track, and one after the other.
+    /// Tries the source track, the destination track, and the source track followed by the destination track.
     fn source_and_destination(&mut self) {
         if let Some(terms) = self.terms {
             return self.source_and_destination_by_command(terms);
@@ -379,14 +380,14 @@ impl Search<'_> {
         }
     }
 
-    /// Tries the source track first and the destination track for the rest, for the best instant of the change.
+    /// Tries the source track first and the destination track for the rest of the gap, for the best instant of the change.
     fn split(&mut self, source: &TrackRef<'_>, leave: Instant, first_op: Op, second_op: Op) {
         let Gap { at, from, deadline, .. } = self.gap;
         let (rpm, there) = (self.drive.rpm(), self.destination);
         let (track, destination) = (*source.track(), *there.track());
         let crossing = self.drive.move_time(from, destination.into(), second_op);
         let arrive = at + crossing;
-        // The time limits the number of sectors.
+        // The time of the gap limits the number of sectors.
         let most = u64::from(track.sectors.max(destination.sectors));
         let arc = rpm.arc_in(deadline.saturating_since(arrive)).parts();
         if (arc * most / FULL_REVOLUTION + 2) * self.tally.depth <= self.tally.best.score {
@@ -411,7 +412,7 @@ impl Search<'_> {
         if gain + remaining <= self.tally.best.score {
             return;
         }
-        // Leave after each item of the source track.
+        // The change is tried after each item of the source track.
         let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.first));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &WindowItem { at: end, sectors } in on_source.iter() {
@@ -444,7 +445,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tries every other track of a cylinder.
+    /// Tries the tracks of a cylinder, except source and destination.
     fn cylinder(&mut self, cylinder: u32) {
         let Gap { at, from, source, destination, op, deadline, .. } = self.gap;
         let drive = self.drive;
@@ -464,7 +465,7 @@ impl Search<'_> {
                 && background.track_bound(index).is_none_or(|bound| bound > best)
         };
         for track in drive.layout().tracks_on_if(Cylinder::new(cylinder), promising) {
-            // The best may have improved meanwhile.
+            // A better detour may have been found on this cylinder.
             if background.track_bound(track.index()).is_some_and(|bound| bound <= tally.best.score) {
                 continue;
             }
@@ -478,8 +479,8 @@ impl Search<'_> {
         }
     }
 
-    /// Tries all other cylinders, those nearest to the source or the destination first, until none further out can win or
-    /// the budget is spent. At least one that may win is tried, so that a small budget does not starve what lies elsewhere.
+    /// Tries all other cylinders, those nearest to the source or the destination first, until no cylinder farther out can win
+    /// or the budget is spent. At least one that may win is tried, so that a small budget does not starve distant blocks.
     fn outward(&mut self, a: u32, b: u32) {
         let cylinders = self.drive.layout().cylinders();
         let (low, high) = (a.min(b), a.max(b));
@@ -500,7 +501,7 @@ impl Search<'_> {
         }
     }
 
-    /// Continues along a side up to distance `until`, and returns whether a cylinder was tried.
+    /// Continues the search on one side up to distance `until`, and returns whether a cylinder was tried.
     fn side(&mut self, side: &mut Side, until: u32, a: u32, b: u32) -> bool {
         let mut tried = false;
         let mut at_group = true;
@@ -533,15 +534,15 @@ impl Search<'_> {
     /// Returns whether a cylinder at least `k` from both source and destination can still win.
     fn reachable(&self, k: u32, apart: u32) -> bool {
         let seek = self.drive.seek_profile();
-        // Both seeks are at least k, and together at least `apart`: the longer one is at least half of it. On a concave
-        // curve the sum is least when the shorter seek is k; the dent corrects for curves that are not concave.
+        // Both seeks are at least `k`, and together at least `apart`, so the longer one is at least half of `apart`. On a
+        // concave curve the sum is least if the shorter seek is `k`; the dent corrects for curves that are not concave.
         let plain = seek.lower_bound(k) + seek.lower_bound(k.max(apart.div_ceil(2)));
         let concave = seek.lower_bound(k) + seek.lower_bound(k.max(apart.saturating_sub(k)));
         let travel = plain.max(concave.saturating_sub(self.planner.dent.0 * 2));
         self.open_for() >= travel + self.tally.useful
     }
 
-    /// Returns the time from the head's release to the deadline, for comparison with bare seeks.
+    /// Returns the time from the start of the gap to the deadline that is left for two seeks and the work.
     fn open_for(&self) -> Duration {
         let open = self.gap.deadline.saturating_since(self.gap.at) + self.drive.settle_credit();
         self.terms.map_or(open, |terms| open.saturating_sub(terms.least()))
@@ -562,7 +563,7 @@ impl Search<'_> {
 }
 
 impl SearchTally {
-    /// Tries a track in a window of time.
+    /// Tries one operation on a track in a window of time.
     #[inline]
     fn window(
         &mut self,
@@ -592,15 +593,15 @@ impl SearchTally {
         }
     }
 
-    /// Raises the limit for shorter windows, because the best has improved.
+    /// Updates the shortest useful time after the best score has risen.
     fn sharpen(&mut self, drive: &DriveModel) {
-        // The required yield may exceed any detour's.
+        // The score that a detour must exceed may be larger than any detour's.
         let sectors = (self.best.score / self.depth).min(self.densest * STOPS_MAX as u64);
         let arc = Arc::from_parts(sectors * (FULL_REVOLUTION / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
     }
 
-    /// Returns the best score, in the unit of the tables of bounds.
+    /// Returns the best score, limited to the range of the tables of bounds.
     #[inline]
     fn best_sectors(&self) -> u32 {
         self.best.score.min(u64::from(u32::MAX - 2)) as u32

@@ -8,7 +8,7 @@ use core::fmt;
 use model::{DriveModel, Position};
 use units::{Arc, Duration, FULL_REVOLUTION, Instant, Lbn, LbnRange, Op};
 
-/// The parts of the way to a request's first sector.
+/// The parts of the time until a request's first sector passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positioning {
     /// Seek and head switch: SSTF's seek.
@@ -18,21 +18,21 @@ pub struct Positioning {
 }
 
 impl Positioning {
-    /// Returns the sum of both: SPTF's positioning time.
+    /// Returns the sum of both parts: SPTF's positioning time.
     #[inline]
     pub fn total(self) -> Duration {
         self.seek + self.rest
     }
 }
 
-/// A predictor of positioning times from the positions of arm and platter, for schedulers that know the drive. Others use a
-/// [`Mimic`].
+/// A predictor of positioning times from the positions of arm and platter, for a scheduler that knows the drive. A scheduler
+/// that does not uses a [`Mimic`].
 pub trait Predictor {
-    /// Returns the time to get from `from` at `at` to `request`.
+    /// Returns the positioning time of `request` for a head that leaves `from` at `at`.
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning;
 }
 
-/// Exact knowledge, as in the drive. For an unknown drive it knows only distances: SPTF then is SSTF.
+/// Predicts exactly, as in the drive. If only the drive's size is known, the rest is zero, so that SPTF is SSTF.
 impl Predictor for DriveModel {
     #[inline]
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning {
@@ -53,23 +53,23 @@ impl Predictor for DriveModel {
     }
 }
 
-/// The last access as a host saw it, the only thing that a [`Mimic`] knows of the head's position.
+/// The last access as a host observes it: all that a [`Mimic`] knows about the head's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Whether it read or wrote.
+    /// Whether the access read or wrote.
     pub op: Op,
-    /// Its last sector.
+    /// The last sector of the access.
     pub lbn: Lbn,
 }
 
 impl Last {
-    /// Returns the state after `request`.
+    /// Returns `request` as the last access.
     #[inline]
     pub fn of(request: &Request) -> Self {
         Self::after(request.op, request.range)
     }
 
-    /// Returns the state after an access to `range`.
+    /// Returns an access to `range` as the last access.
     #[inline]
     pub fn after(op: Op, range: LbnRange) -> Self {
         let before_end = range.end().get().saturating_sub(1);
@@ -77,29 +77,29 @@ impl Last {
     }
 }
 
-/// A finished request, as a host saw it.
+/// A finished request, as a host observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// The access before it.
+    /// The access before the request.
     pub last: Last,
     /// The request.
     pub request: Request,
     /// The time for which the drive was idle before the request; the platter has kept rotating.
     pub pause: Duration,
-    /// The time from then to the completion.
+    /// The time from the end of the pause to the completion.
     pub time: Duration,
 }
 
-/// A predictor of times from a host's view of a drive: the last request and this one (ATC'03, section 3). SMTF queries it,
-/// and the host reports each request's time. In the drive that is the time at the head; outside, where commands follow each
-/// other without a pause, it is the time from one completion to the next.
+/// A predictor of times from a host's view of a drive: from the last request and the next one (ATC'03, section 3). SMTF queries
+/// the mimic, and the core reports the time of each request to it. In the drive that is the time at the head; outside, where
+/// commands follow each other without a pause, it is the time from one completion to the next.
 pub trait Mimic: Any + fmt::Debug + Send + Sync {
-    /// Returns the time of `request` after `last`, if it is known. `at` and the request's id distinguish queries whose
-    /// answer is random.
+    /// Returns the time of `request` after `last`, if it is known. A mimic with random answers uses `at` and the request's id
+    /// as the seed of an answer.
     fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration>;
 
-    /// Puts the times of several requests after `last` into `times`, in their order, as [`time`](Self::time) returns each. A
-    /// large table is not in a processor's caches; one call for many requests can wait for all cache lines together.
+    /// Puts the times of several requests after `last`, as [`time`](Self::time) returns them, into `times` in the order of the
+    /// requests. A large table is not in a processor's caches; one call for many requests can wait for all cache lines together.
     fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
         times.clear();
         times.extend(requests.iter().map(|request| self.time(last, at, request)));
@@ -108,13 +108,14 @@ pub trait Mimic: Any + fmt::Debug + Send + Sync {
     /// Reports a finished request.
     fn observe(&mut self, seen: &Observed);
 
-    /// Returns the range that it wants to read in idle time, after `last`, to learn its time; `None` by default.
+    /// Returns the range that the mimic wants to read in idle time, after `last`, to learn the time of that read; `None` by
+    /// default.
     fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         let _ = last;
         None
     }
 
-    /// Returns whether it may use idle time.
+    /// Returns whether the mimic may want reads in idle time.
     fn uses_idle_time(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The owners of sessions, for a host of several applications.
+//! The owners of sessions, for a host with several applications.
 
 use crate::sessions::{SessionCall, SessionError, Sessions};
 use alloc::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl<O> Default for SessionOwners<O> {
 }
 
 impl<O: Copy + Eq> SessionOwners<O> {
-    /// Returns the owner of a session that is open.
+    /// Returns the owner of an open session.
     pub fn owner(&self, session: SessionId) -> Option<O> {
         self.owners.get(&session).copied()
     }
@@ -40,7 +40,7 @@ impl<O: Copy + Eq> SessionOwners<O> {
         self.owners.iter().filter(|(_, of)| **of == owner).map(|(session, _)| *session).collect()
     }
 
-    /// Returns the calls of `owner`, which owns each session that it opens by them until it closes that.
+    /// Returns session calls on behalf of `owner`: a session that they open belongs to the owner until they close it.
     pub fn calls_of<'a, S: Sessions + ?Sized>(
         &'a mut self,
         owner: O,
@@ -49,7 +49,7 @@ impl<O: Copy + Eq> SessionOwners<O> {
         OwnerCalls { owners: &mut self.owners, owner, sessions }
     }
 
-    /// Drops the sessions of an owner: their records have none.
+    /// Forgets an owner. The owner's sessions stay open and have no owner from here on.
     pub fn forget(&mut self, owner: O) {
         self.owners.retain(|_, of| *of != owner);
     }

@@ -1,20 +1,20 @@
 //! The session API (FAST'04, Table 1) from an application's view.
 //!
-//! An [`Application`] receives records and is asked for the bytes of writes; it answers by calls of [`Sessions`], none of
-//! which waits for a disk. The implementation behind them may be the scheduler's core in a simulation, a daemon's client, or
-//! a naive model in a test.
+//! An [`Application`] receives records and is asked for the bytes of writes; it acts by calls of [`Sessions`], none of which
+//! waits for a disk. The implementation of [`Sessions`] may be the scheduler's core, a daemon's client, or a naive model in a
+//! test.
 
 use thiserror::Error;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-/// A session's share of the gaps against others': 1 to 100.
+/// A session's tickets in the lottery for gaps and idle time, 1 to 100. Sessions win in proportion to their tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "u8"))]
 pub struct Priority(u8);
 
 impl Priority {
-    /// Returns the priority, `None` outside 1 to 100.
+    /// Returns the priority; `None` for a number outside 1 to 100.
     pub const fn new(priority: u8) -> Option<Self> {
         if priority >= 1 && priority <= 100 { Some(Self(priority)) } else { None }
     }
@@ -52,7 +52,7 @@ pub enum SessionError {
     /// The session was closed, or never opened.
     #[error("{0} is not open; use the id that open returned")]
     NoSession(SessionId),
-    /// The task has ended, was aborted, or never was.
+    /// The task has ended, was aborted, or was never registered.
     #[error("{0} is not active; it was delivered whole, aborted, or never registered")]
     NoTask(TaskId),
     /// The range is empty.
@@ -61,7 +61,8 @@ pub enum SessionError {
     /// The block size is zero or too large for any buffer.
     #[error("a block size of {0} sectors; give 1 to {most}", most = BLOCK_SECTORS_MAX)]
     BlockSize(Sectors),
-    /// The blocks of a write are not whole sectors of the medium: each would cost a revolution.
+    /// The blocks of a write are not whole physical sectors: the drive would read a sector before it writes a part of it, which
+    /// costs a revolution.
     #[error(
         "blocks of {block} sectors over LBNs {range} on a medium with sectors of {physical}; give multiples of {physical}"
     )]
@@ -95,16 +96,16 @@ pub enum SessionError {
     },
 }
 
-/// The most sectors in a block: 1 GiB of 512-byte sectors.
+/// The maximum of sectors in a block: 1 GiB of 512-byte sectors.
 pub const BLOCK_SECTORS_MAX: u64 = 1 << 21;
 
-/// The most sessions at a time.
+/// The maximum of open sessions.
 pub const SESSIONS_MAX: usize = 1 << 10;
 
-/// The most tasks of all sessions together, so that clients cannot fill the memory.
+/// The maximum of tasks of all sessions together, so that clients cannot fill the memory.
 pub const TASKS_MAX: usize = 1 << 20;
 
-/// The report on a finished block: exactly one for every registered block that was not aborted.
+/// The report on a finished block. Every registered block that is not aborted has exactly one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -115,17 +116,17 @@ pub struct Record {
     pub task: TaskId,
     /// The block.
     pub range: LbnRange,
-    /// Whether it was read or written.
+    /// Whether the block was read or written.
     pub op: Op,
     /// The parameter that the client gave with the task.
     pub parameter: Parameter,
-    /// The first bad sector of the block, where the medium could not serve it; then there are no data.
+    /// The first bad sector of the block, if the block failed; a failed read has no data.
     pub bad: Option<Lbn>,
-    /// Whether the session has nothing left to come; see [`Sessions`] for the case in which no record says so.
+    /// Whether no further record of the session is to come; see [`Sessions`] for the case in which no record tells so.
     pub last: bool,
 }
 
-/// A client's value for a task; each of the task's records carries it.
+/// A client's value for a task, which each of the task's records carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Parameter(pub u64);
@@ -144,7 +145,7 @@ pub enum SessionCall {
     SetPriority {
         /// The session.
         session: SessionId,
-        /// Its new priority.
+        /// The session's new priority.
         priority: Priority,
     },
     /// [`Sessions::serve_reads_by_writes`] and [`Sessions::serve_writes_by_writes`].
@@ -153,7 +154,7 @@ pub enum SessionCall {
         session: SessionId,
         /// The operation of the tasks that writes complete.
         op: Op,
-        /// Whether writes complete them.
+        /// Whether writes complete those tasks.
         on: bool,
     },
     /// [`Sessions::read`] and [`Sessions::write`].
@@ -209,14 +210,15 @@ pub enum SessionCall {
 ///
 /// Pending tasks have no order. A read returns bytes that were on the medium at some time before it returned. A write is
 /// complete when it, or a concurrent write to the same place, is on the medium: a write to a place completes all pending
-/// writes there, of any session, and a part of those that reach further. So a write may complete while its session is
-/// suspended, or after its client has refused; and no write restores data older than any that were reported as written.
+/// writes there, of any session, and the overlapping part of longer ones. So a write may complete while its session is
+/// suspended, or after its client has refused a buffer; and no write restores data older than data that were reported as
+/// written.
 ///
 /// # The end
-/// After a record with [`last`](Record::last) the session gets nothing more until more is registered. If the end of a
-/// session's work is aborted, the record before it has been delivered already without `last`: after [`abort`](Self::abort)
-/// or [`abort_range`](Self::abort_range), the client calls [`to_come`](Self::to_come). If that is 0, nothing more comes;
-/// otherwise a record with `last` follows, or another abort.
+/// After a record with [`last`](Record::last) no record of the session comes until a new task is registered. If the rest of a
+/// session's work is aborted, the last record may have been delivered without `last`. So after [`abort`](Self::abort) or
+/// [`abort_range`](Self::abort_range) the client calls [`to_come`](Self::to_come): if that returns 0, no record comes;
+/// otherwise a record with `last` comes later, unless the rest is aborted, too.
 ///
 /// # Example
 /// A cache has four dirty buffers; one of them dies, and one is wanted at once.
@@ -302,8 +304,9 @@ pub trait Sessions {
         self.call(SessionCall::SetPriority { session, priority }).map(drop)
     }
 
-    /// Sets whether a write of the same place, foreground or background, completes a read of this session: its data are then
-    /// the contents of the medium. True for a new session. A scrubber must read the medium, and sets false.
+    /// Sets whether a write to the same place, foreground or background, completes a read of this session: the written data are
+    /// then the contents of the medium. A new session of a core has [`writes_serve_reads`](crate::Config::writes_serve_reads).
+    /// A scrubber must read the medium, and sets false.
     ///
     /// # Errors
     /// No such session.
@@ -311,10 +314,11 @@ pub trait Sessions {
         self.call(SessionCall::ServeByWrites { session, op: Op::Read, on }).map(drop)
     }
 
-    /// Sets whether another background write of the same place, of any session, completes a pending write of this session:
-    /// both were pending, and have no order. True for a new session. With false, each write of the session is carried out
-    /// itself, with its own bytes, perhaps over those of others that were pending at the same time. A foreground write
-    /// completes the part that it covers in any case: its data are newer (promise 3).
+    /// Sets whether another background write to the same place, of any session, completes a pending write of this session:
+    /// pending writes have no order. A new session of a core has
+    /// [`writes_serve_writes`](crate::Config::writes_serve_writes). With false, each write of the session is carried out with
+    /// its own bytes, perhaps over those of other writes that were pending at the same time. A foreground write always completes
+    /// the part that it covers, because its data are newer.
     ///
     /// # Errors
     /// No such session.
@@ -322,11 +326,11 @@ pub trait Sessions {
         self.call(SessionCall::ServeByWrites { session, op: Op::Write, on }).map(drop)
     }
 
-    /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned to the
-    /// range's first LBN; the last is shorter if the range is no multiple.
+    /// Registers a task that reads every block of `block` sectors in `range`, in any order, each once. Blocks are aligned to the
+    /// range's first LBN; the last block is shorter if the range is no multiple of `block`.
     ///
     /// # Errors
-    /// No such session, an empty range or one past the drive's end, a block size out of its bounds, too many tasks.
+    /// No such session, a range that is empty or ends past the drive's end, a block size out of its bounds, too many tasks.
     fn read(
         &mut self,
         session: SessionId,
@@ -337,10 +341,10 @@ pub trait Sessions {
         self.call(SessionCall::Register { session, op: Op::Read, range, block, parameter }).map(TaskId::new)
     }
 
-    /// Registers a task of writes: the bytes of each block are requested ([`Application::buffer`]) when it is chosen.
+    /// Registers a task that writes: the bytes of each block are requested ([`Application::buffer`]) when the block is chosen.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read), and blocks that are not whole physical sectors.
     fn write(
         &mut self,
         session: SessionId,
@@ -351,10 +355,10 @@ pub trait Sessions {
         self.call(SessionCall::Register { session, op: Op::Write, range, block, parameter }).map(TaskId::new)
     }
 
-    /// Ends a task: nothing of it is delivered from here on. Returns the number of its blocks that were not delivered.
+    /// Ends a task: no record of it is delivered from here on. Returns the number of its blocks that were not delivered.
     ///
     /// # Errors
-    /// No such task; a completely delivered task has ended.
+    /// No such task; a task whose records were all delivered has ended.
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
         self.call(SessionCall::Abort { task })
     }
@@ -362,16 +366,16 @@ pub trait Sessions {
     /// Withdraws every pending block of the session's tasks that touches `range`. Returns their number.
     ///
     /// # Errors
-    /// No such session, an empty range, or one past the drive's end.
+    /// No such session, or a range that is empty or ends past the drive's end.
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         self.call(SessionCall::AbortRange { session, range })
     }
 
-    /// Makes every pending block of the session's tasks that touches `range` foreground work; for a suspended session when
-    /// it is resumed. Returns their number.
+    /// Makes the pending blocks of the session's tasks that touch `range` foreground work; for a suspended session when it is
+    /// resumed. Returns their number. If too many promoted requests wait, the rest stays in the background.
     ///
     /// # Errors
-    /// No such session, an empty range, or one past the drive's end.
+    /// No such session, or a range that is empty or ends past the drive's end.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         self.call(SessionCall::Promote { session, range })
     }
@@ -408,21 +412,21 @@ pub struct Wanted {
     pub session: SessionId,
     /// The task.
     pub task: TaskId,
-    /// The sectors that are written now: the block, or the part of it that fits.
+    /// The sectors that are written now: the block, or a part of it.
     pub range: LbnRange,
     /// The parameter that the client gave with the task.
     pub parameter: Parameter,
 }
 
-/// A state machine over [`Sessions`].
+/// An application of background work: a state machine that acts by calls of [`Sessions`].
 pub trait Application {
-    /// Handles a finished block. `bytes` are the data of a read; empty after a write or an error. A read without bytes and
-    /// without an error is to be repeated: a write over the block has failed since a part of it was read.
+    /// Handles a finished block. `bytes` are the data of a read, and empty after a write or an error. A read without bytes and
+    /// without an error is to be repeated: after a part of the block was read, a write over it has failed.
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant);
 
     /// Fills `into`, which has the size of `wanted`, with the bytes of a block that is about to be written, and returns
-    /// true; or returns false ("not now"), and is asked again later. It runs while the next access is chosen, so it cannot
-    /// make calls.
+    /// true; or returns false ("not now"), and is asked again later. The core calls this while it chooses the next access, so
+    /// session calls are not possible here.
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let _ = (wanted, into);
         false

@@ -1,8 +1,8 @@
 //! One registered range of blocks, with its wanted and half-read blocks.
 //!
-//! A block that lies in one extent of one track is read at once. Any other (it straddles two tracks, a slip, a remapped
-//! sector, or is longer than a quarter of its track, more than a usual gap) is read in pieces; pieces wait until the block
-//! is complete.
+//! A block that lies in one extent of one track is read whole. A block that straddles two tracks, a slip or a remapped sector, or
+//! that is longer than a quarter of its track (more than a usual gap), is read in pieces, which wait until the block is
+//! complete.
 
 use crate::block_set::BlockSet;
 use crate::sessions::Parameter;
@@ -17,13 +17,13 @@ use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
     pub block: u64,
-    /// First sector of the piece, from the block's first.
+    /// The first sector of the piece, counted from the block's first.
     pub offset: u32,
-    /// Sectors in the piece.
+    /// The number of sectors in the piece.
     pub sectors: u32,
-    /// Where it begins on the track.
+    /// The first sector of the piece on the track.
     pub sector: u32,
-    /// Whether it is all of its block.
+    /// Whether the piece is the whole block.
     pub whole: bool,
 }
 
@@ -36,16 +36,16 @@ impl Item {
 /// The state of a block from which an item was taken.
 #[derive(Clone, Debug)]
 pub(crate) struct Took {
-    /// Whether it is complete with the item.
+    /// Whether the block is complete with the item.
     pub completes: bool,
-    /// Its pieces before that, for [`Task::untake`].
+    /// The pieces of the block before the item was taken, for [`Task::untake`].
     pub had: Vec<BlockPiece>,
 }
 
 /// A piece of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPiece {
-    /// First sector of the piece, from the block's first.
+    /// The first sector of the piece, counted from the block's first.
     pub offset: u32,
     pub sectors: u32,
 }
@@ -74,7 +74,7 @@ impl NewTask {
     }
 }
 
-/// The part of an extent that a window shows.
+/// The part of an extent that lies in a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentWindow {
     pub extent: Extent,
@@ -97,10 +97,10 @@ pub(crate) struct Task {
     pub parameter: Parameter,
     range: LbnRange,
     block: u64,
-    /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
+    /// `log2(block)` if that is an integer: most block sizes are powers of two, and a shift is faster than a division.
     shift: Option<u32>,
     wanted: BlockSet,
-    /// The pieces of incomplete blocks that have been read, or are on the medium, apart and ascending.
+    /// The pieces of incomplete blocks that have been read or written, ascending and not touching each other.
     partial: BTreeMap<u64, Vec<BlockPiece>>,
     /// The keys of `partial`, for a fast look-up.
     begun: BlockSet,
@@ -141,7 +141,7 @@ impl Task {
         self.wanted.is_empty()
     }
 
-    /// Returns all its LBNs, delivered or not.
+    /// Returns all LBNs of the task, delivered or not.
     pub fn range(&self) -> LbnRange {
         self.range
     }
@@ -173,7 +173,7 @@ impl Task {
         self.wanted.memory_bytes() + self.begun.memory_bytes() + pieces
     }
 
-    /// Returns an upper bound on this task's sectors in an extent; cheap, and never too low.
+    /// Returns an upper bound on the task's wanted sectors in an extent, which costs little.
     pub fn bound(&self, extent: Extent) -> u64 {
         let Range { start: low, end: high } = self.clip(lbns_of(extent));
         if low >= high {
@@ -182,11 +182,11 @@ impl Task {
         let (first, last) = (self.floor(low), self.ceil(high));
         let blocks = self.wanted.count(first, last);
         let bound = (blocks * self.block).min(high - low);
-        // Few tracks have half-read blocks: a look into their set costs a cache line, a search in the tree many.
+        // Few tracks have half-read blocks: a look into the bit set costs a cache line, a search in the tree many.
         if self.begun.count(first, last) == 0 {
             return bound;
         }
-        // Pieces that are there are not wanted again.
+        // Pieces that were read or written are not wanted again.
         let within = |from: u64, to: u64| to.min(high).saturating_sub(from.max(low));
         let (mut begun, mut rest) = (0, 0);
         for (&block, got) in self.partial.range(first..last) {
@@ -201,8 +201,8 @@ impl Task {
         ((blocks - begun) * self.block + rest).min(high - low)
     }
 
-    /// Returns the wanted sectors in a window: whole blocks, and pieces of others that have begun, or that `begin` allows
-    /// to begin.
+    /// Returns the number of wanted sectors in a window: of whole blocks, and of pieces of blocks that are already half read, or
+    /// that `begin` allows to become half read.
     #[inline]
     pub fn score(&self, window: ExtentWindow, begin: bool) -> u64 {
         let mut sum = 0;
@@ -217,7 +217,7 @@ impl Task {
         sum
     }
 
-    /// Returns the sectors of the wanted blocks among `from..to`.
+    /// Returns the number of sectors of the wanted blocks among `from..to`.
     #[inline]
     fn sectors_wanted(&self, from: u64, to: u64) -> u64 {
         let sectors = self.wanted.count(from, to) * self.block;
@@ -229,7 +229,7 @@ impl Task {
         }
     }
 
-    /// Calls the function with each such item, in no order.
+    /// Calls `each` with the items of [`score`](Self::score), in no order.
     pub fn items(&self, window: ExtentWindow, begin: bool, mut each: impl FnMut(Item)) {
         let extent = window.extent;
         let sector_of = |block: u64, offset: u32| {
@@ -284,8 +284,8 @@ impl Task {
         false
     }
 
-    /// Returns an item that was not transferred; `before` are the pieces of its block before it was taken. Pieces added
-    /// since then stay.
+    /// Returns an item that was not transferred to the wanted set; `before` are the pieces of its block before the item was
+    /// taken. Pieces that were added since then stay.
     pub fn untake(&mut self, item: &Item, before: &[BlockPiece]) {
         let block = item.block;
         let there = match self.wanted.insert(block) {
@@ -320,7 +320,7 @@ impl Task {
         }
     }
 
-    /// Returns the first run of wanted blocks from `from` on that share a sector with `range`.
+    /// Returns the first run of wanted blocks from block `from` on that share a sector with `range`.
     pub fn run(&self, from: u64, range: LbnRange) -> Option<Range<u64>> {
         let Range { start: low, end: high } = self.clip(range);
         if low >= high {
@@ -329,14 +329,14 @@ impl Task {
         self.wanted.run(from.max(self.floor(low)), self.ceil(high))
     }
 
-    /// Returns the number of blocks of `from..to` that end at most `most` sectors after `start`; at least one.
+    /// Returns the number of blocks of `from..to` that end within `most` sectors after `start`; at least one.
     pub fn blocks_before(&self, from: u64, to: u64, start: Lbn, most: u64) -> u64 {
         let limit = start.get().saturating_add(most).saturating_sub(self.range.start().get());
         let fit = if limit >= self.range.len().get() { to } else { self.floor(limit).min(to) };
         fit.saturating_sub(from).max(1)
     }
 
-    /// Gives up all wanted blocks that share a sector with `range`. Returns their number.
+    /// Stops wanting the blocks that share a sector with `range`. Returns their number.
     pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
         let Range { start: low, end: high } = self.clip(range);
         if low >= high {
@@ -349,14 +349,14 @@ impl Task {
         self.wanted.remove_range(first, last)
     }
 
-    /// Gives a block up.
+    /// Stops wanting a block. Returns whether it was wanted.
     pub fn give_up(&mut self, block: u64) -> bool {
         self.forget_partial(block);
         self.wanted.remove(block)
     }
 
-    /// Records a write to `range`, which need not be repeated for `block`. Returns the covered item and the new state of the
-    /// block; `None` if all of it was there already.
+    /// Records a write to `range`, whose part of `block` need not be written again. Returns that part and the block's state;
+    /// `None` if the whole part was already written.
     pub fn supersede(&mut self, block: u64, range: LbnRange) -> Option<(Item, Took)> {
         let whole = self.block_range(block);
         let (from, to) = (range.start().max(whole.start()), range.end().min(whole.end()));
@@ -368,12 +368,12 @@ impl Task {
         any.then(|| (item, self.take(&item)))
     }
 
-    /// Returns whether a block has still to be chosen.
+    /// Returns whether a block, or a part of it, is still to be chosen.
     pub fn is_wanted(&self, block: u64) -> bool {
         self.wanted.contains(block)
     }
 
-    /// Calls `each` with the missing pieces of an item.
+    /// Calls `each` with the pieces of an item that were not read or written yet.
     pub fn missing(&self, item: &Item, mut each: impl FnMut(BlockPiece)) {
         let (mut offset, end) = (item.offset, item.piece().end());
         if self.begun.contains(item.block) {
@@ -412,7 +412,7 @@ impl Task {
     /// Calls `each` with the parts of a window.
     #[inline]
     fn parts(&self, window: ExtentWindow, mut each: impl FnMut(WindowPart)) {
-        // The extent's share of the task, then the window's share of that, as offsets in the task.
+        // The part of the task in the extent, and the part of that in the window, as offsets in the task.
         let Range { start: low, end: high } = self.clip(lbns_of(window.extent));
         let Range { start: from, end: to } = self.clip(window.range);
         if low >= high || from >= to {
@@ -428,8 +428,8 @@ impl Task {
         if a < b {
             each(WindowPart::Blocks(a, b));
         }
-        // The piece before the first whole block, and the one after the last; one and the same when the extent
-        // lies inside a single block.
+        // The piece before the first whole block, and the piece after the last one. If the extent lies inside a single
+        // block, only one of the conditions holds.
         let head_end = (first * self.block).min(high);
         if low < head_end && from <= low && to >= head_end {
             let block = first - 1;
@@ -455,7 +455,7 @@ impl Task {
         while block * self.block < high.min(to) {
             let start = block * self.block;
             let (begin, end) = (start.max(low), (start + self.block).min(high));
-            // Pieces are cut from where the block enters the extent, whatever the window.
+            // Pieces are counted from the block's first sector in the extent, so that they do not depend on the window.
             let mut at = begin + from.saturating_sub(begin).div_ceil(longest) * longest;
             while at < end {
                 let stop = (at + longest).min(end);
@@ -470,7 +470,7 @@ impl Task {
         }
     }
 
-    /// Returns LBNs as offsets in the task, clipped to it.
+    /// Returns LBNs as offsets in the task, clipped to the task's range.
     #[inline]
     fn clip(&self, range: LbnRange) -> Range<u64> {
         let offset =
@@ -494,7 +494,7 @@ impl Task {
         }
     }
 
-    /// Returns one more than the last block that ends at or before `offset`; the task's last block may be short.
+    /// Returns one more than the last block that ends at or before `offset`. The task's last block may be short.
     #[inline]
     fn last_whole(&self, offset: u64) -> u64 {
         if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }

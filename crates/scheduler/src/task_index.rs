@@ -1,21 +1,21 @@
-//! An index of the tasks over ranges of LBNs, for one task over a whole drive, a hundred thousand single blocks, or both.
+//! An index of tasks by their ranges of LBNs, for one task over a whole drive, a hundred thousand single blocks, or both.
 //!
-//! Tasks are kept by size class, the binary logarithm of their length, and in each class by first LBN. A task that overlaps
-//! `low..high` and is shorter than `2^(c + 1)` begins after `low - 2^(c + 1)`, so a look-up visits little more than its
-//! result. A class is a list of short sorted lists: an insertion moves a kilobyte or two, and a class of a single task is
-//! read like an array.
+//! Tasks are divided into size classes by the binary logarithm of their length, and sorted by first LBN in each class. A task in
+//! class `c` is shorter than `2^(c + 1)`, so a task that overlaps `low..high` begins after `low - 2^(c + 1)`, and a look-up
+//! visits little more than its result. A class is a list of short sorted lists: an insertion moves a kilobyte or two, and a
+//! class of a single task is read like an array.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The most entries in one of the short lists.
+/// The maximum of entries in one of the short lists, which bounds the cost of an insertion.
 const CHUNK_ENTRIES_MAX: usize = 128;
 
-/// The most entries that are examined to find the depth of a place: with more of them it is assumed to rise, because
-/// counting would take quadratic time.
+/// The maximum of entries that an insertion examines to find whether the depth rises. If more are near, the depth is assumed to
+/// rise, because counting them for each insertion would take quadratic time.
 const EXAMINED_ENTRIES_MAX: usize = 256;
 
-/// One class for every length that a `u64` can hold.
+/// The number of size classes: enough for every length that a `u64` can hold.
 const LENGTH_CLASSES: usize = 64;
 
 /// A task in the index.
@@ -27,7 +27,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the order by place; the slot distinguishes equal starts.
+    /// Returns the sort key: the first LBN, and the slot for equal ones.
     fn key(&self) -> (u64, u32) {
         (self.start, self.slot)
     }
@@ -46,9 +46,9 @@ pub(crate) struct TaskIndex {
     /// A bit for every class that is not empty.
     occupied: u64,
     len: usize,
-    /// An upper bound on the ranges over any place; see [`depth`](Self::depth).
+    /// An upper bound on the number of ranges over any LBN; see [`depth`](Self::depth).
     depth: u64,
-    /// Changes since `depth` was last computed that may have made it too large.
+    /// The number of changes since `depth` was last computed that may have made it too large.
     changes: usize,
 }
 
@@ -62,8 +62,8 @@ impl TaskIndex {
         self.len == 0
     }
 
-    /// Returns the maximum of ranges over any one place. It is never too low, and is computed again after as many changes as
-    /// there are ranges: exact for few ranges, cheap for many.
+    /// Returns an upper bound on the number of ranges over any one LBN. The exact value is computed again after as many changes
+    /// as there are ranges, which is nearly exact for few ranges and cheap for many.
     #[inline]
     pub fn depth(&self) -> u64 {
         self.depth
@@ -71,8 +71,7 @@ impl TaskIndex {
 
     /// Adds `start..end`, which is not empty. Returns the number of other ranges that were examined.
     pub fn insert(&mut self, start: u64, end: u64, slot: u32) -> usize {
-        // A new range raises the depth by at most one, and only if enough others overlap it. With very many it is assumed
-        // to: counting them for each would take quadratic time.
+        // A new range raises the depth by at most one, and only if enough others overlap it.
         let (mut over, mut looked) = (1, 0);
         let all = self.scan_near(start, end, |overlaps| {
             over += u64::from(overlaps);
@@ -89,15 +88,15 @@ impl TaskIndex {
         self.len += 1;
         if over > self.depth {
             self.depth += 1;
-            // Without or with one overlapping range the depth is exact; several may lie beside each other.
+            // With at most one overlapping range the depth is exact; several may not overlap each other.
             self.changes += usize::from(over > 2);
         }
         self.settle();
         looked
     }
 
-    /// Calls `each` for ranges near `start..end`, including all that overlap it, with whether they do, until it returns
-    /// false. Returns whether it never did.
+    /// Calls `each` for all ranges near `start..end`, telling whether the two overlap, until `each` returns false. All
+    /// overlapping ranges are near. Returns whether all ranges were visited.
     fn scan_near(&self, start: u64, end: u64, mut each: impl FnMut(bool) -> bool) -> bool {
         let mut occupied = self.occupied;
         while occupied != 0 {
@@ -127,7 +126,7 @@ impl TaskIndex {
         found
     }
 
-    /// Calls `each` with the slot of every range that shares a place with `low..high`, always in the same order.
+    /// Calls `each` with the slot of every range that overlaps `low..high`, in an order that depends on the ranges alone.
     #[inline]
     pub fn overlapping(&self, low: u64, high: u64, mut each: impl FnMut(u32)) {
         let mut occupied = self.occupied;
@@ -138,7 +137,7 @@ impl TaskIndex {
         }
     }
 
-    /// Computes the depth again if it may be too large.
+    /// Computes the depth again after enough changes that may have made it too large.
     fn settle(&mut self) {
         if self.changes >= self.len {
             self.recompute();
@@ -147,7 +146,7 @@ impl TaskIndex {
 
     fn recompute(&mut self) {
         let entries = || self.classes.iter().flat_map(|c| &c.chunks).flatten();
-        // Ends sort before starts at the same place: ranges that touch do not overlap.
+        // At one LBN ends sort before starts, because ranges that touch do not overlap.
         let mut edges: Vec<(u64, bool)> = entries().flat_map(|e| [(e.start, true), (e.end, false)]).collect();
         edges.sort_unstable();
         let (mut over, mut most) = (0u64, 0);
@@ -165,7 +164,7 @@ impl TaskIndex {
 }
 
 impl Class {
-    /// Returns the chunk in which a key is or would be.
+    /// Returns the index of the chunk in which a key is or would be inserted.
     fn chunk_of(&self, key: (u64, u32)) -> usize {
         let after = self.chunks.partition_point(|c| c.first().is_some_and(|e| e.key() <= key));
         after.saturating_sub(1)
@@ -218,10 +217,10 @@ impl Class {
         });
     }
 
-    /// Calls `each` for entries that begin before `high` and may reach beyond `low`, until it returns false. Returns whether
-    /// it never did.
+    /// Calls `each` for entries that begin before `high` and may reach beyond `low`, until `each` returns false. Returns
+    /// whether all of them were visited.
     fn near(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(&Entry) -> bool) -> bool {
-        // Every range in the class is shorter than this.
+        // Every range in the class is shorter than `longest`.
         let longest = 2u64.checked_shl(class).unwrap_or(u64::MAX);
         let from = low.saturating_sub(longest);
         let first = self.chunks.partition_point(|c| c.last().is_some_and(|e| e.start < from));
@@ -252,13 +251,13 @@ mod tests {
     #[derive(Clone, Debug)]
     enum IndexStep {
         Insert(u64, u64),
-        /// Removes the entry of this age rank.
+        /// Removes the entry with this rank in the order of insertion.
         Remove(usize),
         Look(u64, u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<IndexStep>> {
-        // Many small ranges in a small space, so that chunks split and empty; some over nearly all of it.
+        // Many small ranges share a small space, so that chunks split and become empty; some ranges cover most of it.
         let length = prop_oneof![6 => 1..9u64, 2 => 1..100u64, 1 => 1..3_000u64];
         let step = prop_oneof![
             5 => (0..2_000u64, length.clone()).prop_map(|(a, n)| IndexStep::Insert(a, a + n)),
@@ -326,7 +325,7 @@ mod tests {
         }
     }
 
-    /// Counts the examined tasks, with a million tasks over one block, and beside it.
+    /// Counts the tasks that insertions examine, with a million tasks over three blocks.
     #[test]
     fn tasks_over_one_block_are_not_all_looked_at_when_one_more_comes() {
         let mut index = TaskIndex::new();

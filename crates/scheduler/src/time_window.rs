@@ -16,8 +16,8 @@ impl TimeWindow {
         self.begin >= self.end
     }
 
-    /// Returns the last revolution of a longer window. A window may be longer if the head is ready to read before it has
-    /// settled to write, or if two seeks are shorter than one, but a revolution shows every sector.
+    /// Returns the last revolution of a window that is longer than a revolution; all sectors pass in that time. A gap can be
+    /// longer if the head is ready to read before it has settled to write, or if two seeks are shorter than one.
     #[inline]
     pub fn last_revolution(self, drive: &DriveModel) -> Self {
         Self { begin: self.begin.max(revolution_before(drive, self.end)), ..self }

@@ -1,19 +1,19 @@
-//! The trust in a drive as its operator sees it: lasting cautions, by name.
+//! The trust in a drive, for its operator: reports of cautions that last, and the names of cautions.
 
 use crate::core::Caution;
 use units::{Duration, Instant};
 
-/// Cautions that last for less are not reported: trust is missing at the start, and lost for a moment now and then.
+/// The shortest caution that is reported: trust is missing at the start, and now and then lost for a moment.
 const REPORTED_CAUTION_MIN: Duration = Duration::from_secs(30);
-/// The minimum of commands for a report: too little is known about an idle disk.
+/// The minimum of commands during a reported caution: a few commands of an idle disk show too little.
 const REPORTED_COMMANDS_MIN: u64 = 200;
 
 impl Caution {
-    /// All of them.
+    /// All cautions.
     pub const ALL: [Self; 5] =
         [Self::Unsynchronised, Self::Mistrust, Self::Harm, Self::Unknown, Self::Buffered];
 
-    /// Returns the name in a daemon's status and in a simulation's result.
+    /// Returns the name of the caution in a daemon's status and in a simulation's result.
     ///
     /// ```
     /// assert_eq!(freeblock_scheduler::Caution::Mistrust.name(), "mistrust");
@@ -28,14 +28,14 @@ impl Caution {
         }
     }
 
-    /// Returns whether the drive contradicts its profile, or has not yet confirmed it.
+    /// Returns whether the caution means that the drive contradicts its profile, or has not yet confirmed it.
     pub const fn is_of_the_drive(self) -> bool {
         matches!(self, Self::Mistrust | Self::Unsynchronised)
     }
 }
 
-/// The trust in one drive: it is mistrusted once it has contradicted its profile for half a minute and 200 commands, until
-/// it has confirmed it for as long. Time is an argument; the state changes once in half a minute at most.
+/// The trust in one drive: the drive is mistrusted when it has contradicted its profile for half a minute and 200 commands,
+/// until it has confirmed the profile for the same time and number. The state changes once in half a minute at most.
 ///
 /// ```
 /// use freeblock_scheduler::{Caution, TrustWatch};
@@ -51,7 +51,7 @@ impl Caution {
 pub struct TrustWatch {
     mistrusted: bool,
     commands: u64,
-    /// The time and the command since which the observations differ from the state.
+    /// The time and the number of the command since which the observations contradict the state.
     otherwise: Option<(Instant, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl TrustWatch {
         Some(self.mistrusted)
     }
 
-    /// Returns whether the drive has contradicted its profile for long.
+    /// Returns whether the drive is mistrusted.
     pub fn is_mistrusted(&self) -> bool {
         self.mistrusted
     }

@@ -1,9 +1,10 @@
-//! A host's view of an application's calls.
+//! Session calls that a host observes.
 
 use crate::sessions::{SessionCall, SessionError, Sessions};
 use units::SessionId;
 
-/// The sessions of a core, or of an object that forwards calls to one. `seen` is called with each call and its answer.
+/// The sessions of a core, or of an object that forwards calls to a core, with an observer: `seen` is called with each call and
+/// its answer.
 ///
 /// ```
 /// # use freeblock_scheduler::model::{DriveModel, builtin};
@@ -20,7 +21,7 @@ pub struct Watched<'a, S: ?Sized, F> {
 }
 
 impl<'a, S: Sessions + ?Sized, F: FnMut(SessionCall, Result<u64, SessionError>)> Watched<'a, S, F> {
-    /// Returns sessions whose calls `sessions` answers.
+    /// Returns an observer of the calls to `sessions`.
     pub fn new(sessions: &'a mut S, seen: F) -> Self {
         Self { sessions, seen }
     }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use units::{Lbn, LbnRange, Op};
 
-/// The sectors that the medium could not serve, each list ascending: a sector that could not be written may have been read,
-/// and the other way round.
+/// The sectors that the medium could not serve, in ascending lists for each operation: a sector that could not be written may
+/// have been read, and the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bad<'a> {
     /// The sectors that could not be read.
@@ -29,7 +29,7 @@ impl Bad<'_> {
     }
 }
 
-/// For a host that does not know whether reading or writing failed.
+/// Counts the sectors as failed for both operations, for a host that does not know which one failed.
 impl<'a> From<&'a [Lbn]> for Bad<'a> {
     fn from(bad: &'a [Lbn]) -> Self {
         Self { read: bad, written: bad }

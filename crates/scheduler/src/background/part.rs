@@ -1,4 +1,4 @@
-//! The parts of blocks that a command transfers: for the core, and for its host.
+//! The parts of blocks that a command transfers, as the core and as its host see them.
 
 use crate::task::{BlockPiece, Item};
 use alloc::vec::Vec;
@@ -14,11 +14,11 @@ pub struct Part {
     pub session: SessionId,
     /// The task of the block.
     pub task: TaskId,
-    /// Whether the task reads or writes. The command may do the other: a write also completes reads.
+    /// Whether the task reads or writes. The command may do the opposite: a write also completes reads.
     pub op: Op,
     /// The whole block.
     pub block: LbnRange,
-    /// The part of it in the command.
+    /// The part of the block that the command transfers.
     pub part: LbnRange,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct PromotedBlock {
     pub range: LbnRange,
 }
 
-/// A part of a block that the head is about to transfer.
+/// A part of a block that was chosen and is being transferred.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(super) session: SessionId,
@@ -45,15 +45,15 @@ pub(crate) struct Pick {
     /// The operation of the head: a write may serve a read.
     pub(super) by: Op,
     pub(super) item: Item,
-    /// Whether the block is complete with it.
+    /// Whether the block is complete with this part.
     pub(super) completes: bool,
-    /// Whether it survives a cut of the head's detours; foreground accesses are always carried out.
+    /// Whether the pick stays if the work in idle time is cut: foreground accesses are always carried out.
     pub(super) sure: bool,
     /// The parts of the block that had been read before.
     pub(super) had: Vec<BlockPiece>,
-    /// Whether its session has promoted the block.
+    /// Whether the session has promoted the block.
     pub(super) promoted: bool,
-    /// The command that transfers it. Inside the drive there is one at a time, and all picks have the same.
+    /// The command that transfers the pick. In the drive all picks belong to one command.
     pub(super) command: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Picks: parts of blocks that the head is about to transfer. Each is taken from the wanted set, and is finally delivered,
-//! failed, or wanted again.
+//! Picks: chosen parts of blocks. A pick is taken from the wanted set, transferred, and finally delivered, failed, or returned to
+//! the wanted set.
 
 use super::part::{Part, Pick, PromotedBlock, TaskBlock};
 use super::search::Focus;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use model::{DriveModel, Layout, TrackRef, Window};
 use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
-/// A part of a window that was taken: its begin and end in the order of passing, and its wanted sectors.
+/// The part of a window that was taken: its begin and end in the order of passing, and the number of wanted sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub begin: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Taken {
 }
 
 impl Background {
-    /// Takes what all sessions want to read among the sectors of a window; `sure` if no cut can undo it.
+    /// Takes the blocks that all sessions want to read among the sectors of a window; `sure` if no cut can undo the reading.
     pub fn take_reads(
         &mut self,
         drive: &DriveModel,
@@ -35,7 +35,7 @@ impl Background {
         let mut found = core::mem::take(&mut self.scratch);
         found.clear();
         let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
-        // The foreground passes over whole blocks here, so they need no space to wait in.
+        // The foreground request reads whole blocks, so they need no space for half-read ones.
         let most = if sure { usize::MAX } else { self.most_partials_each };
         self.items_within(&track, window, Op::Read, most, |one| {
             taken.begin = taken.begin.min(one.passing);
@@ -51,7 +51,7 @@ impl Background {
         (taken.useful > 0).then_some(taken)
     }
 
-    /// Completes wanted reads inside a written window.
+    /// Completes the wanted reads inside a window that is written.
     pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: Window, sure: bool) {
         if !self.has(Op::Read) {
             return;
@@ -82,8 +82,8 @@ impl Background {
         self.focus_on(Focus::All);
     }
 
-    /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`; the
-    /// picks beyond are wanted again.
+    /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`: later
+    /// picks are wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = core::mem::take(&mut self.picks);
         let is_done =
@@ -99,8 +99,7 @@ impl Background {
             if !is_undone(&pick) {
                 self.picks.push(pick);
             } else if is_done(&pick) && pick.op.is_write() {
-                // A write that is on the medium stays done. Keeping a part of a block that was read would need space to wait
-                // in.
+                // A part that is written stays written. A part that was read is not kept, because it would need space.
                 self.take_again(pick);
             }
         }
@@ -114,8 +113,8 @@ impl Background {
         }
     }
 
-    /// Records that the accesses under way are lost: every pick is wanted again except those that a retried foreground
-    /// request covers.
+    /// Records that the accesses under way are lost: every pick is wanted again, except those that the foreground request
+    /// covers, which is repeated.
     pub fn lost(&mut self, layout: &Layout) {
         let mut picks = core::mem::take(&mut self.picks);
         // In reverse, because the pieces of a block are returned in the reverse order.
@@ -162,20 +161,20 @@ impl Background {
         })
     }
 
-    /// Passes the results of the accesses under way to the outbox; blocks with a bad sector fail.
+    /// Calls `each` with the records of the accesses under way, which are done; blocks with a bad sector fail.
     pub fn deliver<'a>(&mut self, bad: impl Into<Bad<'a>>, mut each: impl FnMut(Record)) {
         self.fail_of(self.command, bad, &mut each);
         self.deliver_of(self.command, each);
     }
 
-    /// Fails the blocks of one of several commands that contain a bad sector.
+    /// Fails the blocks of a command that contain a bad sector, and calls `each` with their records.
     pub fn fail_of<'a>(&mut self, command: u64, bad: impl Into<Bad<'a>>, mut each: impl FnMut(Record)) {
         let bad = bad.into();
         if bad.is_empty() {
             return;
         }
         let Self { shares, owners, picks, .. } = self;
-        // By block, the first bad sector of it that the accesses met.
+        // For each block, a pick and the first bad sector that the command met.
         let mut failed: BTreeMap<TaskBlock, (usize, Lbn)> = BTreeMap::new();
         for (place, pick) in picks.iter().enumerate().filter(|(_, p)| p.command == command) {
             let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
@@ -193,7 +192,7 @@ impl Background {
         picks.retain(|p| !failed.contains_key(&p.task_block()));
     }
 
-    /// Passes on the results of one of several commands under way.
+    /// Calls `each` with the records of a command that is done.
     pub fn deliver_of(&mut self, command: u64, mut each: impl FnMut(Record)) {
         let mut picks = core::mem::take(&mut self.picks);
         let mut others = Vec::new();
@@ -202,7 +201,7 @@ impl Background {
         }
         let Self { shares, owners, .. } = self;
         for pick in picks.drain(..).filter(|p| p.completes) {
-            // A part that was taken before may still be under way: the block is complete when both are done.
+            // Another part of the block may still be under way with another command: the block is complete with that.
             let same = |p: &&mut Pick| p.task_block() == pick.task_block();
             if let Some(other) = others.iter_mut().rev().find(same) {
                 other.completes = true;
@@ -215,7 +214,7 @@ impl Background {
         self.picks = if others.is_empty() { picks } else { others };
     }
 
-    /// Sets the command that transfers the picks from here on.
+    /// Sets the command that transfers the following picks.
     pub fn take_for(&mut self, command: u64) {
         self.command = command;
     }
@@ -242,10 +241,10 @@ impl Background {
         })
     }
 
-    /// Returns a command's picks to the wanted set, if `which` selects their LBNs; without `sure`, not the writes that a retry
-    /// of a foreground request covers: until it is done, an older write must not follow. The retry takes its reads for others
-    /// again when it is sent, if their sessions are not suspended by then. Whole blocks are returned: other picks of them are
-    /// dropped, except for writes by other commands. Returns the blocks.
+    /// Returns a command's picks to the wanted set, if `which` selects their LBNs. Without `sure`, writes that a repeated
+    /// foreground request covers are not returned: until it is done, older data must not be written after it. The repeated
+    /// request takes the reads that it covers again when it is sent, if their sessions are not suspended then. Whole blocks are
+    /// returned: their other picks are dropped, except for writes by other commands. Returns the blocks.
     pub fn give_back(
         &mut self,
         layout: &Layout,
@@ -273,14 +272,14 @@ impl Background {
                 undone.push(block);
             }
         }
-        // The last first, so that each block is left as its first part found it.
+        // In reverse, so that each block is restored to its state before its first pick.
         for (pick, _) in picks.iter().zip(&fates).rev().filter(|(_, fate)| **fate != Fate::Stays) {
             self.untake(layout, pick);
         }
         for (pick, fate) in picks.drain(..).zip(fates) {
             match fate {
                 Fate::Stays => self.picks.push(pick),
-                // Data written over a block that is being written are newer than it and stay.
+                // Newer data that another command writes over a block count as written.
                 Fate::Rests if pick.op.is_write() => self.take_again(pick),
                 Fate::Rests | Fate::GoesBack => {}
             }
@@ -295,11 +294,11 @@ impl Background {
 enum Fate {
     Stays,
     GoesBack,
-    /// It depends on an earlier pick of the same block that is given back.
+    /// The pick depends on an earlier pick of the same block that is given back.
     Rests,
 }
 
-/// Returns the record of a finished block.
+/// Calls `each` with the record of a finished block.
 fn record(
     share: &mut Share,
     owners: &mut BTreeMap<TaskId, SessionId>,
@@ -322,7 +321,7 @@ mod tests {
     use model::Profile;
     use units::{LbnRange, Sectors};
 
-    /// The foreground passes over both parts of a block while another half waits in all the room there is.
+    /// A foreground request reads both parts of a block while the half of another block occupies all the space.
     #[test]
     fn blocks_that_the_foreground_passes_over_need_no_space_for_halves() {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
@@ -351,7 +350,7 @@ mod tests {
         assert_eq!(delivered, [across(third)]);
     }
 
-    /// A block of which one end was to be written with another block, and only the other end was.
+    /// One end of a block was to be written together with another block, but the head left after the other end.
     #[test]
     fn the_end_that_was_written_does_not_stand_for_the_end_that_was_cut() {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
@@ -380,7 +379,7 @@ mod tests {
         assert_eq!(take(&mut background), [(0, 1), (1, 3)]);
         background.cut(layout, sectors, at.sector, 1);
         background.deliver(&[], |record| panic!("{record:?}"));
-        // The long one covers what is left of the short one.
+        // The rest of the long block covers the rest of the short one.
         assert_eq!(take(&mut background), [(1, 3)]);
         let mut done = Vec::new();
         background.deliver(&[], |record| done.push(record.task));

@@ -15,18 +15,18 @@ use units::{Lbn, LbnRange, Op, SessionId};
 pub(crate) struct Urgent {
     pub op: Op,
     pub range: LbnRange,
-    /// Blocks in it, of all tasks.
+    /// The number of blocks in the range, of all tasks.
     pub blocks: u64,
 }
 
-/// A position in the listing of a task: its next wanted block.
+/// A position in the list of a task's wanted blocks: the next run of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cursor {
     writes: bool,
     start: Lbn,
     slot: u32,
     block: u64,
-    /// One more than the last block of its run.
+    /// One more than the last block of the run.
     end: u64,
 }
 
@@ -41,10 +41,10 @@ impl Cursor {
 }
 
 impl Background {
-    /// Returns the wanted blocks of a session that touch `range`, as at most `room` requests in order of place, reads before
-    /// writes. Reads that touch or overlap become one request of at most `most` sectors, unless one is longer by itself;
-    /// each block to be written is a request. The cost grows with the tasks in the range and the requests, not with the
-    /// blocks.
+    /// Returns the wanted blocks of a session that touch `range`, as at most `room` requests in order of LBNs, reads before
+    /// writes. Reads that touch or overlap become one request of at most `most` sectors, or of a single block that is longer;
+    /// each block to be written is a request. The cost grows with the number of tasks in the range and of requests, not with
+    /// the number of blocks.
     pub fn promotable(
         &self,
         layout: &Layout,
@@ -103,7 +103,7 @@ mod tests {
         LbnRange::new(Lbn::new(start), Sectors::new(len))
     }
 
-    /// Returns the naive model: block by block, sorted by place, joined while they touch and fit.
+    /// The naive model lists block by block, sorts the blocks by LBN, and joins them while they touch and fit.
     fn naive(tasks: &[(Op, LbnRange, u64)], within: LbnRange, most: u64, room: usize) -> Vec<Urgent> {
         let mut blocks = Vec::new();
         for &(op, all, block) in tasks {
@@ -147,7 +147,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Tasks do not overlap here: with overlap the request that a block joins depends on the order.
+        /// Tasks do not overlap here: with overlap, the order decides which request a block joins.
         #[test]
         fn requests_are_those_of_a_block_by_block_listing(
             tasks in prop::collection::vec((any::<bool>(), 0..30u64, 1..90u64, 1..12u64), 1..8),

@@ -1,4 +1,4 @@
-//! The queries of a search: the sessions that it looks at, and their blocks in a window, on a track, or on a cylinder.
+//! The queries of a search: the sessions in focus, and their blocks in a window, on a track, or on a cylinder.
 
 use super::walk::{Sought, Stretch, Walk, WalkStart};
 use super::{Background, FoundItem};
@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use model::{Layout, TrackRef, Window};
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
-/// Which sessions a search looks at.
+/// The sessions that a search looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Focus {
-    /// All that are not suspended.
+    /// All sessions that are not suspended and want blocks.
     All,
-    /// One, by its place.
+    /// One session, by the index of its share.
     One(usize),
 }
 
@@ -42,7 +42,7 @@ impl Background {
         self.focus.extend_from_slice(focus);
     }
 
-    /// Returns the progress of idle time in this order, for the sessions in focus.
+    /// Returns the progress of idle time from a start, for the sessions in focus.
     pub fn walk(&mut self, way: WalkStart) -> &mut Walk {
         let walks = match self.focus.as_slice() {
             &[at] => &mut self.shares[at].walks,
@@ -68,7 +68,7 @@ impl Background {
         lottery.draw(tickets).and_then(|winner| self.focus.get(winner)).map(|&at| Focus::One(at))
     }
 
-    /// Returns where the oldest task of the sessions in focus wants to read first.
+    /// Returns the first LBN that the oldest reading task of the sessions in focus still wants.
     pub fn oldest_wanted(&self) -> Option<Lbn> {
         let reads = |(task, session): (&TaskId, &SessionId)| {
             let at = self.place(*session).ok().filter(|at| self.focus.contains(at))?;
@@ -77,7 +77,7 @@ impl Background {
         self.owners.iter().find_map(reads)
     }
 
-    /// Returns whether there is nothing to choose.
+    /// Returns whether no session in focus wants blocks.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.focus.is_empty()
@@ -89,7 +89,7 @@ impl Background {
         self.focus.iter().any(|&at| self.shares[at].has(op))
     }
 
-    /// Returns the greatest number of tasks that may want one sector.
+    /// Returns an upper bound on the number of tasks that want any one sector.
     pub fn depth(&self) -> u64 {
         self.focus.iter().map(|&at| self.shares[at].index.depth()).sum()
     }
@@ -101,7 +101,7 @@ impl Background {
         focus.iter().fold(0, |sum, &at| sum.saturating_add(shares[at].cylinder_bound(layout, cylinder)))
     }
 
-    /// Returns that bound if it is known.
+    /// Returns the bound of [`cylinder_bound`](Self::cylinder_bound) if it is already known.
     #[inline]
     pub fn known_cylinder_bound(&self, cylinder: u32) -> Option<u64> {
         if let &[at] = self.focus.as_slice() {
@@ -123,7 +123,7 @@ impl Background {
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
     }
 
-    /// Returns whether no cylinder of a group yields more than `best`, as far as all bounds are known.
+    /// Returns whether no cylinder of a group yields more than `best`; false if a bound of the group is unknown.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.focus.as_slice() {
@@ -132,7 +132,7 @@ impl Background {
         }
     }
 
-    /// Returns whether a cylinder may yield more than `best`, or is unknown.
+    /// Returns whether a cylinder may yield more than `best`; true if its bound is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
         match self.focus.as_slice() {
@@ -225,7 +225,7 @@ impl Background {
     }
 }
 
-/// Calls `each` with the part of every extent in a window.
+/// Calls `each` with the part of every extent that lies in a window.
 #[inline]
 fn in_window(track: &TrackRef<'_>, window: Window, mut each: impl FnMut(ExtentWindow)) {
     let track_sectors = track.track().sectors;
@@ -254,7 +254,7 @@ mod tests {
     use crate::task::NewTask;
     use model::{DriveModel, builtin};
 
-    /// Searches until something is found or everything was examined. Returns the number of budgets used, and the result.
+    /// Searches until a cylinder is found or all were examined. Returns the number of budgets used, and the result.
     fn search(background: &mut Background, layout: &Layout, budget: u32) -> (u32, Option<u32>) {
         for searches in 1.. {
             let mut walk = *background.walk(WalkStart::Edges);
@@ -279,7 +279,7 @@ mod tests {
         layout.track(track).cylinder.get()
     }
 
-    /// A pass over the drive examines each cylinder once, and later searches examine none.
+    /// Checks that a pass over the drive examines each cylinder once, and that later searches examine none again.
     #[test]
     fn a_search_goes_on_where_its_budget_ended() {
         let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(found, Some(middle));
         assert!(searches > 2 && searches <= looks / (budget - LOOKUPS_PER_BOUND * 64) + 2, "{searches}");
         assert_eq!(search(&mut background, layout, budget), (1, Some(middle)), "nothing is looked at again");
-        // A new block further out is found without a second walk.
+        // A new block on a cylinder that was already passed is found without a second pass.
         let first = want(&mut background, layout, session, layout.capacity().get() / 100);
         assert!(first < middle);
         assert_eq!(search(&mut background, layout, budget), (1, Some(first)));

@@ -1,4 +1,4 @@
-//! One session's part of the background: its tasks, where they are, and bounds on what they could yield.
+//! One session's part of the background: its tasks, an index of their LBNs, and bounds on their wanted sectors by track.
 
 use super::part::Pick;
 use super::walk::Walks;
@@ -17,23 +17,23 @@ pub(crate) struct Share {
     pub id: SessionId,
     pub priority: Priority,
     pub suspended: bool,
-    /// Whether reads are done with writes of the same place; a scrubber's are not.
+    /// Whether a write completes the session's reads of the same place; false for a scrubber.
     pub writes_serve_reads: bool,
-    /// Whether a background write also completes other pending ones of the same blocks.
+    /// Whether a background write completes the session's pending writes of the same place.
     pub writes_serve_writes: bool,
-    /// Blocks that have not been handed over.
+    /// The number of blocks whose records the client has not received.
     pub undelivered: u64,
-    /// Blocks that are half read.
+    /// The number of half-read blocks.
     pub partials: usize,
     tasks: Vec<Option<Task>>,
     slots: BTreeMap<TaskId, u32>,
     free: Vec<u32>,
-    /// Tasks with something to choose.
+    /// The tasks that still want blocks.
     pub index: TaskIndex,
-    /// How many of those read, and how many write.
+    /// The number of tasks in the index that read, and of those that write.
     kinds: [usize; 2],
     pub bounds: Bounds,
-    /// How far idle time has gone.
+    /// The progress of idle time over the drive in searches of this session alone.
     pub walks: Walks,
     scratch: Vec<u64>,
 }
@@ -87,13 +87,13 @@ impl Share {
         }
     }
 
-    /// Lays out by another model of the same drive.
+    /// Adapts to another model of the same drive.
     pub fn lay_out(&mut self, layout: &Layout) {
         self.bounds = Bounds::new(layout);
         self.walks = Walks::new(layout.cylinders());
     }
 
-    /// Returns whether the share may be searched and has something to find.
+    /// Returns whether the session is not suspended and wants blocks.
     pub fn is_active(&self) -> bool {
         !self.suspended && !self.index.is_empty()
     }
@@ -103,7 +103,7 @@ impl Share {
         self.kinds[kind(op)] > 0
     }
 
-    /// Adds a task. Returns its cylinders, unless it spans many.
+    /// Adds a task. Returns the cylinders of its range; `None` if the range spans many tracks.
     pub fn add(&mut self, layout: &Layout, id: TaskId, new: NewTask) -> Option<CylinderRange> {
         let task = Task::new(id, new);
         self.undelivered += task.undelivered;
@@ -122,7 +122,7 @@ impl Share {
         self.want(layout, new.range)
     }
 
-    /// Records new wanted blocks in `range`. Returns its cylinders, unless it spans many.
+    /// Records new wanted blocks in `range`. Returns the cylinders of the range; `None` if it spans many tracks.
     fn want(&mut self, layout: &Layout, range: LbnRange) -> Option<CylinderRange> {
         let cylinders = self.bounds.forget_range(layout, range);
         self.walks.wanted_anew(cylinders);
@@ -137,7 +137,7 @@ impl Share {
         self.index.insert(start, end, slot);
     }
 
-    /// Takes a task out of the index, if it is in it.
+    /// Removes a task from the index, if it is there.
     fn leave(&mut self, slot: u32) {
         let Some(task) = &self.tasks[slot as usize] else { return };
         let Range { start, end } = lbns(task.range());
@@ -192,7 +192,7 @@ impl Share {
         most
     }
 
-    /// Returns the number of wanted sectors of one kind in a window.
+    /// Returns the number of sectors in a window that are wanted for `op`; `begin` tells whether a block may become half read.
     #[inline]
     pub fn score(&self, op: Op, window: ExtentWindow, begin: bool) -> u64 {
         let mut sum = 0;
@@ -204,7 +204,7 @@ impl Share {
         sum
     }
 
-    /// Calls the function with each of these items and its task's slot.
+    /// Calls `each` with the items of [`score`](Self::score), and the slot of each item's task.
     #[inline]
     pub fn items(&self, op: Op, window: ExtentWindow, begin: bool, mut each: impl FnMut(u32, Item)) {
         self.overlapping(window.extent, |slot, task| {
@@ -227,7 +227,7 @@ impl Share {
         Some(taken)
     }
 
-    /// Takes the item of a pick that was returned before.
+    /// Takes the item of a pick again that was returned.
     pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
         let slot = *self.slots.get(&pick.task)?;
         self.take(slot, &pick.item).map(|taken| taken.took)
@@ -248,7 +248,7 @@ impl Share {
         self.want(layout, range)
     }
 
-    /// Records that the block of an item has failed and is not retried.
+    /// Records that the block of a pick has failed and is not retried.
     pub fn give_up(&mut self, pick: &Pick) {
         let Some(&slot) = self.slots.get(&pick.task) else { return };
         let Some(task) = &mut self.tasks[slot as usize] else { return };
@@ -260,7 +260,7 @@ impl Share {
         }
     }
 
-    /// Records that a block of a task is finished. Returns whether it was the task's last, with which the task ends.
+    /// Records that a block of a task is finished. Returns whether it was the task's last one, with which the task ends.
     pub fn finished(&mut self, id: TaskId) -> bool {
         let Some(&slot) = self.slots.get(&id) else { return false };
         let Some(task) = &mut self.tasks[slot as usize] else { return false };
@@ -280,8 +280,7 @@ impl Share {
         }
     }
 
-    /// Withdraws every wanted block that touches `range` and returns their number. Calls `each` with each task that ends by
-    /// it.
+    /// Withdraws the wanted blocks that touch `range` and returns their number. Calls `each` with each task that ends by this.
     pub fn withdraw(&mut self, range: LbnRange, mut each: impl FnMut(TaskId)) -> u64 {
         let mut withdrawn = 0;
         for slot in self.over(range) {
@@ -301,7 +300,7 @@ impl Share {
         withdrawn
     }
 
-    /// Returns whether a block of this kind that touches `range` is wanted.
+    /// Returns whether a block that touches `range` is wanted for `op`.
     pub fn wants(&self, op: Op, range: LbnRange) -> bool {
         let wants = |slot: &u32| self.slot(*slot).is_some_and(|t| t.op == op && t.run(0, range).is_some());
         self.over(range).iter().any(wants)
@@ -329,8 +328,8 @@ impl Share {
         slots
     }
 
-    /// Completes pending writes in `range`, which is about to be written; in a detour `sector` is its place on the track.
-    /// Calls `each` with the writes that it completes.
+    /// Completes pending writes in `range`, which is about to be written. `sector` is the range's first sector on the track, for
+    /// background work that may be cut. Calls `each` with the completed writes.
     pub fn overwritten(&mut self, range: LbnRange, sector: Option<u32>, mut each: impl FnMut(Pick)) {
         if !self.has(Op::Write) {
             return;

@@ -1,4 +1,4 @@
-//! Adjacent blocks to be written, for one command.
+//! Runs of adjacent blocks, which one command can write.
 
 use super::{Background, FoundItem};
 use crate::task::BlockPiece;
@@ -7,9 +7,9 @@ use model::{TrackRef, Window};
 use units::Op;
 
 impl Background {
-    /// Returns the longest run of blocks to be written without a hole between them in a window; with `to_end`, the run that
-    /// ends where the window ends. If the foreground has overwritten a part of a block, the rest counts if it is in one
-    /// piece. With `in_pieces` the first of several pieces counts (with `to_end` the last), and the run is the whole block.
+    /// Returns the longest run of blocks to be written without a hole between them in a window; with `to_end`, the longest run
+    /// that ends where the window ends. If a part of a block is already written, the rest counts if it is one piece. If the
+    /// rest is several pieces, the block counts only with `in_pieces`, by its first piece (with `to_end` by its last one).
     pub fn longest_write(
         &self,
         track: &TrackRef<'_>,
@@ -56,13 +56,13 @@ impl Background {
 /// A run of blocks to be written without a hole between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteRun {
-    /// The blocks.
+    /// The sectors of the whole blocks.
     pub window: Window,
-    /// The number of sectors that are written.
+    /// The number of sectors that are to be written.
     pub sectors: u32,
 }
 
-/// Sectors in the order of passing, from the beginning of a window.
+/// A range of sectors, counted in the order of passing from the beginning of a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     begin: u32,

@@ -1,16 +1,17 @@
 //! Walks: the progress of idle time over the drive, from the edges inward or from a middle outward.
 //!
-//! Cylinders without wanted blocks, and those whose blocks were refused, are not examined again before all others. A block
-//! that is registered on a cylinder without wanted blocks brings that cylinder back, as long as nothing was refused. After a
-//! refusal the walk continues to its end first, so that a client that always refuses at one place does not block the others.
+//! A walk has two fronts, which move from its start over the cylinders. Cylinders behind a front, which have no wanted blocks or
+//! whose blocks were refused, are not examined again before all others. If a block is registered on such a cylinder, the front
+//! moves back to it, as long as nothing was refused. After a refusal the walk continues to its end first, so that a client that
+//! always refuses its buffers at one place does not block the others.
 
 use crate::bounds::CylinderRange;
 
-/// Two fronts; the rest of the walk lies between them or outside of them.
+/// A walk: its start, and its two fronts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     way: WalkStart,
-    /// The fronts: from the edges, `low..high` is left; from the middle, everything else.
+    /// The fronts. In a walk from the edges the cylinders `low..high` are left; in a walk from a middle all others are.
     low: u32,
     high: u32,
     cylinders: u32,
@@ -50,7 +51,7 @@ impl Walks {
 pub(crate) enum WalkStart {
     /// At the outermost and the innermost cylinder.
     Edges,
-    /// At a cylinder.
+    /// At the given cylinder.
     Around(u32),
 }
 
@@ -61,7 +62,7 @@ pub(crate) enum Front {
     High,
 }
 
-/// Cylinders in the order in which a front reaches them.
+/// The cylinders ahead of a front, in the order in which the front reaches them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub from: u32,
@@ -77,7 +78,7 @@ pub(crate) enum Sought {
     Found(u32),
     /// No such cylinder.
     Nothing,
-    /// The budget is spent; this cylinder is next.
+    /// The budget is spent; the search continues at the given cylinder.
     Spent(u32),
 }
 
@@ -97,7 +98,7 @@ impl Walk {
         *self = Self::new(self.way, self.cylinders);
     }
 
-    /// Moves the middle. Cylinders that were examined stay so if they lie around the new middle as well.
+    /// Moves the middle. The walk restarts unless the new middle lies among the examined cylinders, or a block was refused.
     pub fn recentre(&mut self, middle: u32) {
         let at = middle.saturating_add(1);
         if self.refused || (self.low..=self.high).contains(&at) {
@@ -107,7 +108,7 @@ impl Walk {
         }
     }
 
-    /// Records new wanted blocks on these cylinders; on any, if they are unknown.
+    /// Records new wanted blocks on `cylinders`; with `None` on any cylinders.
     pub fn wanted_anew(&mut self, cylinders: Option<CylinderRange>) {
         match (self.way, cylinders) {
             _ if self.refused => {}
@@ -177,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Each cylinder is visited once, in the order of its distance from the front's start.
+        /// Each cylinder is visited exactly once.
         #[test]
         fn each_cylinder_is_met_once(
             cylinders in 1..40u32,
@@ -198,7 +199,7 @@ mod tests {
             prop_assert_eq!(met, (0..cylinders).collect::<Vec<_>>());
         }
 
-        /// The naive model: the set of cylinders that were examined.
+        /// After new blocks on some cylinders, each of these cylinders is ahead of a front.
         #[test]
         fn new_blocks_are_ahead_of_the_walk_again(
             cylinders in 1..40u32,

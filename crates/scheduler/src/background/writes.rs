@@ -1,10 +1,10 @@
 //! Writes that are under way, and the reads and other writes that they complete.
 //!
-//! Pending writes have no order among each other; data on the medium are newer than all pending writes. A write is complete
-//! when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3). Therefore a write under way
-//! completes all other pending writes of the range that it covers, of any session, suspended or not. Otherwise one of them
+//! Pending writes have no order among each other, and data that reach the medium count as newer than all pending writes. A write
+//! is complete when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3). Therefore a write under
+//! way completes all other pending writes of the range that it covers, of any session, suspended or not. Otherwise one of them
 //! would later restore older data. A session can opt out for its own writes
-//! ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground completes them.
+//! ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only foreground writes complete them.
 
 use super::part::{Pick, TaskBlock};
 use super::search::Focus;
@@ -16,8 +16,9 @@ use model::{DriveModel, Layout, Window};
 use units::{LbnRange, Op, Sectors, SessionId, TrackIndex};
 
 impl Background {
-    /// Takes the writes that sessions want among the sectors of a window, if their buffers are available, and the reads and
-    /// writes that they complete. Calls `each` with the runs to be written, in the order of passing: `(passing, sectors)`.
+    /// Takes the wanted writes among the sectors of a window, if their buffers are available, and the reads and other writes
+    /// that they complete. Calls `each` with the runs to be written, in the order of passing: the number of sectors from the
+    /// beginning of the window, and the length.
     pub fn take_writes(
         &mut self,
         drive: &DriveModel,
@@ -32,7 +33,7 @@ impl Background {
         let mut found = core::mem::take(&mut self.scratch);
         found.clear();
         self.items(&track, window, Op::Write, |one| found.push(one));
-        // Among writes that begin together the longest comes first: the others inside it are written with it.
+        // Of writes that begin at one sector the longest comes first, because it completes the others inside it.
         found.sort_unstable_by_key(|found| {
             (found.passing, u32::MAX - found.item.sectors, found.share, found.slot)
         });
@@ -43,7 +44,7 @@ impl Background {
             if !share.writes_serve_writes
                 && place().is_some_and(|p| taken.iter().any(|t: &LbnRange| t.overlaps(p)))
             {
-                // The other write does not complete it, and its sectors pass only once.
+                // The overlapping write does not complete this one, and the sectors pass only once.
                 continue;
             }
             let pieces = self.ask(at, slot, &item, buffers);
@@ -58,7 +59,7 @@ impl Background {
             }
         }
         self.scratch = found;
-        // The rest of a block that was written in part lies on either side of that part.
+        // The pieces of a block that is already written in part may lie on both sides of another block's.
         written.sort_unstable();
         for (passing, sectors) in written {
             each(passing, sectors);
@@ -68,13 +69,13 @@ impl Background {
         self.forget_bounds(&track);
     }
 
-    /// Returns the places of the shares whose buffers were refused since the last call.
+    /// Returns the indices of the shares whose buffers were refused since the last call.
     pub fn take_refused(&mut self) -> Vec<usize> {
         core::mem::take(&mut self.refused)
     }
 
-    /// Takes the writes to `range` that a session has promoted, if their buffers are available, and other writes that they
-    /// complete. Calls `each` with the runs to be written.
+    /// Takes the writes to `range` that a session has promoted, if their buffers are available, and the other writes that
+    /// they complete. Calls `each` with the LBNs to be written.
     pub fn take_promoted(
         &mut self,
         session: SessionId,
@@ -85,14 +86,14 @@ impl Background {
         let Ok(at) = self.place(session) else { return };
         let mut blocks = Vec::new();
         self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
-        // Among writes that begin together the longest comes first, as in `take_writes`.
+        // Of writes that begin at one LBN the longest comes first, as in `take_writes`.
         blocks.sort_unstable_by_key(|&(whole, slot, block)| {
             (whole.start(), u64::MAX - whole.len().get(), slot, block)
         });
         let mut written: Vec<LbnRange> = Vec::new();
         for (whole, slot, block) in blocks {
             if !self.shares[at].writes_serve_writes && written.iter().any(|range| range.overlaps(whole)) {
-                // The other write does not complete it, and its sectors pass only once.
+                // The overlapping write does not complete this one, and the sectors pass only once.
                 continue;
             }
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
@@ -107,12 +108,11 @@ impl Background {
     }
 
     /// Returns the pieces of an item that are still to be written, with their LBNs, if the buffers of all are available.
-    /// If a part of the block was overwritten, there are several pieces, and each is undone by itself when the head turns
-    /// back.
+    /// If a part of the block was overwritten there may be several pieces, and a cut can undo each of them alone.
     fn ask(&self, at: usize, slot: u32, item: &Item, buffers: &mut dyn Buffers) -> Vec<(Item, LbnRange)> {
         let share = &self.shares[at];
         let mut pieces = Vec::new();
-        // Another write of the place may have completed it by now.
+        // A write that was taken before this one may have completed the block.
         let Some(task) = share.slot(slot).filter(|task| task.is_wanted(item.block)) else { return pieces };
         let block = task.block_range(item.block).start();
         let mut all = true;
@@ -130,8 +130,8 @@ impl Background {
         pieces
     }
 
-    /// Records a write to `range` by the foreground, or by a session that has promoted it: it completes pending writes of
-    /// that range; those of sessions that opted out are completed by the foreground's own sectors only.
+    /// Records a foreground write to `range`, or with `promoted` a promoted one: it completes the pending writes and reads of
+    /// that range. Only a write that was not promoted completes the writes of sessions that opted out.
     pub fn overwritten(&mut self, layout: &Layout, range: LbnRange, promoted: bool) {
         let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
         self.superseded(range, None, !promoted);
@@ -146,9 +146,8 @@ impl Background {
         }
     }
 
-    /// Records a write to `range`, of which the foreground has asked for `own`. The given blocks, which were to be written
-    /// before it, are wanted again, except the part that the write covers. For a session that opted out only the
-    /// foreground's own part counts.
+    /// Records a write to `range`, of which a foreground request has asked for `own`. The given blocks were to be written
+    /// before it and are wanted again, except the part that the write covers. For a session that opted out only `own` counts.
     pub fn overtaken(&mut self, command: u64, range: LbnRange, own: Option<LbnRange>, blocks: &[TaskBlock]) {
         for &TaskBlock { task, block } in blocks {
             let Some(session) = self.owners.get(&task).copied() else { continue };
@@ -160,9 +159,8 @@ impl Background {
         self.focus_on(Focus::All);
     }
 
-    /// Completes other pending writes in `range`, which is about to be written. `sector` is its place on the track if it is
-    /// written in a detour, which may be cut short. Writes of sessions that opted out are completed by foreground writes
-    /// only.
+    /// Completes other pending writes in `range`, which is about to be written. `sector` is the range's first sector on the
+    /// track, for background work that may be cut. Only `foreground` writes complete the writes of sessions that opted out.
     fn superseded(&mut self, range: LbnRange, sector: Option<u32>, foreground: bool) {
         let Self { shares, picks, command, .. } = self;
         for share in shares.iter_mut().filter(|share| foreground || share.writes_serve_writes) {

@@ -1,4 +1,4 @@
-//! The search for a detour by commands: ranges of LBNs, and their costs in time.
+//! The search for a detour that consists of commands, which are ranges of LBNs with costs in time.
 //!
 //! FAST'02, section 4.3: a detour is one command for consecutive LBNs; blocks on the destination track are requested
 //! together with the foreground request, by a lower first LBN and a larger count.
@@ -18,8 +18,8 @@ type Stops = [Option<Stop>; STOPS_MAX];
 const NO_DETOUR: Detour = Detour { score: 0, stops: [None; STOPS_MAX], merged: false };
 
 impl Search<'_> {
-    /// Tries the destination's sectors before the request, merged with it; further commands on the two tracks; and one after
-    /// the other.
+    /// Tries the sectors before the request on the destination track, merged with its command; separate commands on the
+    /// destination and on the source track; and the source track followed by the destination track.
     pub(super) fn source_and_destination_by_command(&mut self, terms: &Terms<'_>) {
         self.merge(terms);
         for &work in self.ops {
@@ -37,7 +37,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the window of the source track that may be requested, in time.
+    /// Returns the window of time in which sectors of the source track may be requested.
     fn source_window(&self, source: &TrackRef<'_>, work: Op, terms: &Terms<'_>) -> Option<TimeWindow> {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
@@ -56,7 +56,8 @@ impl Search<'_> {
         let behind = last.filter(|at| at.track == source.index());
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
         let all = time.last_revolution(self.drive);
-        // Two windows, ahead of the last command and behind it: the forbidden sectors are cut off at either end.
+        // The sectors lie behind the last command and ahead of it: parts with a forbidden relation to that command are cut
+        // off at either end.
         let (mut time, mut seen) = (all, 0);
         let rpm = self.drive.rpm();
         let track = source.track();
@@ -65,7 +66,7 @@ impl Search<'_> {
             let backward = lbn_of(source, sector).is_some_and(|first| first < terms.last.end);
             let touching = seen == 0 && behind == Some(sector);
             if !allows(backward, touching) {
-                // One sector between them may be enough.
+                // If only touching is forbidden, one sector between the commands is enough.
                 let sectors = if touching && allows(backward, false) { 1 } else { sectors };
                 let wait = rpm.earliest_angle(all.begin).until(track.sector_angle(sector));
                 let after = |arc| all.begin + rpm.time_within(arc);
@@ -80,8 +81,8 @@ impl Search<'_> {
         (!time.is_empty()).then_some(time)
     }
 
-    /// Tries the destination track, ahead of the foreground's command: sectors past the track's end, or those that the
-    /// foreground's command cannot transfer because it has another operation.
+    /// Tries separate commands on the destination track, before the foreground's: for sectors on the other side of the track's
+    /// end, or for sectors that the foreground's command cannot transfer because it has another operation.
     fn destination_by_command(&mut self, work: Op, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let track = self.destination;
@@ -108,8 +109,8 @@ impl Search<'_> {
         self.consider(self.scored(stops, merged));
     }
 
-    /// Returns the commands for a window on the destination track that ends where the foreground begins, and whether the
-    /// last is merged with the foreground's.
+    /// Returns the commands for a window on the destination track that ends at the foreground's first sector, and whether the
+    /// last one is merged with the foreground's command.
     fn before_foreground(
         &self,
         track: &TrackRef<'_>,
@@ -130,7 +131,7 @@ impl Search<'_> {
         });
         let stop = |window| Stop::new(track, work, window);
         let backward = |part: Window| lbn_of(track, part.first).is_some_and(|first| first > lbn);
-        // An LBN between may lie on a spare sector elsewhere: then there are two commands.
+        // If an LBN between lies on a spare sector elsewhere, the part does not adjoin the request.
         let adjoins = |Window { first, count }: Window| {
             let sectors = track.track().sectors;
             let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));
@@ -172,9 +173,9 @@ impl Search<'_> {
         }
     }
 
-    /// Returns two commands on both sides of a track's end. The sectors that must pass between them are left out of the one
-    /// with fewer wanted sectors: if it were always the second, the first sectors of every track would remain at the end of
-    /// a scan.
+    /// Returns two commands on both sides of a track's end. The sectors that must pass between them are left out of the
+    /// command that loses fewer wanted sectors: if it were always the second, the first sectors of every track would remain
+    /// at the end of a scan.
     fn both_sides(
         &self,
         track: &TrackRef<'_>,
@@ -247,7 +248,7 @@ impl Search<'_> {
         let first = track.passing(rpm, time.begin, time.end);
         let revolution_before = revolution_before(self.drive, deadline);
         let second = destination.passing(rpm, arrive.max(revolution_before), deadline);
-        // Without neighbours there, only sectors before the request on this side of the track's end.
+        // If two commands across the track's end are not allowed, only sectors on the request's side of it are used.
         let backward =
             (terms.allows)(Neighbour { first: work, second: work, backward: true, touching: false });
         let near = if backward { second.count } else { second.count.min(sector) };
@@ -318,7 +319,7 @@ impl Search<'_> {
             return;
         }
         let Window { count, .. } = time.passing(self.drive, track.track());
-        // Backward from the request while the LBNs are consecutive, on this side of the track's end.
+        // The sectors before the request with consecutive LBNs, on the request's side of the track's end, can be merged.
         let (mut begin, mut next) = (sector, None);
         for extent in track.extents().take_while(|e| e.sector <= sector) {
             if next != Some(extent.lbn) {
@@ -334,7 +335,7 @@ impl Search<'_> {
         self.consider(self.scored([Some(stop), None, None, None], true));
     }
 
-    /// Tries every other track of a cylinder.
+    /// Tries the tracks of a cylinder, except source, destination and the forbidden ones.
     pub(super) fn cylinder_by_command(&mut self, cylinder: u32, terms: &Terms<'_>) {
         let Gap { source, destination, .. } = self.gap;
         let (drive, best) = (self.drive, self.tally.best.score);
@@ -356,7 +357,7 @@ impl Search<'_> {
         self.planner.tracks = tracks;
     }
 
-    /// Tries a track by one command, or two.
+    /// Tries a track with one command or two.
     fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
@@ -380,7 +381,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the best one or two commands in a window of time.
+    /// Returns the best one or two commands on a track in a window of time.
     fn best_parts(&mut self, track: &TrackRef<'_>, op: Op, time: TimeWindow, terms: &Terms<'_>) -> Detour {
         let window = time.passing(self.drive, track.track());
         if u64::from(window.count) * self.tally.depth <= self.tally.best.score {
@@ -391,7 +392,7 @@ impl Search<'_> {
         self.best_parts_of(track, op, window, terms)
     }
 
-    /// Returns the best one or two commands in a window of sectors.
+    /// Returns the best one or two commands for a window of sectors.
     fn best_parts_of(&self, track: &TrackRef<'_>, op: Op, window: Window, terms: &Terms<'_>) -> Detour {
         let mut best = NO_DETOUR;
         let mut parts = [Window::default(); 2];
@@ -433,8 +434,8 @@ fn lbn_of(track: &TrackRef<'_>, sector: u32) -> Option<Lbn> {
     Some(extent.lbn + Sectors::new(u64::from(sector - extent.sector)))
 }
 
-/// Returns the parts of a window with consecutive LBNs, in the order of passing. A slipped sector between two LBNs is
-/// passed over.
+/// Calls `each` with the parts of a window that have consecutive LBNs, in the order of passing. A slipped sector between two
+/// LBNs does not end a part.
 pub(crate) fn straight_parts(
     track: &TrackRef<'_>,
     Window { first, count }: Window,

@@ -9,12 +9,12 @@ use model::{Layout, Location, Track, Window};
 use proptest::prelude::*;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
-/// A drive, the blocks wanted on it, and the same as a plain list.
+/// A drive, the blocks wanted on it, and a plain list of the same blocks.
 struct World {
     drive: DriveModel,
     background: Background,
     planner: Planner,
-    /// Wanted blocks as LBN ranges, and the parts that have been read.
+    /// The wanted blocks as ranges of LBNs, each with its LBNs that have been read.
     wanted: BTreeMap<(u64, u64), BTreeSet<u64>>,
     session: SessionId,
 }
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// Records a foreground request over these LBNs: pieces that lie whole in them are no longer wanted.
+    /// Records a foreground request: pieces that lie whole in its LBNs are no longer wanted.
     fn pass_over(&mut self, start: u64, len: u64) {
         let layout = self.drive.layout();
         let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
@@ -66,9 +66,8 @@ struct NaivePiece {
     sectors: u32,
 }
 
-/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, with
-/// each spare that replaces a sector as a run of its own. A run is cut into parts of at most a quarter of the
-/// track, unless the block is one short run.
+/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN; each spare
+/// that replaces a sector is a run of its own. Runs are cut into parts of at most a quarter of the track.
 fn naive_pieces(
     layout: &Layout,
     wanted: &BTreeMap<(u64, u64), BTreeSet<u64>>,
@@ -125,7 +124,7 @@ fn naive_pass(
     (from + drive.rpm().time_within(wait), from + drive.rpm().time_within(wait + arc))
 }
 
-/// Returns when a track's sectors begin to count if the head leaves it at `until`: one revolution shows all of them.
+/// Returns when a track's sectors begin to count if the head leaves the track at `until`: all pass in one revolution.
 fn last_revolution(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
     from.max(until.checked_sub(drive.rpm().time_within(units::Arc::REVOLUTION)).unwrap_or_default())
 }
@@ -138,7 +137,7 @@ fn naive_best(world: &World, gap: &Gap, two_tracks: bool) -> u64 {
     for index in (0..layout.track_count()).map(TrackIndex::new) {
         let track = layout.track(index);
         let arrive = gap.at + drive.move_time(gap.from, track.into(), Op::Read);
-        // From the destination itself nothing moves.
+        // From the destination track itself the move takes no time.
         let back = drive.move_time(track.into(), destination.into(), gap.op);
         let fits = |end: Instant| end + back <= gap.deadline;
         let Some(leave) = gap.deadline.checked_sub(back) else { continue };
@@ -178,7 +177,8 @@ fn naive_best(world: &World, gap: &Gap, two_tracks: bool) -> u64 {
     best
 }
 
-/// Reads the planner's stops one after the other in time. Returns their wanted sectors, and when the head is back.
+/// Reads the planner's stops one after the other in time. Returns the number of their wanted sectors, and the instant at
+/// which the head is on the destination track.
 fn follow(world: &World, gap: &Gap, detour: &Detour) -> (u64, Instant) {
     let (drive, layout) = (&world.drive, world.drive.layout());
     let (mut at, mut from, mut sum) = (gap.at, gap.from, 0);
@@ -202,7 +202,7 @@ fn follow(world: &World, gap: &Gap, detour: &Detour) -> (u64, Instant) {
 #[derive(Clone, Debug)]
 struct Case {
     seed: u64,
-    /// Offset and length as parts of the capacity, in 1/256; block size.
+    /// The distance from the previous task in 1/2048 of the free capacity, the length in 1/256 of the rest, and the block size.
     tasks: Vec<(u64, u64, u64)>,
     passed_over: Vec<(u64, u64)>,
     gaps: Vec<(u64, u32, u32, bool)>,
@@ -225,7 +225,7 @@ proptest! {
     fn the_planner_finds_as_much_as_an_exhaustive_search(case in cases()) {
         let mut world = World::new(case.seed);
         let capacity = world.drive.layout().capacity().get();
-        // Tasks side by side.
+        // Tasks lie side by side.
         let mut from = 0;
         for &(gap, share, block) in &case.tasks {
             let start = from + (capacity - from) * gap / 2048;
@@ -251,8 +251,7 @@ proptest! {
             let deadline = arrive + world.drive.rpm().time_within(wait);
             let gap = Gap { at, from, source: Some(source), destination, op, deadline, above: 0 };
             let World { drive, background, planner, .. } = &mut world;
-            // The head moves to a track, the next gap is planned, and then everything is returned: all blocks are wanted as
-            // before.
+            // Blocks are taken, a gap is planned, and then the blocks are returned: all are wanted as before.
             let sectors = drive.layout().track(destination).sectors;
             background.take_reads(drive, destination, Window { first: 0, count: sectors }, false);
             planner.plan(drive, background, &gap, Reach::Drive, SearchBudget::UNLIMITED, None);
@@ -284,8 +283,8 @@ proptest! {
     }
 }
 
-/// Returns the commands before a request, first sector and sectors each. All but these sectors of a track are wanted one by
-/// one, the head is on it, three quarters round, and the request is half-way round.
+/// Returns the first sector and the length of each command before a request. All sectors of a track but `unwanted` are wanted,
+/// each as a block; the head is on the track at three quarters of the sectors, and the request at half of them.
 fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
     let drive = DriveModel::from_profile(&model::builtin::find("quantum-atlas-10k").unwrap()).unwrap();
     let layout = drive.layout();
@@ -346,8 +345,8 @@ fn before_a_request(
     Planner::new(drive).plan(drive, background, &gap, Reach::Drive, budget, Some(&terms)).0
 }
 
-/// On drives with remapped sectors the LBN before a request's may lie elsewhere: then the sectors that pass before the
-/// request are not adjacent to it, and not merged.
+/// On drives with remapped sectors the LBN before the request may lie elsewhere: then the sectors that pass before the
+/// request do not have the LBNs before it, and are not merged.
 #[test]
 fn only_sectors_directly_before_a_request_are_merged_with_it() {
     let (mut apart, mut merged) = (0, 0);
@@ -392,7 +391,7 @@ fn across_a_tracks_end_commands_touch_or_leave_out_the_less_wanted_sector() {
     let [(far, last), (near, first)] = across_the_end(true, &[])[..] else { panic!("two commands") };
     let sectors = far + last;
     assert!(near == 0 && first > 100 && last > 50, "{far} {last} {near} {first}");
-    // Otherwise a sector passes between them: the first after the end, or the last before it if fewer tasks want that.
+    // Without touching, one sector is left out: the first after the end, or the last before it if that is not wanted.
     assert_eq!(across_the_end(false, &[]), [(far, last), (1, first - 1)]);
     assert_eq!(across_the_end(false, &[0, sectors - 1]), [(far, last), (1, first - 1)]);
     assert_eq!(across_the_end(false, &[sectors - 1]), [(far, last - 1), (0, first)]);

@@ -1,4 +1,4 @@
-//! A policy from outside this crate.
+//! Policies that are defined outside this crate.
 
 use super::{Fcfs, Policy, View};
 use crate::foreground::Pending;
@@ -37,7 +37,8 @@ impl fmt::Debug for Choice<'_> {
     }
 }
 
-/// A rule of a program's own that chooses the next foreground request, for [`OutsideDrive::set_policy`](crate::OutsideDrive::set_policy).
+/// A host's own rule that chooses the next foreground request, for
+/// [`OutsideDrive::set_policy`](crate::OutsideDrive::set_policy).
 ///
 /// ```
 /// use freeblock_scheduler::policy::{Choice, ForeignPolicy};
@@ -56,9 +57,9 @@ impl fmt::Debug for Choice<'_> {
 /// }
 /// ```
 pub trait ForeignPolicy: fmt::Debug + Send + Sync {
-    /// Returns the index in the pool of the next request; an index past its end stands for the earliest arrival. A choice need
-    /// not be carried out: a core outside the drive looks ahead with a copy of the policy, and if promoted work is dropped, a copy
-    /// from before that choice takes the policy's place.
+    /// Returns the index of the next request in the pool; an index past the end stands for the earliest arrival. A choice need
+    /// not be carried out: a core outside the drive looks ahead with a copy of the policy, and if a promoted request is chosen
+    /// and dropped, a copy from before that choice replaces the policy.
     fn choose(&mut self, choice: &Choice<'_>) -> usize;
 
     /// Returns a copy, for a core that is cloned or looks ahead.

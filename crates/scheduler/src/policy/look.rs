@@ -6,7 +6,7 @@ use units::Lbn;
 
 /// Chooses the nearest starting address in the current direction; if none lies ahead, the direction reverses (B. L.
 /// Worthington, G. R. Ganger and Y. N. Patt, "Scheduling algorithms for modern disk drives", SIGMETRICS 1994; DiskSim's
-/// `ELEVATOR_LBN`). It begins upward from address 0.
+/// `ELEVATOR_LBN`). The first sweep goes upward from address 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
     last: Lbn,
@@ -26,7 +26,7 @@ impl Policy for Look {
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize {
         let Self { last, downward, .. } = *self;
         let chosen = shortest(view.pool, |p| {
-            // Exactly at the arm is ahead in both directions.
+            // An address at the arm counts as ahead in both directions.
             let behind = if downward { p.lbn() > last } else { p.lbn() < last };
             (behind, p.lbn().get().abs_diff(last.get()))
         });

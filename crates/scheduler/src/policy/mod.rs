@@ -1,6 +1,6 @@
-//! Foreground policies: each chooses the next of the pending requests. A file each.
+//! Foreground policies: each chooses the next of the pending requests, and has a file of its own.
 //!
-//! Every policy is one choice over the pool, most of them the shortest by some key, ties by order of arrival.
+//! Most policies choose the request with the smallest value of some key; ties go to the earlier arrival.
 
 mod asptf;
 mod c_look;
@@ -47,13 +47,13 @@ pub struct View<'a, P: ?Sized> {
     pub at: Instant,
     /// The position of the arm.
     pub from: Position,
-    /// Positioning times.
+    /// The predictor of positioning times.
     pub predictor: &'a P,
     /// The last access, if there was one.
     pub last: Option<Last>,
     /// The mimic of the drive, for SMTF.
     pub mimic: Option<&'a dyn Mimic>,
-    /// The weight of the waiting time against the distance.
+    /// The weight of a request's waiting time against the policy's key.
     pub age: AgeWeight,
     /// The drive's size.
     pub capacity: Sectors,
@@ -64,16 +64,16 @@ pub trait Policy {
     /// Returns the index in the pool of the next request.
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize;
 
-    /// Returns the address over which the arm goes to the last choice, if it does not go straight, on a drive of this
-    /// size. Only a core in the drive does that.
+    /// Returns the address that the arm passes on its way to the last choice, on a drive of this size; `None` if the arm goes
+    /// directly. Only a core in the drive can move the arm so.
     fn passes(&self, capacity: Sectors) -> Option<Lbn> {
         let _ = capacity;
         None
     }
 }
 
-/// The share of its waiting time that is subtracted from a request's key, so that none starves (the "aged" variants of
-/// Jacobson and Wilkes, 1991). Zero, the default, is the pure policy.
+/// The share of a request's waiting time that is subtracted from its key, so that no request starves (the "aged" variants of
+/// Jacobson and Wilkes, 1991). With zero, the default, the waiting time does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeWeight {
     millionths: u32,
@@ -109,8 +109,8 @@ pub(crate) fn shortest<K: Ord>(pool: &[Pending], mut key: impl FnMut(&Pending) -
     best
 }
 
-/// Returns the index of the request with the shortest predicted time, less its weighted age: SPTF and SMTF, with two
-/// predictors. A request whose time is `None` is chosen only if there is no other; `None` if no time is known.
+/// Returns the index of the request with the shortest time less its weighted age, by SPTF's or SMTF's predictor. Requests whose
+/// time is `None` come last; the result is `None` if no time is known.
 #[inline]
 pub(crate) fn shortest_time<P: ?Sized>(
     view: &View<'_, P>,
@@ -143,7 +143,7 @@ pub enum PolicyName {
     Look,
     /// Up to the end of the drive and down again.
     Scan,
-    /// From shortest distance first to [`Look`](Self::Look), by its R.
+    /// A policy between shortest distance first and [`Look`](Self::Look), according to its R.
     VScan(SweepWeight),
     /// Shortest seek first.
     Sstf,
@@ -151,16 +151,16 @@ pub enum PolicyName {
     Sptf,
     /// Shortest positioning time less a part of the time waited.
     Asptf(AgeWeight),
-    /// Shortest seek among those whose positioning time is near the shortest.
+    /// Shortest seek among the requests whose positioning time is near the shortest.
     SptfSw(SeekWeight),
-    /// Shortest mimicked time first.
+    /// Shortest time first, as predicted by a mimic.
     Smtf(SmtfRule),
 }
 
 /// The `n` of SPTF-SWn%: how much longer than the shortest a positioning time may be, in hundredths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekWeight {
-    /// `None` for no limit: then the policy is SSTF.
+    /// `None` means no limit, which makes the policy SSTF.
     hundredths: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Shortest mimicked time first.
+//! Shortest mimicked time first: by the times that a mimic of the drive predicts.
 
 use super::{AgeWeight, Policy, View, shortest, shortest_time};
 use crate::foreground::Request;
@@ -11,15 +11,15 @@ use units::{Duration, Lbn, Op};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// Online-Set: the base's choice goes if its time is unknown, and so becomes known; otherwise the shortest known time
-    /// goes.
+    /// Online-Set: the base policy's choice is served if its time is unknown, and so becomes known; otherwise the request with
+    /// the shortest known time is served.
     #[default]
     Set,
-    /// Online-Priority: the shortest known time goes, if any is known.
+    /// Online-Priority: the request with the shortest known time is served, if any time is known.
     Priority,
 }
 
-/// The policy for unknown times, by LBNs alone (ATC'03, section 2).
+/// The base policy, for unknown times: it uses LBNs alone (ATC'03, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Base {
@@ -30,7 +30,7 @@ pub enum Base {
     CLook,
 }
 
-/// The treatment of unknown times by SMTF; it has no effect with a table that knows every distance.
+/// The treatment of unknown times by SMTF. A table that knows every distance has none.
 ///
 /// ```
 /// use freeblock_scheduler::policy::{Base, PolicyName, SmtfRule, Unknown};
@@ -43,7 +43,7 @@ pub enum Base {
 pub struct SmtfRule {
     /// The treatment of unknown times.
     pub unknown: Unknown,
-    /// The policy that chooses among them.
+    /// The base policy.
     pub base: Base,
 }
 
@@ -83,12 +83,12 @@ impl fmt::Display for SmtfRule {
     }
 }
 
-/// Chooses the request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic
-/// it is its base.
+/// Chooses the request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic,
+/// the base policy chooses.
 #[derive(Clone, Debug, Default)]
 pub struct Smtf {
     rule: SmtfRule,
-    /// The requests and the predicted times, kept so that a choice allocates nothing.
+    /// The requests and the predicted times of the last choice, whose memory the next choice reuses.
     asked: Vec<Request>,
     times: Vec<Option<Duration>>,
 }
@@ -99,7 +99,7 @@ impl Smtf {
         Self { rule, ..Self::default() }
     }
 
-    /// Returns the base's choice after `last`.
+    /// Returns the base policy's choice after `last`.
     fn base<P: ?Sized>(&self, view: &View<'_, P>, last: Last) -> usize {
         match self.rule.base {
             Base::Sstf => shortest(view.pool, |p| p.lbn().get().abs_diff(last.lbn.get())),
@@ -108,13 +108,14 @@ impl Smtf {
     }
 }
 
-/// The least value of an unknown time under ageing: a full stroke and a revolution of a slow drive.
+/// The least time that an unknown time counts as under ageing: a full stroke and a revolution of a slow drive.
 const UNKNOWN_TIME_MIN: Duration = Duration::from_millis(20);
 
 impl Smtf {
-    /// Returns the choice under ageing, where neither known nor unknown times starve the others. The base's choice, if its
-    /// time is unknown, counts as zero, and any other unknown time as the longest known one or [`UNKNOWN_TIME_MIN`]; all
-    /// less their weighted ages. With small weights it approaches the choice without ageing.
+    /// Returns the choice under ageing, where requests with known and with unknown times do not starve each other. The base
+    /// policy's choice counts as zero if its time is unknown (with [`Unknown::Priority`] only if no time is known), and any other
+    /// unknown time as the longest known one or [`UNKNOWN_TIME_MIN`]; all less their weighted ages. With small weights this
+    /// approaches the choice without ageing.
     fn aged<P: ?Sized>(&self, view: &View<'_, P>, base: usize) -> usize {
         let known = || self.times.iter().copied().flatten();
         let longest = known().max().unwrap_or_default().max(UNKNOWN_TIME_MIN);

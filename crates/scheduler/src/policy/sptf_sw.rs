@@ -4,7 +4,7 @@ use super::{Policy, SeekWeight, View, shortest};
 use crate::predictor::{Positioning, Predictor};
 use alloc::vec::Vec;
 
-/// Chooses, as SPTF-SWn%, the shortest seek among the requests whose positioning time is within n% of the shortest. It
+/// SPTF-SWn%: chooses the shortest seek among the requests whose positioning time is within n% of the shortest. The policy
 /// trades a little foreground time for longer gaps (OSDI'00 section 3.3, figure 6).
 #[derive(Clone, Debug)]
 pub struct SptfSw {

@@ -8,7 +8,7 @@ use model::{DriveModel, Piece, Track};
 use proptest::prelude::*;
 use units::{Angle, Cylinder, Head, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
-/// A predictor with a table of answers, by sequence: (seek, rest) in microseconds.
+/// A predictor with a table of positioning times by sequence number: (seek, rest) in microseconds.
 struct Table(Vec<(u64, u64)>);
 
 impl Predictor for Table {
@@ -65,7 +65,7 @@ const ALL: [&str; 9] =
 
 #[test]
 fn each_policy_chooses_its_own_from_one_pool() {
-    // Positioning times: 9, 8, 6.5, 5 and 6.9 ms; 40% over the shortest are 7.
+    // The positioning times are 9, 8, 6.5, 5 and 6.9 ms; the shortest plus 40% is 7 ms.
     let table = Table(vec![(6_000, 3_000), (1_000, 7_000), (3_000, 3_500), (4_000, 1_000), (2_000, 4_900)]);
     let lbns = [500, 400, 100, 300, 200];
     // The pool is in no order.
@@ -87,13 +87,13 @@ fn c_look_goes_up_and_then_back_to_the_lowest() {
     };
     let mut pool = vec![pending(0, 700, 0), pending(1, 300, 0)];
     assert_eq!(serve(&mut pool), 1);
-    // One behind, one at the last address, one between: behind waits for the next sweep.
+    // Of one request behind, one at the last address and one between, the one behind waits for the next sweep.
     pool.extend([pending(2, 100, 0), pending(3, 300, 0), pending(4, 600, 0), pending(5, 200, 0)]);
     let served: Vec<_> = (0..5).map(|_| serve(&mut pool)).collect();
     assert_eq!(served, [3, 4, 0, 2, 5]);
 }
 
-/// Serves these addresses, all waiting from the beginning, under a policy; returns them in its order.
+/// Returns addresses, all of which wait from the beginning, in the order in which a policy serves them.
 fn addresses(name: &str, lbns: &[u64]) -> Vec<u64> {
     let pool: Vec<_> = lbns.iter().enumerate().map(|(i, lbn)| pending(i as u64, *lbn, 0)).collect();
     let table = Table(vec![(0, 0); lbns.len()]);
@@ -111,11 +111,11 @@ fn look_goes_up_to_the_last_request_and_down_again() {
         };
         let mut pool = vec![pending(0, 700, 0), pending(1, 300, 0)];
         assert_eq!(serve(&mut pool), 300, "{name}");
-        // One behind, one at the arm, one between: the one behind waits for the way down.
+        // Of one request behind, one at the arm and one between, the one behind waits for the way down.
         pool.extend([pending(2, 100, 0), pending(3, 300, 0), pending(4, 600, 0)]);
         let served: Vec<_> = (0..3).map(|_| serve(&mut pool)).collect();
         assert_eq!(served, [300, 600, 700], "{name}");
-        // All ahead come first, also the one that has just come; the rest is served downward.
+        // All requests ahead are served first, even a new one; the others are served downward.
         pool.extend([pending(5, 900, 0), pending(6, 650, 0)]);
         let served: Vec<_> = (0..3).map(|_| serve(&mut pool)).collect();
         assert_eq!(served, [900, 650, 100], "{name}");
@@ -141,7 +141,7 @@ fn scan_passes_the_end_when_it_reverses_and_at_no_other_time() {
 
 #[test]
 fn vscan_turns_back_only_if_that_is_nearer_by_r_times_the_drive() {
-    // At 500 and upward: 490 is nearer by 110 than 620, and by 90 than 600.
+    // The arm is at 500 and goes upward: 490 is nearer by 110 than 620, and by 90 than 600.
     for (r, ahead, first) in
         [("0.1", 600, 600), ("0.1", 620, 490), ("0", 511, 490), ("0", 510, 510), ("1", 999, 999)]
     {
@@ -158,7 +158,7 @@ fn vscan_turns_back_only_if_that_is_nearer_by_r_times_the_drive() {
 #[test]
 fn asptf_is_sptf_with_an_age_weight_in_ms_a_second() {
     let table = Table(vec![(8_000, 2_000), (1_000, 1_000)]);
-    // The far request has waited for 1 s and is 8 ms behind.
+    // The far request has waited for 1 s, and its positioning time is 8 ms longer.
     let pool = [pending(0, 900, 0), pending(1, 0, NOW_US)];
     let choose = |name: &str| first(name, &pool, &table, AgeWeight::default());
     assert_eq!(
@@ -186,7 +186,7 @@ fn sptf_sw_breaks_ties_of_seeks_by_the_whole_time() {
 
 #[test]
 fn a_request_at_the_limit_is_still_near() {
-    // 40% over 5 ms.
+    // The limit is 5 ms plus 40%.
     let pool = [pending(0, 0, 0), pending(1, 8, 0)];
     let at = Table(vec![(4_000, 1_000), (1_000, 6_000)]);
     let past = Table(vec![(4_000, 1_000), (1_000, 6_001)]);
@@ -197,19 +197,19 @@ fn a_request_at_the_limit_is_still_near() {
 #[test]
 fn an_old_far_request_wins_once_age_counts() {
     let table = Table(vec![(8_000, 2_000), (1_000, 1_000)]);
-    // 1 s and 0 s in the queue: the far one is behind by 7 ms of seek and 8 ms in all.
+    // The requests have waited 1 s and 0 s; the far one's seek is 7 ms longer, and its positioning time 8 ms.
     let pool = [pending(0, 900, 0), pending(1, 0, NOW_US)];
     for (name, behind_us) in [("sstf", 7_000), ("sptf", 8_000), ("sptf-sw:inf", 7_000)] {
         let choose = |millionths| first(name, &pool, &table, AgeWeight::from_millionths(millionths));
         assert_eq!(choose(0), 1, "{name}");
-        // Microseconds off the key after a second: millionths.
+        // After a second, a weight of one millionth subtracts one microsecond from the key.
         assert_eq!(choose(behind_us - 1), 1, "{name}");
         assert_eq!(choose(behind_us + 1), 0, "{name}");
         assert_eq!(choose(u32::MAX), 0, "{name}");
     }
 }
 
-/// A mimic that knows times by id, in microseconds.
+/// A mimic that knows times by request id, in microseconds.
 #[derive(Clone, Debug)]
 struct Known(Vec<Option<u64>>);
 
@@ -250,7 +250,7 @@ fn smtf_follows_the_mimics_times() {
         assert_eq!(first_mimicked(name, far_known), far, "{name}");
         assert_eq!(first_mimicked(name, [None; 4]), none, "{name}");
     }
-    // The time of the base's choice is known: the shortest known time goes, and unknown ones wait.
+    // If the time of the base policy's choice is known, the shortest known time is served, and unknown ones wait.
     assert_eq!(first_mimicked("smtf", [None, Some(1_500), Some(2_000), None]), 1);
 }
 
@@ -280,8 +280,8 @@ fn age_counts_with_smtf_as_well() {
     assert_eq!((choose(0), choose(7_999), choose(8_001)), (1, 1, 0));
 }
 
-/// Returns the number of requests that are served before an old one at `old`, with a known time or not, while a new one with
-/// a known time arrives at `new` for each that is served, a millisecond each.
+/// Returns the number of requests that are served before the old one, while a new one arrives for each that is served; each
+/// takes a millisecond. `old` and `new` have the LBN and the mimic's time of each, if that is known.
 fn passed_over(
     name: &str,
     (old, old_us): (u64, Option<u64>),
@@ -304,11 +304,11 @@ fn passed_over(
 #[test]
 fn no_request_starves_behind_known_or_unknown_times_under_ageing() {
     for name in ["smtf", "smtf:set:c-look", "smtf:priority", "smtf:priority:c-look"] {
-        // At 900 it is behind 600 for both bases.
+        // The old request at 900 is behind 600 for both base policies.
         for old in [None, Some(2_000), Some(30_000)] {
             for new in [None, Some(1_000)] {
                 let others = passed_over(name, (900, old), (600, new));
-                // A tenth of a millisecond off for each that goes first.
+                // Each request that is served first subtracts a tenth of a millisecond from the old one's key.
                 assert!(others.is_some_and(|n| n <= 310), "{name}: {old:?} behind {new:?}: {others:?}");
             }
         }
@@ -397,8 +397,8 @@ proptest! {
         }
     }
 
-    /// Geist and Daniel's continuum has these ends: V(0) goes to the nearest address, V(1) is LOOK. LOOK serves a fixed
-    /// queue in two sweeps at most, and so its arm passes every address twice at most.
+    /// The ends of Geist and Daniel's continuum are V(0), which goes to the nearest address, and V(1), which is LOOK. LOOK
+    /// serves a fixed queue from address 0 in one sweep.
     #[test]
     fn the_ends_of_vscan_are_the_nearest_address_and_look(
         lbns in prop::collection::vec(0..CAPACITY, 1..30), late in prop::collection::vec(0..CAPACITY, 0..30),
@@ -428,7 +428,7 @@ proptest! {
         prop_assert!(swept.is_sorted(), "from address 0 one sweep is enough: {:?}", swept);
     }
 
-    /// The ends of SPTF-SWn% are SPTF and SSTF. They may break ties otherwise, so keys are compared.
+    /// The ends of SPTF-SWn% are SPTF and SSTF. SPTF-SWn% may break ties in another way, so the keys are compared.
     #[test]
     fn the_ends_of_sptf_sw_are_sptf_and_sstf(
         seed: u64,
@@ -464,7 +464,7 @@ proptest! {
         prop_assert_eq!(times[zero].total(), least_total);
         prop_assert_eq!(times[sstf].seek, least_seek);
         prop_assert_eq!(times[unlimited].seek, least_seek);
-        // Among equal times the first goes.
+        // Of requests with equal times the first is chosen.
         prop_assert!(times[..sptf].iter().all(|t| t.total() > least_total));
         prop_assert!(times[..sstf].iter().all(|t| t.seek > least_seek));
         if times.iter().filter(|t| t.total() == least_total).count() == 1 {
@@ -474,7 +474,7 @@ proptest! {
             prop_assert_eq!(unlimited, sstf);
         }
 
-        // Between the ends: near the shortest, and no near one has a shorter seek.
+        // Between the ends, the choice is near the shortest time, and no other near one has a shorter seek.
         let between = SptfSw::new(SeekWeight::percent(percent)).choose(&view);
         let near = |t: &Positioning| {
             let over = u128::from((t.total() - least_total).as_nanos());
@@ -486,7 +486,7 @@ proptest! {
     }
 }
 
-/// A policy from outside: the shortest positioning time, or an index past the end of the pool.
+/// A host's own policy, which chooses the shortest positioning time, or an index past the end of the pool.
 #[derive(Clone, Debug)]
 enum Own {
     Shortest,

@@ -36,8 +36,7 @@ pub trait DiskHooks: Application {
     }
 
     /// Returns whether the application waits for the end of the foreground requests that had begun within its fences.
-    /// At
-    /// their end the disk calls [`clear`](Self::clear).
+    /// At their end the disk calls [`clear`](Self::clear).
     fn wants_clear(&self) -> bool {
         false
     }
@@ -137,8 +136,7 @@ pub trait DiskHooks: Application {
     }
 
     /// Called when all writes reported before the flush was [wanted](Self::wants_flush) are on the medium, or the
-    /// device
-    /// has failed.
+    /// device has failed.
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }

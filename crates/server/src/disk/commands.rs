@@ -1,8 +1,7 @@
 //! The commands at the device, and the commands that wait for them.
 //!
 //! A device may reorder its commands. So a command is not sent while it overlaps another command at the device and one
-//! of
-//! the two writes ([`OverlapQueue`]).
+//! of the two writes ([`OverlapQueue`]).
 
 use device::{Ask, Failure};
 use freeblock::OverlapQueue;
@@ -92,8 +91,7 @@ impl Commands {
     }
 
     /// Returns the next command that can be sent, with its number for the device. The command counts as at the device
-    /// from
-    /// here on.
+    /// from here on.
     pub fn send_next(&mut self, now: Instant) -> Option<(u64, &mut DeviceCommand, Ask)> {
         if self.silent >= SILENT_COMMANDS_MAX {
             return None;
@@ -129,9 +127,8 @@ impl Commands {
     }
 
     /// Gives up the oldest command that has taken `timeout` by `now`. Returns the command's origin, its range, and
-    /// since
-    /// when it has waited. A write at the device still blocks commands that overlap it, because the device may yet do
-    /// it.
+    /// since when it has waited. A write at the device still blocks commands that overlap it, because the device may
+    /// yet do it.
     pub fn give_up(&mut self, now: Instant, timeout: Duration) -> Option<(CommandOrigin, LbnRange, Instant)> {
         let over = |command: &DeviceCommand| command.since + timeout <= now;
         let sent = self.queue.under_way_mut().find(|(_, command)| !command.is_given_up());

@@ -57,8 +57,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Handles finished parts of background writes: begins the requests that waited for these parts, and answers writes
-    /// that
-    /// are done. A write-through request gets a flush before its answer. Returns whether any part was finished.
+    /// that are done. A write-through request gets a flush before its answer. Returns whether any part was finished.
     pub(super) fn take_background_writes(&mut self, now: Instant) -> bool {
         let mut any = false;
         while let Some(written) = self.background().and_then(Background::next_written) {
@@ -95,8 +94,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Makes foreground work of the background writes whose end a task waits for, because the task needs the disk or a
-    /// range
-    /// for itself.
+    /// range for itself.
     pub(super) fn hurry_writes_before_tasks(&mut self) {
         let all = self.requests.background_at_work();
         if all.size_hint().1 == Some(0) {
@@ -147,8 +145,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Lets the application and the background requests do the work that is due, for example for requests that have
-    /// waited
-    /// as long as their floor permits. Returns whether any was due.
+    /// waited as long as their floor permits. Returns whether any was due.
     pub(super) fn do_due(&mut self, now: Instant) -> bool {
         let due = self.apps.due().is_some_and(|at| at <= now);
         let context = CallContext { core: &mut self.core, blocks: &mut self.blocks };

@@ -157,8 +157,7 @@ pub struct Disk<D, A = NoApp> {
     /// Whether one of the answers is to a foreground request.
     answers_foreground: bool,
     /// Whether the core's choice of background work is postponed until the answers have been taken, so that they are
-    /// not
-    /// delayed by it.
+    /// not delayed by it.
     chooses_later: bool,
     /// Whether the application knows that writes are in flight.
     changing: bool,
@@ -218,8 +217,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Sets the mimic, a predictor of request times that the policy SMTF asks. The mimic learns from each foreground
-    /// request
-    /// from here on.
+    /// request from here on.
     pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
         self.core.core.set_mimic(Some(mimic));
     }
@@ -262,8 +260,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Lets the application make calls. The application gets the records of the sessions that it opens. `None` if the
-    /// disk
-    /// has no application.
+    /// disk has no application.
     pub fn call<R>(&mut self, now: Instant, call: impl FnOnce(&mut A, &mut dyn Sessions) -> R) -> Option<R> {
         self.between_events(now, |disk| {
             let context = CallContext { core: &mut disk.core, blocks: &mut disk.blocks };
@@ -283,10 +280,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Replaces the core's model of the drive and its configuration, as [`OutsideDrive::adopt`] does. A mimic that no
-    /// policy
-    /// asks any more is dropped. `setup` goes into the recording of a [recorded](Self::record) disk; a replay must be
-    /// able to
-    /// make the new model and configuration from it.
+    /// policy asks any more is dropped. `setup` goes into the recording of a [recorded](Self::record) disk; a replay
+    /// must be able to make the new model and configuration from it.
     ///
     /// # Errors
     /// The model has another size, or the configuration is impossible.

@@ -2,8 +2,7 @@
 //!
 //! The probe needs the times of commands during which the drive did nothing else. So a reading is sent when no other
 //! command is at the device and the core [permits](scheduler::HostCall::Read) it. The times of a reading count unless
-//! the
-//! device answered another command in between.
+//! the device answered another command in between.
 
 use super::commands::CommandOrigin;
 use super::{Disk, DiskHooks};
@@ -108,8 +107,7 @@ impl Readings {
     }
 
     /// Reports the result of a command, if it is the reading's. A disturbed reading is begun again, unless it has to
-    /// follow
-    /// the last one directly ([`Reading::next`]).
+    /// follow the last one directly ([`Reading::next`]).
     pub fn ended(&mut self, id: CommandId, at: Instant, failure: Option<&Failure>) {
         let Some(asked) = self.asked.take_if(|asked| asked.sent.is_some_and(|(own, _)| own == id)) else {
             return;
@@ -143,8 +141,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Reads sectors for a probe as soon as the bound on harm permits it and no other command is at the device. Then
-    /// calls
-    /// `tell` with the times. The next call, and the end of [readings](Self::want_readings), drop a reading that waits.
+    /// calls `tell` with the times. The next call, and the end of [readings](Self::want_readings), drop a reading that
+    /// waits.
     pub fn read(
         &mut self,
         now: Instant,

@@ -129,14 +129,11 @@ impl Requests {
     }
 
     /// Records that this foreground request waits. Returns the parts of begun or held background writes that the
-    /// request
-    /// waits for, directly or through a chain of other requests. Marks the background writes of such a chain that have
-    /// not
-    /// begun as awaited. Of a begun write only the overlapping part is awaited, of a held write all.
+    /// request waits for, directly or through a chain of other requests. Marks the background writes of such a chain
+    /// that have not begun as awaited. Of a begun write only the overlapping part is awaited, of a held write all.
     ///
     /// A chain ends at another foreground request, because that request has made its own call. The other links of a
-    /// chain are
-    /// writes, each of which overlaps the next, so all of them together cover one range.
+    /// chain are writes, each of which overlaps the next, so all of them together cover one range.
     pub fn awaited_by(&mut self, seq: RequestSeq) -> Vec<Awaited> {
         let mut awaited = Vec::new();
         let Some(mut waiting) = self.all.get(&seq).map(|request| request.range) else { return awaited };
@@ -171,8 +168,7 @@ impl Requests {
     }
 
     /// Returns the parts of a background write that a foreground request waits for, directly or through other requests.
-    /// The
-    /// write has just begun, or is held.
+    /// The write has just begun, or is held.
     pub fn awaited_parts(&self, seq: RequestSeq) -> Vec<Awaited> {
         let Some(write) = self.all.get(&seq).filter(|write| write.awaited) else { return Vec::new() };
         if write.state == State::Held {
@@ -318,8 +314,7 @@ mod tests {
         }
 
         /// Finished parts of begun background writes block no request. The parts that a foreground request waits for
-        /// are
-        /// found through chains of requests of any length.
+        /// are found through chains of requests of any length.
         #[test]
         fn the_awaited_parts_are_those_that_a_search_sector_by_sector_finds(
             requests in prop::collection::vec((0u64..30, 1u64..16, any::<bool>(), prop::bool::weighted(0.8)), 1..14),

@@ -145,8 +145,7 @@ impl<D: Device, A: DiskHooks> Device for Disk<D, A> {
     }
 
     /// Advances the device, takes its answers to all commands that ended by now, and then gives up the commands past
-    /// their
-    /// timeout.
+    /// their timeout.
     fn advance(&mut self, now: Instant) {
         self.device.advance(now);
         self.pump(now);

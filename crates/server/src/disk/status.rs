@@ -243,8 +243,7 @@ impl Counters {
     }
 
     /// Records the time of a command that was sent at `since` and ended at `at`. Without a `purpose` the command is a
-    /// flush or
-    /// discard, or was given up.
+    /// flush or discard, or was given up.
     pub fn spent(
         &mut self,
         core: &OutsideDrive,

@@ -14,9 +14,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl<D: Device, A: DiskHooks> Disk<D, A> {
     /// Sets the time that the device has for a command, [`TIMEOUT`] by default. After that time a foreground request
-    /// fails,
-    /// and background blocks are requested again. Commands that overlap an unanswered write wait until the device
-    /// answers.
+    /// fails, and background blocks are requested again. Commands that overlap an unanswered write wait until the
+    /// device answers.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
@@ -58,8 +57,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Handles an answer to a command that was given up. `landed` has the bytes of a write that the device has done
-    /// after
-    /// all, if a background block needs them.
+    /// after all, if a background block needs them.
     pub(super) fn answered_late(
         &mut self,
         range: LbnRange,

@@ -32,8 +32,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Returns the bytes that a command writes, and whether the write is a write-through. `None` if bytes are missing,
-    /// which
-    /// is a defect.
+    /// which is a defect.
     fn content_of(&mut self, command: &Command, seq: Option<RequestSeq>) -> Option<(Vec<u8>, bool)> {
         let (mut own, mut through) = (None, false);
         if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq))
@@ -164,8 +163,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Divides the time of a command for promoted blocks among the blocks by their sectors, and reports each share to
-    /// the
-    /// block's owner.
+    /// the block's owner.
     fn promoted(&mut self, command: &Command, parts: &[Part], took: Duration) {
         let all = command.range.len().get().max(1);
         for part in parts {
@@ -178,8 +176,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
     }
 
     /// Reports to the application the bytes that a command has read or written of its blocks, except promoted blocks,
-    /// which
-    /// are foreground work.
+    /// which are foreground work.
     fn moved(&mut self, command: &Command, parts: &[Part], seq: Option<RequestSeq>) {
         let when = match command.purpose {
             Purpose::Idle { .. } => Spare::Idle,

@@ -2,8 +2,7 @@
 //!
 //! A block is done when its sum was found right or wrong, or is durable in the store. A sum is recorded only for bytes
 //! that the disk has flushed and that have not been written since. Otherwise the old content, which a power cut may
-//! bring
-//! back, would not match the sum.
+//! bring back, would not match the sum.
 
 use super::job::Context;
 use super::landed::Landed;
@@ -91,8 +90,7 @@ impl Contents {
     }
 
     /// Handles a block with a write since it was read, so that its sum may be old. The block is read once more, unless
-    /// it has
-    /// been already or is being written.
+    /// it has been already or is being written.
     fn unquiet(&mut self, cx: &mut Context<'_>, (of_store, _): Sum) {
         let block = of_store - self.first;
         let again = !self.again.contains(block) && cx.writes.ask_again(of_store);

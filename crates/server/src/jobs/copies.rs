@@ -1,12 +1,9 @@
 //! Copy-before-write: the content of blocks at one instant, kept before clients overwrite it.
 //!
 //! A block is safe when its old content is durable in a copy. From the instant on, a write to a block that is not safe
-//! is
-//! held ([`Copies::hold`]). The block is read ([`PriorityReader`]) and kept durably in the state directory; then the
-//! block
-//! is safe, and the write is sent to the device. So a background read of a block that is not safe returns the content
-//! at
-//! the instant, and a background read of a kept block may return a later content.
+//! is held ([`Copies::hold`]). The block is read ([`PriorityReader`]) and kept durably in the state directory; then the
+//! block is safe, and the write is sent to the device. So a background read of a block that is not safe returns the
+//! content at the instant, and a background read of a kept block may return a later content.
 
 use super::job::{Context, Copying, blocks_of};
 use super::priority_reader::{PriorityReader, ReadBlock};
@@ -25,8 +22,7 @@ const AHEAD_BLOCKS_MAX: usize = 64;
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// The flush at the instant of a copy. Without it a power cut could undo writes that were acknowledged before the
-/// instant,
-/// and the blocks read later would not belong to the same instant as those kept before.
+/// instant, and the blocks read later would not belong to the same instant as those kept before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum InstantFlush {
     #[default]

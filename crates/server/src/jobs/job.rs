@@ -20,8 +20,7 @@ pub(crate) trait DiskWrites {
     /// [asked](Self::ask_again) for it.
     fn is_quiet(&self, block: u64) -> bool;
     /// Records that a block is read again, so that earlier writes do not matter. Returns whether the block has no write
-    /// in
-    /// flight or waiting now.
+    /// in flight or waiting now.
     fn ask_again(&mut self, block: u64) -> bool;
     /// Records that the checksum store is about to get the sum of a block.
     fn recorded(&mut self, block: u64);

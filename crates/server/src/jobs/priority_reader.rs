@@ -1,6 +1,5 @@
 //! The reads of copy-before-write. A block that a foreground write is about to overwrite is read as foreground work,
-//! and
-//! a block under a background write as background work.
+//! and a block under a background write as background work.
 
 use super::job::{Context, Copying};
 use scheduler::{Parameter, Record, SessionError};
@@ -34,8 +33,7 @@ pub(crate) struct PriorityReader {
 
 impl PriorityReader {
     /// Requests the read of a block, as foreground work with [`Copying::Now`]. If the core refuses, the next try of a
-    /// held
-    /// write asks again.
+    /// held write asks again.
     pub fn ask(
         &mut self,
         cx: &mut Context<'_>,

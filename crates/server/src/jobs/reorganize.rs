@@ -2,10 +2,8 @@
 //!
 //! From the reading of the plan to the end of the task, clients may not access the plan's places, which are the ranges
 //! that its moves touch ([`Job::fences`]). The state of the moves, with the content of blocks that are between two
-//! places,
-//! is saved in the state directory. A block that was read is durable there before its place is overwritten ([`Gate`]).
-//! A
-//! block that was written is flushed to the medium before its saved content is dropped.
+//! places, is saved in the state directory. A block that was read is durable there before its place is overwritten
+//! ([`Gate`]). A block that was written is flushed to the medium before its saved content is dropped.
 
 use super::job::{Context, DurableProgress, Job, Stage, meets};
 use super::landed::Landed;
@@ -28,8 +26,7 @@ const CALLS_MAX: usize = if cfg!(test) { 5 } else { 1 << 12 };
 const STAGING_BYTES: u64 = 16 << 20;
 
 /// The task's record in the journal of an older version, whose copies of plans do not name the task: the saved state
-/// must
-/// exist.
+/// must exist.
 const BEGUN_UNNUMBERED: &[u8] = &[1];
 /// The record of a task that is over.
 const OVER: &[u8] = &[2];

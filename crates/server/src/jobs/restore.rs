@@ -1,10 +1,8 @@
 //! Restore: writes images back to the disk, through a session.
 //!
 //! All images are verified before the first block is written. Blocks are read in the order of the images, a bounded
-//! number
-//! of bytes ahead (the window). The blocks of a difference are written after all blocks of the image before it, so that
-//! an
-//! old block never overwrites a newer one.
+//! number of bytes ahead (the window). The blocks of a difference are written after all blocks of the image before it,
+//! so that an old block never overwrites a newer one.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use super::landed::Landed;
@@ -394,8 +392,7 @@ fn encode_with(images: &[u64], set: &BlockSet) -> Vec<u8> {
 }
 
 /// Decodes the progress of a restore of these images. `None` if the progress is of other images; the progress of an
-/// earlier
-/// version names no images and counts as such.
+/// earlier version names no images and counts as such.
 fn decode_with(bytes: &[u8], images: &[u64], chunks: u64) -> Option<BlockSet> {
     let before = encode_with(images, &BlockSet::empty(0));
     let header = before.len().checked_sub(8).and_then(|len| before.get(..len))?;
@@ -403,8 +400,7 @@ fn decode_with(bytes: &[u8], images: &[u64], chunks: u64) -> Option<BlockSet> {
 }
 
 /// Encodes a set as its size and its runs (first, length), in numbers of eight bytes. Chunks are written nearly in
-/// order,
-/// so runs are few.
+/// order, so runs are few.
 pub(super) fn encode(set: &BlockSet) -> Vec<u8> {
     let mut bytes = set.blocks().to_le_bytes().to_vec();
     let mut at = 0;

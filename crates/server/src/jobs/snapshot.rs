@@ -166,8 +166,7 @@ impl CopyTask {
     }
 
     /// Requests a sync of the blocks written to the target so far, unless a sync is in flight. A sync does not wait for
-    /// the
-    /// journal, which takes progress only once a second.
+    /// the journal, which takes progress only once a second.
     fn sync(&mut self, cx: &mut Context<'_>) {
         if self.syncing.is_none() && !self.unsynced.is_empty() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));

@@ -1,8 +1,7 @@
 //! The comparison of the disks of an array, its members: `apps::verify` as a task of the first member.
 //!
 //! The thread for the task's target reads the members ([`crate::files::members`]), in short time slices. After each
-//! slice
-//! the thread reports its findings, and the next slice is requested.
+//! slice the thread reports its findings, and the next slice is requested.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use crate::task::file_request::{FileOp, FileResult, OpenMembers};

@@ -4,8 +4,7 @@
 //! are background reads of the disk. If a block has been kept by the time when its read arrives, the bytes read may be
 //! newer than the instant, and the kept bytes replace them. A block with a write in flight at the instant may have its
 //! content before or after the write. Such blocks are kept before any read is answered, so that all reads agree; that
-//! is
-//! background work, too.
+//! is background work, too.
 
 use super::copies::{Bad, Copies, InstantFlush};
 use super::job::{Context, Copying, DurableProgress, Job, Stage};
@@ -55,8 +54,7 @@ pub(crate) struct View {
     /// Whether the journal has the instant of the snapshot. If so, the kept file must exist after a restart.
     claimed: bool,
     /// The flush at the instant, and again after each start of the daemon: a write that was in flight when the last
-    /// daemon
-    /// ended may be in the drive's cache only.
+    /// daemon ended may be in the drive's cache only.
     flush: InstantFlush,
     /// The number of kept blocks that are being read back, and the mark and block of each that is still to be.
     reading_kept: usize,
@@ -162,8 +160,7 @@ impl View {
     }
 
     /// Replaces a part of the block that was read under this mark by a kept block. Delivers the block when no kept
-    /// block is
-    /// missing.
+    /// block is missing.
     fn replace(&mut self, cx: &mut Context<'_>, mark: u64, block: u64, bytes: &[u8], bad: &[u32]) {
         let place = self.copies.range(block);
         let Some(late) = self.late.get_mut(&mark) else { return };

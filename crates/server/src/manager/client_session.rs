@@ -2,8 +2,7 @@
 //!
 //! The blocks that a session has read are buffered by `apps::records`, which suspends the session while the buffer is
 //! full, so that a client that fetches slowly delays only itself. The bytes to write are requested from the client
-//! block
-//! by block.
+//! block by block.
 
 use super::application::FENCED;
 use super::owner::Owner;

@@ -1,8 +1,6 @@
 //! Tasks that are over while the journal has not yet recorded their end. A daemon that is killed now would continue
-//! such
-//! a task after its restart. So until the entry is durable, the writes that the task blocked stay blocked, and the
-//! files
-//! that the task needs to continue stay.
+//! such a task after its restart. So until the entry is durable, the writes that the task blocked stay blocked, and the
+//! files that the task needs to continue stay.
 
 use super::owner::Owner;
 use super::{LIVE_TASKS_MAX, TaskManager, Waiter};
@@ -127,12 +125,9 @@ impl TaskManager {
     }
 
     /// Requests the removal of the kept blocks of backups, replicas and snapshots that ended at least `least_age` ago:
-    /// the
-    /// journal cannot record their ends, and must not block the disk's writes for ever. Without the kept blocks a
-    /// restarted
-    /// task fails, and a removal needs no space. When it is done, the writes are released. Ranges that a restarted
-    /// restore
-    /// or reorganisation would overwrite stay blocked, because newer bytes would be lost there.
+    /// the journal cannot record their ends, and must not block the disk's writes for ever. Without the kept blocks a
+    /// restarted task fails, and a removal needs no space. When it is done, the writes are released. Ranges that a
+    /// restarted restore or reorganisation would overwrite stay blocked, because newer bytes would be lost there.
     pub(super) fn end_without_journal(&mut self, least_age: Duration) {
         let ran = self.ran;
         let is_due =
@@ -229,8 +224,7 @@ impl TaskManager {
     }
 
     /// Calls `waiter` when the output of a cancelled task is removed or cannot be removed. Calls at once if no removal
-    /// of
-    /// this task's output is under way.
+    /// of this task's output is under way.
     pub(crate) fn when_discarded(&mut self, id: u64, waiter: Waiter) {
         match self.discarding.get_mut(&id) {
             Some(waiters) => waiters.push(waiter),

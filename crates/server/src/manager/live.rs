@@ -36,8 +36,7 @@ pub(super) struct Live {
     /// The reason why the task could not go on after a resume, while it is paused on request.
     pub(super) stuck: Option<String>,
     /// The last logged reason why the task cannot go on, with the number of blocks done then. The task keeps trying,
-    /// and a
-    /// reason is logged once.
+    /// and a reason is logged once.
     pub(super) logged: Option<(String, u64)>,
     /// Whether the log says that the task misses its deadline.
     pub(super) late: bool,
@@ -189,8 +188,7 @@ impl TaskManager {
     }
 
     /// Runs `call` with a task's job and the context of its calls, and passes on what the job returns. `None` if the
-    /// task is
-    /// over.
+    /// task is over.
     pub(super) fn with<R>(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -256,8 +254,7 @@ impl TaskManager {
     }
 
     /// Records why a task that is paused on request could not go on, and logs the reason once. The reason in the
-    /// journal
-    /// stays empty, because a pause without a reason counts as requested after a restart.
+    /// journal stays empty, because a pause without a reason counts as requested after a restart.
     fn set_stuck(&mut self, id: u64, stage: &Stage) {
         let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
         match stage {

@@ -155,8 +155,7 @@ pub struct TaskManager {
     wanted: Vec<LbnRange>,
     ending: Vec<Ending>,
     /// Cancelled tasks whose output files are being removed, with the callbacks for the removal; and per task the file
-    /// that
-    /// could not be removed.
+    /// that could not be removed.
     discarding: BTreeMap<u64, Vec<Waiter>>,
     left: BTreeMap<u64, String>,
     /// How tasks of each kind have ended.
@@ -202,8 +201,7 @@ fn other_disk(table: &Table, now: Option<&str>) -> Option<(String, String)> {
 
 impl TaskManager {
     /// Opens a task manager with the tasks of its journal. If the journal is damaged, or the disk's size has changed
-    /// since
-    /// its tasks began, shows the tasks and runs none.
+    /// since its tasks began, shows the tasks and runs none.
     ///
     /// # Errors
     /// The journal is of another disk.
@@ -306,8 +304,7 @@ impl TaskManager {
     }
 
     /// From here on passes each file request to `file_sink` at once. [`next_file_request`](Self::next_file_request)
-    /// then
-    /// returns none.
+    /// then returns none.
     pub(crate) fn send_file_requests_to(&mut self, file_sink: FileRequestSink) {
         self.file_sink = Some(file_sink);
         self.send_file_requests();
@@ -382,8 +379,7 @@ impl TaskManager {
     }
 
     /// Returns why clients may not write to the disk now, if they may not. From the request for a restore until its
-    /// end,
-    /// paused or not, new clients are refused and the writes of present ones fail.
+    /// end, paused or not, new clients are refused and the writes of present ones fail.
     pub fn is_taken(&self) -> Option<String> {
         let Some(id) = self.alone.first() else { return self.shut() };
         let kind = self.table.get(*id)?.spec.kind;
@@ -495,8 +491,7 @@ impl TaskManager {
     }
 
     /// Returns whether a write of the foreground to `range` has to wait. If so, ask again after the next record, or
-    /// after
-    /// the next result of a file operation.
+    /// after the next result of a file operation.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         self.hold_until_copied(sessions, range, Copying::Now)
     }

@@ -7,10 +7,8 @@ use units::{Lbn, LbnRange, Sectors};
 
 impl TaskManager {
     /// Returns the share that a task has done of each of 64 parts of the disk, in order of the sectors. The result is
-    /// empty
-    /// for a task that has failed or was cancelled. The shares of a scrub are exact; those of other tasks count the
-    /// blocks
-    /// read or written since the daemon started.
+    /// empty for a task that has failed or was cancelled. The shares of a scrub are exact; those of other tasks count
+    /// the blocks read or written since the daemon started.
     pub fn rings(&self, id: u64) -> Vec<f64> {
         let capacity = self.config.disk.capacity;
         let live = self.live.get(&id);

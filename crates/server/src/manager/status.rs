@@ -43,8 +43,7 @@ pub struct TaskStatus {
     /// Bytes a second over the last minute; `None` if there is too little data.
     pub rate_bytes_per_s: Option<f64>,
     /// The seconds that the rest takes at the present rate. The last blocks are the slowest, so an early estimate is
-    /// too
-    /// low.
+    /// too low.
     pub eta_s: Option<f64>,
     /// Bytes read or written in gaps of the foreground since the daemon started.
     #[serde(default)]
@@ -97,8 +96,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the outcomes of the tasks in a journal. The number of failures begins with 0, because it counts since
-    /// the
-    /// daemon's start.
+    /// the daemon's start.
     pub(super) fn of_each(table: &Table) -> BTreeMap<TaskKind, Self> {
         let mut all: BTreeMap<TaskKind, Self> = TaskKind::ALL.map(|kind| (kind, Self::default())).into();
         for (_, entry) in table.iter() {

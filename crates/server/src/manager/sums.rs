@@ -1,10 +1,9 @@
 //! The state of a disk's checksum store, and the writes that outdate sums (docs/SCRUB.md).
 //!
 //! A scrub with checksums records them in a file, the store. From then on, also between scrubs, a write to a block
-//! whose
-//! sum may be in the store is held until the store has durably forgotten that sum: a stored sum always matches the last
-//! write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon begins, the
-//! journal drops the store before the next write goes to the disk, and the store is never trusted again.
+//! whose sum may be in the store is held until the store has durably forgotten that sum: a stored sum always matches
+//! the last write. The journal names the store of a disk. If the store fails, or cannot be opened when the daemon
+//! begins, the journal drops the store before the next write goes to the disk, and the store is never trusted again.
 
 use super::owner::Owner;
 use super::{TaskChange, TaskManager};
@@ -69,8 +68,7 @@ pub(crate) struct DiskSums {
     /// The number of times that a write began or ended.
     writes: u64,
     /// The task that a store has been opened for, and the journal entry that names the store: when the entry is
-    /// durable, the
-    /// task may begin.
+    /// durable, the task may begin.
     ready: Option<TaskChange>,
 }
 
@@ -373,8 +371,7 @@ impl TaskManager {
     }
 
     /// Stops waiting for a store, or for the journal entry that drops the store, after [`FILE_TIMEOUT`]. A file system
-    /// can
-    /// hang, and on a disk whose writes wait for the store it would hang for ever.
+    /// can hang, and on a disk whose writes wait for the store it would hang for ever.
     pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
         match &self.sums.state {
             StoreState::Kept(kept)

@@ -60,8 +60,7 @@ impl Budget {
     }
 
     /// Adds bytes to those that a task has taken, and returns whether so many were left. If not, the task has to fail,
-    /// and its
-    /// bytes are given back in the same atomic step. So of tasks that ask at the same time not all fail.
+    /// and its bytes are given back in the same atomic step. So of tasks that ask at the same time not all fail.
     pub(crate) fn add_or_release(&self, to: &mut Reservation, bytes: Bytes) -> bool {
         let (most, had) = (self.0.most, to.part);
         let with_it = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= most);

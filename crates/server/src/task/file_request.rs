@@ -14,8 +14,7 @@ use std::path::PathBuf;
 use units::{Duration, Sectors};
 
 /// The time after which an unanswered file operation no longer delays foreground writes: the task or store that needs
-/// the
-/// file is given up, so that no write waits for ever.
+/// the file is given up, so that no write waits for ever.
 pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queue of file operations that are executed one after the other.

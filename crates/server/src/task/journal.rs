@@ -6,9 +6,8 @@
 //! the journal is lost.
 //!
 //! A damaged journal is not written to. The daemon then serves the disk without tasks, keeps closed what a task may
-//! have
-//! closed, and puts the file `damaged`, the marker, beside the journal. The marker prevents the use of a journal that
-//! becomes readable later, because clients have written in the meantime. `freeblock repair` removes the marker.
+//! have closed, and puts the file `damaged`, the marker, beside the journal. The marker prevents the use of a journal
+//! that becomes readable later, because clients have written in the meantime. `freeblock repair` removes the marker.
 
 use crate::file_system::{Files, How, is_listed, read_whole, write_all};
 use crate::state::{LogKind, Scan};
@@ -64,8 +63,7 @@ pub(crate) fn marker_path(state: &Path) -> PathBuf {
 }
 
 /// The name of the file that locks a state directory. The file is empty until there is a journal. If the journal and
-/// all
-/// files of tasks were removed, only this file shows that the directory is not new.
+/// all files of tasks were removed, only this file shows that the directory is not new.
 pub(crate) const LOCK: &str = "lock";
 
 /// The most bytes of the marker that are read. The text is a reason and a path; a longer file counts as a marker, too.
@@ -159,8 +157,7 @@ impl Note {
     }
 
     /// Returns the accesses to the whole disk that have to be closed. A reorganisation closes only the places in its
-    /// plan, but
-    /// the plan may be damaged, too, so all accesses are closed.
+    /// plan, but the plan may be damaged, too, so all accesses are closed.
     pub fn closes(&self) -> Option<Closed> {
         let task = match (self.writes, self.moves) {
             (_, 1..) => Some(Closed::All),

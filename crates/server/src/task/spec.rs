@@ -31,8 +31,7 @@ pub struct DiskFacts {
     /// Whether the disk cannot be written to.
     pub read_only: bool,
     /// The serial number, by which tasks and checksums recognise their disk; for a file or a device without a serial
-    /// number
-    /// the path, which begins with `/`.
+    /// number the path, which begins with `/`.
     pub device: Option<String>,
 }
 
@@ -106,15 +105,12 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_lbn: Option<u64>,
     /// Scrub: the number of sectors; by default all up to the disk's end. Verify: the number of sectors of each member;
-    /// by
-    /// default up to the end of the smallest member, for RAID 6 in whole chunks.
+    /// by default up to the end of the smallest member, for RAID 6 in whole chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
     /// Scrub, backup, replica, verify: the sectors in a block, the unit of a read; by default 16 KiB, or less so that
-    /// blocks
-    /// divide the array's chunk. Snapshot: the unit in which old content is kept. Reorganize: the unit of moves if the
-    /// plan
-    /// gives none.
+    /// blocks divide the array's chunk. Snapshot: the unit in which old content is kept. Reorganize: the unit of moves
+    /// if the plan gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
@@ -156,8 +152,7 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Restore: run although clients have the disk open for writing. Backup, replica: overwrite an existing file. Scrub
-    /// with
-    /// checksums: replace a store that is unknown or distrusted by a new one.
+    /// with checksums: replace a store that is unknown or distrusted by a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -167,12 +162,10 @@ fn usual_priority() -> u8 {
 }
 
 /// The default bytes in a block of a task, 16 KiB. A block has to fit into a gap whole, or the head has to visit the
-/// track
-/// again. On an emulated Atlas 10K with 8 random requests waiting, a scrub in gaps reads 4.07 MB/s with blocks of 4
-/// KiB,
-/// 3.84 with 16 KiB and 0.58 with 64 KiB, which fit only 2,187 of 19,414 gaps; with one request waiting 4.29, 4.18 and
-/// 1.21 (`cargo run --release -p freeblock-server --example block_size`). Smaller blocks cost more records and longer
-/// maps for little gain.
+/// track again. On an emulated Atlas 10K with 8 random requests waiting, a scrub in gaps reads 4.07 MB/s with blocks of
+/// 4 KiB, 3.84 with 16 KiB and 0.58 with 64 KiB, which fit only 2,187 of 19,414 gaps; with one request waiting 4.29,
+/// 4.18 and 1.21 (`cargo run --release -p freeblock-server --example block_size`). Smaller blocks cost more records and
+/// longer maps for little gain.
 const USUAL_BLOCK_BYTES: u64 = 16 * 1024;
 
 impl TaskSpec {
@@ -447,8 +440,7 @@ pub enum What {
 
 impl What {
     /// Returns `Some` if the task may not begin while clients have the disk open for writing: `Some(true)` if the user
-    /// has
-    /// waived that (`force`).
+    /// has waived that (`force`).
     pub(crate) fn needs_alone(&self) -> Option<bool> {
         match self {
             Self::Restore { force, .. } => Some(*force),

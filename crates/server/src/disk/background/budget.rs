@@ -35,10 +35,8 @@ impl Pool {
 }
 
 /// The memory for blocks that are read ahead. The background export and the snapshots of a disk share one bound, and
-/// all
-/// disks of a daemon may share another. Each export that reads ahead may hold an equal share. When another export
-/// begins
-/// to read ahead, the share shrinks, and each export drops the excess step by step.
+/// all disks of a daemon may share another. Each export that reads ahead may hold an equal share. When another export
+/// begins to read ahead, the share shrinks, and each export drops the excess step by step.
 #[derive(Clone, Debug)]
 pub struct ReadAheadBudget {
     disk: Arc<Pool>,

@@ -16,8 +16,7 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(1_000);
 const OLD_DEBT_MAX: Duration = Duration::from_secs(1);
 
 /// The most requests that are foreground work at a time because of the floor: enough for the core to choose a short
-/// path
-/// of the head, and few for a foreground request to wait behind.
+/// path of the head, and few for a foreground request to wait behind.
 const PROMOTED_REQUESTS_MAX: usize = 32;
 
 /// The number of sectors at which a round of promotions takes no more requests. A round is the requests that a floor in
@@ -43,8 +42,7 @@ impl fmt::Display for Floor {
 }
 
 /// The service missing under a floor in bytes a second: the floor's bytes for the time since `paid_until`. Service
-/// beyond
-/// the floor is no credit for later, and a time without requests adds no debt.
+/// beyond the floor is no credit for later, and a time without requests adds no debt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Debt {
     paid_until: Instant,
@@ -59,8 +57,7 @@ fn time_of(rate: NonZeroU64, bytes: Bytes) -> Duration {
 
 impl Debt {
     /// Records the first request after a time without requests, which adds no debt. The older debt stays: a reader that
-    /// asks
-    /// for one range after the other is still owed the time in which its promoted request was served.
+    /// asks for one range after the other is still owed the time in which its promoted request was served.
     pub fn begin(&mut self, now: Instant) {
         let until = self.paid_until + now.saturating_since(self.ended);
         let least = Instant::from_nanos(now.as_nanos().saturating_sub(OLD_DEBT_MAX.as_nanos()));
@@ -99,12 +96,10 @@ pub(super) struct PromoteOrder {
     /// The requests that the floor has not made foreground work, the oldest first.
     waiting: BTreeSet<(Instant, BackgroundId)>,
     /// The times at which requests are promoted again. An entry whose request is over, or has another time now, is
-    /// dropped
-    /// at its time.
+    /// dropped at its time.
     again: BTreeSet<(Instant, BackgroundId)>,
     /// Under a floor in seconds, the disk's total time for promoted requests when the present round began. After a
-    /// round
-    /// the foreground has the disk alone for as long as the round took. Without this pause an endless series of
+    /// round the foreground has the disk alone for as long as the round took. Without this pause an endless series of
     /// neighbouring blocks would win every choice of the shortest path.
     round_begun: Option<Duration>,
     /// The earliest start of the next round.
@@ -200,16 +195,14 @@ impl Background {
     }
 
     /// Returns the oldest request that is not promoted, and when it is to be promoted. `None` while the most that may
-    /// be are
-    /// promoted, or during a round.
+    /// be are promoted, or during a round.
     fn first_due(&self) -> Option<(BackgroundId, Instant)> {
         let most = if self.has_rounds() { 1 } else { PROMOTED_REQUESTS_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)
     }
 
     /// Returns whether requests are promoted in rounds, with time for the foreground between rounds. A floor in bytes a
-    /// second
-    /// needs no rounds, because its rate bounds the promoted work.
+    /// second needs no rounds, because its rate bounds the promoted work.
     fn has_rounds(&self) -> bool {
         matches!(self.floor, Some(Floor::Within(_)))
     }
@@ -232,8 +225,7 @@ impl Background {
     }
 
     /// Makes the requests foreground work that are due by `now`. Returns whether held requests are among them, whose
-    /// blocks
-    /// now have to be copied as foreground work.
+    /// blocks now have to be copied as foreground work.
     fn keep_floor(&mut self, sessions: &mut dyn Sessions, now: Instant) -> bool {
         let (mut copies, mut sectors) = (false, 0);
         let is_due = |(_, at): &(BackgroundId, Instant)| *at <= now;

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 
 /// The most blocks that a step registers or renews, about a tenth of a millisecond of work: foreground requests wait
-/// for
-/// the end of a step.
+/// for the end of a step.
 const STEP_BLOCKS_MAX: u64 = 64;
 
 /// The time between two steps. With blocks of 16 KiB the steps of a second register 1 GB.
@@ -167,8 +166,7 @@ impl ReadAheadMemory {
     }
 
     /// Takes a declaration, which [steps](Self::step) register block by block. A range that is larger than the memory
-    /// is
-    /// cut, and the oldest declarations are dropped if all together are larger than the memory.
+    /// is cut, and the oldest declarations are dropped if all together are larger than the memory.
     pub fn declare(&mut self, client: u64, range: LbnRange) {
         let most =
             self.budget.share() / self.sector.get().max(1) / self.block.get().max(1) * self.block.get();
@@ -191,8 +189,7 @@ impl ReadAheadMemory {
     }
 
     /// Returns when to drop blocks beyond the share, or to check the share: readers of another disk that begin to read
-    /// ahead
-    /// make the share smaller, which causes no event on this disk.
+    /// ahead make the share smaller, which causes no event on this disk.
     pub fn trim_due(&self) -> Option<Instant> {
         let others = self.budget.of_daemon().is_some() && self.held > Bytes::ZERO;
         let look = others.then_some(self.look_at);
@@ -311,9 +308,8 @@ impl ReadAheadMemory {
     }
 
     /// Drops the least recently declared blocks until there is room for `wanted` bytes, except the blocks of `but`,
-    /// which are
-    /// the most recent ones. A block that reads wait for is renewed instead of dropped. The number of blocks dropped or
-    /// renewed is bounded.
+    /// which are the most recent ones. A block that reads wait for is renewed instead of dropped. The number of blocks
+    /// dropped or renewed is bounded.
     fn make_room(&mut self, sessions: &mut dyn Sessions, wanted: u64, but: LbnRange) {
         let step = STEP_BLOCKS_MAX * self.block.bytes(self.sector).get();
         let mut over = self.budget.lacks(self.held, wanted).min(step);
@@ -422,8 +418,7 @@ impl ReadAheadMemory {
     }
 
     /// Drops the sectors that a write has covered. A block that has not arrived needs no change, because it is read
-    /// after the
-    /// write.
+    /// after the write.
     pub fn overwritten(&mut self, range: LbnRange) {
         let starts: Vec<Lbn> =
             self.over(range).filter(|block| block.bytes.is_some()).map(|block| block.range.start()).collect();
@@ -437,8 +432,7 @@ impl ReadAheadMemory {
     }
 
     /// Drops the declarations of a client, its reads `its`, and its blocks that have not arrived and that no other
-    /// client's
-    /// read waits for.
+    /// client's read waits for.
     pub fn leave(&mut self, sessions: &mut dyn Sessions, client: u64, its: &[u64]) {
         self.declared.retain(|one| one.client != client);
         for block in self.blocks.values_mut() {

@@ -7,8 +7,7 @@
 //! holds every write that was acknowledged before.
 //!
 //! Writes are background work in the same way. If a foreground request has to wait for a part of a background write,
-//! that
-//! part becomes foreground work, and the request can begin as soon as the part is written.
+//! that part becomes foreground work, and the request can begin as soon as the part is written.
 
 mod budget;
 mod floor;
@@ -42,8 +41,7 @@ pub struct BackgroundTerms {
     /// The memory for blocks that are read ahead, which the background export and the snapshots of a disk share.
     pub memory: ReadAheadBudget,
     /// Whether clients may write. If they may, a flush is sent to the device even before the first write, because an
-    /// earlier
-    /// daemon that was killed may have acknowledged writes that no flush has covered.
+    /// earlier daemon that was killed may have acknowledged writes that no flush has covered.
     pub write: bool,
 }
 
@@ -228,8 +226,7 @@ impl Background {
     }
 
     /// Registers a write, whose blocks are each written once. The caller begins no other request for the range until
-    /// the
-    /// write is done.
+    /// the write is done.
     pub(in crate::disk) fn write(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -349,8 +346,7 @@ impl Background {
     }
 
     /// Makes the awaited parts of writes foreground work, and for held writes the copying of the blocks under them.
-    /// Returns
-    /// whether there are such held writes, which the caller then has to try again.
+    /// Returns whether there are such held writes, which the caller then has to try again.
     pub(in crate::disk) fn hurry_writes(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -580,8 +576,7 @@ impl Background {
     }
 
     /// Records that a foreground command that took `took` has read or written `part` for promoted requests. Only
-    /// requests that
-    /// the floor promoted count as a cost of the floor.
+    /// requests that the floor promoted count as a cost of the floor.
     pub fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         let reads = self.reads.values().map(|read| (read.served, read.range));
         let writes = self.writes.values().map(|write| (write.served, write.range));

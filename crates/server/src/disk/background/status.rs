@@ -26,8 +26,7 @@ pub struct BackgroundStatus {
     /// The reason why requests wait, if it is known.
     pub wait: Option<WaitStatus>,
     /// The seconds until the floor makes the oldest request foreground work. `None` without a floor, or while other
-    /// requests
-    /// are foreground work.
+    /// requests are foreground work.
     pub floor_to_go_s: Option<f64>,
     /// The floor in words, if there is one.
     pub floor: Option<String>,
@@ -41,8 +40,7 @@ pub struct BackgroundStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WaitStatus {
     /// `paused` (the snapshot is paused), `fence` (a task has these sectors for itself), or a reason of the core:
-    /// `requests`,
-    /// `silence`, `harm`, `measurement`, or `gaps_only`.
+    /// `requests`, `silence`, `harm`, `measurement`, or `gaps_only`.
     pub reason: &'static str,
     /// The time without foreground requests that the core waits for, in seconds, if it waits for that.
     pub silence_s: Option<f64>,

@@ -7,8 +7,7 @@
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
 /// The most streams that are followed: a scan of all of them takes about a microsecond. The stream that was not
-/// extended
-/// for the longest time is forgotten.
+/// extended for the longest time is forgotten.
 const STREAMS_MAX: usize = 256;
 
 /// The number of reads that make a stream sequential.

@@ -176,8 +176,7 @@ fn a_task_whose_files_get_no_thread_fails_with_the_reason() {
 }
 
 /// The daemon is killed before the files of the last task are removed. Earlier, while the clock was far ahead, more
-/// tasks
-/// have ended than a restart looks for.
+/// tasks have ended than a restart looks for.
 #[test]
 fn the_files_of_the_tasks_that_ended_last_are_removed_whatever_the_clock_said() {
     const FUTURE_MS: u64 = 4_000_000_000_000;

@@ -1,6 +1,5 @@
 //! Every kind of damage to a file of the state directory. Damage that looks like a torn write of an unacknowledged
-//! record
-//! may go unnoticed. The daemon reports all other damage, and loses, invents and overwrites nothing.
+//! record may go unnoticed. The daemon reports all other damage, and loses, invents and overwrites nothing.
 
 use super::images::backup;
 use super::log::OperatorLog as Lines;
@@ -477,8 +476,7 @@ pub const PLAN: &str = "/state/task-1.plan";
 pub const MOVES: &str = "/state/task-1.moves";
 
 /// Returns a disk with a reorganisation that has moved some blocks, and up to five earlier contents of the file with
-/// the
-/// state of its moves.
+/// the state of its moves.
 pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
     let mut rig = Rig::new();
     rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");

@@ -19,8 +19,7 @@ use units::LbnRange;
 use workload::random::Stream;
 
 /// The content of the disk at a task's instant. A sector that was written between the task's start and its first step
-/// has
-/// one of several contents. The first read decides which, and later reads must agree.
+/// has one of several contents. The first read decides which, and later reads must agree.
 #[derive(Clone)]
 struct Captured {
     bytes: Vec<u8>,
@@ -151,8 +150,7 @@ impl History {
     }
 
     /// Makes `steps` random steps. About half of the kinds of steps occur in a history, so that each kind can be
-    /// frequent
-    /// (swarm testing).
+    /// frequent (swarm testing).
     fn run(&mut self, steps: usize) {
         let kinds: Vec<(HistoryStep, u64)> = STEPS
             .into_iter()

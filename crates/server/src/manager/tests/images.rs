@@ -478,8 +478,7 @@ fn a_difference_is_only_from_images_of_this_disk_in_their_order() {
 }
 
 /// A daemon that is killed before the journal records the end of a task continues the task after its restart. A
-/// cancelled
-/// or failed backup that completes in this way still holds the disk as it was at the start of the backup.
+/// cancelled or failed backup that completes in this way still holds the disk as it was at the start of the backup.
 #[test]
 fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
     for fails in [false, true] {
@@ -515,8 +514,7 @@ fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
 }
 
 /// A daemon that is killed before the journal records the end of a restore continues the restore. That must not
-/// overwrite
-/// acknowledged writes of clients.
+/// overwrite acknowledged writes of clients.
 #[test]
 fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
     for cancelled in [true, false] {

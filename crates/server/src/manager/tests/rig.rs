@@ -49,8 +49,7 @@ pub struct Rig {
     /// The number of writes that were refused because a task has their blocks closed.
     pub refused: u64,
     /// Whether the drive has a write cache, so that a power cut undoes the writes since the last flush. `cached` has
-    /// the
-    /// old contents under these writes, in order.
+    /// the old contents under these writes, in order.
     pub caches: bool,
     cached: Vec<(LbnRange, Vec<u8>)>,
     /// The number of steps that a flush takes.

@@ -504,8 +504,7 @@ impl Sessions for CountingPromotions<'_> {
 }
 
 /// Blocks with writes in flight at the instant are copied as background work, because no request of the foreground
-/// waits
-/// for the copies. Under a floor the copies become foreground work when the request of a reader is due.
+/// waits for the copies. Under a floor the copies become foreground work when the request of a reader is due.
 #[test]
 fn blocks_with_writes_in_flight_at_the_instant_are_copied_at_once_only_under_a_floor() {
     let mut rig = Rig::new();

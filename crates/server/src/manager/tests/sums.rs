@@ -107,8 +107,7 @@ fn a_part_of_the_disk_has_its_place_in_the_store() {
 }
 
 /// Clients write before, during and after each pass; the power fails, or the daemon is killed. Blocks that clients
-/// wrote
-/// get new sums and are never reported, and rot is found.
+/// wrote get new sums and are never reported, and rot is found.
 #[test]
 fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
     let (mut verified, mut recorded, mut found) = (0, 0, 0);

@@ -26,8 +26,7 @@ impl TaskSpec {
     }
 
     /// Checks by path alone, without opening files, that every file that the specification names is in one of the
-    /// permitted
-    /// directories, `targets`.
+    /// permitted directories, `targets`.
     ///
     /// # Errors
     /// The first field with a path outside of these directories.

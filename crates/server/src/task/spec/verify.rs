@@ -119,8 +119,7 @@ impl TaskSpec {
     }
 
     /// Sets the size of a comparison that has none: up to the end of the smallest of these disks, for RAID 6 rounded
-    /// down to
-    /// whole chunks.
+    /// down to whole chunks.
     pub(crate) fn fit<'a>(&mut self, disks: impl IntoIterator<Item = &'a DiskFacts>) {
         let smallest = disks.into_iter().map(|disk| disk.capacity.get()).min();
         if let (TaskKind::Verify, None, Some(end)) = (self.kind, self.sectors, smallest) {

@@ -85,7 +85,7 @@ pub(crate) struct Copies {
     /// For each request to keep a block that is not done yet, when the request was made, in time that the daemon has
     /// run.
     keeping: VecDeque<Duration>,
-    /// The acknowledged records of the kept file.
+    /// The number of acknowledged records of the kept file.
     records: u64,
     pub bad: Bad,
 }
@@ -137,7 +137,7 @@ impl Copies {
         self.safe = BlockSet::full(self.header.shape.blocks);
     }
 
-    /// Returns the acknowledged records of the kept file.
+    /// Returns the number of acknowledged records of the kept file.
     pub fn records(&self) -> u64 {
         self.records
     }

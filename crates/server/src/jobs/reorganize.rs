@@ -90,7 +90,7 @@ pub(crate) struct Reorganize {
     marks: VecDeque<(u64, Progress)>,
     mark: u64,
     durable: u64,
-    /// The acknowledged records of the memory.
+    /// The number of acknowledged records of the saved state.
     records: u64,
     progress: Progress,
     /// Writes that the disk may have only in its cache.

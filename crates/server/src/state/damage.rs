@@ -10,9 +10,9 @@ pub(crate) struct Broken {
     /// The damaged file: the log or its end.
     pub path: PathBuf,
     pub damage: Damage,
-    /// The note in the end, if the end itself is sound and of this log.
+    /// The note in the end, if the end itself is sound and belongs to this log.
     pub note: Option<Vec<u8>>,
-    /// Whether every byte of the log is part of a sound record, so that nothing but its end is in doubt.
+    /// Whether every byte of the log is part of a sound record, so that only the end is in doubt.
     pub whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a log: its last acknowledged record, in a file of its own.
+//! The end of a log: a file of its own that names the last acknowledged record.
 
 use super::{Damage, LogKind};
 use crate::file_system::{File, Files, How, write_all};
@@ -7,21 +7,21 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"fbstend\0";
 const VERSION: u32 = 1;
-/// Bytes of a slot: a drive tears at most this much in one write.
+/// The bytes of a slot, a physical sector of most drives: a torn write of one slot leaves the other slot intact.
 pub(super) const SLOT_BYTES: usize = 4096;
 const FIELDS_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
-/// The most bytes of a note: the rest of its slot.
+/// The most bytes of a note: what the other fields leave of a slot.
 const NOTE_BYTES_MAX: usize = SLOT_BYTES - FIELDS_BYTES - 4;
 
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub kind: u32,
-    /// The log's number among those of its kind.
+    /// The log's number, which distinguishes logs of the same kind.
     pub number: u64,
-    /// The last acknowledged record; 0: none.
+    /// The sequence of the last acknowledged record; 0: none.
     pub sequence: u64,
-    /// Its checksum.
+    /// The checksum of the last acknowledged record.
     pub chain: u32,
     /// A note of the log's owner, readable without the log.
     pub note: Vec<u8>,
@@ -74,14 +74,14 @@ impl Mark {
     }
 }
 
-/// Reads the newer of the two slots, and returns which it is. `None`: there is no such file.
+/// Reads an end. Returns the newer of the sound slots with its index; `None` if there is no such file.
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize)>, Damage> {
     let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
     let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut bytes));
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Damage::Unreadable(error.to_string())),
-        // The file has its full length from the beginning: with another length it was changed from outside.
+        // An end has its full length from its creation on, so a file of another length was changed by another program.
         Ok(n) if n != 2 * SLOT_BYTES => return Err(Damage::End),
         Ok(_) => {}
     }
@@ -113,7 +113,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Creates an end without acknowledged records. It is complete and durable before it gets its name.
+    /// Creates an end without acknowledged records. The file is complete and durable before it gets its name.
     pub fn create(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> io::Result<Self> {
         let mark = Mark { kind: kind.code(), number, sequence: 0, chain: 0, note: Vec::new() };
         let new = beside(path);
@@ -125,13 +125,13 @@ impl End {
         Ok(Self { file, kind: mark.kind, number, slot: 1 })
     }
 
-    /// Opens an end that was [read](read).
+    /// Opens an end that was [read](read), for writing.
     pub(super) fn open(files: &dyn Files, path: &Path, mark: &Mark, slot: usize) -> io::Result<Self> {
         let file = files.open(path, How::Write)?;
         Ok(Self { file, kind: mark.kind, number: mark.number, slot: 1 - slot.min(1) })
     }
 
-    /// Opens the end of a file that is no log; returns it with its acknowledged number.
+    /// Opens the end of a file that is no log. Returns the end with the sequence that it acknowledges.
     pub fn go_on(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> Result<(Self, u64), Damage> {
         let (mark, slot) = read(files, path)?.ok_or(Damage::EndGone)?;
         if (mark.kind, mark.number) != (kind.code(), number) {
@@ -142,10 +142,11 @@ impl End {
         Ok((end, mark.sequence))
     }
 
-    /// Puts a number into both slots of the end of the file of that `number`, durably, so that no other writer replaces
-    /// both. An end that is gone, damaged or of another file stays so. Returns whether it has changed.
+    /// Writes `sequence` into both slots of the end of the file with this `number`, durably, so that one more write of
+    /// another thread cannot replace both. An end that is gone, damaged or of another file stays as it is. Returns
+    /// whether the end has changed.
     pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<bool> {
-        // The file is opened before it is read. If another file takes its name meanwhile, that one is not written to.
+        // Open the file before reading: if another file takes the name in between, that file is not written to.
         let file = match files.open(path, How::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             opened => opened?,
@@ -159,13 +160,14 @@ impl End {
         Ok(true)
     }
 
-    /// Returns whether an end is sound, and of such a file.
+    /// Checks that an end is sound and belongs to a file of this kind.
     pub fn check(files: &dyn Files, path: &Path, kind: LogKind) -> Result<(), Damage> {
         let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;
         if mark.kind == kind.code() { Ok(()) } else { Err(Damage::Other) }
     }
 
-    /// Acknowledges all records up to one, durably. It takes the older slot, so that a torn write leaves the other.
+    /// Acknowledges all records up to `sequence`, durably. Writes to the older slot, so that a torn write leaves the
+    /// newer one.
     pub fn commit(&mut self, sequence: u64, chain: u32, note: &[u8]) -> io::Result<()> {
         let mark = Mark { kind: self.kind, number: self.number, sequence, chain, note: note.to_vec() };
         write_all(&mut *self.file, (self.slot * SLOT_BYTES) as u64, &mark.encode()?)?;
@@ -175,7 +177,7 @@ impl End {
     }
 }
 
-/// Returns the name under which a file is written before it takes its own name.
+/// Returns the temporary name under which a new file is written before it gets its name.
 pub(super) fn beside(path: &Path) -> std::path::PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");

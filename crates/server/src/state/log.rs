@@ -1,4 +1,4 @@
-//! Appended records, checksummed and chained.
+//! A log: a file of appended records with checksums, each of which continues from the record before.
 
 use super::end::{self, End, Mark, beside};
 use super::{Broken, Damage, LogKind};
@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"fbstate\0";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
-/// Length, sequence and committed.
+/// The bytes before the body of a record: length, sequence and committed.
 const RECORD_HEAD_BYTES: usize = 4 + 8 + 8;
 const TAIL_BYTES: usize = 4;
 
-/// The most bytes of a record that are in memory before its checksum is known: a damaged length must not take gigabytes.
+/// The most bytes of a record that are in memory before the checksum is known: a damaged length must not cost
+/// gigabytes.
 const UNCHECKED_BYTES_MAX: usize = 1 << 20;
 
 /// Returns the path of a log's end.
@@ -38,7 +39,7 @@ pub(crate) struct Log {
     committed: u64,
 }
 
-/// A log that was read.
+/// The result of reading a log without damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scan {
     mark: Mark,
@@ -46,7 +47,7 @@ pub(crate) struct Scan {
     chain: u32,
     sequence: u64,
     at: u64,
-    /// Bytes after the last record, torn by a power cut.
+    /// The number of bytes behind the last whole record, which a power cut has torn.
     pub torn: u64,
 }
 
@@ -67,8 +68,8 @@ impl Scan {
         (records < journaled).then_some(Damage::Older { records, journaled })
     }
 
-    /// Reads a log and its end, and changes nothing. `each` gets every sound record, also those before damage, and
-    /// returns whether its content fits. `None`: no record was ever acknowledged.
+    /// Reads a log and its end, and changes nothing. `each` gets the body of every sound record, also of those before
+    /// damage, and returns whether the body fits those before. `None`: no record was ever acknowledged.
     pub fn read(
         files: &dyn Files,
         path: &Path,
@@ -142,16 +143,16 @@ impl Scan {
     }
 }
 
-/// The records of a file, as far as they are sound.
+/// The sound records of a file that have been read so far.
 #[derive(Default)]
 struct Records {
     first: u64,
     last: u64,
-    /// The acknowledged record according to the last record read.
+    /// The last acknowledged sequence according to the last record read.
     committed: u64,
     /// The checksum of the record that the end names.
     at_mark: Option<u32>,
-    /// The first record that does not fit: nothing after it is returned.
+    /// The sequence and byte of the first record whose body does not fit. Later bodies are not passed on.
     stopped: Option<(u64, u64)>,
 }
 
@@ -219,7 +220,7 @@ impl Reader {
         Ok((tail == chain.to_le_bytes()).then_some(chain))
     }
 
-    /// Returns the body of the record at a place, if the record is sound.
+    /// Returns the body of the record that begins at byte `at`, if the record is sound.
     fn record_at(&mut self, at: u64) -> Result<Option<Vec<u8>>, Damage> {
         let Some(chain) = self.bytes(at.saturating_sub(TAIL_BYTES as u64), TAIL_BYTES as u64)? else {
             return Ok(None);
@@ -235,7 +236,7 @@ impl Reader {
         }
     }
 
-    /// Passes on all sound records, in order.
+    /// Passes the bodies of all sound records to `each`, in order, and stops at the first record that is not sound.
     fn records(
         &mut self,
         each: &mut impl FnMut(&[u8]) -> bool,
@@ -284,7 +285,7 @@ fn begun(chain: u32, head: &[u8]) -> crc32fast::Hasher {
 }
 
 impl Log {
-    /// Opens a log that was read: cuts off a torn record, and acknowledges records that were written and not
+    /// Opens a log that was read: cuts off a torn record, and acknowledges records that were written but not
     /// acknowledged.
     pub fn resume(files: &dyn Files, path: &Path, kind: LogKind, scan: Scan) -> io::Result<Self> {
         let Scan { mark, slot, chain, sequence, at, torn } = scan;
@@ -292,7 +293,7 @@ impl Log {
         if torn > 0 {
             file.set_len(at)?;
         }
-        // A killed daemon may have written records that are not durable.
+        // A killed daemon may have written records without syncing them.
         file.sync()?;
         let mut end = End::open(files, &end_path(path), &mark, slot)?;
         if sequence > mark.sequence {
@@ -330,27 +331,28 @@ impl Log {
         Ok(log)
     }
 
-    /// Returns the number of records acknowledged since the log was first created.
+    /// Returns the number of records since the log was first created; after a successful call all of them are
+    /// acknowledged.
     pub fn records(&self) -> u64 {
         self.sequence
     }
 
-    /// Returns the bytes of the log.
+    /// Returns the length of the log in bytes.
     pub fn bytes(&self) -> u64 {
         self.at
     }
 
-    /// The place of the first record of a file.
+    /// The byte at which the first record of a log begins.
     pub const FIRST_RECORD_BYTE: u64 = HEADER_BYTES as u64;
 
-    /// Returns the bytes that a record with a body of this length has in the file.
+    /// Returns the length in the file of a record with a body of `body` bytes.
     pub fn record_bytes(body: usize) -> u64 {
         (RECORD_HEAD_BYTES + TAIL_BYTES + body) as u64
     }
 
-    /// Reads the body of the record at a place of the file back; `None` if the record is damaged.
+    /// Reads the body of the record that begins at byte `at` of a log; `None` if the record is damaged.
     ///
-    /// The checksum that the record continues from stands in the four bytes before it.
+    /// The checksum from which the record continues is in the four bytes before the record.
     pub fn read_back(mut file: Box<dyn File>, at: u64) -> io::Result<Option<Vec<u8>>> {
         let len = file.len()?;
         let mut reader = Reader { file, len, at, chain: 0 };
@@ -361,7 +363,7 @@ impl Log {
         })
     }
 
-    /// Adds a record, durably. After an error nothing can be added until the log is [replaced](Self::replace).
+    /// Adds a record, durably. After an error no record can be added until the log is [replaced](Self::replace).
     pub fn append(&mut self, body: &[u8], note: &[u8]) -> io::Result<()> {
         let Some(mut file) = self.file.take() else {
             return Err(io::Error::other("the record before could not be written"));
@@ -397,7 +399,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes a log and its end, and what a creation that failed has left of them.
+    /// Removes a log and its end, and the temporary files that a failed creation has left.
     pub fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
         files.remove(&beside(path))?;
         files.remove(&beside(&end_path(path)))?;

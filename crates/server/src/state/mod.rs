@@ -1,8 +1,9 @@
-//! Files of the state directory: a log, and beside it the end of the log.
+//! Files of the state directory: logs of checksummed records, and beside each log a file with the log's end.
 //!
 //! A file that a task depends on is a [`Log`]: records, each with its length, its number and a checksum that continues
-//! from the record before. Beside it is `NAME.end`, which holds the last record that was acknowledged. The log is
-//! written and synced first, its end second, and only then is the record acknowledged. So damage and a torn end differ:
+//! from the record before. Beside the log `NAME` the file `NAME.end`, the end, names the last acknowledged record. The
+//! log is written and synced first, the end second, and only then is a record acknowledged. So damage can be told from
+//! the torn write of a power cut:
 //!
 //! | found at the start | it is |
 //! |---|---|
@@ -12,7 +13,7 @@
 //! | a log without its end, or an end without its log | damage: one of them was removed |
 //! | an end that is older than the log says | damage: an older copy |
 //!
-//! This module repairs nothing and guesses nothing: [`Broken`] describes the damage, and the records before it are
+//! This module repairs nothing and guesses nothing: [`Broken`] describes the damage. The records before the damage are
 //! returned, because `freeblock repair` shows them.
 //!
 //! ```text
@@ -22,9 +23,10 @@
 //!         "fbstend\0", version u32 = 1, kind u32, number u64, sequence u64, crc32 of that record u32, length of the note
 //!         u32, note, zeros, crc32 of all of it in the last four bytes
 //! ```
-//! Little-endian. `committed` is the sequence in the durable end when the record was written: it shows if an end is
-//! older than its log. Sequences are consecutive in a file and are never used again for the same log, also when it is
-//! rewritten ([`Log::replace`]), which begins with the record after the last. The file is complete before it gets its
+//! Numbers are little-endian. `committed` is the sequence in the durable end when the record was written, which shows
+//! whether an end is older than its log. Sequences are consecutive in a file and are never used again for the same log:
+//! a rewritten log ([`Log::replace`]) begins with the sequence after the last. A new file is complete before it gets
+//! its
 //! name, so its first record cannot be torn.
 
 mod damage;
@@ -38,16 +40,16 @@ pub(crate) use log::{Log, Scan, end_path};
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The contents of a log. One in the place of another is refused.
+/// The kind of content of a log. A log of another kind in its place is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogKind {
     /// The journal of all tasks of a disk.
     Tasks,
-    /// Blocks that a backup keeps.
+    /// The old content of blocks that a backup, replica or snapshot keeps.
     Kept,
-    /// The memory of a reorganisation.
+    /// The state of the moves of a reorganisation.
     Moves,
-    /// A checksum store: it has a format of its own, and only its end is here.
+    /// A checksum store. The store has a format of its own; only its end is such a file.
     Sums,
 }
 

@@ -1,4 +1,4 @@
-//! A log is read as it was acknowledged, or reports damage.
+//! A log is read as it was acknowledged, or damage is reported.
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod faults;
@@ -95,7 +95,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
             let damaged = files.copy();
             inject(&damaged, path, &one);
             match read(&damaged) {
-                // One slot is torn, or the end is as before the last record: as after a power cut.
+                // A power cut may tear one slot, or leave the end as it was before the last record.
                 Ok(Some((found, _))) => {
                     let like_a_power_cut = path == END
                         && match &one {
@@ -120,7 +120,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
     }
 }
 
-/// A header holds the length of a record, and may be damaged: nothing is allocated by that number alone.
+/// The length of a record may be damaged, so memory is not allocated by the length alone.
 #[test]
 fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     let files = MemoryFiles::default();
@@ -140,8 +140,8 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     }
 }
 
-/// Its own checksum, its sequence and the end of the log fit: the records behind it do not, since each is chained to
-/// the one before.
+/// The checksum and sequence of such a record are right, and the end fits the log. But the checksum of the next record
+/// continues from another record.
 #[test]
 fn a_sound_record_of_another_log_between_others_is_noticed() {
     let written = |middle: &[u8]| {
@@ -181,8 +181,8 @@ fn a_log_of_another_task_disk_or_kind_is_refused() {
     assert_eq!(read(LogKind::Kept, None).unwrap_err().damage, Damage::Version(2));
 }
 
-/// A complete record without acknowledgement may have been acknowledged, and counts. A record that is cut anywhere
-/// never was.
+/// A complete record behind the acknowledged ones counts, because a power cut may have left an older end. A record that
+/// is cut anywhere was never acknowledged, and is dropped.
 #[test]
 fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
     let files = MemoryFiles::default();
@@ -256,7 +256,7 @@ proptest! {
         }
     }
 
-    /// After a call that fails the log is replaced, and no earlier record then counts as damage.
+    /// After a failed call the log is replaced, and the records before then count as no damage.
     #[test]
     fn after_a_failure_it_is_written_anew(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
         let files = MemoryFiles::default();
@@ -293,7 +293,7 @@ proptest! {
     }
 }
 
-/// A full state directory stops it somewhere.
+/// The creation fails at every possible call, as in a full state directory.
 #[test]
 fn a_removal_leaves_nothing_of_a_creation_that_failed() {
     for calls in 0.. {

@@ -60,8 +60,8 @@ pub struct Figures {
     pub bad: Vec<u64>,
     /// The number of further bad sectors, which are not listed.
     pub bad_more: u64,
-    /// The records of the task's log in the state directory, kept blocks or the memory of a reorganisation, that were
-    /// acknowledged when these figures were saved; 0 without a log. A log that has fewer is an older copy.
+    /// The number of acknowledged records, when these figures were saved, of the task's log in the state directory:
+    /// kept blocks, or the state of a reorganisation; 0 without a log. A log with fewer records is an older copy.
     #[serde(default)]
     pub records: u64,
     /// The results of a scrub with checksums.

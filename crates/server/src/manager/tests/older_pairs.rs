@@ -1,5 +1,5 @@
-//! A log of a task exchanged together with its end for older copies of both. The two fit each other, and only the journal
-//! of tasks, which counts the acknowledged records, shows that some are missing.
+//! A task's log and its end are replaced by older copies of both files. The copies fit each other. Only the journal of
+//! tasks, which has the number of acknowledged records, shows that records are missing.
 
 use super::damage::{KEPT, KEPT_END, MOVES, kept, read, report};
 use super::memory::MemoryFiles;
@@ -42,7 +42,7 @@ fn a_backup_fails_whose_kept_blocks_are_an_older_copy_with_its_end() {
         let reason = rig.task(id).reason.unwrap();
         assert!(reason.starts_with(KEPT) && reason.contains("both files are older copies"), "{reason}");
     }
-    // The newest pair is no damage.
+    // The newest copies are no damage.
     let mut rig = rig.again(rig.files.copy());
     assert_eq!(rig.run(id), TaskState::Done);
 }
@@ -69,7 +69,7 @@ fn a_reorganisation_stops_and_keeps_its_places_whose_memory_is_an_older_copy_wit
         let files = rig.files.copy();
         files.put(MOVES, &log);
         files.put(MOVES_END, &end);
-        // The log is written before its end, so a pair of this loop may be of two moments, which is found without the journal.
+        // The log is written before its end, so a pair may be of two moments: that is found without the journal.
         if Scan::read(&files, Path::new(MOVES), LogKind::Moves, None, |_| true).is_err()
             || records(&files, MOVES, LogKind::Moves) >= journaled
         {

@@ -19,7 +19,7 @@ pub(crate) enum FileFault {
     /// The file is cut at this length.
     Cut(usize),
     Delete,
-    /// An older copy, of an earlier moment, replaces the file.
+    /// An older copy replaces the file: the moment's index, and the content.
     Older(usize, Vec<u8>),
     /// A directory replaces the file.
     Directory,
@@ -43,11 +43,11 @@ impl fmt::Debug for FileFault {
     }
 }
 
-/// The bytes of a file to damage.
+/// The share of a file's bytes at which tests damage the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Every,
-    /// This number of bytes, drawn from a fixed seed; `long` of them in the long tier.
+    /// This number of bytes, drawn from a fixed seed: `short` of them in the usual test run, `long` in the long one.
     Some {
         short: usize,
         long: usize,
@@ -67,11 +67,11 @@ impl Share {
     }
 }
 
-/// Returns where the records of a log begin and end, and the slots of an end.
+/// Returns the bytes at which the records of a log, or the slots of an end, begin.
 fn records(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     if bytes.starts_with(b"fbstate\0") {
-        // The header; then length, sequence and committed, a body, a checksum.
+        // The header has 28 bytes. A record has length, sequence and committed, then the body, then a checksum.
         let mut at = 28;
         while let Some(len) = bytes.get(at..at + 4) {
             ends.push(at);
@@ -82,8 +82,8 @@ fn records(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Returns the ways to damage a file of these bytes with these older versions: flipped bytes, cuts at bytes, at every
-/// record and one byte into it, and all other ways.
+/// Returns the ways to damage a file with these bytes and older versions: a flipped bit in each byte of the share, a
+/// cut at each of these bytes, at every record and one byte behind its beginning, and all other ways.
 pub(crate) fn all_faults(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<FileFault> {
     let flips = share.of(bytes.len()).into_iter().map(|at| FileFault::Flip { at, by: 1 << (at % 8) });
     let mut cuts = share.of(bytes.len());
@@ -94,7 +94,7 @@ pub(crate) fn all_faults(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<F
     flips.chain(cuts.into_iter().map(FileFault::Cut)).chain(older).chain(rest).collect()
 }
 
-/// Applies the damage.
+/// Applies a damage to a file.
 pub(crate) fn inject(files: &MemoryFiles, path: &str, inject: &FileFault) {
     match inject {
         FileFault::Flip { .. } | FileFault::Cut(_) | FileFault::Older(..) => {
@@ -107,7 +107,7 @@ pub(crate) fn inject(files: &MemoryFiles, path: &str, inject: &FileFault) {
     }
 }
 
-/// Returns the bytes of a damaged file, if it still is a file.
+/// Returns the bytes of a damaged file, if the damage leaves a readable file.
 pub(crate) fn damaged(bytes: &[u8], inject: &FileFault) -> Option<Vec<u8>> {
     let mut bytes = bytes.to_vec();
     match inject {

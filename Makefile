@@ -30,7 +30,7 @@ notebook: wheel ## the notebook of OSDI 2000 (docs/PYTHON.md), run and rendered 
 	@$(WHEEL)/bin/python -W ignore clients/python/notebooks/render.py $(TARGET)/notebook.html
 	@echo "$(TARGET)/notebook.html"
 
-# Fixed, so that a commit passes or fails for itself; `make explore` looks further.
+# The seed of the property tests is fixed, so that a commit passes or fails by its own content; `make explore` draws others.
 export PROPTEST_RNG_SEED ?= 20001023
 # Builds every test, runs a tier of them (crates/suite), then the doc tests. Everything is built once, with one set of features.
 define suite
@@ -48,12 +48,12 @@ test: rust cc clients ## the short tier: every unit, property, integration and d
 test-long: rust cc clients ## every test at full size, more than an hour, in parts if it is stopped; keeps docs/results/tests.tsv and says what changed
 	$(call suite,long --results docs/results/tests.tsv $(FILTER))
 
-# Each script says what it skips, and ends with 77 then.
+# A script that lacks a program names what it skips, and ends with 77.
 KINDS := raw serve live
 PROOFS := fio filesystems postgres
 proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
   DEBIAN=$(TARGET)/debian FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
-# Other histories for each commit.
+# The seed of torture is that of the commit, so that each commit tries other histories.
 TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
 torture: rust cc ## random histories with the commit's seed, 30 minutes on two cores (docs/TORTURE.md)
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
@@ -113,7 +113,7 @@ site: rust cc ## the demo for a browser alone, in docs/site (docs/site/README.md
 deb-check: deb clients debian ## install, upgrade, remove and purge that package in a clean Debian (root; minutes)
 	@$(call proof,package,serve)
 
-# A libc of its own, so that the binary runs on any Linux of this architecture. ring and zstd have parts in C.
+# Linked with a libc of its own (musl), the binary runs on any Linux of this architecture. musl-gcc compiles the parts in C of ring and zstd.
 MUSL := $(shell uname -m)-unknown-linux-musl
 static: rust cc ## a binary without shared libraries and without the laboratory, target/MUSL/release/freeblock; needs rustup and musl-gcc
 	@command -v musl-gcc >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -164,8 +164,8 @@ bench: rust cc ## the benchmarks at full size (docs/BENCHMARKS.md); prints, writ
 	@$(CARGO) bench --workspace --locked --bench '*'
 
 # The wrappers of fuzz/ need a nightly compiler to run, and none to be checked. The check compiles every dependency again, so `make lint`
-# leaves it out: a test of `hostile` compares their text. Nothing is linked, so the fuzzer's own library is
-# not built: its build script is told that it is elsewhere.
+# leaves it out: a test of `hostile` compares the text of the wrappers. Nothing is linked, so the fuzzer's own library is not built: its
+# build script is told that the library is elsewhere.
 fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 	@$(CARGO) fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null || { \
 	  echo "make: what fuzz/ needs cannot be fetched; its targets are not checked" >&2; exit 0; }; \
@@ -237,7 +237,7 @@ cc:
 	  echo "make: Rust needs a C compiler to link with; install one, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; \
 	fi
 
-# What makes the bindings to the kernel's headers; only `ublk` needs it.
+# libclang makes the bindings to the kernel's headers; only `ublk` needs it.
 HAS_LIBCLANG = { [ -n "$${LIBCLANG_PATH:-}" ] || \
   { ls /usr/lib/llvm-*/lib/libclang[-.]*so* /usr/lib/*/libclang[-.]*so* 2>/dev/null || true; } | grep -v 'libclang-cpp' >/dev/null; }
 libclang:
@@ -250,8 +250,8 @@ libclang:
 	  echo "make: ublk needs libclang to build (Debian: apt-get install libclang-dev), or LIBCLANG_PATH" >&2; exit 1; \
 	fi
 
-# Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
-# passes. nbdfuse mounts what it serves, so that it needs no fusermount.
+# Independent programs, with which tests and proofs compare ours. A test that lacks its program says so and passes. nbdfuse mounts
+# its export itself, so fusermount is not needed.
 CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl zsh fish chromium node
 PACKAGES := libnbd-bin python3-libnbd nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl zsh fish chromium fonts-dejavu-core nodejs
 clients: packager prometheus
@@ -282,7 +282,7 @@ packager:
 	  echo "make: no$$missing; no package can be made (Debian: apt-get install dpkg-dev binutils)" >&2; \
 	fi
 
-# Unpacked and not installed: an installation starts a service.
+# Prometheus is unpacked and not installed, because an installation starts a service.
 prometheus:
 	@command -v promtool >/dev/null && command -v prometheus >/dev/null && exit 0; [ -x $(TARGET)/prometheus/usr/bin/promtool ] && exit 0; \
 	command -v apt-get >/dev/null || { echo "make: no promtool; tests of the alerts are skipped (Debian: package prometheus)" >&2; exit 0; }; \
@@ -307,7 +307,7 @@ debian: packager
 	  echo "make: no$$missing; the package is not tried (Debian: apt-get install $(DEBIAN_PACKAGES))" >&2; \
 	fi
 
-# What a guest boots from is downloaded by its proof; only the emulator is installed.
+# The proofs download the system that a guest boots from; only the emulator is installed here.
 GUEST_CLIENTS := qemu-system-x86_64 busybox cpio
 GUEST_PACKAGES := qemu-system-x86 busybox-static cpio
 guest:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Finds constants whose name states no quantity (docs/STYLE.md): `MOST`, `PATIENCE`, `NEAR`, ...
 
-A number's or a time's constant says of what it is and in which unit, and a limit ends in `_MIN` or `_MAX`: `REQUESTS_MAX`,
-`IDLE_TIMEOUT`, `SEARCH_RANGE_NS`. Flags, tags and other constants that are no quantities may have one word. The type of a
-floating-point number states no unit, so its name has one of `UNITS`. In the crates of `CORE` one word is never enough for a number,
-unless it is the constant of a type.
+The name of a constant number or time says what it counts or measures and in which unit, and the name of a limit ends in `_MIN` or
+`_MAX`: `REQUESTS_MAX`, `IDLE_TIMEOUT`, `SEARCH_RANGE_NS`. Flags, tags and other constants that are no quantities may have one word.
+The type of a floating-point number states no unit, so its name has one of `UNITS`. In the crates of `CORE` the name of a number has
+more than one word, unless it is the constant of a type.
 """
 
 import re
@@ -27,7 +27,7 @@ BARE = set(
     UNLIKE UNSURE UNUSED UP USUAL VARY WAITING WANDERS WATCHED WIDER WIDEST WORTH
 """.split()
 )
-# The words of which the name of a floating-point constant has one.
+# The name of a floating-point constant has one of these words.
 UNITS = set(
     """
     NS US US2 MS S SECOND SECONDS HOURS REVOLUTIONS BYTES MB MIB PIXELS CHARACTERS
@@ -42,13 +42,13 @@ SUFFIX = re.compile(r"_(?:MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|FEWEST|LI
 CONSTANT = re.compile(r"\b(?:const|static) ([A-Z][A-Z0-9_]*): ")
 FLOAT = re.compile(r"\bconst ([A-Z][A-Z0-9_]*): &?\[*f(?:32|64)\b")
 QUANTITY = re.compile(r"\bconst ([A-Z][A-Z0-9_]*): &?(?:\[(?!u8;)|\()?(?:[ui](?:8|16|32|64|128|size)|f64|Duration|Instant|Sectors|Bytes|std::ops::Range)\b.* =")
-# `SILENCES_OF` and `SKIP_PART` do not say of what; a divisor, a ratio or a number `PER` something does.
+# Names such as `SILENCES_OF` and `SKIP_PART` do not say of what they are; a divisor, a ratio or a number `PER` something does.
 OPEN_END = re.compile(r"_(?:OF|PART|AGAIN)$")
 CORE = re.compile(r"crates/(?:units|model|scheduler|drive)/src/(?!.*tests)")
 
 
 def is_bare(name: str, line: str, constant: str) -> bool:
-    """Returns whether the name of a number does not say of what."""
+    """Returns whether the name of a number does not say what it counts or measures."""
     return constant in BARE or bool(OPEN_END.search(constant) or (CORE.match(name) and "_" not in constant and not line.startswith(" ")))
 
 

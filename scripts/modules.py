@@ -84,7 +84,7 @@ class Names:
                     self.taken[module][names[-1]] = tuple(start)
 
     def resolve(self, module: Module, path: Module, depth: int = 0) -> Module | None:
-        """Returns the module that defines what a path names where it stands in a module; none if that is another crate's."""
+        """Returns the module that defines the item which a path in `module` names; None if another crate defines it."""
         at, names = module, path
         if names[0] == "crate":
             at, names = (), names[1:]
@@ -115,7 +115,7 @@ class Names:
 
 
 def layers(source: Path) -> dict[Module, dict[Module, set[Module]]]:
-    """Returns, for each module of a crate that has submodules, those submodules, each with those that it uses."""
+    """Returns, for each module of a crate that has submodules, its submodules, each with the siblings that it uses."""
     names = Names(modules(source))
     siblings: dict[Module, dict[Module, set[Module]]] = {}
     for module in names.texts:

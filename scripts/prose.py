@@ -5,14 +5,14 @@
 - string literals of .rs files (messages, help, reasons of assertions) that are prose: three words or more, no code;
 - names of tests, split at their underscores.
 
-Two shares are printed a kind and place (crate or document): sentences that begin without a subject of their own ("What the drive
-...", "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
-either share of any kind is above it, so that no kind hides another; with --list the sentences themselves are printed.
+Two shares are printed for each kind and place (crate or document): sentences that begin without a subject of their own ("What the
+drive ...", "Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
+one of the shares is above PERCENT for any kind, so that no kind hides another; with --list the sentences themselves are printed.
 Each run first looks for planted sentences (`self_check`).
 
-With --words N the exit code is 1 too if the documents have more words: README.md and every .md below docs/, as `wc -w` counts
-them, code and tables included. docs/REPRODUCTION.md is left out: `freeblock lab report` writes it, so its length is that of the
-experiments, and no cut in it would last.
+With --words N the exit code is also 1 if the documents have more than N words: README.md and every .md below docs/, as `wc -w`
+counts them, code and tables included. docs/REPRODUCTION.md is left out: `freeblock lab report` writes it, so its length is that of
+the experiments, and no cut in it would last.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def rust_blocks(text: str):
         yield " ".join(block)
 
 
-# A comment, a literal (its text is a group) or a character, which may be a quotation mark; in the order in which they are tried.
+# A comment, a literal (its text is a group) or a character, which may be a quotation mark, in the order in which the kinds are tried.
 TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|'(?:\\.[^']*|[^'\\])'"""
     r"""|\bb?c?r(?P<hashes>\#+)"(?P<fenced>.*?)"(?P=hashes)|\bb?c?r"(?P<raw>[^"]*)"|"(?P<plain>(?:\\.|[^"\\])*)\"""",
@@ -152,7 +152,7 @@ KINDS = {
     "names of tests": {".rs": test_names},
 }
 
-# The documents of --words, and the one among them that a command writes.
+# The documents of --words, and the document among them that a command writes.
 COUNTED = ["README.md", "docs"]
 GENERATED = "docs/REPRODUCTION.md"
 LONGEST_SHOWN = 5
@@ -171,7 +171,7 @@ def tracked(paths: list[str]) -> list[str]:
 
 
 def too_long(words_max: int) -> bool:
-    """Returns whether the documents have more words, and then names the count, the limit and the longest documents."""
+    """Returns whether the documents have more than `words_max` words, and then names the count, the limit and the longest documents."""
     documents = [name for name in tracked(COUNTED) if name.endswith(".md") and name != GENERATED]
     counts = {name: len(pathlib.Path(name).read_text(encoding="utf-8").split()) for name in documents}
     count = sum(counts.values())
@@ -212,7 +212,7 @@ def self_check() -> None:
 
 
 def table(kind: str, places: dict[str, list[int]], max_percent: float | None, quiet: bool) -> bool:
-    """Prints the shares of a kind, and returns whether one is above the maximum."""
+    """Prints the shares of a kind of text, and returns whether one of them is above the maximum."""
     total = [sum(column) for column in zip(*places.values())] or [0, 0, 0]
     if not quiet:
         print(f"{kind:34} {'sentences':>9} {'headless':>9} {'private':>9}")

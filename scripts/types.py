@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds names of types that mean several things within a crate, its tests, benchmarks and examples.
 
-Two aliases of the same text mean the same, and so do the two sides of a `cfg`, which are listed in `EITHER`.
+Two aliases of the same text mean the same thing, and so do the two sides of a `cfg`, which are listed in `EITHER`.
 """
 
 import collections

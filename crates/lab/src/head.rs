@@ -113,7 +113,7 @@ impl<'a> Outer<'a> {
     }
 }
 
-/// The head, and its mover.
+/// The head of a drive, moved by a core in the drive or by the drive itself.
 pub(crate) struct Head {
     drive: Arc<DriveModel>,
     mover: Mover,

@@ -53,7 +53,7 @@ impl Knowledge {
         }
     }
 
-    /// Returns whether the probe wrote, if there was one.
+    /// Returns whether the probe was permitted to write; `None` without a probe.
     const fn probe(self) -> Option<bool> {
         match self {
             Self::True => None,
@@ -109,7 +109,7 @@ impl KnownDrive {
     /// Returns a built-in drive with its true profile.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// No built-in drive has this name.
     pub fn truth((drive, name): Named) -> Result<Self, LabError> {
         let failed = |e| LabError::new(format!("drive {name}"), e);
         let profile = Arc::new(builtin::find(name).map_err(failed)?);
@@ -122,7 +122,7 @@ impl KnownDrive {
     /// reads, and writes if permitted. Settings of the host count as known: command queueing, the write cache.
     ///
     /// # Errors
-    /// There is no drive of this name, or it cannot be probed.
+    /// No built-in drive has this name, or it cannot be probed.
     pub fn probed(named: Named, behaviour: Behaviour, writes: bool, seed: u64) -> Result<Self, LabError> {
         let failed =
             |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
@@ -136,7 +136,8 @@ impl KnownDrive {
             .map_err(|e| failed(e.into()))?;
         let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
         let firmware = found.profile.firmware.as_ref();
-        // A probe that only reads cannot find out whether the drive writes back; the host has set it.
+        // A probe that only reads cannot find out whether the drive writes back; the host itself has switched
+        // write-back on or off.
         let writes_back = known_drive
             .profile
             .firmware

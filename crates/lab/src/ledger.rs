@@ -47,7 +47,7 @@ pub struct LedgerRun {
 /// A ledger that cannot be read or written.
 #[derive(Debug, Error)]
 pub enum LedgerError {
-    /// The text is not one of [`Ledger::to_json`].
+    /// The text was not written by [`Ledger::to_json`].
     #[error("the file is no ledger of claims: {0}; restore it from git, or delete it to begin a new one")]
     Read(serde_json::Error),
     /// A number cannot be written as JSON.

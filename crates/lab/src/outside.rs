@@ -37,7 +37,7 @@ pub struct Trial {
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
     /// The time by which the scheduler outside takes moves to a detour and back to be longer than predicted.
     pub conservatism: Duration,
-    /// How far the planner searches.
+    /// The limit of the planner's search for a detour.
     pub budget: SearchBudget,
     /// The number of the foreground's tasks, which is the multiprogramming level.
     pub tasks: u32,
@@ -54,7 +54,7 @@ pub struct Trial {
 /// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The report.
+    /// The report of the run.
     pub report: Report,
     /// The percentage of commands that ended within 50 us of the prediction.
     pub predicted: f64,

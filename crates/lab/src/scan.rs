@@ -232,7 +232,7 @@ pub struct State {
     pub at: Duration,
     /// Bytes delivered.
     pub bytes: u64,
-    /// The head's time.
+    /// The time of the head since the scan's start, by use.
     pub head: HeadNanos,
 }
 
@@ -245,7 +245,7 @@ pub struct Stretch {
     pub to: Duration,
     /// Bytes delivered.
     pub bytes: u64,
-    /// The head's time.
+    /// The time of the head in the stretch, by use.
     pub head: HeadNanos,
 }
 

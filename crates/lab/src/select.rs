@@ -1,4 +1,4 @@
-//! Experiments by a user's name for them.
+//! The selection of experiments by the names that a user gives.
 
 use crate::Experiment;
 use model::names;
@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct UnknownExperiment {
     /// The name asked for.
     pub name: String,
-    /// Ids that resemble it, the nearest first; may be empty.
+    /// Ids that resemble the name, the nearest first; may be empty.
     pub nearest: Vec<&'static str>,
 }
 

@@ -43,7 +43,7 @@ pub enum StoreError {
         /// The error of the JSON writer.
         source: serde_json::Error,
     },
-    /// The text is not one of [`Saved::to_json`].
+    /// The text was not written by [`Saved::to_json`].
     #[error("no saved outcome: {0}; delete the file, or run without --resume")]
     Read(#[from] serde_json::Error),
 }

@@ -80,9 +80,9 @@ pub(crate) struct CacheSetUp {
     pub cleaning: Cleaning,
     pub scrub: Scrub,
     pub sharing: Sharing,
-    /// The time before counting begins.
+    /// The virtual time before the measured window.
     pub warm_up: Duration,
-    /// The time of counting.
+    /// The length of the measured window.
     pub window: Duration,
     pub seed: u64,
 }
@@ -151,7 +151,7 @@ impl CacheSetUp {
                 Daemon::Burst => usize::MAX,
                 Daemon::AtATime(most) => most,
             },
-            // Buffers without contents.
+            // Buffers have no contents here, because only times are simulated.
             ..CacheConfig::new(volume, block, Bytes::ZERO, self.buffers())
         };
         let load = RandomConfig {
@@ -185,7 +185,7 @@ fn share(reads: u64, writes: u64) -> Result<Share, ConfigError> {
     Share::new(reads, reads + writes)
 }
 
-/// The results of a window.
+/// The results of the measured window of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowResult {
     /// The share of write-backs that were not forced before the head reached them, in percent.

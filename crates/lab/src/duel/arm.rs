@@ -10,7 +10,7 @@ pub struct WatchedDrive {
     work: Vec<ArmWork>,
 }
 
-/// One service of the arm.
+/// A period in which the arm serves one request.
 #[derive(Clone, Copy, Debug)]
 struct ArmWork {
     began: Instant,
@@ -207,7 +207,7 @@ mod tests {
         let (idle, all) = (parts.idle(), parts.always);
         assert!((0.70..0.76).contains(&(parts.idle_behind_reads / all)), "{parts:?}");
         assert!((0.22..0.25).contains(&(parts.idle_behind_writes / all)), "{parts:?}");
-        // Four services of at most a full stroke and a revolution each.
+        // The arm has served four requests, each in at most the time of a full stroke and a revolution.
         assert!(idle > 0.97 * all && idle < all, "{parts:?}");
         let revolution = drive.drive.model().rpm().revolution();
         let most = revolution.as_secs_f64() / 4.0 * drive.work[0].bytes_per_s / 1e6 * 1.01;

@@ -17,12 +17,12 @@ const RESAMPLES: usize = 400;
 /// The share of resamples at or below the upper end: a one-sided confidence of 95%.
 const CONFIDENCE: f64 = 0.95;
 
-/// By how many percent one contestant's responses are longer than another's.
+/// The excess of one contestant's response times over another's, in percent; negative if they are shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slower {
     /// The estimate from all requests.
     pub percent: f64,
-    /// The upper end of its one-sided confidence interval of 95%.
+    /// The upper end of the one-sided confidence interval of 95% of that estimate.
     pub at_most: f64,
 }
 

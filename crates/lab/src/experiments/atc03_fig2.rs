@@ -69,7 +69,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The comparison at one compression, in percent.
+/// The differences between schedulers at one compression of the trace, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Comparison {
     mean: f64,

@@ -42,7 +42,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let runs = lab.map(Metric::ALL, |metric| run(metric, COMPRESSION_FACTOR))?;
     let crowded = lab.map(Metric::ALL, |metric| run(metric, week.factor(COMPRESSION_FACTOR)))?;
-    // The first run is by the mean.
+    // The first run is that of SMTF by the mean.
     let Some((_, by_mean)) = runs.first() else { return Err(LabError::new("the mean", "no run of it")) };
     let demerits: Vec<f64> = by_mean.others.iter().map(|times| demerit_ms(times, &by_mean.taken)).collect();
     let own: Vec<f64> = runs.iter().map(|(_, judge)| demerit_ms(&judge.chosen, &judge.taken)).collect();

@@ -145,7 +145,7 @@ impl Shape {
         let revolutions = |of: &model::profile::Revolutions| of.angle().map(units::Angle::as_revolutions);
         let skews = revolutions(&zone.track_skew).zip(revolutions(&zone.cylinder_skew));
         let (own, cylinder) = skews.ok_or_else(|| failed("its skews are not known"))?;
-        // All tracks of a cylinder except one are left by a head switch.
+        // A head switch follows each track of a cylinder except the last, which a move to the next cylinder follows.
         let skew = (own * (heads - 1.0) + cylinder) / heads;
         Ok(Self {
             track,

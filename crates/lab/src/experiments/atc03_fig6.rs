@@ -65,8 +65,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             check_points,
             longest_line,
             reach,
-            // Memory enough for all distances, because the saving by interpolation is measured and not that by little
-            // memory.
+            // Memory enough for all distances, so that only interpolation reduces the number of probes.
             memory: Bytes::new(1 << 30),
             seed: lab.seed(),
             ..ProbePlan::new(capacity, Sectors::new(2))
@@ -199,7 +198,7 @@ fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
     let mut random = Stream::new(seed, "atc03-fig6-held");
     let reads = Pair::new(Op::Read, Op::Read);
     let knots: Vec<i64> = table.knots(reads).map(|knot| knot.distance.sectors()).collect();
-    // Steps of 1 KB, from the first sector on.
+    // Distances are in steps of 1 KB, from the first sector on.
     let steps = (reach.get() / 2).saturating_sub(4).max(1) as i64;
     let both = NonZeroU64::new(2 * steps.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
     let mut errors: Vec<f64> = Vec::new();

@@ -50,12 +50,12 @@ struct Slowdown {
     fcfs: f64,
     sstf: f64,
     c_look: f64,
-    /// By [`LETTER`].
+    /// SMTF with distances interpolated by [`LETTER`].
     interpolated: f64,
-    /// By [`TWICE`].
+    /// SMTF with distances interpolated by [`TWICE`].
     twice: f64,
     all: f64,
-    /// With [`SAMPLES_FACTOR`] times the samples of each distance.
+    /// SMTF with [`SAMPLES_FACTOR`] times the samples of each distance.
     sampled: f64,
     /// The loss of the choices of `all` relative to the best of their queues.
     behind: Behind,
@@ -69,9 +69,9 @@ struct Slowdown {
 /// The speed of the trace.
 #[derive(Clone, Copy, Debug)]
 enum TraceSpeed {
-    /// At the paper's compression.
+    /// The trace at the paper's compression.
     Letter,
-    /// At the speed that gives the request rate of the paper's trace at the paper's compression.
+    /// The trace at the speed at which it has the request rate of the paper's trace at the paper's compression.
     Crowded,
 }
 
@@ -282,7 +282,7 @@ impl Chooser for Regrets {
     }
 }
 
-/// Returns `name` without the family's name.
+/// Returns the name of a drive without the prefix `mimic-`.
 fn short(name: &str) -> &str {
     name.strip_prefix("mimic-").unwrap_or(name)
 }

@@ -36,7 +36,7 @@ enum Contender {
     Online(Online),
 }
 
-/// A way to learn.
+/// The settings of SMTF with a table that is learned while it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Online {
     rule: SmtfRule,
@@ -52,7 +52,7 @@ impl Online {
 
     fn learner(self, reach: Sectors, seed: u64) -> Result<Learner, LabError> {
         let config = LearnerConfig {
-            // Enough for each distance of the load; the paper sets no bound.
+            // Memory enough for each distance of the load; the paper sets no bound.
             memory: Bytes::new(128 << 20),
             minimum_samples: self.minimum_samples,
             check_points: if self.interpolates { CheckPoints::TABLE_2 } else { CheckPoints::NONE },
@@ -157,7 +157,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let set = find(Contender::Online(SET))?;
     let interpolating = find(Contender::Online(SET_INTERPOLATING))?;
     let last = |days: &[f64]| days.last().copied().unwrap_or(f64::NAN);
-    // The worst day relative to SSTF. The slowdowns of both are relative to the same off-line run.
+    // Returns the slowdown relative to SSTF on the worst day, in percent. The slowdowns of both are relative to the
+    // same off-line run.
     let worse = |days: &[f64]| {
         let ratios = days.iter().zip(sstf).map(|(a, b)| ((100.0 + a) / (100.0 + b) - 1.0) * 100.0);
         ratios.fold(f64::NEG_INFINITY, f64::max)

@@ -156,7 +156,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Mean times at a drive, ms.
+/// The mean times of requests at one drive by scheduler, ms.
 struct Row {
     drive: String,
     local: bool,
@@ -372,12 +372,12 @@ impl Chooser for Asks {
 struct Swap {
     /// The mean time of each part of the run, ms.
     parts: Vec<f64>,
-    /// Requests in a part.
+    /// The number of requests in a part.
     part: usize,
     /// The number of drive changes detected, and of those detected before the swap.
     changes: u32,
     too_soon: u32,
-    /// The requests from the swap to the part in which it was noticed.
+    /// The number of requests from the swap to the end of the part in which the swap was noticed.
     noticed_after: Option<usize>,
     /// The mean time of the last parts, ms, of a learner that begins with the second drive, after the same number of
     /// requests as after the swap.

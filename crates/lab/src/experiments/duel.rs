@@ -95,7 +95,7 @@ fn contestants() -> Vec<Contestant> {
     all
 }
 
-/// One contestant over all seeds, against the drive alone.
+/// One contestant over all seeds, compared with the drive alone.
 #[derive(Clone, Debug)]
 struct ContestantRuns {
     name: String,
@@ -137,7 +137,7 @@ impl ContestantRuns {
     }
 }
 
-/// One drive at one rate.
+/// The results of all contestants on one drive at one rate.
 struct Panel {
     drive: &'static str,
     rate: f64,
@@ -202,8 +202,9 @@ impl Panel {
         100.0 * mb_per_s / self.in_drive.mb_per_s
     }
 
-    /// Returns the bytes that pass, in millions a second, in the time by which the bound permits all responses
-    /// together to be longer: each nanosecond of the arm that a request loses delays at least that request.
+    /// Returns the MB/s that pass under the head in the arm's time that the background may take from requests. The
+    /// bound on harm permits all responses together to be longer by that time, and each nanosecond taken from a
+    /// request delays at least that request.
     fn permitted(&self) -> f64 {
         let permitted_ms = self.alone.mean_ms * f64::from(BOUND_PPM) / 1e6;
         permitted_ms / 1e3 * self.rate * self.passing.always
@@ -278,7 +279,8 @@ impl Panel {
 fn reached(curve: &[ContestantRuns], harm: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = curve.iter().map(|e| (e.mean.percent.max(0.0), e.mb_per_s)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // A point with more harm may have less bandwidth; a larger bound permits the smaller harm as well.
+    // If a point with more harm has less bandwidth, the point with less harm counts for both, because a larger bound
+    // permits that, too.
     let mut best = 0.0;
     for point in &mut points {
         best = f64::max(best, point.1);

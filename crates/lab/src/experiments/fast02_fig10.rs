@@ -34,7 +34,7 @@ const BEGINNING_REQUESTS: u64 = 25_000;
 /// More requests than pass while the whole disk is read.
 const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 
-/// The paper's "about half".
+/// The band for the paper's "about half", in percent.
 const HALF: Band = Band::Within(35.0, 65.0);
 
 /// Runs by conservatism and seed.

@@ -64,7 +64,7 @@ impl Forecast {
         Self { model, mechanics, sector, end: Instant::ZERO, heard: Instant::ZERO, among: false }
     }
 
-    /// Returns the predicted time from the last completion to this one.
+    /// Returns the predicted time from the last completion to that of `request`.
     fn head_time(&mut self, request: &Request) -> Duration {
         let before = self.heard;
         // Sectors of a read that cross the bus after the head has finished.

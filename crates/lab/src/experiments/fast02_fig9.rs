@@ -241,7 +241,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     let given_away = policies.iter().map(|policy| {
         let gap =
             spread(&policy.without, |m| m.report.head_time.rotation / m.report.foreground.iops * 1e3).mean;
-        // The move of a detour there, and back.
+        // A detour has two moves, there and back, and each gives the conservatism away.
         let part = |ms: f64| 200.0 * ms / gap.max(f64::EPSILON);
         format!("{} {:.0}% and {:.0}%", policy.name, part(0.3), part(0.4))
     });
@@ -296,7 +296,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     [a, b, c]
 }
 
-/// Describes by policy how far the last two margins are below the best of all.
+/// Describes by policy how far the bandwidths at the last two conservatisms are below the best of all.
 fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     let of = |(runs, (_, name)): (&[Vec<Measured>], (PolicyName, &str))| {
         let [.., near, far] = runs else { return String::new() };

@@ -32,7 +32,7 @@ const DEPTH: u32 = 10;
 struct ProbedDrive<'t> {
     known_drive: &'t KnownDrive,
     predicted: Vec<ErrorRecord>,
-    /// By how many percent responses are longer with SPTF outside than with the drive's own.
+    /// The excess of responses with SPTF outside over those with the drive's own order, in percent.
     against: Vec<f64>,
     without: Vec<Measured>,
     paper: Vec<Measured>,

@@ -123,7 +123,7 @@ struct RunSet {
     all: Rates,
     turned: Rates,
     none: Rates,
-    /// Each application alone, in the order of [`APPS`].
+    /// The runs with each application alone, in the order of [`APPS`].
     single: Vec<Rates>,
 }
 

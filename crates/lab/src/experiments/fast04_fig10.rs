@@ -34,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const BLOCK: Bytes = Bytes::new(8 << 10);
 /// The capacity of the paper's drive (Cheetah 36ES).
 const PAPER_BYTES: f64 = 18.4e9;
-/// The paper's "a few hours".
+/// The number of hours that the paper's "a few hours" is read as.
 const FEW_HOURS: f64 = 5.0;
 /// The longest virtual time of a reorganisation. One that takes longer counts as not finished.
 const REORGANISATION_TIME_MAX: Duration = Duration::from_secs(48 * 3600);

@@ -78,7 +78,7 @@ enum ForegroundLoad {
     Apart(Duration),
 }
 
-/// A run with the scan, and the same without.
+/// The results of a run with the scan, compared with the same run without.
 struct ScanPair {
     /// The foreground's share of the head's time without the scan, in percent.
     utilisation: f64,

@@ -45,7 +45,7 @@ const PAPER_BYTES: f64 = 18.4e9;
 const PAPER_MB_PER_S: f64 = 35.0;
 /// The rate at which the area of the volume is read on our idle drive.
 const OUR_MB_PER_S: f64 = 22.5;
-/// The paper's "a little over": a quarter more at most.
+/// The factor that the paper's "a little over" is read as: a quarter more at most.
 const LITTLE_OVER_FACTOR: f64 = 1.25;
 const BLOCK: Bytes = Bytes::new(8 << 10);
 
@@ -91,7 +91,7 @@ struct BackupResult {
     in_vain: f64,
     /// The share of bytes that came with the foreground's own accesses, in percent.
     with_foreground: f64,
-    /// The share of idle time in the sectors passed over for the backup, in percent.
+    /// The share of the sectors passed over for the backup that were passed over in idle time, in percent.
     in_idle: f64,
     refused: u64,
     /// The time of the first refused write, in minutes, and the share of blocks read by then, in percent.

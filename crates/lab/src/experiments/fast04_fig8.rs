@@ -250,7 +250,7 @@ fn ties(lru: &[PairedRuns], evict: &[PairedRuns], above: Spread) -> String {
     )
 }
 
-/// Explains LRU without a syncer outside the drive.
+/// Explains the results of LRU without a syncer and with the core outside the drive.
 fn why_outside(reads_only: &[WindowResult], runs: &[PairedRuns]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;
     let without = spread(runs, |pair| pair.without.response_ms).mean;

@@ -124,12 +124,12 @@ impl Times {
         Self { label, decisions }
     }
 
-    /// Returns a quantile in microseconds.
+    /// Returns a quantile of the decisions' times, in microseconds.
     fn quantile(&self, q: f64) -> f64 {
         quantile(&self.decisions, q).map_or(f64::NAN, |d| d.nanos as f64 / 1e3)
     }
 
-    /// Returns a quantile of the tracks.
+    /// Returns a quantile of the numbers of tracks examined.
     fn tracks(&self, q: f64) -> f64 {
         let mut tracks: Vec<u64> = self.decisions.iter().map(|d| d.tracks).collect();
         tracks.sort_unstable();
@@ -170,7 +170,7 @@ fn quantile<T>(sorted: &[T], q: f64) -> Option<&T> {
     sorted.get((sorted.len().saturating_sub(1) as f64 * q).round() as usize)
 }
 
-/// Times decisions with the disk as a scan leaves it, down to each of the `levels`.
+/// Times decisions when a scan has each of `levels` left, in percent of the disk.
 fn by_scan(
     drive: &Arc<DriveModel>,
     budget: SearchBudget,

@@ -90,7 +90,7 @@ pub(crate) struct LogDisk {
     per_request: Duration,
     /// Whether adjacent blocks of a file are read at once.
     merge: bool,
-    /// Whether the foreground cleaner begins a segment with its summary.
+    /// Whether the foreground cleaner reads the summary of a segment before its blocks.
     summaries: bool,
     /// The last segment of which the foreground cleaner has read the summary.
     cleaning: Option<SegmentIndex>,

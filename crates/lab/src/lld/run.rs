@@ -34,8 +34,8 @@ pub(crate) struct PostmarkSetUp {
     /// The interval at which the cache passes changes to the log; zero is after every operation, `None` only when a
     /// block is evicted.
     pub write_back: Option<Duration>,
-    /// Whether the foreground cleaner reads a segment's summary from the drive before its blocks. The log has it in
-    /// memory.
+    /// Whether the foreground cleaner reads a segment's summary from the drive before its blocks, although the log
+    /// has the summary in memory.
     pub summaries: bool,
     pub seed: u64,
 }

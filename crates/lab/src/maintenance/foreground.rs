@@ -13,11 +13,11 @@ use workload::ClosedTask;
 /// The way in which requests to a part of the drive are served.
 #[derive(Clone)]
 pub(crate) enum Way {
-    /// Through the maps of a volume with snapshots.
+    /// Requests go through the maps of a volume with snapshots.
     Snapshots(Rc<RefCell<Volume>>),
-    /// Through the map of a reorganiser.
+    /// Requests go through the map of a reorganiser.
     Reorganized(HostedAppId),
-    /// Through a cache.
+    /// Requests go through a cache.
     Cached(HostedAppId),
     /// Each request goes to the places that were [noted](super::MaintenanceHost::note_places) for it in an earlier
     /// run.

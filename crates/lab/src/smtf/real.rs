@@ -13,7 +13,7 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{Random, RandomConfig, Source};
 
-/// A simulated drive from outside, one command at a time.
+/// A simulated drive behind its interface, which gets one command at a time.
 pub(crate) struct Real {
     drive: Drive,
     model: Arc<DriveModel>,
@@ -198,8 +198,8 @@ pub(crate) struct FromProfile {
     chosen: Option<(Op, Duration)>,
 }
 
-/// The widening of the margin by a lost revolution; a request in time narrows it by a fiftieth of this, so that two in
-/// a hundred are late.
+/// The step by which a late request widens the margin. A request in time narrows the margin by a fiftieth of the
+/// step, so that two in a hundred requests are late.
 const MARGIN_STEP: Duration = Duration::from_micros(50);
 
 impl FromProfile {

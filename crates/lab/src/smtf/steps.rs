@@ -77,7 +77,7 @@ mod tests {
             command_spread,
             completion_spread,
             overlap_percent,
-            // One command at a time.
+            // The queue has no effect, because the drive gets one command at a time.
             queue,
             ..
         } = noisy;

@@ -139,9 +139,10 @@ impl Schema {
 /// # Safety
 /// `schema` is a struct of this file that has not been released.
 unsafe extern "C" fn release_schema(schema: *mut Schema) {
-    // SAFETY: by the contract it points to a struct of `Schema::new` or a copy of one, whose `private_data` is the box that was
-    // leaked there, and no call before this one has taken it, since `release` was not null. The children and the dictionary are
-    // boxes that only this box points to; dropping one that a consumer has moved out does nothing.
+    // SAFETY: by the contract `schema` points to a struct of `Schema::new` or a copy of one, whose `private_data` is
+    // the box that was leaked there, and no call before this one has taken it, since `release` was not null. The
+    // children and the dictionary are boxes that only this box points to; dropping one that a consumer has moved out
+    // does nothing.
     unsafe {
         let owns = Box::from_raw((*schema).private_data.cast::<SchemaOwns>());
         for &child in &owns.children {

@@ -1,10 +1,10 @@
 //! Tables in memory, by column, that other libraries read in place through the Arrow C data interface.
 //!
-//! A [`Table`] is made once and does not change. [`Table::stream`] exports it: the consumer gets addresses of the table's own
-//! memory, and the table lives until the last consumer has released them. The interface is specified at
-//! <https://arrow.apache.org/docs/format/CDataInterface.html> and, for streams, at
-//! <https://arrow.apache.org/docs/format/CStreamInterface.html>; this crate has the part that a table of numbers and words
-//! needs, so that nothing depends on an implementation of Arrow.
+//! A [`Table`] is made once and does not change. [`Table::stream`] exports the table: the consumer gets addresses of
+//! the table's own memory, and the table lives until the last consumer has released them. The interface is specified
+//! at <https://arrow.apache.org/docs/format/CDataInterface.html> and, for streams, at
+//! <https://arrow.apache.org/docs/format/CStreamInterface.html>; this crate has the part that a table of numbers and
+//! words needs, so that nothing depends on an implementation of Arrow.
 //!
 //! ```
 //! use columns::{Table, Values};

@@ -18,7 +18,7 @@ pub struct Done {
     pub request: Request,
     /// The instant of arrival.
     pub arrived: Instant,
-    /// The instant at which it was sent to the device.
+    /// The instant at which the request was sent to the device.
     pub sent: Instant,
     /// The instant at which the host received the completion.
     pub at: Instant,

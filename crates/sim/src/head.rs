@@ -15,7 +15,7 @@ pub(crate) struct Head {
     pub spent: HeadNanos,
     /// The part of `spent` for the work under way.
     pub last: HeadNanos,
-    /// The moves of idle work under way.
+    /// The time of the moves of the idle work under way.
     idle_move: Option<Duration>,
 }
 

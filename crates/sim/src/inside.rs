@@ -19,7 +19,7 @@ use workload::{ClosedTask, Issued, Issuer, Source};
 pub enum Background {
     /// No background work.
     None,
-    /// Read every block of the drive once, in any order.
+    /// A scan, which reads every block of the drive once, in any order.
     Scan {
         /// Sectors in a block.
         block: Sectors,
@@ -61,7 +61,7 @@ pub struct Inside<S> {
     in_flight: VecDeque<Option<InFlight>>,
     first_in_flight: u64,
     now: Instant,
-    /// The begin and end of the head's work.
+    /// The beginning and the end of the head's work under way.
     busy: Option<(Instant, Instant)>,
     head: Head,
     /// The head's time and the instant up to which it was counted, at the beginning of the measured stretch.

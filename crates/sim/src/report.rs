@@ -95,7 +95,7 @@ pub struct ResponseReport {
 pub struct HeadTime {
     /// Moves for the foreground.
     pub seek: f64,
-    /// Waiting for sectors.
+    /// Waits for sectors: the unused rotational latency.
     pub rotation: f64,
     /// Foreground sectors under the head.
     pub transfer: f64,

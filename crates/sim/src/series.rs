@@ -36,8 +36,8 @@ pub enum SeriesError {
     },
 }
 
-/// Collects a time series. It is the [`Observer`] of a run from its beginning; at the end [`finish`](Self::finish)
-/// returns the intervals, the last one cut off at the end of the run.
+/// Collects a time series. A series is the [`Observer`] of a run from the run's beginning; at the end
+/// [`finish`](Self::finish) returns the intervals, the last one cut off at the end of the run.
 ///
 /// ```
 /// use freeblock_sim::{Background, Inside, Series};

@@ -3,8 +3,8 @@
 use scheduler::{Caution, OutsideDrive, TrustWatch};
 use units::{Duration, Instant};
 
-/// The reasons in a run, which the scheduler calls cautions. The present caution is sampled after each completion and
-/// counts until the next.
+/// The reasons why gaps were not used in a run, which the scheduler calls cautions. The present caution is sampled
+/// after each completion and counts until the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Trust {
     watch: TrustWatch,

@@ -1,5 +1,6 @@
-//! Runs the tests of the workspace: each in a process of its own, two at once for each processor, and reports how much processor
-//! time each took. `make test` and `make test-long` call it on what `cargo test --no-run` has built.
+//! Runs the tests of the workspace: each in a process of its own, two at once for each processor, and reports how
+//! much processor time each took. `make test` and `make test-long` call the runner on the binaries that
+//! `cargo test --no-run` has built.
 //!
 //! There are two tiers. The long one has every test; the short one leaves out those that `long.txt` names, and sets no
 //! `FREEBLOCK_LONG`, so that tests with two sizes have the smaller one.

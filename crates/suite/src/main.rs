@@ -112,7 +112,7 @@ fn suite(arguments: &Arguments) -> Result<bool, String> {
     );
     let failed_at_this_commit =
         kept.tests.iter().any(|(name, row)| row.outcome == Outcome::Failed && kept.has(name, &ran));
-    // A failure before a run was stopped is one of the tier's.
+    // A failure in an earlier run of this commit, which was stopped, is a failure of the tier.
     let failed_before = arguments.filter.is_empty() && failed_at_this_commit;
     Ok(!failed && !failed_before)
 }

@@ -151,8 +151,8 @@ fn one(binary: &Binary, test: &Test, long: bool) -> std::io::Result<Finished> {
     let mut child = command.stdin(Stdio::null()).stdout(write.try_clone()?).stderr(write).spawn()?;
     // The command holds the writing ends, and the pipe ends only when all are closed.
     drop(command);
-    // A process that a test leaves behind keeps the pipe open as well, so a thread reads, and the end of the pipe is
-    // not waited for for long.
+    // A process that a test leaves behind keeps the pipe open as well, so a thread reads the output, and is waited
+    // for only some seconds.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = read.read_to_end(&mut bytes);

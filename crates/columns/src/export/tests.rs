@@ -52,7 +52,7 @@ fn child(array: &Array, n: usize) -> *mut Array {
     unsafe { *array.children.add(n) }
 }
 
-/// Returns a buffer's first values.
+/// Returns the first `len` values of a buffer.
 fn values<T: Copy>(array: &Array, buffer: usize, len: usize) -> Vec<T> {
     assert!((buffer as i64) < array.n_buffers);
     // SAFETY: the caller names a buffer of this type and length.
@@ -70,7 +70,7 @@ fn a_consumer_finds_names_types_and_values() {
     let schema = schema_of(&mut stream);
     assert_eq!(text(schema.format), "+s");
     let fields: Vec<(String, String, i64)> = (0..schema.n_children as usize)
-        // SAFETY: there are as many children.
+        // SAFETY: the schema has `n_children` children.
         .map(|n| unsafe { &**schema.children.add(n) })
         .map(|field| (text(field.name), text(field.format), field.flags))
         .collect();

@@ -22,7 +22,7 @@ pub const UNIT_MAX: Bytes = Bytes::new(1 << 30);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayLayout {
-    /// The sectors of one drive after those of the other.
+    /// The sectors of each drive after those of the preceding drive.
     Concatenation,
     /// RAID 0: units of this size, in turn on each drive.
     Stripe {
@@ -38,7 +38,7 @@ pub enum ArrayLayout {
     },
 }
 
-/// The drive of a mirror that a read goes to.
+/// The rule for the drive of a mirror that a read goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorReads {
     /// The drive with the fewest outstanding commands; among equals, the next after the drive of the last read.
@@ -340,7 +340,7 @@ impl ArrayMap {
         }
     }
 
-    /// Returns a flush of every drive. Its commands have no sectors.
+    /// Returns a flush of every drive. The commands of a flush have no sectors.
     pub fn flush(&self) -> Step {
         let none = LbnRange::new(Lbn::ZERO, Sectors::ZERO);
         let all = (0..self.drives as usize).map(|drive| MemberCommand { drive, op: Op::Write, range: none });

@@ -154,8 +154,8 @@ fn feed() -> Issuer<Port> {
         .unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// The observer of one drive of an array. The completions there are commands of the array and not requests of the
-/// load, so they are collected and not passed on.
+/// The observer of one drive of an array. A drive completes commands of the array and not requests of the load, so
+/// its completions are collected and not passed on.
 struct OfDrive<'a, O> {
     observer: &'a mut O,
     finished: &'a mut Vec<Finished>,
@@ -414,7 +414,7 @@ impl<S: Source> Array<S> {
         let events = self.drives.members.iter().enumerate();
         let first = events.filter_map(|(n, member)| Some((member.next_event()?, n))).min();
         match (first, self.foreground.due()) {
-            // At the same instant the drive comes first: a completion may make a request due.
+            // At one instant a drive's event comes before an arrival, because a completion may make a request due.
             (Some((at, drive)), due) if due.is_none_or(|due| at <= due) => {
                 self.now = self.now.max(at);
                 let Some(member) = self.drives.members.get_mut(drive) else { return Ok(false) };

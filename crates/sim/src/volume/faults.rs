@@ -17,9 +17,9 @@ pub struct Faults {
     pub lost_ppm: u32,
     /// The time after which a completion counts as lost.
     pub timeout: Duration,
-    /// Late completions.
+    /// Completions that are late, each by a random time up to [`late`](Self::late).
     pub late_ppm: u32,
-    /// The maximal delay.
+    /// The largest delay of a late completion.
     pub late: Duration,
     /// Sectors that become bad, anywhere on the drive, until they are written.
     pub spoilt_ppm: u32,

@@ -1,4 +1,4 @@
-//! A drive that holds bytes, with the core in it and applications on it.
+//! A drive that holds bytes, with a core in it or outside and applications over the core.
 
 mod faults;
 mod hosted;
@@ -44,16 +44,17 @@ struct VolumeRequest {
     load: Option<(u64, ClosedTask)>,
 }
 
-/// A drive with bytes on it, the core in it, applications over the core, and a foreground.
+/// A drive with bytes on it, a core in it or outside, applications over the core, and a foreground.
 ///
 /// Time is virtual: [`run_until`](Self::run_until) processes event after event. Requests [submitted](Self::submit_write) and
 /// calls [made](Self::call) between two runs happen at [`now`](Self::now), before the core's next choice. The same calls
 /// give the same bytes at the same nanosecond.
 ///
 /// # When bytes move
-/// An order of the core (one [`HeadWork::Execute`]) is carried out in the order of its accesses. Its bytes move when it ends:
-/// if it is cut short, or the power is cut, the sectors that had passed by then are on the medium and no others. A sector is
-/// never torn. The delay is invisible, because the core gives no other order meanwhile.
+/// An order of the core (one [`HeadWork::Execute`]) is carried out in the order of its accesses. The bytes of an
+/// order move when the order ends: if the order is cut short, or the power is cut, the sectors that had passed by
+/// then are on the medium and no others. A sector is never torn. The delay is invisible, because the core gives no
+/// other order meanwhile.
 ///
 /// The bytes of a record, and those of a foreground read, are the contents of the medium at the end of the order that
 /// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same

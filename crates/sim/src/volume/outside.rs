@@ -89,7 +89,7 @@ impl Lost {
 
 struct CommandEnd {
     failed: Failed,
-    /// The completion at the host; `None` if it is lost.
+    /// The instant at which the host receives the completion; `None` if the completion is lost.
     reported: Option<Instant>,
 }
 
@@ -216,8 +216,8 @@ impl Volume {
         self.release_held()
     }
 
-    /// Gives the drive each waiting command that has no sector in common with an earlier command, or only reads like
-    /// that command.
+    /// Gives the drive each waiting command, unless the command has sectors in common with an earlier one and one of
+    /// the two writes.
     fn release_held(&mut self) -> Result<(), VolumeError> {
         let Some(outside) = &mut self.outside else { return Ok(()) };
         let free = |(number, sent): (&u64, &Sent)| {

@@ -52,7 +52,7 @@ pub enum VolumeError {
 /// A finished foreground request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave it.
+    /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave the request.
     pub id: RequestId,
     /// Whether the request was a read or a write.
     pub op: Op,
@@ -72,8 +72,8 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// No contents: only the timing of the load matters, and the bytes on the medium do not change. A background
-    /// write that such a write covers counts as done, and its bytes never reach the medium: do not use it with
-    /// applications that write.
+    /// write that such a write covers counts as done, and its bytes never reach the medium: do not use such a load
+    /// with applications that write.
     Timing,
     /// Bytes that depend on the seed, the request and the sector.
     Seeded(u64),

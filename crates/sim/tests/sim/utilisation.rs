@@ -88,7 +88,7 @@ struct Idle {
 
 impl Observer for Idle {
     fn completed(&mut self, _: Request, arrived: Instant, at: Instant) {
-        // FCFS: an arrival after the last completion found the drive empty.
+        // In order of arrival, a request that arrives after the last completion finds the drive empty.
         if let Some(idle) = arrived.checked_since(self.last).filter(|&idle| idle > Duration::ZERO) {
             self.periods.push(idle);
         }

@@ -73,7 +73,7 @@ fn pair(case: &AppendedCase, (policy, idle, arrival): PolicyLoad, requests: u64,
     let known = Arc::new(DriveModel::from_profile(&builtin::find(case.reported).unwrap()).unwrap());
     let run = |background, idle| {
         let (drive, overheads) = black_box(&there, case.behaviour, seed).unwrap();
-        // The smaller capacity of both drives.
+        // The smaller of the two capacities, so that every request is valid for drive and profile.
         let capacity = known.layout().capacity().min(drive.model().layout().capacity());
         let reads = Share::new(1, 2).unwrap();
         let drawn = RandomConfig { reads, ..RandomConfig::new(capacity, known.sector_bytes()) };
@@ -106,7 +106,7 @@ fn appends_to_a_log_leave_a_drive_that_caches_writes_trusted() {
         AppendedCase { behaviour: exact(TAGGED), ..ATLAS },
         AppendedCase { there: "seagate-cheetah-18lp", reported: "seagate-cheetah-18lp", ..ATLAS },
         AppendedCase { there: "nearline-4tb", reported: "nearline-4tb", ..ATLAS },
-        // A drive that writes both together, and one that does not.
+        // Drives without a queue: one that writes two appends together, and two that do not.
         AppendedCase { behaviour: serial, ..ATLAS },
         AppendedCase { behaviour: serial, combines: false, ..ATLAS },
         AppendedCase { behaviour: Behaviour { queue: Queue::Serial, ..noisy() }, combines: false, ..ATLAS },

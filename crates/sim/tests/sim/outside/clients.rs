@@ -28,7 +28,7 @@ const fn loops(tasks: u32) -> Arrival {
     Arrival::outstanding(tasks)
 }
 
-/// Returns a closed loop over a socket: the next request takes a moment.
+/// Returns a closed loop over a socket: the next request arrives 200 us after a reply.
 const fn socket(tasks: u32) -> Arrival {
     Arrival::Closed(Closed { tasks, think: Think::Constant(Duration::from_micros(200)) })
 }
@@ -58,7 +58,7 @@ struct ClientTwins {
     /// The increase of the mean response time by a scan, and the decrease of the throughput, in percent.
     response: f64,
     fewer: f64,
-    /// The core's estimate in percent.
+    /// The core's estimate of the increase, in percent.
     account: f64,
     /// The scan's blocks.
     blocks: u64,
@@ -97,7 +97,7 @@ fn twins_of(
     place: fn(Overheads) -> OutsideConfig,
 ) -> ClientTwins {
     let mut profile = builtin::find("quantum-atlas-10k").unwrap();
-    // Other commands wait in the host.
+    // Two commands are at the drive at most; the others wait in the host.
     profile.firmware.as_mut().unwrap().queue_depth = 2;
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |background| {

@@ -208,7 +208,7 @@ fn drive(profile: Profile, behaviour: Behaviour) -> impl Fn() -> Box<dyn BlackBo
     move || Box::new(black_box(&profile, behaviour, 1).unwrap().0)
 }
 
-/// Returns twins on an Atlas 10K after `trouble`.
+/// Returns a run with a scan and one without, on an Atlas 10K after `trouble`.
 fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> FallbackTwins {
     let (profile, known) = atlas();
     FallbackTwins::run(
@@ -261,7 +261,7 @@ fn over_flash_idle_time_alone_is_used() {
     let flash = move || -> Box<dyn BlackBox> {
         Box::new(Flash::new(FlashConfig { capacity, ..FlashConfig::default() }, 1))
     };
-    // The observed cost counts, not that of a disk.
+    // The core must count the observed cost of commands, not that of a disk.
     atlas_after(flash).assert_falls_back(10_000);
 }
 

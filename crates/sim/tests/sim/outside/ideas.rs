@@ -120,7 +120,7 @@ fn a_request_within_which_the_head_arrives_waits_for_its_first_sector_behind_a_d
     assert!(slower(&had, &without) < 1.0, "{:.2}% slower", slower(&had, &without));
 }
 
-/// A count of blocks on two tracks, and of all.
+/// The number of delivered blocks that lie on two tracks, and of all.
 struct AcrossTracks<'a> {
     known: &'a DriveModel,
     across: u32,
@@ -189,7 +189,8 @@ fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
     assert!(percent(&had, &most) > 92.0, "{:.1}%", percent(&had, &most));
 }
 
-/// Writes of one session, and those before which blocks of another were read in the same gap.
+/// The number of writes of one session, and of those before which blocks of another session were read in the same
+/// gap.
 #[derive(Default)]
 struct SessionWrites {
     all: u32,

@@ -31,7 +31,7 @@ pub fn paper(profile: &Profile, conservatism: Duration) -> OutsideConfig {
     OutsideConfig::paper(overheads, conservatism)
 }
 
-/// A registered task that a client has not yet received.
+/// A registered task of which a client has not yet received all blocks.
 #[derive(Clone, Debug)]
 struct Owed {
     op: Op,

@@ -12,9 +12,9 @@ use units::{Instant, Lbn, LbnRange, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 const BLOCK: u64 = 8;
-/// One block of forty.
+/// One wanted block in forty.
 const SPARSE: Wanted = Wanted::One { of: 40 };
-/// Blocks far from most requests.
+/// Wanted blocks that are far from most requests.
 const FAR: Wanted = Wanted::First { percent: 2 };
 const ALL: Wanted = Wanted::First { percent: 100 };
 const REQUESTS: u64 = 8_000;

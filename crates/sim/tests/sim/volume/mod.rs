@@ -108,8 +108,8 @@ fn a_refused_write_does_not_leave_its_window_to_a_read() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// The foreground has overwritten the middle of a block, and two runs are left to be written; another task's writes of the
-/// same sectors must not follow them when the head goes round again.
+/// The foreground has overwritten the middle of a block, and two runs are left to be written; another task's writes
+/// of the same sectors must not follow those runs in the next revolution.
 #[test]
 fn a_block_with_a_hole_is_not_written_twice() {
     let plan = plain(4_854_866_263_713_541_997, 15_815_721_008_053_078_935);

@@ -6,7 +6,7 @@ use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, Sess
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
 
-/// An application with the bytes before an LBN, and after some queries also those behind it.
+/// An application that has the bytes before an LBN, and the bytes after it only after some refusals.
 struct Halves {
     at: Lbn,
     refusals: u32,

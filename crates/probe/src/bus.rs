@@ -24,8 +24,8 @@ const READS_TO_TELL: usize = 96;
 /// The rank of the response that counts as the minimum: two wrong readings below it do not matter.
 const MINIMUM_RANK: usize = 2;
 
-/// The assumed error of the minimum, in mean distances between neighbouring responses: about one in a hundred is
-/// larger.
+/// The assumed error of the minimum, in mean distances between neighbouring responses: if responses are evenly spread,
+/// the third one is about this far above the shortest possible.
 const ALLOWANCE_MEAN_GAPS: f64 = 3.0;
 
 /// A zone with less than one in this many of the drive's LBNs affects few reads, so the bus is not measured there.

@@ -1,10 +1,10 @@
 //! The distribution of the time of one gap decision, by the wanted share of the drive and its placement.
 //!
-//! A sample is one call of [`InDrive::poll`] that returns `Execute`: the policy's choice (FCFS among ten), the search, taking
-//! the blocks from the wanted set, and the layout of the accesses. Nothing is subtracted. The first row, a core without a
-//! background, shows the part that is not the planner's, and the line above the table shows the cost of reading the clock.
-//! The foreground is the papers' OLTP load with ten requests outstanding. No mechanics run: the core's predictions count as
-//! the outcome. A request that crosses tracks has several gaps, all in one sample.
+//! A sample is the time of one call of [`InDrive::poll`] that returns `Execute`: the policy's choice (FCFS among ten), the
+//! search, the removal of blocks from the wanted set, and the layout of the accesses. The cost of reading the clock, shown above
+//! the table, is included. The first row, a core without background work, shows the part that is not the planner's. The
+//! foreground is the papers' OLTP load with ten requests outstanding. No mechanics run: the core's predictions count as the
+//! outcome. A request that crosses tracks has several gaps, all in one sample.
 //!
 //! `cargo bench -p freeblock-scheduler --bench decision -- DRIVE` runs the rows of one drive.
 //!
@@ -23,10 +23,10 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId}
 use workload::random::Stream;
 use workload::{Oltp, OltpConfig, Share, Source};
 
-/// Requests that wait or are under way.
+/// The number of requests that wait or are under way.
 const OUTSTANDING: u64 = 10;
 
-/// Sectors of 512 bytes in a block of 4 KB.
+/// The sectors of 512 bytes in a block of 4 KB.
 const BLOCK: Sectors = Sectors::new(8);
 
 /// The longest request that prepares a fragmented drive.
@@ -35,7 +35,7 @@ const REQUEST_SECTORS_MAX: u64 = 1 << 18;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    // Without --bench, as tests run it, everything is tiny.
+    // Tests run this without `--bench`: then all sizes are tiny.
     let full = std::env::args().any(|a| a == "--bench");
     println!("reading the clock twice: median {} ns", clock_cost());
     println!(
@@ -63,7 +63,7 @@ fn atlas(full: bool) -> Result<()> {
     bench.decide(decisions);
     bench.row(name, "nothing");
 
-    // Phases of whole scans, as the planner itself leaves the drive.
+    // The phases of whole scans measure the wanted sets that the planner itself leaves.
     const PHASES: [(f64, &str); 6] = [
         (0.80, "100-80% (phase of a scan)"),
         (0.50, "80-50% (phase of a scan)"),
@@ -94,7 +94,7 @@ fn atlas(full: bool) -> Result<()> {
         samples.row(name, what);
     }
 
-    // The same fractions scattered at random. Such a state does not last, so several cores are measured for a while each.
+    // Random blocks are wanted. Such a set changes soon, so each of several cores is measured for a short time.
     for (share, cores, what) in [
         (Share::new(1, 2)?, 2, "50%, random blocks of 4 KB"),
         (Share::new(1, 5)?, 4, "20%, random blocks of 4 KB"),
@@ -109,8 +109,8 @@ fn atlas(full: bool) -> Result<()> {
     Ok(())
 }
 
-/// Adds the rows of a nearline drive. `scale` is the number of sectors of the smallest scattered block, in blocks of 4 KB;
-/// smaller blocks take longer to prepare than everything else together.
+/// Adds the rows of a nearline drive. `scale` is the size of a scattered block, in blocks of 4 KB; smaller blocks would take
+/// longer to prepare than all other work together.
 fn nearline(name: &str, scale: u64) -> Result<()> {
     let drive = open(name)?;
     let capacity = drive.layout().capacity().get();
@@ -136,7 +136,7 @@ fn nearline(name: &str, scale: u64) -> Result<()> {
         scattered(&drive, whole(&drive), block, share, (1, 20_000), name, &what)?;
     }
 
-    // Tasks of their own, evenly spread.
+    // Many tasks are spread evenly over the drive.
     for (tasks, sectors, what) in
         [(10_000, 131_072, "10,000 tasks of 64 MB"), (10_000, 8, "10,000 tasks of one block of 4 KB")]
     {
@@ -151,7 +151,7 @@ fn nearline(name: &str, scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Wants a random `share` of the blocks of a range on each of several cores, then measures a number of decisions on each.
+/// Measures a number of decisions on each of several cores that want a random `share` of the blocks of a range.
 fn scattered(
     drive: &Arc<DriveModel>,
     range: LbnRange,
@@ -222,7 +222,7 @@ impl Samples {
     fn row(&mut self, drive: &str, what: &str) {
         self.nanos.sort_unstable();
         let n = self.nanos.len();
-        // The smallest value that is not exceeded by the given percentage of samples, in us.
+        // The smallest value, in us, that the given percentage of samples does not exceed.
         let rank = |percent: usize| match (n * percent).div_ceil(100) {
             0 => f64::NAN,
             rank => self.nanos[rank - 1] as f64 / 1e3,
@@ -306,9 +306,8 @@ impl Bench {
         }
     }
 
-    /// Leaves a random share of a wanted range, by foreground reads of everything between: blocks that the foreground passes
-    /// over are no longer wanted. Each read starts just in time for its first sector, so that there is no gap in which the
-    /// planner could take blocks of the share.
+    /// Leaves a random share of a wanted range, by foreground reads of the other blocks, which are then no longer wanted. Each
+    /// read starts just in time for its first sector, so that the planner has no gap in which it could take blocks of the share.
     fn pass_over(&mut self, range: LbnRange, block: Sectors, share: Share) -> Result<()> {
         let mut stream = Stream::new(1, "bench.decision");
         let blocks = range.len().get() / block.get();

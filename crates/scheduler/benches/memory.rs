@@ -1,17 +1,17 @@
-//! Memory of the wanted set of a 20 TB drive in blocks of 4 KB: whole, with one block gone from every leaf (nothing
-//! takes more), and empty again.
+//! The memory of the wanted set of a 20 TB drive in blocks of 4 KB: full, with one block missing from every leaf (the most
+//! memory that a set takes), and empty again.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
 use freeblock_scheduler::BlockSet;
 
-/// 20 TB as vendors count them: 39,070,101,168 sectors of 512 bytes.
+/// The blocks of 20 TB as vendors count them: 39,070,101,168 sectors of 512 bytes.
 const BLOCKS: u64 = 39_070_101_168u64.div_ceil(8);
 
-/// A leaf of the set.
+/// The number of blocks in a leaf of the set.
 const LEAF: u64 = 4_096;
 
 fn main() {
-    // Without --bench, as tests run it, a thousandth of the drive.
+    // Tests run this without `--bench`, on a thousandth of the drive.
     let blocks = if std::env::args().any(|a| a == "--bench") { BLOCKS } else { BLOCKS / 1_000 };
     let mut set = BlockSet::full(blocks);
     let row = |what: &str, set: &BlockSet| {

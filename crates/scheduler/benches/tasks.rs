@@ -1,5 +1,5 @@
-//! The cost of registering and aborting a task while others are active: an application that registers every dirty block as a
-//! task has tens of thousands of tasks.
+//! The cost of registering and aborting a task while other tasks are active: an application that registers every dirty block as
+//! a task has tens of thousands of tasks.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
-/// Sectors of 512 bytes in a block of 4 KB.
+/// The sectors of 512 bytes in a block of 4 KB.
 const BLOCK: u64 = 8;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Without --bench, as tests run it, everything is tiny.
+    // Tests run this without `--bench`: then all sizes are tiny.
     let full = std::env::args().any(|a| a == "--bench");
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("nearline-4tb")?)?);
     let counts: &[u64] = if full { &[10, 1_000, 100_000] } else { &[10] };
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Blocks in a scattered order, the same in every run.
+/// Generates blocks in a scattered order that is the same in every run.
 struct ScatteredBlocks {
     blocks: u64,
     next: u64,

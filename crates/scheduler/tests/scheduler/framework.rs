@@ -1,4 +1,4 @@
-//! FAST'04's additions to rotational gaps: several sessions, writes, idle time, errors, lost commands.
+//! FAST'04's additions to the use of rotational gaps: several sessions, writes, idle time, errors, lost commands.
 
 use freeblock_scheduler::{
     Bad, Buffers, Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Purpose, Ready, Record,
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
-/// A host on an Atlas 10K that takes the core's predictions for the outcome.
+/// A host of a core in an Atlas 10K. The work ends when the core predicts it.
 struct FrameworkHost {
     core: InDrive,
     drive: Arc<DriveModel>,
@@ -64,7 +64,7 @@ impl FrameworkHost {
         id
     }
 
-    /// Polls until there is nothing to do before `end`.
+    /// Runs the core until it has nothing to do before `end`.
     fn run(&mut self, end: Instant, buffers: &mut dyn Buffers) {
         loop {
             while let Some(output) = self.core.poll_with(self.now, buffers) {
@@ -84,7 +84,7 @@ impl FrameworkHost {
         }
     }
 
-    /// Returns whether the accesses under way pass over a sector.
+    /// Returns whether the accesses under way include a sector.
     fn meets(&self, lbn: Lbn) -> bool {
         let at = self.drive.layout().locate(lbn).unwrap();
         self.core.accesses().iter().any(|a| {
@@ -115,7 +115,7 @@ impl FrameworkHost {
     }
 }
 
-/// Buffers that refuse some sessions.
+/// Buffers that are never available for some sessions.
 struct Not(Vec<SessionId>);
 
 impl Buffers for Not {
@@ -129,7 +129,7 @@ fn sessions_share_by_priority() {
     let mut host = FrameworkHost::new(Config::default());
     let capacity = host.drive.layout().capacity().get();
     let (low, high) = (host.open(priority(10)), host.open(priority(30)));
-    // Far apart, so that no access serves both.
+    // The sessions' blocks are far apart, so that no access serves both.
     for i in 0..2_000 {
         host.read(low, range(i * capacity / 2_000 / 8 * 8, 800));
         host.read(high, range((i * capacity / 2_000 + capacity / 4_000) / 8 * 8, 800));
@@ -167,7 +167,7 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
         let capacity = host.drive.layout().capacity().get();
         let (scan, few) = (host.open(Priority::default()), host.open(Priority::default()));
         host.read(scan, range(0, capacity));
-        // A read that no access of the scan serves: writes of single blocks here and there.
+        // No access of the scan serves these writes of single blocks.
         for i in 0..5_000 {
             host.write(few, range(i * (capacity / 5_000) / 8 * 8, 8));
         }
@@ -179,8 +179,8 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
     assert!(lottery.0 * 3 > greedy.0, "{greedy:?} {lottery:?}");
 }
 
-/// FAST'04, section 5.2: the blocks of all sessions near source and destination are candidates, also behind the winner's
-/// detour.
+/// By FAST'04, section 5.2, the blocks of all sessions near source and destination are candidates for the time behind the
+/// winner's detour.
 #[test]
 fn the_rest_of_the_winners_gap_goes_to_the_others() {
     let mut host = FrameworkHost::new(Config::default());
@@ -196,14 +196,14 @@ fn the_rest_of_the_winners_gap_goes_to_the_others() {
         host.busy(1, &mut Ready);
         let after = host.delivered();
         let got = |session| after.get(&session).unwrap_or(&0) - before.get(&session).unwrap_or(&0);
-        // One or two blocks are passed over by the request itself.
+        // The request itself reads one or two blocks of the scan.
         both += u32::from(got(few) > 0 && got(scan) > 3);
     }
     assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
 }
 
-/// A write waits for its first sector with the head on its track; others have the head until then, and the foreground's
-/// requests end at the instants at which they end without any session.
+/// The head would wait on the track for the first sector of the winner's write; until then other sessions use it, and the
+/// foreground's requests end at the same instants as without any session.
 #[test]
 fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground_nothing() {
     let mut host = FrameworkHost::new(Config::default());
@@ -233,19 +233,19 @@ fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground
     assert!(before_a_write > 250, "in {before_a_write} gaps of 1,000 something is read before a write");
 }
 
-/// FAST'04, section 5.2: the second phase gives the winner strict priority, and searches all other options as well.
+/// By FAST'04, section 5.2, the second phase gives the winner strict priority, and searches all other options as well.
 #[test]
 fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_lie() {
     let run = |winner: bool| {
         let mut host = FrameworkHost::new(Config::default());
         let capacity = host.drive.layout().capacity().get();
         let other = host.open(priority(1));
-        // Few enough that most gaps find nothing near.
+        // The blocks are so few that most gaps find none near.
         for i in 0..4_000 {
             host.read(other, range(i * (capacity / 4_000) / 8 * 8, 8));
         }
         if winner {
-            // Nearly out of reach, and never done.
+            // The winner's block is out of reach of most gaps, and its tasks are never all done.
             let winner = host.open(priority(100));
             (0..200).for_each(|_| host.read(winner, range(capacity - 8, 8)));
         }
@@ -281,7 +281,7 @@ fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
         if never {
             not.push(host.open(priority(100)));
         }
-        // Alternating, some tracks each, so that a detour serves one of them.
+        // The sessions' ranges alternate and have several tracks, so that a detour serves one session.
         for i in 0..capacity / 2_000 {
             match not.first() {
                 Some(&never) if i % 2 == 0 => host.write(never, range(i * 2_000, 2_000)),
@@ -296,14 +296,14 @@ fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
     assert!(beside * 10 > alone * 8, "{beside} blocks beside one that never has a buffer, {alone} alone");
 }
 
-/// Promise 3: foreground data are newer than background writes that wait.
+/// Foreground data are newer than background writes that wait (promise 3).
 #[test]
 fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
     let mut host = FrameworkHost::new(Config::default());
     let session = host.open(Priority::default());
     host.write(session, range(1_000, 16));
     host.core.suspend(session).unwrap();
-    // All of the first block, a part of the second.
+    // The foreground overwrites the whole first block and a part of the second.
     host.submit(Op::Write, range(996, 16));
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.records.len(), 1, "{:?}", host.records);
@@ -332,7 +332,7 @@ fn one_write_serves_reads_of_the_place_unless_they_want_the_medium() {
     assert_eq!(host.delivered(), BTreeMap::from([(reader, 1), (scrubber, 1)]));
 }
 
-/// Promise 4.
+/// A bad sector fails no other block and no other request (promise 4).
 #[test]
 fn a_bad_sector_costs_its_own_block_only() {
     let mut host = FrameworkHost::new(Config::default());
@@ -365,7 +365,7 @@ fn a_lost_request_is_repeated() {
     host.now += Duration::from_millis(100);
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.core.pending(), 0);
-    // The foreground's own block was transferred with it, the detour's blocks are still wanted.
+    // The repeated request has read its own block; the lost detour's blocks are still wanted.
     assert_eq!(host.records.iter().map(|r| r.range).collect::<Vec<_>>(), [range(9_000_000, 8)]);
     assert_eq!(host.core.undelivered(session), Some(before - 1));
 }
@@ -390,7 +390,7 @@ fn idle_time_that_cannot_be_used_is_refused_by_field() {
     }
 }
 
-/// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
+/// By FAST'04, section 5.2, only the track under the head is read until 20 ms have passed.
 #[test]
 fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
     let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));
@@ -469,7 +469,7 @@ fn promotions_of_a_suspended_session_wait_for_its_resume() {
     host.core.resume(session).unwrap();
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.delivered(), BTreeMap::from([(session, 5)]));
-    // Suspended after the promotion: the same.
+    // A session that is suspended after the promotion waits, too.
     host.core.promote(session, range(40, 40)).unwrap();
     host.core.suspend(session).unwrap();
     host.run(host.now + Duration::from_secs(1), &mut Ready);
@@ -492,7 +492,7 @@ fn promoted_work_ends_with_its_session_and_is_done_for_no_other() {
     assert!(host.records.is_empty(), "{:?}", host.records);
 }
 
-/// Promise 5: a client cannot fill the space of the foreground.
+/// A client cannot fill the space of the foreground (promise 5).
 #[test]
 fn promotions_do_not_make_the_core_refuse_the_foreground() {
     let mut host = FrameworkHost::new(Config::default().with_most_pending(3));
@@ -512,7 +512,7 @@ fn failed_reads_and_failed_writes_are_distinguished() {
     let run = |bad: Bad<'_>| {
         let mut host = FrameworkHost::new(Config::default());
         let (reader, writer) = (host.open(Priority::default()), host.open(Priority::default()));
-        // Both are done with the foreground's write.
+        // The foreground's write completes both the read and the write.
         host.read(reader, range(400_000, 8));
         host.write(writer, range(400_000, 8));
         let id = host.submit(Op::Write, range(400_000, 8));
@@ -547,7 +547,7 @@ fn work_under_way_has_a_known_purpose() {
     assert_eq!(host.core.whose(), Some(Whose::Idle));
 }
 
-/// The records that came before the abort cannot be flagged any more.
+/// A record that was delivered before the abort cannot be marked as the last one any more.
 #[test]
 fn after_an_abort_a_client_knows_whether_more_comes() {
     let mut host = FrameworkHost::new(Config::default());
@@ -564,7 +564,7 @@ fn after_an_abort_a_client_knows_whether_more_comes() {
     assert!(host.core.to_come(session).is_err());
 }
 
-/// Idle time has left the head far away, and a promoted request pays for that.
+/// Idle work has left the head far away from a promoted request, which takes longer for that reason.
 #[test]
 fn the_cost_of_idle_time_to_promoted_work_is_in_the_estimate() {
     let mut host = FrameworkHost::new(Config::default().with_idle(Some(IdleTime::default())));

@@ -1,4 +1,4 @@
-//! The integration tests of freeblock-scheduler, in one binary: it is linked once, and its tests run beside one another.
+//! The integration tests of freeblock-scheduler, in one binary that is linked once and runs its tests in parallel.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 

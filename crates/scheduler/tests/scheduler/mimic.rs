@@ -10,18 +10,18 @@ use std::any::Any;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// A mimic that records its reports and wants to read one place.
+/// A mimic that records the reports to it and wants to read one range.
 #[derive(Clone, Debug, Default)]
 struct Recorder {
     seen: Vec<Observed>,
     wants: Option<LbnRange>,
-    /// Whether it always wants it again.
+    /// Whether the mimic wants the range again after each read.
     insists: bool,
 }
 
 impl Mimic for Recorder {
     fn time(&self, last: Last, _: Instant, request: &Request) -> Option<Duration> {
-        // It prefers the furthest request, as no policy that knows the drive would.
+        // The farthest request has the shortest time, unlike on any drive.
         Some(Duration::from_nanos(u64::MAX / 4 - request.range.start().get().abs_diff(last.lbn.get())))
     }
 
@@ -99,12 +99,12 @@ fn the_mimic_gets_the_predecessor_and_the_time_of_each_request() {
         (now, _) = execute(&mut core, now).unwrap();
         ends.push(now);
     }
-    // A pause before the fourth.
+    // The drive is idle before the fourth request.
     let pause = Duration::from_millis(3);
     submit(&mut core, now + pause, 4, Op::Read, 700);
     let (end, _) = execute(&mut core, now + pause).unwrap();
     let seen = seen(core.set_mimic(None));
-    // The access before the first is unknown. Then the furthest request goes, because the mimic calls it the nearest.
+    // The access before the first request is unknown. Then the farthest request is served, because the mimic's time is shortest.
     let order: Vec<(u64, u64)> = seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get())).collect();
     assert_eq!(order, [(107, 2), (90_007, 3), (50_007, 4)]);
     assert_eq!([seen[0].last.op, seen[1].last.op], [Op::Read, Op::Write]);
@@ -152,7 +152,7 @@ fn in_idle_time_it_gets_its_reads() {
     assert_eq!(seen[0].pause, wake.since(now));
 }
 
-/// A read for the mimic moves the head as any idle work does: it has the same bound.
+/// A read for the mimic moves the head like any idle work, and has the same bound on harm.
 #[test]
 fn visits_for_the_mimic_stop_at_the_harm_bound() {
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
@@ -164,7 +164,7 @@ fn visits_for_the_mimic_stop_at_the_harm_bound() {
     let (mut now, _) = execute(&mut core, Instant::ZERO).unwrap();
     let (mut id, mut last) = (1, core.harm());
     for _ in 0..6 {
-        // Silence until it is used, then a request where the head was before.
+        // The silence lasts until the core uses it; then a request arrives for the place that the head has left.
         while core.poll(now).is_some() {}
         let (wake, end) = loop {
             let wake = core.wake_at().expect("something is wanted in idle time");
@@ -226,7 +226,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 900_000), (3, Op::Read, 500_000)] {
         submit_outside(&mut core, at(0), id, op, lbn);
     }
-    // Two are sent: the second is the furthest from the first, which is still at the drive.
+    // Two commands are sent: the second is the farthest from the first, which is still at the drive.
     let first = sent(&mut core, at(0));
     assert_eq!(first.iter().map(|c| c.range.start().get()).collect::<Vec<_>>(), [100, 900_000]);
     assert_eq!(core.predicted(first[0].id), None, "nothing is known");
@@ -234,7 +234,7 @@ fn outside_a_time_goes_from_completion_to_completion() {
     let third = sent(&mut core, at(7_000));
     core.command_done(at(9_500), first[1].id, Outcome::Done);
     core.command_done(at(17_000), third[0].id, Outcome::Done);
-    // A pause before the fourth.
+    // The drive is idle before the fourth request.
     submit_outside(&mut core, at(20_000), 4, Op::Read, 700);
     let fourth = sent(&mut core, at(20_000));
     core.command_done(at(26_000), fourth[0].id, Outcome::Done);
@@ -276,7 +276,7 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
     assert_eq!(wake, at(25_000));
     let mut scan = sent(&mut core, wake);
     while scan.is_empty() {
-        // The search has a budget, and rests for a millisecond when that is spent.
+        // The search pauses for a millisecond when its budget is spent.
         wake = core.wake_at().unwrap();
         scan = sent(&mut core, wake);
     }
@@ -286,14 +286,14 @@ fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_fo
     core.command_done(later(5), scan[0].id, Outcome::Done);
     let probe = sent(&mut core, later(5));
     assert_eq!((probe[0].range, probe[0].purpose), (range(77_000), Purpose::Idle { useful: 0 }));
-    // The request waits for it for 4 of its 9 ms.
+    // The request waits for the probe for 4 of its 9 ms.
     submit_outside(&mut core, later(11), 2, Op::Read, 0);
     let second = sent(&mut core, later(11));
     core.command_done(later(15), probe[0].id, Outcome::Done);
     core.command_done(later(20), second[0].id, Outcome::Done);
     let harm = core.harm();
     assert_eq!((harm.foreground, harm.late), (Duration::from_millis(10), Duration::from_millis(4)));
-    // The bound is a hundredth: until the estimate has fallen, idle time is not used.
+    // The bound is 1%: until the estimate has fallen, idle time is not used.
     core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
         .unwrap();
     assert_eq!(sent(&mut core, later(20)), []);

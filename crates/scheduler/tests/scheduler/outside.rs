@@ -1,4 +1,4 @@
-//! A core outside the drive whose commands finish in another order than they were sent in.
+//! A core outside the drive: commands that finish in another order than they were sent in, fail, or are lost.
 
 use freeblock_scheduler::{
     Command, CommandId, Config, IdleTime, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, Parameter,
@@ -38,7 +38,7 @@ fn polled(core: &mut OutsideDrive, now: Instant) -> (Vec<Command>, Vec<Record>, 
     (sent, delivered, completed)
 }
 
-/// Returns a core with a block to be written at 96.
+/// Returns a core that wants to write a block at LBN 96.
 fn with_a_block() -> (OutsideDrive, SessionId) {
     let mut core = blind();
     let session = core.open(Priority::default()).unwrap();
@@ -46,7 +46,7 @@ fn with_a_block() -> (OutsideDrive, SessionId) {
     (core, session)
 }
 
-/// Returns a core with a block whose middle the foreground has written already: the rest takes two commands.
+/// Returns a core that wants to write a block whose middle the foreground has written already: the rest takes two commands.
 fn in_two_pieces() -> (OutsideDrive, SessionId) {
     let (mut core, session) = with_a_block();
     core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
@@ -66,7 +66,7 @@ fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
     let (mut core, _) = in_two_pieces();
     let (sent, ..) = polled(&mut core, at(100));
     assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
-    // A drive that caches writes may finish the second first.
+    // A drive that caches writes may finish the second command first.
     core.command_done(at(101), sent[1].id, Outcome::Done);
     assert_eq!(polled(&mut core, at(101)).1, [], "a part of it is still to be written");
     core.command_done(at(110), sent[0].id, Outcome::Done);
@@ -126,7 +126,7 @@ fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
     for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
         core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
     }
-    // The first would have written the block, so nothing of it was left for the second.
+    // The first command was to write the whole block, so nothing of it was left for the second.
     let (sent, ..) = polled(&mut core, at(0));
     assert_eq!(ranges(&sent), [range(80, 40), range(98, 2)]);
     core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
@@ -141,9 +141,9 @@ fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
     assert_eq!(polled(&mut core, at(210)).1.len(), 1);
 }
 
-/// A block at 96 of eight sectors, of which 99 to 101 are there already, is written by two commands. The second is done;
-/// then the foreground overwrites the second's sectors and is acknowledged; only then `fails` the first. No later write of
-/// the block may touch the second's sectors.
+/// Checks a block of eight sectors at LBN 96, of which 99 to 101 are already written, so that it takes two commands. The second
+/// command is done; then the foreground overwrites the second command's sectors and is acknowledged; only then the first
+/// command fails by `fails`. No later write of the block may touch the second command's sectors.
 fn sectors_done_before_are_not_written_again(
     promoted: bool,
     fails: impl Fn(&mut OutsideDrive, Instant, &Command),
@@ -194,8 +194,7 @@ fn the_done_part_of_a_partly_lost_write_is_not_repeated_over_newer_data() {
     }
 }
 
-/// With a foreground that is never silent, and a drive that matches its profile.
-/// Returns a core that knows its drive and has no bound on harm, with the drive's number of sectors.
+/// Returns a core that knows its drive and has no bound on harm, and the drive's number of sectors.
 fn in_gaps() -> (OutsideDrive, u64) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
@@ -204,7 +203,7 @@ fn in_gaps() -> (OutsideDrive, u64) {
     (OutsideDrive::new(Arc::new(drive), Config::outside(outside)), capacity)
 }
 
-/// A request leaves the pool when it is decided, and then waits in the queue for the detour before it.
+/// A request leaves the pool when it is chosen, and then waits in the queue for the detour before it.
 #[test]
 fn a_decided_foreground_request_never_waits_for_answers() {
     let (mut core, capacity) = in_gaps();
@@ -267,7 +266,7 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     panic!("{:?} of it are left", core.undelivered(session));
 }
 
-/// Serves requests one at a time, each done 5 ms after its arrival.
+/// Serves requests that arrive at the given times, in ms. Each is done 5 ms after its arrival.
 fn asked(core: &mut OutsideDrive, times: &[u64]) {
     for (id, &ms) in (1..).zip(times) {
         let range = range(id * 5_000, 8);
@@ -279,7 +278,7 @@ fn asked(core: &mut OutsideDrive, times: &[u64]) {
     }
 }
 
-/// Returns the next command in idle time, waking the core when it asks for that.
+/// Returns the next command in idle time, and its time. The core is polled when it wants to be woken.
 fn idle_from(core: &mut OutsideDrive) -> (Instant, Command) {
     loop {
         let now = core.wake_at().unwrap();
@@ -294,7 +293,7 @@ fn an_unknown_drive_gets_no_idle_work_until_it_has_been_silent_for_long_against_
     // No request has arrived yet.
     let (mut core, _) = with_a_block();
     assert_eq!(ranges(&polled(&mut core, at(20)).0), [range(96, 8)]);
-    // Three requests in 45 ms: the bound has no room for a request that would wait, and the fourth may arrive as soon.
+    // After three requests in 45 ms the bound has no room for a request that would wait, and a fourth may arrive soon.
     let (mut core, session) = with_a_block();
     asked(&mut core, &[0, 20, 40]);
     core.write(session, range(60_000, 8), Sectors::new(8), Parameter::default()).unwrap();
@@ -302,7 +301,7 @@ fn an_unknown_drive_gets_no_idle_work_until_it_has_been_silent_for_long_against_
     let (first, command) = idle_from(&mut core);
     assert!(silent(first) >= Duration::from_millis(3 * 45), "{first}");
     assert!(silent(first) < Duration::from_millis(5 * 45), "{first}");
-    // That took as long as everything before: the next waits for as long again, though no request arrived.
+    // The command took 45 ms. That time, and as long for the next command, lengthen the required silence threefold each.
     let done = first + Duration::from_millis(45);
     core.command_done(done, command.id, Outcome::Done);
     assert_eq!(polled(&mut core, done).0, []);
@@ -311,8 +310,8 @@ fn an_unknown_drive_gets_no_idle_work_until_it_has_been_silent_for_long_against_
     assert!(silent(next) < Duration::from_secs(1), "{next}");
 }
 
-/// A session with `serve_writes_by_writes` off has a block under way with a foreground write. Another session's block of the
-/// same place is written after it. The foreground write fails and returns the first block.
+/// A foreground write is to complete a block of a session with `serve_writes_by_writes` off. Another session's block of the same
+/// place is written after it. The foreground write fails and returns the first block.
 #[test]
 fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_carried_out() {
     let (mut core, session) = with_a_block();
@@ -333,7 +332,7 @@ fn a_block_that_is_given_back_is_not_done_with_another_write_if_each_is_to_be_ca
     assert_eq!(ranges(&sent), [range(96, 8)]);
 }
 
-/// Returns the ranges of commands that are sent as foreground work.
+/// Returns the ranges of those commands that are foreground work.
 fn promoted(sent: &[Command]) -> Vec<LbnRange> {
     let foreground = sent.iter().filter(|command| command.purpose == Purpose::Foreground);
     foreground.map(|command| command.range).collect()
@@ -372,8 +371,8 @@ fn a_block_that_another_write_was_to_do_for_its_promotion_stays_promoted_if_that
     assert_eq!(promoted(&again), [range(96, 8)]);
 }
 
-/// The foreground has read the half of a block that lies on one track, and a sector of that half goes bad. The drive transfers
-/// nothing of a command with a bad sector, so the rest is read by a command without it.
+/// The foreground has read the half of a block that lies on one track, and then a sector of that half goes bad. The drive
+/// transfers nothing of a command with a bad sector, so the other half is read by a command without that sector.
 #[test]
 fn a_promoted_block_is_read_without_the_half_that_has_gone_bad_since_it_was_read() {
     for fails in [Outcome::NoData, Outcome::StoppedAt] {
@@ -405,8 +404,8 @@ fn a_promoted_block_is_read_without_the_half_that_has_gone_bad_since_it_was_read
     }
 }
 
-/// A read in idle time fails at a sector in the middle of eight wanted blocks. The core then knows that the sector is bad, and reads
-/// the blocks before it and behind it by commands of their own.
+/// A read in idle time fails at a sector in the middle of eight wanted blocks. The core then knows that the sector is bad, and
+/// reads the blocks before it and behind it with separate commands.
 #[test]
 fn blocks_on_both_sides_of_a_bad_sector_are_delivered_once_they_were_read() {
     let mut core = blind();

@@ -1,4 +1,4 @@
-//! Requests that are sent directly to the drive while no block is wanted.
+//! Requests that are passed through to the drive, which chooses their order, mostly while no block is wanted.
 
 use freeblock_scheduler::{
     AuditConfig, AuditWindow, Caution, Command, Config, Outcome, Output, OutsideConfig, OutsideDrive,
@@ -58,7 +58,7 @@ fn while_nothing_is_wanted_requests_go_to_the_drive_at_once_and_in_order_of_arri
     let commands = sent(&mut core, 0);
     assert_eq!(starts(&commands), (1..33).map(|id| id * 40).collect::<Vec<_>>());
     assert_eq!((core.at_drive(), core.pending()), (32, 8));
-    // The drive finishes the last one first: its place is taken at once.
+    // The drive finishes the last command first: the next request takes its place at once.
     core.command_done(at(7), commands[31].id, Outcome::Done);
     assert_eq!(starts(&sent(&mut core, 7)), [33 * 40]);
 }
@@ -161,7 +161,7 @@ fn a_write_that_the_drive_caches_does_not_wait_with_the_reads_that_are_scheduled
     }
 }
 
-/// The drive's own order is the third arm of the audit: in such a window nothing is scheduled, although a block is wanted.
+/// In a through window of the audit the drive chooses the order: nothing is scheduled, although a block is wanted.
 #[test]
 fn in_a_through_window_of_the_audit_requests_go_to_the_drive_as_they_come_and_in_others_they_are_scheduled() {
     let mut seen = std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Drives whose medium has sectors larger than the host's.
+//! Drives with physical sectors that are larger than the host's sectors.
 
 use freeblock_scheduler::{
     Config, HeadWork, IdleTime, InDrive, Outcome, Output, OutsideConfig, OutsideDrive, Parameter, Priority,
@@ -14,7 +14,7 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Returns a core over the 4 TB drive, with physical sectors of this size in bytes.
+/// Returns a core in the 4 TB drive, with physical sectors of `physical` bytes.
 fn core(physical: Option<u32>) -> InDrive {
     InDrive::new(drive(physical), Config::default())
 }
@@ -36,7 +36,7 @@ fn background_writes_of_parts_of_a_sector_of_the_medium_are_refused() {
         let refused = core.write(session, range(start, len), block, Parameter(0)).unwrap_err();
         assert!(matches!(refused, SessionError::PartOfSector { .. }), "{start} + {len}: {refused}");
         assert!(refused.to_string().contains("give multiples of 8"), "{refused}");
-        // Reads of any size cost nothing more.
+        // A read of any size is accepted: it costs no additional revolution.
         assert!(core.read(session, range(start, len), block, Parameter(0)).is_ok());
     }
     assert!(core.write(session, range(8, 64), Sectors::new(16), Parameter(0)).is_ok());
@@ -49,10 +49,11 @@ fn a_medium_with_the_hosts_sectors_takes_any_background_write() {
     assert!(core.write(session, range(1, 1), Sectors::new(1), Parameter(0)).is_ok());
 }
 
-/// The part of the drive that requests and background writes share, in sectors.
+/// The number of sectors, from the drive's start, that requests and background writes share.
 const SHARED_SECTORS: u64 = 8_000;
 
-/// The end of a run: the last request comes within four seconds, and background work waits for a silence of ten at most.
+/// The end of a run: the last request comes within four seconds, and background work waits for a silence of at most ten
+/// seconds.
 const END: Instant = Instant::from_nanos(20_000_000_000);
 
 /// A foreground request, and the time before it.
@@ -63,7 +64,7 @@ struct TimedRequest {
     wait: Duration,
 }
 
-/// Returns a write of whole sectors of the medium, or a read of any sectors.
+/// Returns a write of whole physical sectors, or a read of any sectors.
 fn step() -> impl Strategy<Value = TimedRequest> {
     let place = (0..SHARED_SECTORS / 8 - 8, 1u64..8, 0u64..8);
     (any::<bool>(), place, 0u64..60_000).prop_map(|(writes, (at, len, off), us)| TimedRequest {
@@ -77,7 +78,7 @@ fn is_whole(first: Lbn, last: Lbn) -> bool {
     first.get().is_multiple_of(8) && (last.get() + 1).is_multiple_of(8)
 }
 
-/// Checks the background's part of the work that the core gives the head.
+/// Checks that the background's writes in the head's work are of whole physical sectors. Returns their number.
 fn check_accesses(core: &InDrive) -> u64 {
     let layout = core.drive().layout();
     let mut writes = 0;
@@ -94,7 +95,7 @@ fn check_accesses(core: &InDrive) -> u64 {
     writes
 }
 
-/// Serves the requests in the drive as the core predicts; returns the number of background writes.
+/// Serves the requests in the drive, in the times that the core predicts; returns the number of background writes.
 fn serve_inside(core: &mut InDrive, steps: &[TimedRequest]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut steps = steps.iter().enumerate();
@@ -124,7 +125,7 @@ fn serve_inside(core: &mut InDrive, steps: &[TimedRequest]) -> u64 {
     }
 }
 
-/// Serves the requests outside the drive, one command after another; returns the number of background writes.
+/// Serves the requests outside the drive, each command in 8 ms; returns the number of background writes.
 fn serve_outside(core: &mut OutsideDrive, steps: &[TimedRequest]) -> u64 {
     let (mut now, mut writes) = (Instant::ZERO, 0);
     let mut there = VecDeque::new();
@@ -166,7 +167,8 @@ fn serve_outside(core: &mut OutsideDrive, steps: &[TimedRequest]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Requests write over blocks that the background is about to write, in gaps and in idle time, and interrupt it.
+    /// Requests write over blocks that the background is about to write, in gaps and in idle time, and interrupt background
+    /// work.
     #[test]
     fn no_part_of_a_sector_of_the_medium_is_written_in_the_background_if_requests_write_whole_ones(
         steps in proptest::collection::vec(step(), 1..60),

@@ -1,4 +1,4 @@
-//! Policies that take the arm elsewhere than to the next request.
+//! Policies that move the arm to other places than the next request.
 
 use freeblock_scheduler::policy::PolicyName;
 use freeblock_scheduler::{

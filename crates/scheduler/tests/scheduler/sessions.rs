@@ -1,4 +1,4 @@
-//! Several sessions at once: opened, read, aborted and closed at any point, between any two polls.
+//! Several sessions at once, with tasks that are opened, aborted and closed between any two polls.
 
 use freeblock_scheduler::{
     Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Request, SessionError, Sessions, Whose,
@@ -39,13 +39,13 @@ fn steps() -> impl Strategy<Value = Vec<SessionStep>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// The knowledge of a client of the core.
+/// The sessions and tasks as the core's client knows them.
 #[derive(Default)]
 struct Client {
     sessions: Vec<SessionId>,
     open: BTreeSet<SessionId>,
     tasks: Vec<TaskId>,
-    /// Session, blocks and delivered blocks of active tasks.
+    /// The session, the number of blocks and the delivered blocks of each active task.
     active: BTreeMap<TaskId, (SessionId, u64, BTreeSet<LbnRange>)>,
 }
 
@@ -89,7 +89,7 @@ proptest! {
                         (Ok(lost), Some((_, blocks, came))) => prop_assert_eq!(lost + came.len() as u64, blocks),
                         (Err(error), known) => {
                             prop_assert_eq!(error, SessionError::NoTask(id));
-                            // Either it was ended before, or the client has all of it.
+                            // Either the task was ended before, or the client has all of its blocks.
                             prop_assert!(known.is_none_or(|(_, blocks, came)| came.len() as u64 == blocks));
                         }
                         (Ok(_), None) => prop_assert!(false, "aborted what had ended"),
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// In the drive a block is under way in idle time when it is promoted, and the command for it is lost.
+/// A block is promoted while the head of a core in the drive is on its way to it in idle time, and then that work is lost.
 #[test]
 fn a_block_that_is_promoted_while_the_head_is_on_its_way_stays_promoted_when_that_is_lost() {
     let drive = DriveModel::from_profile(&random_profile(7, Size::Tiny)).unwrap();

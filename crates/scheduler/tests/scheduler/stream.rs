@@ -1,4 +1,4 @@
-//! Idle time in streams behind the foreground's reads.
+//! Streams: the use of idle time by reads behind the foreground's last read.
 
 use freeblock_scheduler::{
     Command, Config, IdleTime, Outcome, Output, OutsideConfig, OutsideDrive, Overheads, Parameter, Priority,
@@ -40,7 +40,7 @@ fn sent(core: &mut OutsideDrive, us: u64) -> Vec<Command> {
     sent
 }
 
-/// Submits a request, and returns the command that is sent to the drive at once.
+/// Submits a request, and returns its command, which the core sends at once.
 fn ask(core: &mut OutsideDrive, us: u64, id: u64, op: Op, range: LbnRange) -> Command {
     core.submit(at(us), Request { id: RequestId::new(id), op, range }).unwrap();
     let Ok([command]) = <[_; 1]>::try_from(sent(core, us)) else { panic!("one command at {us} us") };
@@ -58,8 +58,8 @@ fn is_idle(command: &Command) -> bool {
     matches!(command.purpose, Purpose::Idle { .. })
 }
 
-/// Returns the next command of a stream, and when it is sent, in microseconds; it is awaited no longer than a track and a
-/// revolution take.
+/// Returns the next command of a stream, and when it is sent, in microseconds; `None` if none comes within 15 ms, longer than a
+/// track and a revolution take.
 fn stream(core: &mut OutsideDrive, us: u64) -> Option<(u64, Command)> {
     let due = core.wake_at()?.since(Instant::ZERO).as_nanos().div_ceil(1_000);
     if due >= us + 15_000 {
@@ -94,13 +94,14 @@ fn a_request_that_meets_a_stream_goes_to_the_drive_at_once_and_the_stream_ends()
     let (us, command) = stream(&mut core, 90_000).expect("a stream");
     let met = ask(&mut core, us + 20, 2, Op::Read, range(1_000, 4));
     assert_eq!(done(&mut core, us + 150, command), []);
-    // Behind that read it begins anew.
+    // A new stream begins behind that read.
     assert_eq!(done(&mut core, us + 12_000, met), []);
     let (_, next) = stream(&mut core, us + 12_000).expect("a stream");
     assert_eq!(next.range.start().get(), 1_004);
 }
 
-/// Returns the number of requests that are served without a stream after one has met a stream's command of this duration.
+/// Returns the number of requests that are served without a stream after a request has waited for a stream's command of the given
+/// duration.
 fn requests_until_a_stream_begins_again(took_us: u64) -> u64 {
     let mut core = core(Some(IdleTime::default()), false);
     let asked = ask(&mut core, 0, 1, Op::Read, range(100, 4));
@@ -122,7 +123,7 @@ fn requests_until_a_stream_begins_again(took_us: u64) -> u64 {
 #[test]
 fn a_stream_that_made_a_request_wait_for_longer_than_the_bound_allows_does_not_begin_again_until_that_is_earned()
  {
-    // Three quarters of a hundredth of each response are earned, and three times the wait is owed while little is known of the load.
+    // Each response earns three quarters of 1% of its time; the wait costs three times its length while the load is unknown.
     let requests = requests_until_a_stream_begins_again(8_000);
     assert!((250..400).contains(&requests), "{requests}");
 }

@@ -1,7 +1,7 @@
-//! Promise 3 among background writes: data on the medium are never overwritten by a write that was pending when they landed,
-//! of any session, whether it could be chosen at the time or not; and a reported write is on the medium, by itself or by a
-//! concurrent write. Sessions that have each write carried out itself may overwrite other sessions' data, and never the
-//! foreground's.
+//! The order of background writes (promise 3): a write that was pending when data reached the medium never overwrites these
+//! data, whatever session it belongs to and whether it could be chosen at the time or not; and a reported write is on the
+//! medium, or a concurrent write to the same place is. A session that has each of its writes carried out may overwrite other
+//! sessions' data, but never the foreground's.
 
 use freeblock_scheduler::{
     Access, Buffers, Config, HeadWork, IdleTime, InDrive, Output, Parameter, Priority, Purpose, Ready,
@@ -17,9 +17,9 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId,
 /// The content of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Landed {
-    /// The task that wrote it; `None` for the foreground.
+    /// The task that wrote the sector; `None` for the foreground.
     task: Option<TaskId>,
-    /// When the head started to write it, in the order of events.
+    /// The number of the event with which the head started to write the sector.
     dispatched: u64,
 }
 
@@ -40,7 +40,7 @@ struct Exec {
     dispatched: u64,
 }
 
-/// A host that takes the core's predicted times for the outcome and models the medium.
+/// A host of a core in the drive, with a model of the medium. The work ends when the core predicts it.
 struct WriteHost {
     core: InDrive,
     drive: Arc<DriveModel>,
@@ -48,15 +48,15 @@ struct WriteHost {
     events: u64,
     medium: BTreeMap<Lbn, Landed>,
     tasks: BTreeMap<TaskId, RegisteredTask>,
-    /// Sessions whose writes are each carried out.
+    /// The sessions whose writes are each carried out.
     own: BTreeSet<SessionId>,
-    /// Sectors that each task has written.
+    /// The number of sectors that each task has written.
     passed: BTreeMap<TaskId, u64>,
     exec: Option<Exec>,
     /// The lost work, which is repeated without a further query for buffers.
     retry: Option<Exec>,
     requests: u64,
-    /// The sessions that refuse: a bit for every session's id, modulo 8.
+    /// The sessions that refuse buffers: one bit for the ids with each remainder modulo 8.
     not_now: u8,
     /// The first violation.
     wrong: Option<String>,
@@ -128,14 +128,14 @@ impl WriteHost {
         }
     }
 
-    /// Returns the core's next output; records an `Execute`.
+    /// Returns the core's next output, and remembers the work of an `Execute`.
     fn ask(&mut self) -> Option<Output<HeadWork>> {
         let mut granted = Vec::new();
         let output =
             self.core.poll_with(self.now, &mut Desk { not_now: self.not_now, granted: &mut granted });
         if output == Some(Output::Do(HeadWork::Execute)) {
             let (accesses, mut dispatched) = (self.core.accesses().to_vec(), self.event());
-            // Repeated work is as old as the first attempt: data registered since are newer.
+            // Repeated work has the data of the first attempt: data registered since then are newer.
             if let Some(lost) = self.retry.take() {
                 granted.extend(lost.granted);
                 dispatched = lost.dispatched;
@@ -168,7 +168,7 @@ impl WriteHost {
             }
         } else {
             self.core.completed(self.now);
-            // A foreground completion is reported first.
+            // The core reports a foreground completion first.
             let output = self.ask();
             self.land(&exec, matches!(output, Some(Output::Completed(_))));
             if let Some(output) = output {
@@ -198,7 +198,7 @@ impl WriteHost {
                 let registered = self.tasks.get(&wanted.task).map_or(0, |t| t.registered);
                 let there = self.medium.insert(lbn, Landed { task: Some(wanted.task), dispatched });
                 *self.passed.entry(wanted.task).or_default() += 1;
-                // Pending writes have no order among each other, for sessions that allow that.
+                // A session that has each write carried out may overwrite other sessions' data.
                 let may = |there: &Landed| there.task.is_some() && self.own.contains(&wanted.session);
                 if let Some(there) = there.filter(|there| there.task != Some(wanted.task) && !may(there))
                     && registered < there.dispatched
@@ -228,7 +228,7 @@ impl WriteHost {
         }
     }
 
-    /// Runs for long enough to finish everything.
+    /// Runs for long enough to finish all work.
     fn settle(&mut self) {
         for _ in 0..20 {
             self.step(false);
@@ -263,7 +263,7 @@ enum WriteStep {
     Promote(usize, u64, u64),
     NotNow(u8),
     Foreground(bool, u64, u64),
-    /// A foreground request arrives after this part of the work under way, in thousandths.
+    /// A foreground request arrives after a part of the work under way, in thousandths; its LBN is the second number.
     Interrupt(u64, u64),
     Run(u32),
     Lose,
@@ -295,7 +295,7 @@ proptest! {
     ) {
         let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
         let capacity = drive.layout().capacity().get();
-        // At the boundary of the first two tracks, so that blocks straddle it.
+        // The LBNs lie around the boundary of the first two tracks, so that blocks straddle it.
         let first = u64::from(drive.layout().densest_track());
         let base = first.saturating_sub(60).min(capacity.saturating_sub(120));
         let clip = |start: u64, len: u64| {
@@ -365,7 +365,7 @@ proptest! {
     }
 }
 
-/// Returns a drive of some thousand sectors and a core with three sessions.
+/// Returns a host of a core with three sessions, in a drive of some thousand sectors.
 fn three() -> (WriteHost, [SessionId; 3]) {
     let toml = include_str!("../../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&model::Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
@@ -439,7 +439,7 @@ fn a_promoted_write_completes_others_of_the_place() {
     host.write(old, range(4, 8), 8);
     host.write(third, range(12, 8), 4);
     host.write(new, range(0, 16), 16);
-    // In the same request: it overlaps the block that is promoted before it.
+    // This block is promoted in the same request as the one before, and overlaps it.
     host.write(new, range(14, 6), 6);
     host.core.promote(new, range(0, 20)).unwrap();
     host.not_now = 1 << (third.get() % 8);
@@ -467,7 +467,7 @@ fn a_session_may_want_each_write_carried_out_itself() {
     assert_eq!(host.medium[&Lbn::new(16)].task, task(1));
 }
 
-/// A promoted write is the session's own, not the foreground's.
+/// A promoted write is a write of its session, not of the foreground.
 #[test]
 fn a_promoted_write_completes_none_of_those_that_are_each_carried_out() {
     let (mut host, [old, new, _]) = three();
@@ -486,7 +486,7 @@ fn a_promoted_write_completes_none_of_those_that_are_each_carried_out() {
     assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 32]);
 }
 
-/// In one request a sector passes once: the other is done later, and the foreground does not wait for it.
+/// In one request a sector passes once. The second write of the place is done later, and the foreground does not wait for it.
 #[test]
 fn a_promoted_request_carries_out_one_write_of_a_place() {
     let (mut host, [one, ..]) = three();
@@ -505,7 +505,7 @@ fn a_promoted_request_carries_out_one_write_of_a_place() {
     assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [16, 4]);
 }
 
-/// Promise 3 has no switch.
+/// No session can opt out of promise 3: foreground data are newer than background writes that wait.
 #[test]
 fn the_foreground_s_data_are_newer_for_a_session_that_wants_each_write_carried_out() {
     let (mut host, [old, ..]) = three();
@@ -539,7 +539,7 @@ fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
     assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8, 8]);
 }
 
-/// The core's default if a session sets nothing.
+/// A session that sets nothing has the setting of the core's configuration.
 #[test]
 fn each_write_carried_out_itself_can_be_the_default() {
     let (host, _) = three();

@@ -144,7 +144,7 @@ fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> 
     Ok(Outcome { text, code: 1 })
 }
 
-/// Returns the shortest failing history found before Ctrl-C.
+/// Returns the shortest failing history that is found in `SHRINK_RUNS_MAX` runs or before Ctrl-C.
 fn shorter(scenario: &Scenario, failure: &Failure) -> (Scenario, Failure) {
     shrink_until(scenario, failure, SHRINK_RUNS_MAX, interrupt::came)
 }

@@ -110,7 +110,7 @@ pub(crate) fn seeds(text: &str) -> Result<u64, String> {
 pub(crate) enum Warmup {
     /// This number of requests.
     Requests(u64),
-    /// This time.
+    /// This simulated time.
     Time(Duration),
 }
 

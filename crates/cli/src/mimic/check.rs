@@ -136,7 +136,7 @@ struct Errors {
     error_rms_ms: f64,
     /// Root of the mean square of the differences of the sorted times (Ruemmler and Wilkes).
     demerit_ms: f64,
-    /// The part of the times' variance that the predictions explain; below zero if their mean would do better.
+    /// The part of the times' variance that the predictions explain; below zero if the mean of the times would predict better.
     explained: f64,
 }
 

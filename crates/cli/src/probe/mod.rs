@@ -135,7 +135,8 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
     Ok(crate::Outcome { text, code: PARTIAL })
 }
 
-/// Refuses a disk that no profile fits: a shingled one, flash, and one with several actuators. A file has no description.
+/// Refuses a disk that no profile fits: a shingled one, flash, and one with several actuators. A file is not inspected, and is
+/// never refused.
 #[cfg(target_os = "linux")]
 fn refuse(path: &str) -> Result<(), Problem> {
     let Ok(disk) = ::device::inspect(path.as_ref()) else { return Ok(()) };

@@ -82,7 +82,7 @@ pub(crate) struct Config {
     /// The largest memory for blocks that are read ahead of readers, of all background exports and snapshots together.
     pub(crate) background_memory: Bytes,
     pub(crate) limits: server::Limits,
-    /// The largest number of background blocks of which a part has been read and the rest is still to come.
+    /// The largest number of background blocks that are half read at a time: a part is in memory and waits for the rest.
     pub(crate) partial_blocks: usize,
     pub(crate) disks: Vec<DiskConfig>,
     /// The places in the file of options outside the disks' tables.

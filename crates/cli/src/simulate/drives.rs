@@ -216,7 +216,7 @@ pub(super) fn fleet(args: &SimulateArgs, names: &[String], console: &Console) ->
 
 /// Returns the title of several drives: the number of drives of each kind, their load and their scheduler.
 pub(super) fn several_title(drives: &[show::OfDrive], layout: &str, rest: &str) -> String {
-    /// The kinds of drives that a title names.
+    /// The largest number of kinds of drives that a title names.
     const KINDS: usize = 3;
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for drive in drives {

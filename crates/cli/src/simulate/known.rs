@@ -60,7 +60,7 @@ fn check_size(name: &str, found: &Resolved, drive: &str, truth: &DriveModel) -> 
 /// Returns the scheduler's model of the drive, and its configuration. `overheads` are the true costs of commands.
 ///
 /// # Errors
-/// More sectors than any drive has.
+/// The drive has more sectors than a profile can describe.
 pub(super) fn believed(
     args: &SimulateArgs,
     truth: Arc<DriveModel>,

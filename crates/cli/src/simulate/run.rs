@@ -77,7 +77,7 @@ const WARMUP_SLICES: u64 = 100;
 /// A simulation under way.
 pub(crate) struct Run<S> {
     host: Host<S>,
-    /// The number of the scan's blocks at its last progress, and the number of requests done then.
+    /// The number of blocks that the scan had read at its last progress, and the number of requests done then.
     yielded: (u64, u64),
 }
 

@@ -58,7 +58,8 @@ fn the_service_has_no_capability_and_writes_where_it_must_only() {
     assert!(example.contains("# targets = [\"/var/backups/freeblock\"]"), "the same directory in both");
 }
 
-/// systemd-udev-settle(8) is deprecated: it waits for whatever udev knows by then, which need not have the disk.
+/// systemd-udev-settle(8) is deprecated: it waits for the devices that udev knows when it is called, and the disk may come
+/// later.
 #[test]
 fn the_service_waits_for_no_disk_but_those_that_the_documents_drop_in_names() {
     for unit in

@@ -138,7 +138,7 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
             disks[(p + 1) % 4][byte] = first ^ double(second);
         }
     }
-    // One sector each of data, of P and of Q.
+    // Changes one sector of data, one of P and one of Q.
     let role = |part: usize| (0..4).find(|stripe| (3 - stripe + part) % 4 == 1).unwrap();
     let changed: Vec<usize> =
         [role(0) + 40, role(1) + 200, role(2) + 444].map(|stripe| 8 + stripe * 32 + 5).into();

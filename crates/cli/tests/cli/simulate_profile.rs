@@ -75,7 +75,7 @@ fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
 fn a_drive_that_is_not_as_its_profile_says_is_mistrusted_and_no_gap_used() {
     let dir = Dir::new();
     let slower = profile(&dir, "slower.toml", &[AS_IT_IS[0], AS_IT_IS[1], ("rpm = 10025", "rpm = 9600")]);
-    // The other profile has the bus and cache of its file, not those of the noise.
+    // The second profile has the bus and cache of the drive's file, not those of the noise.
     for wrong in [slower.as_str(), "quantum-atlas-10k"] {
         let outside = &reported(wrong, 5_000, "--json").json()["outside"];
         assert_eq!(outside["mistrusted"], Value::Bool(true), "{wrong}: {outside}");

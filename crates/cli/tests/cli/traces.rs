@@ -208,7 +208,7 @@ fn memory_of_a_pipe(requests: u64, packed: bool) -> [f64; 2] {
         for n in 0..requests {
             // Two neighbours are in the wrong order, so that the window is used.
             let (ms, lbn) = ((n ^ 1) * 12, n.wrapping_mul(0x9e37_79b9) % 17_000_000);
-            // One call a line: this code is not optimised, that of the standard library is.
+            // One call for each line, because this code is not optimised, and that of the standard library is.
             to.write_all(format!("{ms}.25 {device} {lbn} 8 {}\n", n % 2).as_bytes()).unwrap();
         }
         to.flush().unwrap();

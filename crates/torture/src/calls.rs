@@ -1,5 +1,5 @@
-//! The calls that clients make, and the end of every history. A host provides its core and its clients; the calls and the
-//! required answers are the same for all hosts.
+//! The calls of clients, and the checks at the end of every history. A host provides its core and its clients; the calls and
+//! the required answers are the same for all hosts.
 
 use crate::clients::{Clients, NewTask, Session, range};
 use crate::dice::Dice;
@@ -14,20 +14,22 @@ use scheduler::{
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
-/// The number of foreground requests at the end, without a block for any session, that prove starvation.
+/// The number of foreground requests at the end of a history, without a block for any session, that counts as starvation.
 const STARVATION_REQUESTS: u64 = 30_000;
 
-/// The number of such requests that prove the starvation of one session among others.
+/// The number of foreground requests at the end of a history, without a block for one session, that counts as its starvation
+/// when other sessions get blocks.
 const SHARED_STARVATION_REQUESTS: u64 = 60_000;
 
-/// The seconds of silence without a block for any session, beyond the longest permitted rest, that prove that idle time is
-/// not used.
+/// The number of seconds without foreground requests and without a block for any session that counts as starvation, in addition
+/// to the longest permitted rest of idle work.
 const SILENCE_S: u64 = 30;
 
-/// The least weight of ageing, in millionths, under which a request is served within a history.
+/// The least weight of ageing, in millionths, for which the service of a distant request is checked. With less weight that
+/// takes too long.
 const AGE_WEIGHT_PPM_MIN: u32 = 5_000;
 
-/// The longest access of a tiny drive: some revolutions.
+/// The longest access on a tiny drive: some revolutions.
 const ACCESS_TIME_MAX: Duration = Duration::from_millis(60);
 
 /// A host whose clients make calls.
@@ -36,42 +38,42 @@ pub(crate) trait Calls {
     fn capacity(&self) -> u64;
     fn clients(&self) -> &Clients;
     fn both(&mut self) -> (&mut dyn AnyCore, &mut Clients);
-    /// Returns the time, and the place in the order of events.
+    /// Returns the time, and the number of the last event.
     fn clock(&self) -> (Instant, u64);
-    /// Adds an event and returns its place in their order.
+    /// Adds an event and returns its number.
     fn event(&mut self) -> u64;
     fn dice(&mut self) -> &mut Dice;
-    /// Handles a possible promotion, or the release of promoted work.
+    /// Called after a call that may have promoted blocks, or withdrawn promoted ones.
     fn promoted(&mut self) {}
     /// Submits a foreground request. Returns whether it was accepted.
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken>;
     /// Returns the number of unfinished foreground requests.
     fn outstanding(&self) -> usize;
-    /// Returns the last accepted request.
+    /// Returns the id of the last accepted request.
     fn newest(&self) -> RequestId;
     /// Returns whether a request is unfinished.
     fn waits(&self, request: RequestId) -> bool;
     /// Advances the time.
     fn advance(&mut self, by: Duration) -> Result<(), Broken>;
-    /// Returns the longest silence, in seconds, for which wanted work may rest.
+    /// Returns the longest time without foreground requests, in seconds, for which idle work may rest.
     fn longest_rest_s(&self) -> u64;
-    /// Returns whether gaps are not used now, and the core reports a reason.
+    /// Returns whether the core reports a reason for which it does not use gaps now.
     fn leaves_gaps_unused(&self) -> bool {
         false
     }
-    /// Returns whether each block fits into some gap.
+    /// Returns whether every wanted block fits into some gap.
     fn gaps_hold_every_block(&self) -> bool {
         true
     }
 
-    /// Returns a valid range of the drive for any numbers.
+    /// Returns a valid range of the drive for any two numbers.
     fn clip(&self, start: u64, len: u64) -> LbnRange {
         let capacity = self.capacity();
         let start = start % capacity;
         range(start, len.clamp(1, capacity - start))
     }
 
-    /// Carries out a step that is a call; returns `None` for any other.
+    /// Executes a step that is a call of a client or the passing of time; returns `None` for any other step.
     fn call(&mut self, step: &Step) -> Option<Result<(), Broken>> {
         Some(match *step {
             Step::Open { session, priority } => self.open(session, priority),
@@ -127,12 +129,12 @@ pub(crate) trait Calls {
         self.make(task, SessionCall::Register { session, op, range, block, parameter })
     }
 
-    /// Makes a call of an open session.
+    /// Makes a call of a session, if a session of this number is open.
     fn make_of(&mut self, session: u32, call: impl FnOnce(SessionId) -> SessionCall) -> Result<(), Broken> {
         self.clients().session(session).map_or(Ok(()), |id| self.make(session, call(id)))
     }
 
-    /// Makes a call that must be accepted; `number` is that of its session or its task.
+    /// Makes a call that must be accepted. A session or task that it opens gets this number.
     fn make(&mut self, number: u32, call: SessionCall) -> Result<(), Broken> {
         self.door(number, |sessions| sessions.call(call))?.map_err(refused)?;
         if let SessionCall::Promote { .. } | SessionCall::Suspend { .. } | SessionCall::Resume { .. } = call {
@@ -141,7 +143,7 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Lets a client make calls, each of which is checked; `number` is that of the sessions and tasks that it opens.
+    /// Lets a client make calls, and checks the answer to each. Sessions and tasks that it opens get this number.
     fn door<R>(&mut self, number: u32, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
         let serve = self.setup().writes_serve_reads;
         let (now, sequence) = self.clock();
@@ -155,8 +157,8 @@ pub(crate) trait Calls {
         seen.map(|()| reported)
     }
 
-    /// Checks that no session starves: with a steady foreground, each that is not suspended gets its blocks; after a resume,
-    /// all do.
+    /// Checks that no session starves: with steady foreground requests, every session that is not suspended gets its blocks,
+    /// and after a resume every session does.
     fn all_sessions_finish(&mut self, hog: bool) -> Result<(), Broken> {
         if hog && self.setup().sharing == Sharing::Lottery {
             self.beside_hog()?;
@@ -174,7 +176,7 @@ pub(crate) trait Calls {
         self.no_request_starves()
     }
 
-    /// Checks that ageing serves a distant request, however many nearer ones there are.
+    /// Checks that ageing serves a distant request although nearer requests arrive all the time.
     fn no_request_starves(&mut self) -> Result<(), Broken> {
         let (age, most) = (self.setup().age, self.setup().most_pending);
         if age < AGE_WEIGHT_PPM_MIN || most < 4 || !self.dice().one_in(3) {
@@ -209,13 +211,13 @@ pub(crate) trait Calls {
         self.advance(Duration::from_secs(1))
     }
 
-    /// Submits a foreground read at a random place, and runs until it is done.
+    /// Submits a foreground read at a random place, and advances the time until it is complete.
     fn request(&mut self) -> Result<(), Broken> {
         let (start, len) = (self.dice().next(), self.dice().range(1, 8));
         let range = self.clip(start, len);
         let taken = self.submit(Op::Read, range)?;
         let mut waited = 0;
-        // A pool that is full of promoted work needs time as well.
+        // If the request was refused, the pool is full of promoted work, which needs time too.
         while self.outstanding() > 0 || (waited == 0 && !taken) {
             waited += 1;
             hold(waited < 100_000, Check::Starved, || "the foreground is never done".into())?;
@@ -233,7 +235,7 @@ pub(crate) trait Calls {
             if now != left {
                 (left, without) = (now, 0);
             }
-            // Then a silence must suffice.
+            // If the core uses no gaps, or blocks fit into none, idle time must suffice.
             let no_gap_will_do = without >= STARVATION_REQUESTS && !self.gaps_hold_every_block();
             if no_gap_will_do || self.leaves_gaps_unused() && without > CAREFUL_REQUESTS {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
@@ -248,7 +250,7 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Checks that idle time alone suffices as well.
+    /// Checks that all sessions that are not suspended get their blocks in idle time alone.
     fn in_silence(&mut self) -> Result<(), Broken> {
         let (mut left, mut silence) = (self.clients().active_wanted(), 0);
         while left > 0 {
@@ -268,12 +270,12 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Checks that each session makes progress beside one of the highest priority that always wants everything.
+    /// Checks that every session gets blocks beside a session of the highest priority that always wants the whole drive.
     fn beside_hog(&mut self) -> Result<(), Broken> {
         let number = u32::MAX;
         self.open(number, 100)?;
         let Some(hog) = self.clients().session(number) else { return Ok(()) };
-        // A session that was opened last, with few wanted blocks and as few tickets as possible.
+        // The hardest case: a session that was opened last, with few wanted blocks and a low priority.
         let tickets = if self.dice().one_in(2) { 1 } else { 10 };
         self.open(number - 1, tickets)?;
         if self.clients().session(number - 1).is_some() {
@@ -299,7 +301,7 @@ pub(crate) trait Calls {
             let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
             let gaps_will_do = self.gaps_hold_every_block();
             for (id, left, without) in &mut seen {
-                // A scrub closes its session at its end.
+                // A session may be gone, because a scrub closes its session at its end.
                 let now = now.get(id).copied().unwrap_or(0);
                 *without += 1;
                 if *left != now || now == 0 {
@@ -318,7 +320,7 @@ pub(crate) trait Calls {
         self.make(number, SessionCall::Close { session: hog })
     }
 
-    /// Returns the wanted blocks, for a message.
+    /// Returns a description of some wanted blocks, for a message.
     fn wanted(&self) -> String {
         let tasks = self.clients().tasks.values().take(4);
         let of = tasks.map(|t| {
@@ -330,12 +332,12 @@ pub(crate) trait Calls {
     }
 }
 
-/// The number of foreground requests without a block for any session after which a core's report that gaps are not used is
-/// accepted.
+/// The number of foreground requests without a block for any session after which a core's report that it does not use gaps
+/// is accepted as the reason.
 const CAREFUL_REQUESTS: u64 = 2_000;
 
-/// Checks the answer to a call, and reports the call to the model: the number of its session or task, whether writes complete
-/// reads of a new session, and the place in the order of events.
+/// Records a call in the model of the clients, and checks its answer. `number` is for a new session or task; `serve` says
+/// whether writes complete the reads of a new session; `sequence` is the event number.
 fn see(
     clients: &mut Clients,
     (number, serve): (u32, bool),
@@ -379,7 +381,7 @@ fn see(
     })
 }
 
-/// Returns whether a foreground request was accepted; it may be refused only if the pool is full.
+/// Returns whether a foreground request was accepted. The core may refuse it only if the pool is full.
 pub(crate) fn taken(
     reported: Result<u64, Refused>,
     request: Request,
@@ -397,8 +399,8 @@ pub(crate) fn taken(
     }
 }
 
-/// Checks that no work rests that could continue: with nothing under way no request may wait, and if idle time is used and
-/// blocks are wanted there is an instant of the next attempt.
+/// Checks a core that has no more outputs and no work in progress: no request may wait, and if idle time is used and blocks
+/// are wanted, a wake-up must be set.
 pub(crate) fn goes_on(
     core: &impl PolledCore,
     clients: &Clients,

@@ -1,4 +1,4 @@
-//! The clients' view of their sessions and tasks: the naive model for the checks of every record and every count.
+//! The clients' view of their sessions and tasks. This naive model checks every record and every count of the core.
 
 use crate::failure::{Broken, Check, hold};
 use scheduler::{AnyCore, Core, Parameter, Priority, Record, SessionCall};
@@ -16,48 +16,51 @@ enum Block {
 /// A task from its client's view.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    /// The history's number.
+    /// The number by which steps name the task.
     pub number: u32,
     pub session: SessionId,
     pub op: Op,
     pub range: LbnRange,
     pub block: u64,
     pub parameter: Parameter,
-    /// Its registration, and its place in the order of events.
+    /// The time of registration.
     pub since: Instant,
+    /// The number of the event at which the task was registered.
     pub registered: u64,
-    /// Whether writes completed reads of its session at any time since.
+    /// Whether writes completed the reads of the session at any time since the registration.
     pub served: bool,
     blocks: Vec<Block>,
-    /// The number of its wanted blocks.
+    /// The number of wanted blocks.
     pub wanted: u64,
-    /// The original task's place in the ledger, and the place of this task's first block in it.
+    /// The index in the ledger of the task that a step registered, and the index of this task's first block in that one. A
+    /// restart registers the rest of a task as new tasks.
     origin: (usize, u64),
 }
 
 /// A session from its client's view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
-    /// The history's number.
+    /// The number by which steps name the session.
     pub number: u32,
     pub priority: Priority,
+    /// Whether writes complete the session's reads.
     pub serve: bool,
-    /// The event that suspended it.
+    /// The number of the event at which the session was suspended, if it is.
     pub suspended: Option<u64>,
     pub wanted: u64,
 }
 
-/// All clients.
+/// The sessions and tasks of all clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {
     pub sessions: BTreeMap<SessionId, Session>,
     pub tasks: BTreeMap<TaskId, Task>,
-    /// Tasks that have ended.
+    /// The tasks that have ended.
     pub ended: Vec<TaskId>,
-    /// Sessions that have ended.
+    /// The sessions that have ended.
     pub closed: Vec<SessionId>,
     numbers: BTreeMap<u32, SessionId>,
-    /// For each task that a step registered: the number of times that each of its blocks came or was withdrawn.
+    /// For each task that a step registered, the number of times that each block was delivered or withdrawn.
     ledger: Vec<Vec<u8>>,
 }
 
@@ -68,14 +71,14 @@ impl Task {
         LbnRange::new(self.range.start() + Sectors::new(offset), Sectors::new(len))
     }
 
-    /// Returns the block at `range`.
+    /// Returns the number of the block with exactly this range.
     fn block_at(&self, range: LbnRange) -> Option<u64> {
         let offset = range.start().get().checked_sub(self.range.start().get())?;
         let block = offset / self.block;
         (block < self.blocks.len() as u64 && self.block_range(block) == range).then_some(block)
     }
 
-    /// Returns whether `range` lies in one wanted block.
+    /// Returns whether `range` lies within one wanted block.
     pub fn wants(&self, range: LbnRange) -> bool {
         let Some(offset) = range.start().get().checked_sub(self.range.start().get()) else { return false };
         let block = offset / self.block;
@@ -93,7 +96,7 @@ impl Clients {
         self.numbers.get(&number).copied()
     }
 
-    /// Returns the tasks of a number: several after a restart.
+    /// Returns the tasks with a number. After a restart there may be several.
     pub fn tasks_of(&self, number: u32) -> Vec<TaskId> {
         self.tasks.iter().filter(|(_, t)| t.number == number).map(|(id, _)| *id).collect()
     }
@@ -106,7 +109,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Records a registration by a step.
+    /// Records a task that a step has registered.
     pub fn registered(
         &mut self,
         id: TaskId,
@@ -155,7 +158,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Checks and records a record.
+    /// Checks a record of the core, and marks its block as delivered.
     pub fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
         let once = |what: &str| (Check::Once, format!("{what}: {record:?}"));
         let Some(task) = self.tasks.get_mut(&record.task) else {
@@ -192,7 +195,7 @@ impl Clients {
         })
     }
 
-    /// Records the abort of a task. Returns the number of its blocks that had not come.
+    /// Records the abort of a task. Returns the number of its blocks that were still wanted.
     pub fn aborted(&mut self, id: TaskId) -> Option<u64> {
         let task = self.tasks.remove(&id)?;
         self.ended.push(id);
@@ -205,7 +208,7 @@ impl Clients {
         Some(task.wanted)
     }
 
-    /// Records a withdrawal of the blocks of a session that touch a range. Returns their number.
+    /// Records the withdrawal of a session's wanted blocks that overlap a range. Returns their number.
     pub fn withdrawn(&mut self, session: SessionId, range: LbnRange) -> u64 {
         let mut all = 0;
         let Self { tasks, ledger, ended, .. } = self;
@@ -230,19 +233,19 @@ impl Clients {
         all
     }
 
-    /// Returns the number of wanted blocks of a session that touch a range.
+    /// Returns the number of wanted blocks of a session that overlap a range.
     pub fn touching(&self, session: SessionId, range: LbnRange) -> u64 {
         let of = self.tasks.values().filter(|t| t.session == session);
         of.map(|t| touching(t, range).len() as u64).sum()
     }
 
-    /// Returns whether a block that contains a sector is wanted for this operation.
+    /// Returns whether any task with this operation wants a block that contains the sector.
     pub fn wants(&self, op: Op, lbn: Lbn) -> bool {
         let sector = LbnRange::new(lbn, Sectors::new(1));
         self.tasks.values().any(|t| t.op == op && t.wants(sector))
     }
 
-    /// Records the end of a session. Returns the number of blocks that had not come.
+    /// Records the end of a session. Returns the number of its blocks that were still wanted.
     pub fn closed(&mut self, id: SessionId) -> u64 {
         let tasks: Vec<_> = self.tasks.iter().filter(|(_, t)| t.session == id).map(|(id, _)| *id).collect();
         let left = tasks.into_iter().filter_map(|task| self.aborted(task)).sum();
@@ -252,7 +255,7 @@ impl Clients {
         left
     }
 
-    /// Sets whether writes complete a session's reads from here on.
+    /// Sets whether writes complete a session's reads from now on.
     pub fn serve(&mut self, id: SessionId, on: bool) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.serve = on;
@@ -262,19 +265,19 @@ impl Clients {
         }
     }
 
-    /// Sets the event that suspended a session, unless an earlier one has; `None`: the session is resumed.
+    /// Records that an event suspends a session, unless the session is suspended already. `None` resumes the session.
     pub fn suspended(&mut self, id: SessionId, by: Option<u64>) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.suspended = by.map(|event| session.suspended.unwrap_or(event));
         }
     }
 
-    /// Returns the number of blocks that sessions which are not suspended have not yet received.
+    /// Returns the number of wanted blocks of all sessions that are not suspended.
     pub fn active_wanted(&self) -> u64 {
         self.sessions.values().filter(|s| s.suspended.is_none()).map(|s| s.wanted).sum()
     }
 
-    /// Returns the sectors of the longest wanted block.
+    /// Returns the number of sectors in the longest wanted block.
     pub fn longest_wanted(&self) -> u64 {
         let wanted = |task: &'_ Task| {
             let blocks = (0..task.blocks.len() as u64).filter(|block| task.is_wanted(*block));
@@ -283,7 +286,8 @@ impl Clients {
         self.tasks.values().filter_map(wanted).max().unwrap_or(0)
     }
 
-    /// Compares the core's counts with these. With `drained`, no record waits to be polled.
+    /// Compares the core's counts with those of this model. The counts by task are compared only if `drained`: no record waits
+    /// to be polled.
     pub fn check_counts(&self, core: &Core, drained: bool) -> Result<(), Broken> {
         for (&id, session) in &self.sessions {
             let reported = core.undelivered(id);
@@ -305,7 +309,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Checks that every registered block came once or was withdrawn once.
+    /// Checks that every registered block was delivered once or withdrawn once.
     pub fn check_ledger(&self) -> Result<(), Broken> {
         for (task, blocks) in self.ledger.iter().enumerate() {
             if let Some(block) = blocks.iter().position(|times| *times != 1) {
@@ -319,7 +323,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Opens the sessions again after a restart and registers the missing blocks.
+    /// Opens the sessions again after a restart, and registers the blocks that are still wanted.
     pub fn restart(&mut self, core: &mut dyn AnyCore, now: Instant, sequence: u64) -> Result<(), Broken> {
         let old_sessions = std::mem::take(&mut self.sessions);
         let old_tasks = std::mem::take(&mut self.tasks);
@@ -361,7 +365,7 @@ impl Clients {
     }
 }
 
-/// A task that was registered.
+/// The parameters of a task that was registered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewTask {
     pub number: u32,
@@ -381,7 +385,7 @@ fn touching(task: &Task, range: LbnRange) -> Vec<u64> {
         .collect()
 }
 
-/// Returns a range of a history.
+/// Returns the range of `len` sectors from `start` on.
 pub(crate) fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }

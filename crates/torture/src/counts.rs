@@ -1,73 +1,73 @@
-//! The numbers of events of a history.
+//! Counts of the events of a history, which show that a run has tested something.
 
 use units::Duration;
 
-/// The counts of a history's events.
+/// Counts of the events of a history, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Steps.
+    /// The number of steps.
     pub steps: u64,
-    /// Virtual time.
+    /// The virtual time that has passed.
     pub time: Duration,
-    /// Foreground requests done, failed ones included.
+    /// The number of completed foreground requests, including failed ones.
     pub requests: u64,
-    /// Scrubs of the whole drive that ended.
+    /// The number of finished scrubs of the whole drive.
     pub scrubs: u64,
-    /// Scans of a table that ended.
+    /// The number of finished scans of the miner.
     pub mined: u64,
-    /// Records fetched over the record face.
+    /// The number of records that a client fetched from its buffer.
     pub fetched: u64,
-    /// Requests of a log-structured disk.
+    /// The number of requests of a log-structured disk.
     pub logged: u64,
-    /// Foreground cleanings of such a disk.
+    /// The number of cleanings of a log-structured disk in the foreground.
     pub cleaned: u64,
-    /// Blocks of such a disk that were cleaned in gaps.
+    /// The number of blocks of a log-structured disk that were cleaned in gaps.
     pub copied: u64,
-    /// Times at which its buffer was full.
+    /// The number of times that a client's buffer of records became full.
     pub full: u64,
-    /// Commands sent by a core outside the drive.
+    /// The number of commands sent by a core outside the drive.
     pub commands: u64,
-    /// Commands for the background in a gap, or merged with the foreground's.
+    /// The number of commands for background blocks in a gap, or merged with a foreground command.
     pub detours: u64,
-    /// Background blocks delivered.
+    /// The number of delivered background blocks.
     pub blocks: u64,
-    /// Written blocks among them.
+    /// The number of delivered background blocks that were written.
     pub written: u64,
-    /// Blocks on bad sectors among them.
+    /// The number of background blocks reported with a bad sector; on the daemon, of requests that failed by one.
     pub bad: u64,
-    /// Idle visits.
+    /// The number of times that the core used idle time.
     pub idle: u64,
-    /// Idle visits cut short.
+    /// The number of times that idle work was cut short by a request.
     pub cuts: u64,
-    /// Commands lost.
+    /// The number of lost commands.
     pub lost: u64,
-    /// Commands on which a host outside the drive gave up.
+    /// The number of commands on which a host outside the drive gave up.
     pub given_up: u64,
-    /// Sectors that a host outside the drive has read for itself.
+    /// The number of sectors that a host outside the drive read for itself.
     pub readings: u64,
-    /// Models of the drive that a core outside it has adopted.
+    /// The number of other models that a core outside the drive got.
     pub adopted: u64,
-    /// Commands done for promoted work.
+    /// The number of commands for promoted blocks.
     pub promoted: u64,
-    /// Calls that a cache has answered, flushes included.
+    /// The number of calls that a cache answered, including flushes.
     pub calls: u64,
-    /// Flushes that it has answered without error.
+    /// The number of flushes that a cache or the daemon answered without an error.
     pub flushes: u64,
-    /// Snapshots taken.
+    /// The number of snapshots taken; on the daemon, of those compared at the end.
     pub snapshots: u64,
-    /// Reads at the background door of a disk.
+    /// The number of background reads of the daemon's disk.
     pub background_reads: u64,
-    /// Reads of snapshots.
+    /// The number of background reads of snapshots.
     pub snapshot_reads: u64,
-    /// Daemons killed.
+    /// The number of kills of the daemon.
     pub kills: u64,
-    /// Images restored and compared.
+    /// The number of backup images that were restored and compared.
     pub restores: u64,
-    /// Finished reorganisations.
+    /// The number of finished reorganisations.
     pub reorganisations: u64,
-    /// Power cuts.
+    /// The number of power cuts.
     pub power_cuts: u64,
-    /// Foreground times compared with the twin's.
+    /// The number of foreground requests whose times were compared with those of a core without background work.
     pub compared: u64,
 }
 

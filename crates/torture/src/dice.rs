@@ -1,10 +1,10 @@
-//! Seeded chance.
+//! Random numbers from a seed.
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the numbers depend on the seed alone.
+/// A SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014): its numbers depend only on the seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
-/// Between two draws.
+/// The increment of the generator's state for each number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Dice {
@@ -17,12 +17,13 @@ impl Dice {
         mix(self.0)
     }
 
-    /// Skips a number of draws.
+    /// Skips this number of draws.
     pub fn skip(&mut self, draws: u64) {
         self.0 = self.0.wrapping_add(draws.wrapping_mul(STEP));
     }
 
-    /// Returns a number in `0..n`; zero for zero. The bias of a modulus does not matter here.
+    /// Returns a number in `0..n`, or zero if `n` is zero. The modulus makes some numbers slightly likelier, which does not
+    /// matter here.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
@@ -36,7 +37,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// Returns the place of a weight, chosen by weight.
+    /// Returns the index of one of the weights, with a probability proportional to the weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut ticket = self.below(weights.iter().sum());
         for (place, &weight) in weights.iter().enumerate() {
@@ -49,7 +50,7 @@ impl Dice {
     }
 }
 
-/// Returns the finaliser of SplitMix64: every bit of the input changes half of the output's.
+/// Returns a hash of a number: the output function of SplitMix64.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

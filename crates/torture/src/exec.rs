@@ -1,4 +1,4 @@
-//! The work of the head, sector by sector.
+//! The work of the head in detail: which sector passes when.
 
 use drive::Mechanics;
 use model::{DriveModel, Location, Position};
@@ -8,49 +8,49 @@ use units::{Instant, Lbn, Op};
 /// A sector that passes under the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// The instant at which all of it has passed.
+    /// The instant at which the whole sector has passed.
     pub at: Instant,
-    /// Its LBN; spare and bad sectors between others have none.
+    /// The LBN of the sector; `None` for spare and bad sectors.
     pub lbn: Option<Lbn>,
     pub op: Op,
-    /// Whether it is for the foreground, promoted work included.
+    /// Whether the access is for the foreground, which includes promoted work.
     pub foreground: bool,
 }
 
-/// A buffer that a client has given.
+/// The data of a background write, which a client has given to the core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub wanted: Wanted,
     pub version: u64,
-    /// The place of its task in the order of events.
+    /// The number of the event at which the task was registered.
     pub registered: u64,
 }
 
-/// The work under way.
+/// The current work of the head: the accesses between two outputs of the core that ask for work.
 #[derive(Clone, Debug)]
 pub(crate) struct Exec {
     pub accesses: Vec<Access>,
     pub passes: Vec<Pass>,
-    /// Its place in the order of events.
+    /// The number of the event at which the work began.
     pub sequence: u64,
     /// The instant at which the head is ready for the first access.
     pub ready: Instant,
-    /// The instant at which the host will report its end.
+    /// The instant at which the host will report the end of the work.
     pub due: Instant,
     pub held: Vec<Held>,
     /// The LBNs that are read or written for the foreground, ascending; none in idle time.
     pub foreground: Vec<Lbn>,
     pub op: Op,
-    /// Whether the foreground's part of it is promoted work.
+    /// Whether the foreground accesses are promoted work.
     pub promoted: bool,
-    /// Whether the report of its end is late.
+    /// Whether the host reports the end late.
     pub delayed: bool,
-    /// Whether it is a repetition of lost work, or was cut short: then not all given buffers are written.
+    /// Whether the work repeats lost work, or was cut short. In both cases it may write only a part of `held`.
     pub in_part: bool,
 }
 
 impl Exec {
-    /// Moves the head, and records the passes of the sectors.
+    /// Executes the accesses on the mechanics from `began` on, and records the passes of all sectors.
     pub fn plan(
         mechanics: &mut Mechanics,
         drive: &DriveModel,
@@ -103,13 +103,14 @@ impl Exec {
         self.accesses.iter().any(|a| matches!(a.purpose, Purpose::Idle { .. }))
     }
 
-    /// Returns the buffer that is written to an LBN: the last one given for it.
+    /// Returns the data that is written to an LBN: the last that was given for it.
     pub fn buffer(&self, lbn: Lbn) -> Option<&Held> {
         self.held.iter().rev().find(|h| h.wanted.range.contains(lbn))
     }
 
-    /// Returns the writes of an LBN that the first `done` passes carry out, if each write is carried out itself: which pass
-    /// belongs to which write is open, and the final content is the same.
+    /// Returns the registrations of the background writes of an LBN that the first `done` passes may have executed, on a host
+    /// on which no write completes another. If a sector passes several times, all are returned, because it is not known which
+    /// pass belongs to which write.
     pub fn carried_out(&self, lbn: Lbn, done: usize) -> impl Iterator<Item = u64> {
         let passes = self.passes[..done].iter().filter(|pass| pass.lbn == Some(lbn) && pass.op.is_write());
         let all = self.in_part || passes.count() > 1;
@@ -117,7 +118,7 @@ impl Exec {
         holders.take(if all { usize::MAX } else { 1 }).map(|held| held.registered)
     }
 
-    /// Returns the accesses for the foreground, for a comparison with a core without background work.
+    /// Returns the foreground accesses, which a core without background work must make as well.
     pub fn foreground_accesses(&self) -> Vec<Access> {
         self.accesses.iter().filter(|a| a.purpose == Purpose::Foreground).copied().collect()
     }

@@ -1,63 +1,62 @@
-//! Failures: broken promises as the checkers report them.
+//! Failures: broken promises, as the checkers report them.
 
 use std::fmt;
 use units::Instant;
 
-/// The checkers, by promise; docs/TORTURE.md describes their methods.
+/// The checkers, each with its condition; docs/TORTURE.md describes how they check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// The scheduler panicked.
     Panic,
-    /// The core returns outputs without end while time stands still.
+    /// The core does not return outputs without end at one instant.
     Endless,
     /// Foreground times equal those of a core without background work (promise 1).
     Twin,
-    /// The mechanics finish at the predicted instant (promise 1).
+    /// The head's work ends at the instant that the core has predicted (promise 1).
     Prediction,
-    /// The head serves a request that was made, all of it and nothing else.
+    /// Each foreground access or command serves the sectors of a request that was made.
     Request,
     /// The reported harm of idle time is the true one.
     Harm,
-    /// Idle work stays within its permitted range.
+    /// Idle work runs only when it is permitted.
     IdleRange,
     /// Each block is delivered once, to its session (promise 2).
     Once,
-    /// The counts that calls return (promise 2).
+    /// The counts that calls return are right (promise 2).
     Count,
-    /// The last record says that it is the last, and no other does (promise 2).
+    /// Exactly the last record of a session is marked as the last (promise 2).
     Last,
-    /// Delivered data were read (promise 2).
+    /// Delivered data was read from the medium (promise 2).
     Data,
-    /// A reported write was written (promise 2).
+    /// A block that is reported as written was written (promise 2).
     Written,
-    /// A restored backup is the volume's content at the snapshot (promise 2).
+    /// A restored backup, or a read of a snapshot, has the content at the instant of the snapshot (promise 2).
     Restored,
-    /// A reorganiser's data are at their reported places, and in the end at the planned ones (promise 2).
+    /// The data of moved blocks is where the reorganiser says, and in the end where the plan says (promise 2).
     Moved,
-    /// Acknowledged foreground writes stay (promise 3).
+    /// The data of acknowledged foreground writes stays on the medium (promise 3).
     Acknowledged,
     /// Background writes do not overwrite newer data (promise 3).
     Older,
-    /// A read returns the last acknowledged data, or newer ones (promise 3).
+    /// A read returns the last acknowledged data, or newer data (promise 3).
     Stale,
-    /// Data that a cache has flushed are on the medium, and data that it has acknowledged are there or in memory that
-    /// survives (promise 3).
+    /// Flushed data is on the medium; acknowledged data is on the medium or in memory that survives a power cut (promise 3).
     Flushed,
-    /// A bad sector costs its own blocks, and they are reported (promise 4).
+    /// A bad sector fails only the blocks and requests that include it, and they are reported (promise 4).
     Bad,
-    /// Work that was cut short is done up to the point that the core assumes.
+    /// If work is cut short, exactly the part that the core assumes is done.
     Cut,
-    /// Buffers are requested exactly when they are written.
+    /// The core requests the data of a background write exactly when it writes.
     Buffers,
     /// A suspended session gets no work.
     Suspended,
-    /// A scrub sees everything once, and finds every defect (promise 2).
+    /// A scrub reads every block, and finds every lasting defect and no others (promise 2).
     Scrub,
-    /// A miner's answers follow from the pages that came, each counted once (promise 2).
+    /// The answers of a miner follow from the delivered pages, each counted once (promise 2).
     Mined,
-    /// The record face returns each record once, in order, and waits for as long as requested (promise 2).
+    /// A buffer of records returns each record once, in order, and its client waits as long as requested (promise 2).
     Records,
-    /// Work that can continue does (promise 5).
+    /// Work that can continue does continue (promise 5).
     Hang,
     /// Every session makes progress (promise 5).
     Starved,
@@ -74,16 +73,16 @@ pub enum Check {
 pub struct Failure {
     /// The checker.
     pub check: Check,
-    /// The number of the step after which it failed, from 0.
+    /// The number of the step after which the check failed, from 0.
     pub step: usize,
-    /// The virtual time.
+    /// The virtual time of the failure.
     pub at: Instant,
-    /// The observation.
+    /// A description of the observation.
     pub what: String,
 }
 
 impl Check {
-    /// Returns its name.
+    /// Returns the name of the checker.
     pub fn name(self) -> &'static str {
         match self {
             Self::Panic => "panic",
@@ -119,7 +118,7 @@ impl Check {
         }
     }
 
-    /// Returns the promise of the design that it checks; 0 for conditions of all promises.
+    /// Returns the number of the promise that the checker checks; 0 for a condition on which all promises depend.
     pub fn promise(self) -> u8 {
         match self {
             Self::Panic | Self::Endless | Self::Request | Self::Cut => 0,
@@ -150,7 +149,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A broken promise without its time and step.
+/// A broken promise, without its time and its step: the checker, and a description.
 pub(crate) type Broken = (Check, String);
 
 /// Returns a broken promise unless `holds`.

@@ -1,5 +1,5 @@
-//! Random histories. Each switches a random part of the events off, so that the others are frequent enough ("swarm testing":
-//! Groce and others, ISSTA 2012).
+//! Draws random histories. Each history leaves out a random part of the kinds of steps, so that the others are more frequent
+//! ("swarm testing": Groce and others, ISSTA 2012).
 
 mod daemon;
 mod house;
@@ -14,10 +14,10 @@ use scheduler::policy::{AgeWeight, Base, PolicyName, SeekWeight, SmtfRule, Sweep
 use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
-/// Built-in drives whose first cylinders are used.
+/// The built-in drives whose first cylinders are used.
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
-/// The weights of the kinds of steps.
+/// The weights of the kinds of steps; [`Generator::push`] gives the order of the kinds.
 const WEIGHTS: [u64; 22] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1];
 
 /// Returns the history of a seed.
@@ -25,8 +25,8 @@ pub fn generate(seed: u64) -> Scenario {
     generate_on(seed, None)
 }
 
-/// Returns the history of a seed on a given host, or on the host that the seed draws. The history does not depend on whether
-/// the host was given or drawn.
+/// Returns the history of a seed on a given host, or on the host that the seed draws. If both are the same host, the history
+/// is the same.
 pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     let mut dice = Dice::new(seed);
     let drawn = match dice.below(7) {
@@ -46,14 +46,14 @@ pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     }
 }
 
-/// Makes each background write be carried out itself, in a third of the histories. The draw has a dice of its own, so that
-/// the rest of a history stays what it was without it. The volume's clients assume that writes of one place are equivalent.
+/// Sets in a third of the histories that no background write completes another. This draw has a generator of its own, so that
+/// it does not change the rest of a history. Not for volumes, whose clients assume that such writes are equivalent.
 fn each_write(setup: Setup) -> Setup {
     let writes_serve_writes = !Dice::new(mix(setup.seed ^ 0x7772_6974_6573)).one_in(3);
     Setup { writes_serve_writes, ..setup }
 }
 
-/// Returns a history with the core in front of a black box.
+/// Returns a history of a core outside the drive.
 fn outside(mut dice: Dice) -> Scenario {
     let outside = outer(&mut dice);
     let setup = each_write(setup(&mut dice));
@@ -61,8 +61,8 @@ fn outside(mut dice: Dice) -> Scenario {
     adopted(given_up(draw(dice, setup)))
 }
 
-/// Adds readings of the host and other models of the drive, in a third of the histories, from a dice of its own like
-/// [`each_write`].
+/// Adds reads of the host and other models of the drive to a third of the histories. Like [`each_write`], this draws from a
+/// generator of its own.
 fn adopted(scenario: Scenario) -> Scenario {
     let Scenario { setup, mut steps } = scenario;
     let mut dice = Dice::new(mix(setup.seed ^ 0x6164_6f70_7465));
@@ -80,7 +80,8 @@ fn adopted(scenario: Scenario) -> Scenario {
     Scenario { setup, steps }
 }
 
-/// Adds commands that the host gives up on, in half of the histories, from a dice of its own like [`each_write`].
+/// Adds commands on which the host gives up to half of the histories. Like [`each_write`], this draws from a generator of its
+/// own.
 fn given_up(scenario: Scenario) -> Scenario {
     let Scenario { setup, mut steps } = scenario;
     let mut dice = Dice::new(mix(setup.seed ^ 0x6769_7665_7570));
@@ -100,7 +101,7 @@ fn fate(dice: &mut Dice) -> Fate {
     }
 }
 
-/// Returns a random black box.
+/// Returns a random drive and configuration for a core outside the drive.
 fn outer(dice: &mut Dice) -> Outer {
     let conduct = [Conduct::Exact, Conduct::Noisy, Conduct::Noisy, Conduct::Rough][dice.below(4) as usize];
     Outer {
@@ -116,22 +117,22 @@ fn outer(dice: &mut Dice) -> Outer {
     }
 }
 
-/// Limits a set-up to values that make sense outside the drive.
+/// Changes a set-up to values that make sense outside the drive.
 fn seen_from_outside(dice: &mut Dice, setup: Setup) -> Setup {
-    // Wandering speeds are simulated from the beginning of time.
+    // An early start, because a drive with a drifting speed is simulated from instant zero.
     let start_ns = setup.start_ns.min(1 << 43) & ((1 << 43) - 1);
     let idle = setup.idle.or((!dice.one_in(4)).then(IdleTime::default));
-    // Outside the drive no track is examined for free.
+    // Outside the drive, a budget of 0 tracks would find no detour at all.
     let budget = setup.budget.max(1);
     Setup { start_ns, idle, budget, ..setup }
 }
 
 fn draw(mut dice: Dice, setup: Setup) -> Scenario {
-    // Addresses are drawn below this; a step takes them modulo the drive's capacity.
+    // LBNs are drawn below this number. A step takes them modulo the drive's capacity.
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Sessions, tasks, requests and time are never switched off.
+        // Sessions, tasks, requests and time are never left out.
         if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
             *weight = 0;
         }
@@ -147,7 +148,7 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
         dice,
     };
     let mut steps = vec![generator.open()];
-    // At a later step other work would come between.
+    // These steps come first, because at a later point other work would come between them.
     if setup.host == Host::Outside && generator.dice.one_in(4) {
         generator.lost_in_parts(&mut steps);
     }
@@ -185,7 +186,7 @@ fn setup(dice: &mut Dice) -> Setup {
             PolicyName::Smtf(SmtfRule::new(unknown, base))
         }
     };
-    // It learns from every foreground request, under any policy.
+    // A learner may be present under any policy, because it learns from every foreground request.
     let mimic = match (matches!(policy, PolicyName::Smtf(_)), dice.below(8)) {
         (true, 0) | (false, 2..) => Mimicry::None,
         (_, 1) => Mimicry::Probing,
@@ -210,7 +211,7 @@ fn setup(dice: &mut Dice) -> Setup {
         writes_serve_reads: !dice.one_in(3),
         writes_serve_writes: true,
         log: false,
-        // Ten years are 3.2e17 ns.
+        // The start is within the first ten years, 3.2e17 ns.
         start_ns: if dice.one_in(2) { 0 } else { dice.below(320_000_000_000_000_000) },
         mimic,
         outside: Outer::default(),
@@ -218,7 +219,7 @@ fn setup(dice: &mut Dice) -> Setup {
     }
 }
 
-/// Returns a priority, often one at either end: one ticket among hundreds is the hardest case for fairness.
+/// Returns a priority, often a very low or a very high one: a low priority among high ones is the hardest case for fairness.
 fn priority(dice: &mut Dice) -> u8 {
     let priority = match dice.below(6) {
         0 => 20,
@@ -232,7 +233,7 @@ fn priority(dice: &mut Dice) -> u8 {
 struct Generator {
     dice: Dice,
     capacity: u64,
-    /// Places with many steps, so that ranges overlap.
+    /// The LBNs near which most steps are, so that ranges overlap.
     spots: Vec<u64>,
     busy: u64,
     writes: u64,
@@ -260,7 +261,7 @@ impl Generator {
             7 => Step::Resume { session: self.session() },
             8 => Step::Serve { session: self.session(), on: self.dice.one_in(2) },
             9 => {
-                // A burst.
+                // Sometimes a burst of requests.
                 let n = if self.dice.one_in(8) { self.dice.range(2, 20) } else { 1 };
                 for _ in 1..n {
                     let step = self.submit();
@@ -302,10 +303,10 @@ impl Generator {
         steps.push(step);
     }
 
-    /// Adds a block whose middle the foreground has overwritten, so that idle time writes it by two commands. The completion
-    /// of the first is so late that the foreground has overwritten the sectors of the second when everything at the drive is
-    /// lost. No other draw leaves a part of a block done that depends on a lost part. Until the middle is written the block
-    /// has no buffer, or a drive would write the rest of it with that.
+    /// Adds a background block whose middle a foreground request overwrites, so that idle work writes the rest by two commands.
+    /// The completion of the first command is so late that a foreground request overwrites the sectors of the second before
+    /// all commands at the drive are lost. No other steps make a part of a block depend on a lost part. The host has no data
+    /// for the block until its middle is written; otherwise the core would write the whole block with the foreground request.
     fn lost_in_parts(&mut self, steps: &mut Vec<Step>) {
         let [first, hole, second] = [0; 3].map(|_| self.dice.range(1, 4));
         let len = first + hole + second;
@@ -329,7 +330,7 @@ impl Generator {
         ]);
     }
 
-    /// Returns a time in which a core that uses idle time often begins to do so, and ends one visit.
+    /// Returns a time, in ns without foreground requests, in which a core that uses idle time often begins and ends one work.
     fn silence(&mut self) -> u64 {
         let ms = [60, 200, 2_000, 12_000][self.dice.below(4) as usize];
         self.dice.range(ms / 2, ms) * 1_000_000
@@ -341,7 +342,7 @@ impl Generator {
     }
 
     fn session(&mut self) -> u32 {
-        // Mostly one of the latest.
+        // One of the four latest sessions.
         let back = self.dice.below(4.min(u64::from(self.sessions)));
         self.sessions - back as u32
     }
@@ -375,7 +376,7 @@ impl Generator {
         Step::Submit { op, start, len }
     }
 
-    /// Returns a place, and a length of up to `most` sectors.
+    /// Returns an LBN, and a length of up to `most` sectors.
     fn place(&mut self, most: u64) -> (u64, u64) {
         let len = self.dice.range(1, most.max(1));
         let start = if self.dice.one_in(3) {

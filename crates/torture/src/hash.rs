@@ -1,10 +1,10 @@
-//! The events of a history as one number.
+//! A hash of the events of a history, to compare two runs.
 
 use crate::dice::mix;
 use scheduler::Record;
 use units::{Instant, Lbn, RequestId};
 
-/// A hash of numbers and of text, in their order.
+/// A hash of a sequence of numbers and texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hash(u64);
 

@@ -1,4 +1,4 @@
-//! Runs of histories, with checks of every promise after each step.
+//! Runs a history, and checks every promise after each step.
 
 use crate::dice::mix;
 use crate::failure::{Broken, Check, Failure, hold};
@@ -13,15 +13,17 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::Instant;
 
-/// Runs a history on a host and, step by step beside it, on another, which must do the same (promise 6) although it polls
-/// once more each time: a live host polls whenever an event wakes it, a simulated one as seldom as possible. After each step
-/// the first gets a bad call, which the other does not, and must continue as if there had been none (promise 7).
+/// Runs a history step by step on two hosts, which must agree after every step (promise 6).
+///
+/// The second host polls once more after each `None`, as a live host does when an event wakes it. After each step only the
+/// first host makes a bad call, and must continue as if there had been none (promise 7).
+///
 /// # Errors
 /// The first broken promise.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
     match carry_out(scenario, true) {
         Err(failure) if failure.check == Check::Replay => {
-            // If they agree without bad calls, a bad call has changed the state.
+            // If the two hosts agree without bad calls, a bad call has changed the state.
             let what = match carry_out(scenario, false) {
                 Ok(_) => format!("a bad call was refused and has changed something: {}", failure.what),
                 Err(failure) => return Err(failure),
@@ -51,7 +53,7 @@ fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
 
 fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
     let start = Instant::from_nanos(scenario.setup.start_ns);
-    // They are read after a panic too.
+    // In cells, because both are read after a panic.
     let (at_step, at) = (Cell::new(0), Cell::new(start));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let (mut stage, mut other) = (S::open(&scenario.setup)?, S::open(&scenario.setup)?);

@@ -1,9 +1,9 @@
-//! Random histories of the scheduler on a simulated drive, and checkers that test every promise of the design after each
-//! step (docs/TORTURE.md).
+//! Tests the scheduler on simulated drives by random histories, and checks every promise of the design after each step
+//! (docs/TORTURE.md).
 //!
-//! A [`Scenario`] is a history: a set-up and its [`Step`]s, which [`generate`] draws from a seed and a text file keeps.
-//! [`run`] carries it out; [`shrink`] finds the shortest that breaks the same promise; [`Torture`] does all that for
-//! hours of virtual time.
+//! A history ([`Scenario`]) is a set-up and a list of [`Step`]s. [`generate`] draws a history from a seed; a text file can
+//! store it. [`run`] executes a history; [`shrink`] finds a shorter one that breaks the same promise; [`Torture`] runs
+//! histories for hours of virtual time.
 //!
 //! ```
 //! use freeblock_torture::{generate, run};

@@ -1,4 +1,4 @@
-//! The contents of the medium, as a version of each sector: every write has a version of its own.
+//! The contents of the medium: a version number for each sector. Every write has a version number of its own.
 
 use crate::failure::{Broken, Check, hold};
 use std::collections::BTreeSet;
@@ -8,20 +8,20 @@ use units::{Instant, Lbn, LbnRange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Good,
-    /// Unreadable until it is written.
+    /// The sector is unreadable until it is written.
     Bad,
-    /// Unreadable and unwritable.
+    /// The sector can be neither read nor written.
     Stuck,
 }
 
-/// The author of a write.
+/// The origin of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
-    /// A foreground request, by its place in the order of events.
+    /// A foreground request, submitted at the event of this number.
     Foreground { submitted: u64 },
-    /// A background block, by its task's place in the order of events.
+    /// A background block of a task that was registered at the event of this number.
     Background { registered: u64 },
-    /// A lost command, whose effect is unknown: waiting writes may overwrite it.
+    /// A lost command. Because its effect is unknown, writes that were waiting may still overwrite it.
     Unknown,
 }
 
@@ -29,28 +29,30 @@ pub(crate) enum Author {
 struct SectorVersions {
     health: Health,
     version: u64,
-    /// The last pass that read it, and the last that wrote it.
+    /// The time of the last read.
     read: Option<Instant>,
+    /// The time of the last write.
     written: Option<Instant>,
-    /// The foreground writes that have landed on it, in the order of submission.
+    /// The foreground writes that were executed on the sector, by their events of submission.
     foreground: BTreeSet<u64>,
-    /// The last background write that has landed, if any, by its place in the order of registration.
+    /// The current content's background write, by its event of registration; `None` for other contents.
     background: Option<u64>,
-    /// The newest acknowledged background write on it.
+    /// The newest acknowledged background write, by its event of registration.
     newest_background: u64,
-    /// The last acknowledged version, unless it was legally overwritten since.
+    /// The last acknowledged version, unless a later write has replaced it legally.
     acknowledged: Option<u64>,
-    /// The background writes that have landed on it, by their places in the order of registration; empty if one write may
-    /// serve several.
+    /// The background writes that were executed on the sector, by their events of registration; empty if one write may
+    /// complete several.
     landed: BTreeSet<u64>,
-    /// The last pass of a foreground write, or of a write of unknown origin.
+    /// The time of the last foreground write, or write of unknown origin.
     others: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct VersionedMedium {
     sectors: Vec<SectorVersions>,
-    /// Whether no write serves another one too (`writes-serve-writes off`); then concurrent background writes have no order.
+    /// Whether no write completes another one (`writes-serve-writes off`). In this case concurrent background writes have no
+    /// order.
     separate: bool,
 }
 
@@ -95,7 +97,7 @@ impl VersionedMedium {
     }
 
     pub fn set_health(&mut self, lbn: Lbn, health: Health) {
-        // The content of a bad sector is lost, whatever was promised of it.
+        // The content of a bad sector is lost, even if it was acknowledged.
         let sector = self.at_mut(lbn);
         sector.health = health;
         if health != Health::Good {
@@ -103,13 +105,13 @@ impl VersionedMedium {
         }
     }
 
-    /// Records a read of work that was begun at `at`: commands may pass in another order than they were sent.
+    /// Records a read at `at`. Reads may be recorded out of order, because a drive reorders commands.
     pub fn read(&mut self, lbn: Lbn, at: Instant) {
         let sector = self.at_mut(lbn);
         sector.read = sector.read.max(Some(at));
     }
 
-    /// Records a write. Returns whether the sector can be written.
+    /// Executes a write. Returns false if the sector cannot be written.
     pub fn write(&mut self, lbn: Lbn, at: Instant, version: u64, author: Author) -> Result<bool, Broken> {
         let separate = self.separate;
         let sector = self.at_mut(lbn);
@@ -147,7 +149,7 @@ impl VersionedMedium {
         Ok(true)
     }
 
-    /// Records a foreground write that failed without a bad sector: an attempt may have landed, but older writes may
+    /// Records that a foreground write failed without a bad sector. Its data may be on the medium, but older writes may
     /// overwrite it.
     pub fn unknown(&mut self, range: LbnRange, submitted: u64) {
         for lbn in lbns(range) {
@@ -155,14 +157,15 @@ impl VersionedMedium {
         }
     }
 
-    /// Records these writes, by their order of registration, as carried out, unless one write may serve several.
+    /// Records that these background writes, given by their events of registration, were executed. Does nothing if one write
+    /// may complete several.
     pub fn carried_out(&mut self, lbn: Lbn, registered: impl Iterator<Item = u64>) {
         if self.separate {
             self.at_mut(lbn).landed.extend(registered);
         }
     }
 
-    /// Records the acknowledgement of a foreground write: from here on it must stay.
+    /// Records the acknowledgement of a foreground write, whose content must stay from now on.
     pub fn acknowledge(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -174,8 +177,8 @@ impl VersionedMedium {
         Ok(())
     }
 
-    /// Records the acknowledgement of a foreground write after which other writes may have landed legally: if the version is still
-    /// there, it must stay.
+    /// Records the acknowledgement of a foreground write that later writes may have overwritten legally by now. Where its
+    /// content is still on the medium, the content must stay from now on.
     pub fn acknowledge_landed(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -189,8 +192,8 @@ impl VersionedMedium {
         Ok(())
     }
 
-    /// Records the acknowledgement of a background write, by its place in the order of registration: where it is on the
-    /// medium, no write that waited before it may follow it.
+    /// Records the acknowledgement of a background write, given by its event of registration. Where its content is on the
+    /// medium, no background write that was registered earlier may overwrite it.
     pub fn acknowledge_background(&mut self, range: LbnRange, registered: u64) {
         for lbn in lbns(range) {
             let sector = self.at_mut(lbn);
@@ -200,8 +203,8 @@ impl VersionedMedium {
         }
     }
 
-    /// Returns the first sector of `range` on which neither this write has landed, nor a foreground write since `since`; none
-    /// if one write may serve several.
+    /// Returns the first sector of `range` on which neither this background write nor, since `since`, a foreground write was
+    /// executed; `None` if one write may complete several.
     pub fn not_carried_out(&self, range: LbnRange, since: Instant, registered: u64) -> Option<Lbn> {
         lbns(range).filter(|_| self.separate).find(|&lbn| {
             let sector = self.at(lbn);
@@ -209,7 +212,7 @@ impl VersionedMedium {
         })
     }
 
-    /// Checks that all acknowledged versions are still there.
+    /// Checks that all acknowledged contents are still on the medium.
     pub fn check_acknowledged(&self) -> Result<(), Broken> {
         for (lbn, sector) in self.sectors.iter().enumerate() {
             let kept = sector.acknowledged.is_none_or(|version| version == sector.version);
@@ -218,7 +221,7 @@ impl VersionedMedium {
         Ok(())
     }
 
-    /// Returns the first sector of `range` that was not read since `since`; with `writes` a write counts as well.
+    /// Returns the first sector of `range` that was not read since `since`. With `writes`, a write counts as a read.
     pub fn unread_since(&self, range: LbnRange, since: Instant, writes: bool) -> Option<Lbn> {
         lbns(range).find(|&lbn| {
             let sector = self.at(lbn);

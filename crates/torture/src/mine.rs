@@ -1,7 +1,8 @@
-//! A miner among the clients: the application itself, with its answers compared to those of a table in memory.
+//! A miner as one of the clients. The real application runs, and its answers are compared with those computed from the pages
+//! that it got.
 //!
-//! The content of a page follows from its last write: each version of a sector belongs to a table of its own. A page whose
-//! sectors are all of one version is a page of that table; a torn or rotten page is damaged.
+//! The content of a sector follows from its version: each version number is the seed of a table. A page whose sectors all have
+//! one version is a page of that table; any other page is damaged.
 
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
@@ -14,19 +15,19 @@ use scheduler::{Priority, Record};
 use std::collections::BTreeMap;
 use units::LbnRange;
 
-/// The number of its session, which no step has.
+/// The number of the miner's session in the model of the clients; no step uses this number.
 const MINER_SESSION: u32 = u32::MAX - 8;
 
-/// The maximum of a table's pages: each costs memory and time in the model.
+/// The most pages of a table, because each costs memory and time in the model.
 const TABLE_PAGES_MAX: u64 = 48;
 
-/// The most consecutive scans: each reads the whole table again.
+/// The most scans of a table, because each reads it again.
 const SCANS_MAX: u64 = 4;
 
-/// The number of best records that are asked for.
+/// The number of records that the query for the dearest sales returns.
 const TOP_RECORDS: usize = 7;
 
-/// The parameters of a miner, for a new start after a power cut.
+/// The parameters of a miner, from which it starts again after a power cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     priority: Priority,
@@ -35,13 +36,13 @@ pub(crate) struct Order {
     permille: u16,
 }
 
-/// A miner under way.
+/// A miner at work.
 pub(crate) struct Mine {
     app: Miner,
     order: Order,
     /// The number of finished scans.
     over: u64,
-    /// The pages of the current scan; `None` for a damaged page.
+    /// The delivered pages of the current scan, with their records; `None` for a damaged page.
     came: BTreeMap<PageNumber, Option<Vec<Sale>>>,
 }
 
@@ -100,10 +101,10 @@ impl Order {
 
 /// A host that has a miner among its clients.
 pub(crate) trait Mining: Scrubbing {
-    /// Returns the miner under way.
+    /// Returns the miner at work, if there is one.
     fn mine(&mut self) -> &mut Option<Mine>;
 
-    /// Starts to mine a table, unless one is mined.
+    /// Starts a miner on a table, unless one is at work.
     fn start_mining(
         &mut self,
         priority: u8,
@@ -127,7 +128,7 @@ pub(crate) trait Mining: Scrubbing {
     fn mine_on(&mut self, order: Order) -> Result<(), Broken> {
         let plan = order.plan()?;
         let started = self.door(MINER_SESSION, |door| Miner::start(door, order.table, plan))?;
-        // A session above the maximum is refused, as for any client.
+        // The core refuses a session above the maximum, as for any client.
         let Ok(app) = started else { return Ok(()) };
         *self.mine() = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
         Ok(())
@@ -137,7 +138,7 @@ pub(crate) trait Mining: Scrubbing {
         lbns(of).map(|lbn| self.medium().version(lbn)).collect()
     }
 
-    /// Checks a record of its session.
+    /// Gives a record of the miner's session to the miner, and checks the result.
     fn mined(&mut self, record: &Record) -> Result<(), Broken> {
         if self.mine().as_ref().is_none_or(|mine| mine.app.session() != record.session) {
             return Ok(());
@@ -186,19 +187,19 @@ pub(crate) trait Mining: Scrubbing {
         Ok(())
     }
 
-    /// Stops it before a restart: it has no persistent state.
+    /// Stops the miner before a restart, and returns its parameters. A miner has no persistent state.
     fn mining_stops(&mut self) -> Option<Order> {
         let mine = self.mine().take()?;
         self.both().1.closed(mine.app.session());
         Some(mine.order)
     }
 
-    /// Starts it again after a restart.
+    /// Starts the miner again after a restart.
     fn mining_begins_again(&mut self, order: Option<Order>) -> Result<(), Broken> {
         order.map_or(Ok(()), |order| self.mine_on(order))
     }
 
-    /// Checks that it has ended.
+    /// Checks that the miner has ended.
     fn check_mining_over(&mut self) -> Result<(), Broken> {
         hold(self.mine().is_none(), Check::Mined, || {
             "all sessions have all blocks, and a miner is not over".into()
@@ -206,7 +207,7 @@ pub(crate) trait Mining: Scrubbing {
     }
 }
 
-/// Checks a finished scan: its answers are those of the records that came, each counted once.
+/// Checks a finished scan: its answers must follow from the delivered pages, each counted once.
 fn judge(mine: &Mine, answers: &Answers) -> Result<(), Broken> {
     let good: Vec<&Sale> = mine.came.values().flatten().flatten().collect();
     let damaged: Vec<PageNumber> =

@@ -1,5 +1,5 @@
-//! Calls that must be refused, each with its required error: one after every step. A twin of the host that does not get the
-//! call checks that it changed nothing; for calls that are steps, the core's every field is compared.
+//! Bad calls, each of which must be refused with a certain error. After every step one of two hosts gets a bad call, and must
+//! stay equal to the other one. After a bad call that is a step of the history, all fields of the core are compared.
 
 use crate::clients::{Clients, range};
 use crate::failure::{Broken, Check, hold};
@@ -11,13 +11,13 @@ use scheduler::{
 use std::fmt;
 use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
-/// The number of kinds.
+/// The number of kinds of bad calls.
 pub(crate) const KINDS: u32 = 20;
 
-/// The number of kinds, the first ones, that are possible at any time: each leaves no visible change.
+/// The number of kinds that are possible at any time, because they leave no visible change: all but the last.
 pub(crate) const ANY_TIME_KINDS: u32 = 19;
 
-/// Makes one bad call. The core must be the same afterwards, in every field.
+/// Makes a bad call, and checks that the error is right and no field of the core has changed.
 pub(crate) fn misuse(
     core: &mut impl PolledCore,
     clients: &Clients,
@@ -33,7 +33,7 @@ pub(crate) fn misuse(
     hold(before == after, Check::Refusal, || format!("misuse {kind} was refused and has changed the core"))
 }
 
-/// Makes one bad call that is possible at any time.
+/// Makes a bad call that is possible at any time, and checks the error.
 pub(crate) fn refuse(
     core: &mut impl PolledCore,
     clients: &Clients,
@@ -55,7 +55,7 @@ pub(crate) fn refuse(
     }
 }
 
-/// Returns the range of a bad foreground request, for the kinds that are one.
+/// Returns the range of the bad foreground request; `None` for kinds that are calls of sessions.
 pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
     match kind % KINDS {
         7 => Some(range(0, 0)),
@@ -65,7 +65,7 @@ pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
     }
 }
 
-/// Checks that the answer is that error.
+/// Checks that the answer is the error `wanted`.
 pub(crate) fn answered<T: fmt::Debug, E: fmt::Debug + PartialEq>(
     kind: u32,
     said: Result<T, E>,
@@ -76,7 +76,7 @@ pub(crate) fn answered<T: fmt::Debug, E: fmt::Debug + PartialEq>(
     })
 }
 
-/// Makes one bad call of a session.
+/// Makes a bad call of a session, and checks the error.
 pub(crate) fn refuse_session(
     core: &mut dyn Sessions,
     clients: &Clients,
@@ -91,7 +91,7 @@ pub(crate) fn refuse_session(
     let (one, eight, none) = (Sectors::new(1), Sectors::new(8), Parameter::default());
     let some = range(capacity / 2, 1);
     let missing = |id| SessionError::NoSession(id);
-    // If no session is open the call is refused for that, whatever else is wrong with it.
+    // If no session is open, the call is refused for that reason instead.
     let of = open.unwrap_or(never);
     let or_missing = |error: SessionError| if open.is_some() { error } else { missing(of) };
     let show = |said: Result<u64, SessionError>, wanted: SessionError| answered(kind, said, wanted);
@@ -139,7 +139,7 @@ pub(crate) fn refuse_session(
     }
 }
 
-/// Opens sessions until one is refused, and closes them again.
+/// Opens sessions until the core refuses one, and closes them again.
 fn too_many_sessions(core: &mut dyn AnyCore, clients: &Clients) -> Result<(), Broken> {
     let mut opened = Vec::new();
     let refused = loop {

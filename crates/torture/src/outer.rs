@@ -1,4 +1,4 @@
-//! The drive in front of which a core outside is, and the core's knowledge of it.
+//! The drive of a core outside the drive, and that core's knowledge and configuration.
 
 use drive::{BadSectors, Behaviour, Queue, QueueOrder};
 use model::{DriveModel, Profile, builtin};
@@ -8,41 +8,41 @@ use std::str::FromStr;
 use std::sync::Arc;
 use units::Duration;
 
-/// The source of a random drive's firmware, as those have none of their own.
+/// The built-in drive whose firmware random drives get, because they have none of their own.
 const FIRMWARE: &str = "quantum-atlas-10k";
 
 /// The behaviour of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conduct {
-    /// As in its profile, one command after another.
+    /// The drive behaves as its profile says, without read-ahead, and serves commands in order of arrival.
     Exact,
-    /// As the drives of FAST'02 ([`Behaviour::fast02`]).
+    /// The drive behaves like those of the FAST 2002 paper ([`Behaviour::fast02`]).
     Noisy,
-    /// Far worse, and with writes reported from its buffer.
+    /// The drive varies far more than real drives, and acknowledges writes from its buffer.
     Rough,
 }
 
 /// The configuration of a core outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As in FAST'02.
+    /// The configuration of the FAST 2002 paper ([`OutsideConfig::paper`]).
     Paper,
-    /// Beyond FAST'02.
+    /// The improved configuration ([`OutsideConfig::beyond`]).
     Beyond,
-    /// The same, and revolutions are spent on purpose.
+    /// The improved configuration, which also plans the rest of a gap and adds extra revolutions.
     Spends,
-    /// As in a daemon: beyond FAST'02, and requests are passed through.
+    /// The configuration of a daemon: the improved one, which also passes requests to the drive in order of arrival.
     Serving,
 }
 
 /// The core's knowledge of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its profile.
+    /// The core has the profile of the drive.
     Exact,
-    /// The profile of a drive with another speed.
+    /// The core has a profile with a wrong speed.
     Wrong,
-    /// Its size.
+    /// The core knows only the size of the drive.
     Size,
 }
 
@@ -69,29 +69,29 @@ impl fmt::Display for Knowledge {
     }
 }
 
-/// The host's information about a command that failed.
+/// The information that the host gives the core about a command with bad sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tells {
-    /// Each bad sector.
+    /// The host reports every bad sector.
     All,
-    /// The first one, with all sectors before it done.
+    /// The host reports the first bad sector; the sectors before it were read or written.
     First,
-    /// The first one alone.
+    /// The host reports the first bad sector, and nothing about the other sectors.
     Nothing,
 }
 
-/// A drive behind its interface, and the core in front of it.
+/// A drive, and the core outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {
     /// The behaviour of the drive.
     pub conduct: Conduct,
-    /// The core's knowledge of it.
+    /// The core's knowledge of the drive.
     pub knowledge: Knowledge,
     /// The configuration of the core.
     pub manner: Manner,
-    /// The maximum of commands at the drive.
+    /// The most scheduled commands at the drive.
     pub at_drive: u8,
-    /// The information about commands that failed.
+    /// The information that the host gives about commands with bad sectors.
     pub tells: Tells,
 }
 
@@ -108,7 +108,7 @@ impl Default for Outer {
 }
 
 impl Outer {
-    /// Returns the drive's profile, with firmware.
+    /// Returns the profile with firmware, which it gets if it has none.
     pub(crate) fn profile(mut profile: Profile) -> Result<Profile, String> {
         if profile.firmware.is_none() {
             profile.firmware = builtin::find(FIRMWARE).map_err(|e| e.to_string())?.firmware;
@@ -119,7 +119,7 @@ impl Outer {
     /// Returns the behaviour of the drive.
     pub(crate) fn behaviour(&self) -> Behaviour {
         let noisy = Behaviour::fast02();
-        // Reads of bad sectors are retried; the steps make sectors bad.
+        // No sector is bad at the start, because steps make sectors bad. The number of retries applies to those.
         let bad_sectors = Some(BadSectors { count: 0, retries: 2 });
         match self.conduct {
             Conduct::Exact => Behaviour {
@@ -143,7 +143,7 @@ impl Outer {
         }
     }
 
-    /// Returns the core's knowledge of the drive.
+    /// Returns the core's model of the drive.
     pub(crate) fn known(&self, profile: &Profile, drive: &DriveModel) -> Result<Arc<DriveModel>, String> {
         let model = match self.knowledge {
             Knowledge::Exact => DriveModel::from_profile(profile),
@@ -171,7 +171,7 @@ impl Outer {
         config.with_at_drive(self.at_drive)
     }
 
-    /// Returns the maximum of commands at the drive in any way of serving.
+    /// Returns the most commands at the drive, whether requests are scheduled or passed through.
     pub(crate) fn most_at_drive(&self) -> usize {
         let config = self.config(Overheads::default());
         config.at_drive.max(config.pass_through).into()

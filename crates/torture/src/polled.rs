@@ -1,4 +1,4 @@
-//! The answers to the core's queries for blocks' bytes.
+//! Polls a core, and answers its requests for the data of background writes.
 
 use crate::clients::Clients;
 use crate::dice::mix;
@@ -9,7 +9,7 @@ use scheduler::{AnyCore, Buffers, Command, HeadWork, InDrive, Output, OutsideDri
 use std::fmt::Debug;
 use units::Instant;
 
-/// The buffers of a host while the next access is chosen.
+/// The answers of a host to a core that asks for the data of background writes during a poll.
 struct HostBuffers<'a> {
     clients: &'a Clients,
     at_hand: AtHand,
@@ -18,7 +18,7 @@ struct HostBuffers<'a> {
     broken: Option<Broken>,
 }
 
-/// A core, and the work that it gives for a poll.
+/// A core that can be polled, inside or outside the drive.
 pub(crate) trait PolledCore: AnyCore + Debug {
     type Work: Debug;
 
@@ -41,10 +41,10 @@ impl PolledCore for OutsideDrive {
     }
 }
 
-/// A core's next output, and the buffers that it was given for it.
+/// The output of a poll, and the buffers that the host gave during the poll.
 type Polled<W> = (Option<Output<W>>, Vec<Held>);
 
-/// Returns the core's next output, and the buffers that it was given for it.
+/// Polls a core once. Returns its output, and the buffers that the host gave during the poll.
 pub(crate) fn poll<D: PolledCore>(
     core: &mut D,
     now: Instant,
@@ -57,7 +57,8 @@ pub(crate) fn poll<D: PolledCore>(
     buffers.broken.map_or(Ok((output, buffers.held)), Err)
 }
 
-/// Polls once more than a host must, after the core has returned `None`: a live host does so, since any event may wake it.
+/// Polls once more after the core has returned `None`, and checks that it returns `None` again. A live host polls so, because
+/// any event may wake it.
 pub(crate) fn nothing_more(
     core: &mut impl PolledCore,
     now: Instant,

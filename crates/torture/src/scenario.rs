@@ -1,4 +1,4 @@
-//! A history as a file: its set-up, then its steps, a line each.
+//! Reads and writes histories as text files: lines of the set-up, then a line for each step.
 
 mod drawn;
 
@@ -14,13 +14,13 @@ use units::Duration;
 /// The first line of a file.
 const FORMAT: &str = "freeblock-torture 1";
 
-/// The latest start, 300 years: later the steps might exceed the range of time.
+/// The latest start in ns, 300 years: with a later one the steps might exceed the range of time.
 const START_NS_MAX: u64 = 10_000_000_000_000_000_000;
 
-/// The most steps in a file: they are kept in memory.
+/// The most steps in a file, because they are kept in memory.
 const STEPS_MAX: usize = 1 << 20;
 
-/// A history: a drive, a core on it, and its steps.
+/// A history: a set-up and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The set-up.
@@ -29,13 +29,13 @@ pub struct Scenario {
     pub steps: Vec<Step>,
 }
 
-/// An invalid file.
+/// The error for an invalid file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct ScenarioError {
     /// The line, from 1.
     pub line: usize,
-    /// The error there, and the mend.
+    /// The problem and the remedy.
     pub message: String,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Scenario {
         writeln!(f, "most-pending {}", s.most_pending)?;
         writeln!(f, "most-partials {}", s.most_partials)?;
         writeln!(f, "writes-serve-reads {}", if s.writes_serve_reads { "on" } else { "off" })?;
-        // Older files do not have these settings.
+        // The next two lines are written only if they differ from the defaults, because older files do not have them.
         if !s.writes_serve_writes {
             writeln!(f, "writes-serve-writes off")?;
         }
@@ -79,7 +79,7 @@ impl fmt::Display for Scenario {
         }
         writeln!(f, "start {}", s.start_ns)?;
         writeln!(f, "seed {}", s.seed)?;
-        // An invalid setup draws nothing, and is refused when it is read.
+        // An invalid set-up has no hash of its draws; reading the file refuses it.
         if let Ok(drawn) = s.drawn() {
             writeln!(f, "drawn {drawn:016x}")?;
         }
@@ -92,10 +92,10 @@ impl fmt::Display for Scenario {
 }
 
 impl Scenario {
-    /// Reads a file. Empty lines and lines that begin with `#` are ignored.
+    /// Reads a history from the text of a file. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// The first invalid line, and the mend.
+    /// The first invalid line, with the problem and the remedy.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let mut setup = Setup {
             drive: DriveSpec::Random(0),

@@ -1,5 +1,5 @@
-//! A scrubber among the clients of any host: the application itself, with its sessions observed by the model and its
-//! findings compared to the true defects.
+//! A scrubber as one of the clients. The real application runs; the model of the clients observes its session, and its
+//! findings are compared with the true defects.
 
 use crate::calls::Calls;
 use crate::counts::Counts;
@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Lbn, Sectors, SessionId};
 
-/// The number of its session, which no step has.
+/// The number of the scrubber's session in the model of the clients; no step uses this number.
 const SCRUBBER_SESSION: u32 = u32::MAX - 7;
 
-/// The content of a sector is its version.
+/// The bytes of a sector for the scrubber: its version number.
 const SECTOR_BYTES: usize = 8;
 
-/// The last write to each sector.
+/// The version of the last write to each sector.
 pub(crate) type Ideal = Rc<RefCell<Vec<u64>>>;
 
-/// Checksums of what was written.
+/// The checksums of the last writes, for the scrubber.
 struct Sums {
     plan: ScrubPlan,
     ideal: Ideal,
@@ -36,43 +36,45 @@ impl Checksums for Sums {
         let ideal = self.ideal.borrow();
         let bytes: Vec<u8> =
             lbns(self.plan.place(block)).flat_map(|lbn| ideal[lbn.get() as usize].to_le_bytes()).collect();
-        // A record is delivered before any later write.
+        // A record is delivered before any later write, so the checksum is not about to change.
         Known { sum: Some(crc32fast::hash(&bytes)), since: 0, changing: false }
     }
 }
 
-/// A scrub under way.
+/// A scrub in progress. A sector is *rotten* if its content differs from its last write.
 pub(crate) struct Scrub {
     app: Scrubber<Sums>,
     plan: ScrubPlan,
     priority: Priority,
-    /// Its saved progress for a restart, and the blocks in it.
+    /// The last saved progress, for a restart.
     saved: Vec<u8>,
+    /// The blocks that the saved progress includes.
     saved_blocks: BTreeSet<u64>,
-    /// Blocks with a record.
+    /// The blocks of which a record was delivered.
     came: BTreeSet<u64>,
-    /// Sectors that have been bad or rotten since before it began.
+    /// The sectors that have been bad all the time since the start of the scrub.
     bad: BTreeSet<Lbn>,
+    /// The sectors that have been rotten all the time since the start of the scrub.
     rotten: BTreeSet<Lbn>,
-    /// Sectors that were bad or rotten at any time since.
+    /// The sectors that were bad at any time since the start of the scrub.
     ever_bad: BTreeSet<Lbn>,
+    /// The sectors that were rotten at any time since the start of the scrub.
     ever_rotten: BTreeSet<Lbn>,
 }
 
-/// The scrubber of a host, and the writes to which its findings are compared.
+/// The scrubber of a host, and the writes with which its findings are compared.
 pub(crate) struct Scrubs {
-    /// The last write to each sector.
     ideal: Ideal,
     under_way: Option<Scrub>,
 }
 
 impl Scrubs {
-    /// Returns an empty state for a drive of this capacity.
+    /// Returns the state of a host without a scrub, for a drive of this capacity.
     pub fn new(capacity: u64) -> Self {
         Self { ideal: Rc::new(RefCell::new(vec![0; capacity as usize])), under_way: None }
     }
 
-    /// Records a write that has landed.
+    /// Records a write that was executed.
     pub fn wrote(&mut self, lbn: Lbn, version: u64) {
         self.ideal.borrow_mut()[lbn.get() as usize] = version;
     }
@@ -85,7 +87,7 @@ pub(crate) trait Scrubbing: Calls {
     fn scrubs_mut(&mut self) -> &mut Scrubs;
     fn counts_mut(&mut self) -> &mut Counts;
 
-    /// Starts a scrub of the whole drive, unless one is under way.
+    /// Starts a scrub of the whole drive, unless one is in progress.
     fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
         let Some(priority) = Priority::new(priority).filter(|_| self.scrubs().under_way.is_none()) else {
             return Ok(());
@@ -115,13 +117,13 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// Checks that writes do not complete its reads: they do not show whether the medium can be read.
+    /// Checks that writes do not complete the scrubber's reads, because a write does not show whether a sector can be read.
     fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
         let served = self.clients().sessions.get(&session).is_some_and(|s| s.serve);
         hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
     }
 
-    /// Saves its progress.
+    /// Saves the progress of the scrub.
     fn save_scrub(&mut self) {
         if let Some(scrub) = &mut self.scrubs_mut().under_way {
             scrub.saved = scrub.app.progress();
@@ -137,7 +139,7 @@ pub(crate) trait Scrubbing: Calls {
             .collect()
     }
 
-    /// Updates the scrub's defects: after every change of the medium's health, and after every access.
+    /// Updates the sets of bad and rotten sectors, after a change of these sectors.
     fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
         let Some(mut scrub) = self.scrubs_mut().under_way.take() else { return };
         let ideal = Rc::clone(&self.scrubs().ideal);
@@ -156,7 +158,7 @@ pub(crate) trait Scrubbing: Calls {
         self.scrubs_mut().under_way = Some(scrub);
     }
 
-    /// Checks a record of its session.
+    /// Gives a record of the scrubber's session to the scrubber, and checks the result.
     fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
         if self.scrubs().under_way.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
             return Ok(());
@@ -184,7 +186,7 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// Checks a finished scrub: it saw every block, found each lasting defect, and no others.
+    /// Checks a finished scrub: it must have read every block, and found every lasting defect and no others.
     fn judge_scrub(&mut self, scrub: &Scrub) -> Result<(), Broken> {
         self.counts_mut().scrubs += 1;
         let skipped = (0..scrub.plan.blocks()).find(|block| !scrub.came.contains(block));
@@ -215,7 +217,7 @@ pub(crate) trait Scrubbing: Calls {
         })?;
         let invented = bad.iter().find(|lbn| !scrub.ever_bad.contains(lbn));
         hold(invented.is_none(), Check::Scrub, || format!("LBN {invented:?} is found bad, and never was"))?;
-        // A block with a bad sector has no checksum.
+        // The scrubber cannot compute the checksum of a block with a bad sector.
         let has_bad = |block: u64| scrub.ever_bad.iter().any(|lbn| block_of(lbn) == block);
         let missed = scrub.rotten.iter().map(block_of).find(|b| !mismatched.contains(b) && !has_bad(*b));
         hold(missed.is_none(), Check::Scrub, || {
@@ -228,14 +230,14 @@ pub(crate) trait Scrubbing: Calls {
         })
     }
 
-    /// Stops it before a restart: no other client may open its session again.
+    /// Removes the scrubber's session before a restart, so that the model of the clients does not open it again.
     fn scrub_stops(&mut self) {
         if let Some(session) = self.scrubs().under_way.as_ref().map(|scrub| scrub.app.session()) {
             self.both().1.closed(session);
         }
     }
 
-    /// Continues it after a restart from its saved progress.
+    /// Continues the scrub after a restart from its saved progress.
     fn scrub_goes_on(&mut self) -> Result<(), Broken> {
         let Some(scrub) = self.scrubs_mut().under_way.take() else { return Ok(()) };
         let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.scrubs().ideal) };
@@ -254,7 +256,7 @@ pub(crate) trait Scrubbing: Calls {
         Ok(())
     }
 
-    /// Checks that it has ended.
+    /// Checks that the scrub has ended.
     fn check_scrub_over(&self) -> Result<(), Broken> {
         hold(self.scrubs().under_way.is_none(), Check::Scrub, || {
             "all sessions have all blocks, and a scrub is not over".into()

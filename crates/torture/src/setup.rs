@@ -1,4 +1,4 @@
-//! The set-up of a history: the drive, the host, and the configuration of the core.
+//! The set-up of a history: its drive, its host, and the configuration of the core.
 
 use crate::outer::Outer;
 use mimic::{Learner, LearnerConfig};
@@ -13,19 +13,19 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
-/// The maximum of a drive's sectors, whose contents are kept in memory.
+/// The most sectors of a drive, because the contents of all sectors are kept in memory.
 const DRIVE_SECTORS_MAX: u64 = 1 << 20;
 
 /// The drive of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriveSpec {
-    /// A random tiny one ([`random_profile`]).
+    /// The random tiny drive of this seed ([`random_profile`]).
     Random(u64),
     /// The first cylinders of a built-in drive.
     Cut {
-        /// Its name.
+        /// The name of the built-in drive.
         name: String,
-        /// The number of its first zone's cylinders.
+        /// The number of cylinders.
         cylinders: u32,
     },
 }
@@ -33,20 +33,20 @@ pub enum DriveSpec {
 /// The host of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// A host without knowledge of the core's internals, with clients of its sessions and a scrubber.
+    /// A core inside the drive, with clients of its sessions, a scrubber and a miner.
     Core,
-    /// A volume that holds bytes, with the other applications on it.
+    /// A volume with bytes ([`sim::Volume`]), with a core inside the drive and applications.
     Volume,
-    /// A volume that holds bytes, with the core outside the drive.
+    /// A volume with bytes and applications, with a core outside the drive.
     VolumeOutside,
-    /// A host with a core outside the drive, in front of a black box.
+    /// A core outside the drive, which is a black box, with clients of its sessions, a scrubber and a miner.
     Outside,
-    /// The daemon's own disk and task manager, outside the drive: snapshots, and the background export.
+    /// The daemon's disk and task manager outside the drive, with snapshots and background requests.
     Daemon,
 }
 
 impl Host {
-    /// All hosts, with their names in files and on the command line.
+    /// The hosts, with their names in files and on the command line.
     const NAMES: [(Self, &str); 5] = [
         (Self::Core, "core"),
         (Self::Volume, "volume"),
@@ -63,7 +63,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// An unknown name of a host.
+/// The error for a name that no host has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no host is named {0:?}; give one of core, volume, volume-outside, outside, daemon")]
 pub struct UnknownHost(String);
@@ -77,22 +77,22 @@ impl FromStr for Host {
     }
 }
 
-/// The mimic that learns from the foreground's times, for SMTF.
+/// The mimic of the core: a learner of the drive's service times, which the policy SMTF uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mimicry {
-    /// None: SMTF is its base policy.
+    /// No learner: SMTF chooses as its base policy.
     None,
-    /// A learner of the foreground's times alone.
+    /// A learner of the service times of foreground requests.
     Learner,
-    /// A learner that probes in idle time.
+    /// A learner that also measures service times in idle time.
     Probing,
 }
 
-/// The memory of a learner: enough for every distance of a tiny drive.
+/// The memory of a learner in bytes: enough for every distance of a tiny drive.
 const LEARNER_BYTES: u64 = 1 << 16;
 
 impl Mimicry {
-    /// Returns the learner for a drive of this capacity.
+    /// Returns a new learner for a drive of this capacity, if there is to be one.
     pub(crate) fn begin(self, capacity: Sectors, seed: u64) -> Option<Box<dyn Mimic>> {
         let config = LearnerConfig {
             memory: Bytes::new(LEARNER_BYTES),
@@ -101,7 +101,7 @@ impl Mimicry {
             ..LearnerConfig::new(capacity, Sectors::new(1))
         };
         let learner = (self != Self::None).then(|| Learner::new(config, None));
-        // No real drive is too large for the learner's memory.
+        // `Learner::new` fails only for drives that are too large for its memory, which these are not.
         learner?.ok().map(|learner| -> Box<dyn Mimic> { Box::new(learner) })
     }
 }
@@ -113,38 +113,38 @@ pub struct Setup {
     pub drive: DriveSpec,
     /// The host of the core.
     pub host: Host,
-    /// The foreground's policy.
+    /// The policy that chooses foreground requests.
     pub policy: PolicyName,
-    /// The weight of the waiting time, in millionths.
+    /// The weight of the waiting time in that choice, in millionths.
     pub age: u32,
-    /// The number of tracks examined for a gap.
+    /// The most tracks that the planner examines for a gap.
     pub budget: u32,
     /// The sharing of gaps among sessions.
     pub sharing: Sharing,
-    /// Idle time.
+    /// The configuration of idle time; `None` if it is not used.
     pub idle: Option<IdleTime>,
-    /// The maximum of waiting foreground requests.
+    /// The most waiting foreground requests.
     pub most_pending: usize,
-    /// The maximum of half-done blocks.
+    /// The most blocks of which only a part has been read or written.
     pub most_partials: usize,
-    /// Whether writes complete reads of new sessions.
+    /// Whether a write of a block completes pending reads of it, in new sessions.
     pub writes_serve_reads: bool,
-    /// Whether other sessions' background writes complete pending writes of new sessions.
+    /// Whether a background write of a block completes pending writes of it by other tasks, in new sessions.
     pub writes_serve_writes: bool,
-    /// Whether a log-structured disk has the volume's last part.
+    /// Whether a log-structured disk occupies the last part of the volume.
     pub log: bool,
-    /// The mimic that learns from the foreground's times.
+    /// The mimic of the core.
     pub mimic: Mimicry,
-    /// The drive in front of which a core outside is.
+    /// The drive of a core outside it, and that core's configuration.
     pub outside: Outer,
-    /// Its start in nanoseconds: no result may depend on zero.
+    /// The virtual time at which the history starts, in ns; not always zero, because no result may depend on that.
     pub start_ns: u64,
-    /// The seed of the lottery, and of the steady foreground at the end.
+    /// The seed of the core's lottery, and of other random choices while the history runs.
     pub seed: u64,
 }
 
 impl DriveSpec {
-    /// Returns the drive, or the error in it.
+    /// Returns the model of the drive; the error is a message.
     pub(crate) fn build(&self) -> Result<DriveModel, String> {
         let drive = DriveModel::from_profile(&self.profile()?).map_err(|e| e.to_string())?;
         match drive.layout().capacity().get() {
@@ -155,7 +155,7 @@ impl DriveSpec {
         }
     }
 
-    /// Returns its profile.
+    /// Returns the profile of the drive; the error is a message.
     pub(crate) fn profile(&self) -> Result<Profile, String> {
         Ok(match self {
             Self::Random(seed) => random_profile(*seed, Size::Tiny),
@@ -189,7 +189,7 @@ impl Setup {
             .with_idle(self.idle)
     }
 
-    /// Returns a core in the drive, with its learner.
+    /// Returns a new core inside the drive, with its learner.
     pub(crate) fn in_drive(&self, drive: Arc<DriveModel>, config: Config) -> InDrive {
         let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
         let mut core = InDrive::new(drive, config);
@@ -197,7 +197,7 @@ impl Setup {
         core
     }
 
-    /// Returns a core outside the drive, with its learner.
+    /// Returns a new core outside the drive, with its learner.
     pub(crate) fn outside_drive(&self, drive: Arc<DriveModel>, config: Config) -> OutsideDrive {
         let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
         let mut core = OutsideDrive::new(drive, config);

@@ -1,18 +1,19 @@
-//! The search for the shortest history that breaks the same promise.
+//! Shortens a history while it still breaks the same promise.
 
 use crate::failure::{Check, Failure};
 use crate::history::run;
 use crate::scenario::Scenario;
 
-/// Removes steps while the same checker fails, with at most `runs` runs.
+/// Removes steps while the same checker fails, and runs the history at most `runs` times. Returns the shortened history and
+/// its failure.
 ///
-/// First all steps after the failed one are removed, which leaves the shortest failing prefix. Then halves, quarters and so
-/// on down to single steps are left out (Zeller and Hildebrandt, 2002).
+/// The steps after the failed one are removed first. Then halves of the steps are left out, then quarters and so on, down to
+/// single steps (Zeller and Hildebrandt, 2002).
 pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, Failure) {
     shrink_until(scenario, failure, runs, || false)
 }
 
-/// Shrinks until `stop`, and returns the best result so far.
+/// Shortens a history like [`shrink`], but only until `stop` returns true.
 pub fn shrink_until(
     scenario: &Scenario,
     failure: &Failure,
@@ -21,7 +22,7 @@ pub fn shrink_until(
 ) -> (Scenario, Failure) {
     let (mut best, mut failure) = (prefix(scenario, failure), failure.clone());
     let mut left = runs;
-    // Starvation shows after a long time only.
+    // A run that ends in starvation takes a long time, so fewer are made.
     if matches!(failure.check, Check::Starved | Check::Hang) {
         left /= 20;
     }
@@ -49,7 +50,7 @@ pub fn shrink_until(
     (best, failure)
 }
 
-/// Returns the steps up to the failed one.
+/// Returns the history with only the steps up to the failed one.
 pub fn prefix(scenario: &Scenario, failure: &Failure) -> Scenario {
     let steps = scenario.steps.iter().take(failure.step + 1).copied().collect();
     Scenario { setup: scenario.setup.clone(), steps }

@@ -1,4 +1,4 @@
-//! A host of a history, and its state that another host of the same history must have as well.
+//! The interface of hosts, and the state in which two hosts that run the same history must agree.
 
 use crate::counts::Counts;
 use crate::failure::Broken;
@@ -16,16 +16,16 @@ pub struct Outcome {
     pub hash: u64,
 }
 
-/// A host of some kind.
+/// A host that executes the steps of a history.
 pub(crate) trait Stage: Sized {
-    /// Returns the host of a history, before its first step.
+    /// Creates the host of a history, before its first step.
     fn open(setup: &Setup) -> Result<Self, Broken>;
     fn step(&mut self, step: &Step) -> Result<(), Broken>;
     /// Checks the conditions that hold after every step.
     fn check(&mut self) -> Result<(), Broken>;
-    /// Makes the host poll once more than it must from here on, which must return nothing and change nothing.
+    /// Makes the host poll once more after each `None` from now on; the additional poll must return `None` and change nothing.
     fn polls_once_more(&mut self) {}
-    /// Makes a bad call, which must be refused; with `None` everything about it but the call itself.
+    /// Makes a bad call of this kind, which must be refused. With `None` the host does only what it does around a bad call.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken>;
     fn core(&self) -> &Core;
     fn doors(&self) -> Doors;
@@ -38,7 +38,7 @@ pub(crate) trait Stage: Sized {
         Seen {
             outcome: self.outcome(),
             now: self.now(),
-            // An instant in the past means to poll, which the next call does.
+            // A wake-up in the past is ignored: the next poll serves it.
             doors: Doors { wake: doors.wake.filter(|at| *at > self.now()), ..doors },
             promoted: core.promoted_pending(),
             harm: core.harm(),
@@ -46,7 +46,7 @@ pub(crate) trait Stage: Sized {
     }
 }
 
-/// See [`Stage::seen`].
+/// The state of a host that [`Stage::seen`] returns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seen {
     outcome: Outcome,
@@ -56,13 +56,13 @@ pub(crate) struct Seen {
     harm: Harm,
 }
 
-/// The answers of a core to queries that its engine does not answer.
+/// The observable state of a core that depends on whether the core is inside or outside the drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Doors {
     pub wake: Option<Instant>,
-    /// The end of the head's work, for a core in the drive.
+    /// The end of the head's work; `None` for a core outside the drive.
     pub busy: Option<Instant>,
     pub waiting: usize,
-    /// The commands at the drive, for a core outside it.
+    /// The number of commands at the drive; 0 for a core inside it.
     pub at_drive: usize,
 }

@@ -1,26 +1,26 @@
-//! The steps of a history: events for a drive and its scheduler.
+//! The steps of a history: calls, faults, and the passing of time. docs/TORTURE.md lists their text forms.
 
 use crate::outer::Knowledge;
 use scheduler::BLOCK_SECTORS_MAX;
 use std::fmt;
 use units::Op;
 
-/// The longest duration of a step: an hour, so that no file exceeds the range of time.
+/// The longest duration of a step in ns, an hour, so that the steps of a file cannot overflow the time.
 const STEP_NS_MAX: u64 = 3_600_000_000_000;
 
-/// The true effect of a command whose outcome is unknown to the host.
+/// The true effect of a command whose outcome the host does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was never carried out.
+    /// The command had no effect.
     Nothing,
-    /// All of it was carried out.
+    /// The command was executed completely.
     All,
-    /// This many sectors passed under the head.
+    /// The command was executed up to this number of sectors.
     Sectors(u32),
 }
 
 impl Fate {
-    /// Returns the number of done sectors of a command of `all` sectors.
+    /// Returns the number of executed sectors of a command with `all` sectors.
     pub(crate) fn sectors(self, all: u64) -> u64 {
         match self {
             Self::Nothing => 0,
@@ -40,279 +40,279 @@ impl fmt::Display for Fate {
     }
 }
 
-/// The available buffers of background writes.
+/// The background writes for which the host has the data when the core asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtHand {
-    /// All.
+    /// All background writes.
     All,
-    /// None.
+    /// No background write.
     None,
-    /// All but those that begin at an LBN whose hash with this number is even.
+    /// About half: the writes whose first LBN, hashed with this number, gives an odd number.
     Half(u64),
 }
 
-/// The time for which a client of the record face waits for a record.
+/// The time for which a client waits for a record ([`apps::records`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// No time: a timeout of 0.
+    /// The client does not wait; `0` in a file.
     Poll,
-    /// Until a record comes: -1.
+    /// The client waits until a record comes; `-1` in a file.
     Forever,
-    /// This many nanoseconds.
+    /// The client waits for this number of nanoseconds.
     For(u64),
 }
 
-/// One step of a history. Sessions and tasks have numbers of their own, so that a history remains valid without some of its
-/// steps; a step with a number that does not exist does nothing.
+/// One step of a history. The history numbers sessions and tasks itself, so that it stays valid if steps are removed: a step
+/// with a number that does not exist does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A client opens a session.
     Open {
-        /// Its number from here on.
+        /// The number by which later steps name the session.
         session: u32,
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
     },
     /// A client closes a session.
     Close {
-        /// The session.
+        /// The number of the session.
         session: u32,
     },
     /// A client registers a task.
     Task {
-        /// Whether it reads or writes.
+        /// The operation of the task.
         op: Op,
-        /// The session.
+        /// The number of the session.
         session: u32,
-        /// Its number from here on.
+        /// The number by which later steps name the task.
         task: u32,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
-        /// Sectors in a block.
+        /// The number of sectors in a block.
         block: u64,
     },
     /// A client aborts a task.
     Abort {
-        /// The task.
+        /// The number of the task.
         task: u32,
     },
     /// A client withdraws the blocks of a range.
     AbortRange {
-        /// The session.
+        /// The number of the session.
         session: u32,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
-    /// A client promotes the blocks of a range.
+    /// A client promotes the blocks of a range to foreground work.
     Promote {
-        /// The session.
+        /// The number of the session.
         session: u32,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
     /// A client suspends its session.
     Suspend {
-        /// The session.
+        /// The number of the session.
         session: u32,
     },
     /// A client resumes its session.
     Resume {
-        /// The session.
+        /// The number of the session.
         session: u32,
     },
-    /// A client sets whether writes complete its reads.
+    /// A client sets whether a write of a block completes its read of that block.
     Serve {
-        /// The session.
+        /// The number of the session.
         session: u32,
-        /// Whether they do.
+        /// Whether writes complete reads.
         on: bool,
     },
     /// A foreground request arrives.
     Submit {
-        /// Whether it reads or writes.
+        /// The operation of the request.
         op: Op,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
     /// Time passes.
     Advance {
-        /// Nanoseconds.
+        /// The time in nanoseconds.
         ns: u64,
     },
-    /// Sets the maximum of outputs per poll from here on; `None` for no limit.
+    /// Limits the outputs that the host takes after each event, from now on.
     Polls {
-        /// The maximum.
+        /// The most outputs; `None` for no limit.
         most: Option<u32>,
     },
-    /// Sets the available buffers from here on.
+    /// Sets the background writes for which the host has the data, from now on.
     Buffers {
-        /// The available buffers.
+        /// The background writes.
         at_hand: AtHand,
     },
     /// A sector becomes bad.
     Bad {
-        /// The sector.
+        /// The LBN of the sector.
         lbn: u64,
-        /// Whether a write cannot mend it.
+        /// Whether the sector stays bad when it is written.
         stuck: bool,
     },
     /// A sector becomes good again; its content is lost.
     Mend {
-        /// The sector.
+        /// The LBN of the sector.
         lbn: u64,
     },
     /// The content of a sector changes without a write.
     Rot {
-        /// The sector.
+        /// The LBN of the sector.
         lbn: u64,
     },
-    /// A scrub of the whole drive begins, unless one is under way.
+    /// A scrub of the whole drive begins, unless one is in progress.
     Scrub {
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
-        /// Sectors in a block.
+        /// The number of sectors in a block.
         block: u64,
     },
-    /// The scrub's progress is saved.
+    /// The progress of the scrub is saved, for its continuation after a power cut.
     Save,
-    /// A table is mined, unless one is already.
+    /// The miner begins to scan a table, unless it is at work.
     Mine {
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
-        /// Its first LBN.
+        /// The first LBN of the table.
         start: u64,
-        /// Its pages.
+        /// The number of pages of the table.
         pages: u64,
-        /// Scans of the table, one after another.
+        /// The number of scans of the table, one after another.
         scans: u64,
-        /// The thousandths of the pages after which a scan ends.
+        /// The share of the pages, in thousandths, after which a scan ends.
         permille: u16,
     },
-    /// A client opens a session over the record face, or closes the one that it has.
+    /// A client opens a session with a buffer of records ([`apps::records`]), or closes the one that it has.
     Records {
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
-        /// Records that its buffer holds.
+        /// The most records in the buffer.
         records: u32,
-        /// Bytes that it holds.
+        /// The number of bytes at which the buffer is full.
         bytes: u64,
     },
-    /// The client of the record face asks for records, up to a maximum.
+    /// The client with the buffer fetches records.
     Fetch {
-        /// The time for which it waits for each.
+        /// The time for which the client waits for each record.
         wait: Wait,
-        /// The maximum.
+        /// The most records to fetch.
         most: u32,
     },
-    /// The next completion is late at the host.
+    /// The next completion reaches the host late.
     Late {
-        /// Nanoseconds.
+        /// The delay in nanoseconds.
         ns: u64,
     },
-    /// The next completion never reaches the host, which reports the loss when it was due.
+    /// The next completion never reaches the host. The host reports the loss to the core at the time of the completion.
     Lose {
-        /// The true effect.
+        /// The true effect of the command.
         fate: Fate,
     },
-    /// Outside the drive: the host gives up on the next command when it is done, and reports its loss to the core.
+    /// Outside the drive: the host gives up on the next command at its completion, and reports its loss to the core.
     GiveUp {
-        /// The part of it that was done.
+        /// The true effect of the command.
         fate: Fate,
     },
-    /// Outside the drive: the host begins or ends readings of its own, one sector at a time, whenever the core permits one.
+    /// Outside the drive: the host begins or ends its own reads of single sectors, whenever the core permits one.
     Readings {
-        /// Whether it begins.
+        /// Whether the reads begin.
         on: bool,
     },
     /// Outside the drive: the core gets another model of the drive.
     Adopt {
-        /// The model's knowledge of the drive.
+        /// The knowledge of the new model.
         knowledge: Knowledge,
     },
-    /// A client of the cache requests that all dirty data be written.
+    /// A client of the write-back cache, or of the daemon, requests a flush.
     Flush,
-    /// The contents of a range behind the cache are discarded.
+    /// A client discards the contents of a range.
     Trim {
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
     /// A snapshot is taken.
     Snapshot,
     /// The oldest snapshot is deleted.
     Forget,
-    /// A backup of the latest snapshot begins, unless one is under way.
+    /// A backup of the latest snapshot begins, unless one is in progress.
     Backup {
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
-        /// Whether it is the difference from the snapshot that was restored last.
+        /// Whether the backup has only the differences from the snapshot that was restored last.
         difference: bool,
     },
-    /// A client of the background door asks for a range.
+    /// A client of the daemon sends a background request.
     Ask {
-        /// Whether it reads or writes.
+        /// The operation of the request.
         op: Op,
-        /// The client.
+        /// The number of the client.
         client: u32,
-        /// 0 for the disk, or the place of a snapshot among those of the history, from 1, modulo their number.
+        /// 0 for the disk itself; otherwise the number of a snapshot, from 1, modulo the number of the history's snapshots.
         snapshot: u32,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
-    /// A client of the background door declares a range.
+    /// A client of the daemon declares a range that it will read in the background.
     Declare {
-        /// The client.
+        /// The number of the client.
         client: u32,
-        /// First LBN.
+        /// The first LBN.
         start: u64,
-        /// Sectors.
+        /// The number of sectors.
         len: u64,
     },
     /// A snapshot is taken that ends by itself.
     Keep {
-        /// After this many nanoseconds.
+        /// The time in nanoseconds after which the snapshot ends.
         ns: u64,
     },
     /// The daemon is killed and starts again.
     Kill {
-        /// The file operations that it had requested and that are still carried out.
+        /// The number of outstanding file operations that are still executed.
         operations: u32,
     },
-    /// Sets the room of the image's destination; `None` for no limit.
+    /// Sets the free space for the backup image, or for the files of the daemon.
     Room {
-        /// In bytes.
+        /// The free space in bytes; `None` for no limit.
         bytes: Option<u64>,
     },
-    /// Blocks begin to move, unless they have already.
+    /// The reorganiser begins to move blocks, unless it has begun before.
     Reorganize {
-        /// 1 to 100.
+        /// The priority, from 1 to 100.
         priority: u8,
     },
-    /// The reorganiser's memory fails after a number of further operations.
+    /// The reorganiser's memory fails after some more operations.
     Nvram {
-        /// The number.
+        /// The number of operations before the failure.
         operations: u32,
     },
-    /// The power fails and returns. The medium keeps its contents; the scheduler starts anew; clients register their missing
-    /// blocks.
+    /// The power fails and returns. The medium keeps its contents, a new core starts, and clients register the blocks that
+    /// they lack.
     PowerCut,
-    /// A call that must be refused and change nothing.
+    /// A client makes a bad call, which must be refused and change nothing.
     Misuse {
-        /// The kind; see `misuse.rs`.
+        /// The kind of bad call; `misuse.rs` lists them.
         kind: u32,
     },
-    /// All troubles end, and a steady foreground continues until every client has its blocks.
+    /// All troubles end, and foreground requests arrive steadily until every client has its blocks.
     Settle {
         /// Whether a session of the highest priority wants the whole drive all the time.
         hog: bool,
@@ -388,7 +388,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// Parses the words of a step. Returns the step, or the error in them.
+    /// Parses the words of a step. The error is a message with the remedy.
     pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
         let Some((&name, rest)) = words.split_first() else { return Err("an empty step".into()) };
         let number = |at: usize, what: &str| -> Result<u64, String> {

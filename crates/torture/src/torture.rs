@@ -1,4 +1,4 @@
-//! Runs of histories, one after another or several at a time.
+//! Runs many histories, one after another or several at a time.
 
 use crate::counts::Counts;
 use crate::dice::{Dice, mix};
@@ -13,10 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// Histories per thread that may run before an earlier one is done: a history takes from a millisecond to some ten seconds.
+/// The most histories per thread that may run before an earlier one is done. A history takes from a millisecond to some ten
+/// seconds, so fewer would make threads wait for a long history.
 const HISTORIES_AHEAD_MAX: u64 = 64;
 
-/// The histories of a seed, each with its own drive and its own seed.
+/// The sequence of histories of a seed. Each history has a drive and a seed of its own.
 #[derive(Clone, Debug)]
 pub struct Torture {
     dice: Dice,
@@ -28,11 +29,11 @@ pub struct Torture {
 /// A history that breaks a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its seed, for [`generate_on`](crate::generate_on).
+    /// The seed of the history, for [`generate_on`](crate::generate_on).
     pub seed: u64,
-    /// Its number, from 1.
+    /// The number of the history in the sequence, from 1.
     pub history: u64,
-    /// All of it.
+    /// The history, with all its steps.
     pub scenario: Scenario,
     /// The broken promise.
     pub failure: Failure,
@@ -42,12 +43,12 @@ pub struct Found {
 type Ended = Result<Counts, Box<Found>>;
 
 impl Torture {
-    /// Returns all histories of a seed.
+    /// Returns the sequence of histories of a seed, before the first.
     pub fn new(seed: u64) -> Self {
         Self { dice: Dice::new(mix(seed)), host: None, histories: 0, counts: Counts::default() }
     }
 
-    /// Puts all of them on one host.
+    /// Runs all histories on one host.
     #[must_use]
     pub fn on(self, host: Host) -> Self {
         Self { host: Some(host), ..self }
@@ -58,19 +59,19 @@ impl Torture {
         self.histories
     }
 
-    /// Returns the counts of all of them.
+    /// Returns the sums of the counts of all histories so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Skips a number of histories, which were run before.
+    /// Skips a number of histories, for example those of an earlier run.
     pub fn skip(&mut self, histories: u64) {
-        // The draws for a history depend on its number alone.
+        // The seed of a history depends only on its number.
         self.dice.skip(histories);
         self.histories = self.histories.saturating_add(histories);
     }
 
-    /// Returns the next history.
+    /// Returns the next history without running it.
     pub fn upcoming(&self) -> Scenario {
         generate_on(self.dice.clone().next(), self.host)
     }
@@ -78,18 +79,18 @@ impl Torture {
     /// Runs the next history.
     ///
     /// # Errors
-    /// A broken promise.
+    /// The history breaks a promise.
     pub fn next_history(&mut self) -> Result<(), Box<Found>> {
         let ended = self.carry_out(0);
         self.count(ended)
     }
 
-    /// Runs histories in `jobs` threads while `goes_on` returns true, which is called before each history is counted.
-    /// Histories are counted in the order of their numbers, whichever thread ends first: so the counts, and the failure that
-    /// is found, depend neither on the number of threads nor on their speed.
+    /// Runs histories in `jobs` threads while `goes_on` returns true. `goes_on` is called before each history is counted.
+    /// Histories are counted in the order of their numbers, so that the counts and the failure that is found do not depend
+    /// on the number of threads or their speed.
     ///
     /// # Errors
-    /// A broken promise: of several the one in the history with the lowest number.
+    /// A history breaks a promise. If several do, the error is that of the history with the lowest number.
     pub fn go_on(&mut self, jobs: usize, mut goes_on: impl FnMut(&Self) -> bool) -> Result<(), Box<Found>> {
         if jobs <= 1 {
             while goes_on(self) {
@@ -106,7 +107,7 @@ impl Torture {
             loop {
                 let number = next.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Some(number) = number.ok().filter(|_| !over.load(Ordering::Relaxed)) else { return };
-                // A panic outside of the history itself ends the caller, and not only this thread.
+                // A panic of this program (one of the history is caught in `run`) must end the caller, not only this thread.
                 let carried_out = catch_unwind(AssertUnwindSafe(|| from.carry_out(number)));
                 if ended.send((number, carried_out)).is_err() {
                     return;
@@ -114,7 +115,7 @@ impl Torture {
             }
         };
         std::thread::scope(|scope| {
-            // It is dropped before the threads are waited for, even if this one panics.
+            // The sender is dropped before the scope waits for the threads, even if this thread panics; that ends them.
             let numbers = numbers;
             for _ in 0..jobs {
                 let ended = ended.clone();
@@ -133,7 +134,7 @@ impl Torture {
                     if let Some(carried_out) = waiting.remove(&counted) {
                         break carried_out;
                     }
-                    // One sender is this thread's own, so that there is always one.
+                    // Receiving does not fail, because this thread holds a sender as well.
                     if let Ok((number, carried_out)) = results.recv() {
                         waiting.insert(number, carried_out);
                     }
@@ -152,7 +153,7 @@ impl Torture {
         })
     }
 
-    /// Runs the history `after` the next one.
+    /// Runs the history that is `after` places behind the next one.
     fn carry_out(&self, after: u64) -> Ended {
         let mut dice = self.dice.clone();
         dice.skip(after);
@@ -167,7 +168,7 @@ impl Torture {
         }
     }
 
-    /// Counts the next history with its result.
+    /// Advances to the following history, and adds the counts of the next one, or returns its failure.
     fn count(&mut self, ended: Ended) -> Result<(), Box<Found>> {
         self.skip(1);
         self.counts.add(&ended?);

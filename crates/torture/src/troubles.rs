@@ -1,20 +1,20 @@
-//! The troubles of a host: steps set them, and the end of a history clears them.
+//! The troubles of a host, such as late or lost completions. Steps set them, and the end of a history clears them.
 
 use crate::step::{AtHand, Fate, Step};
 use units::Duration;
 
-/// The host's polls, its clients' answers, and the outcome of the work under way.
+/// The current troubles of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Troubles {
-    /// The maximum of outputs per poll.
+    /// The most outputs that the host takes after an event.
     pub polls: Option<u32>,
-    /// The available buffers.
+    /// The background writes for which the host has the data.
     pub at_hand: AtHand,
     /// The delay of the next completion.
     pub late: Duration,
-    /// The true effect of the next command, which is lost.
+    /// If the next command is lost, its true effect.
     pub fate: Option<Fate>,
-    /// The done part of the next command, on which the host gives up.
+    /// If the host gives up on the next command, its true effect.
     pub given_up: Option<Fate>,
 }
 
@@ -22,7 +22,7 @@ impl Troubles {
     pub const NONE: Self =
         Self { polls: None, at_hand: AtHand::All, late: Duration::ZERO, fate: None, given_up: None };
 
-    /// Carries out a step that only sets a trouble; returns false for a step of another kind.
+    /// Executes a step that sets a trouble; returns false for any other step.
     pub fn take(&mut self, step: &Step) -> bool {
         match *step {
             Step::Buffers { at_hand } => self.at_hand = at_hand,
@@ -34,7 +34,7 @@ impl Troubles {
         true
     }
 
-    /// Returns the delay of the next completion; the one after it has none.
+    /// Returns the delay of the next completion, and clears it.
     pub fn take_late(&mut self) -> Duration {
         std::mem::replace(&mut self.late, Duration::ZERO)
     }

@@ -1,7 +1,7 @@
-//! A core with the same foreground and no background.
+//! The twin: a second core that gets the same foreground requests as the core under test, but no background work.
 //!
-//! Without idle time, the two must do the same at the same instants, in lockstep. With idle time, the twin runs on its own
-//! clock, and requests to which both were idle are compared.
+//! If the core under test does not use idle time, both must do the same foreground work at the same instants: in lockstep.
+//! If it does, the twin runs on a clock of its own, and only requests that arrive while both are idle are compared.
 
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, RequestId, SessionId};
 
-/// The twin's work for a request to which it was idle.
+/// The work for a request that arrived at an idle core: what was done before, and when the request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
     pub before: Before,
     pub until: Instant,
 }
 
-/// The work done before, which determines the position of the head, and with SCAN the way to the next request.
+/// The work done before a request. It determines the position of the head, and for SCAN the direction of the next move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
     request: Option<RequestId>,
@@ -30,7 +30,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Returns the new last work, after a request at `at`, or promoted work, is done.
+    /// Returns the work done before the next request, when a request or promoted work (`None`) at `at` is done.
     pub fn then(self, request: Option<RequestId>, at: Lbn) -> Self {
         let downward = if at == self.at { self.downward } else { at < self.at };
         Self { request, at, downward }
@@ -41,20 +41,20 @@ impl Before {
 pub(crate) struct Twin {
     core: InDrive,
     lockstep: bool,
-    /// Whether there is still anything to compare.
+    /// Whether the cores can still be compared.
     pub on: bool,
-    /// In lockstep: whether the other does promoted work, which this has not.
+    /// In lockstep: whether the core under test does promoted work, which the twin does not have.
     away: bool,
-    /// On its own clock: the end of its work.
+    /// On its own clock: the end of the twin's current work.
     due: Option<Instant>,
     last: Before,
-    /// On its own clock: whether its head has moved since the last request. As a copy of a core with idle time it measures the drive
-    /// then, and is no comparison for the next request.
+    /// On its own clock: whether the twin's head has moved since its last request. A twin that was copied from a core with
+    /// idle time uses idle time for measurements; after such a move the next request is not compared.
     moved: bool,
-    /// Its requests, in order of arrival.
+    /// The twin's unfinished requests, in order of arrival.
     waiting: Vec<Request>,
     alone: BTreeMap<RequestId, Alone>,
-    /// In lockstep: outputs that the other has reported and this has not yet.
+    /// In lockstep: foreground outputs of the core under test that the twin must make as well.
     expected: Vec<Output<HeadWork>>,
 }
 
@@ -79,18 +79,18 @@ impl Twin {
         self.lockstep && self.on
     }
 
-    /// Records that the other does promoted work, which this has not: until that is done there is nothing to compare.
+    /// Records that the core under test does promoted work. The comparison pauses until that is done.
     pub fn leaves(&mut self) {
         self.away = self.lockstep;
     }
 
-    /// Returns whether it waits for the end of the other's promoted work.
+    /// Returns whether the comparison pauses for promoted work.
     pub fn is_away(&self) -> bool {
         self.away
     }
 
-    /// Restarts the twin from the state of `core` without its sessions: the next choice is among the same requests with the head
-    /// in the same place. `before` is the work that was done last.
+    /// Restarts the twin as a copy of the core under test without its sessions, so that both choose among the same requests
+    /// with the head at the same position. `before` is the work that was done last.
     pub fn begin_again(
         &mut self,
         core: &InDrive,
@@ -100,7 +100,7 @@ impl Twin {
     ) {
         self.core = core.clone();
         for session in sessions {
-            // The session is open.
+            // Closing cannot fail, because the session is open.
             let _ = self.core.close(session);
         }
         (self.on, self.away, self.due, self.last, self.moved) = (true, false, None, before, false);
@@ -112,10 +112,10 @@ impl Twin {
         }
     }
 
-    /// Takes an input of the other; `reported` is the other's answer.
+    /// Takes an input of the core under test, which answered `reported`.
     pub fn input(&mut self, input: Input<HeadEnd<'_>>, reported: Result<u64, Refused>) -> Result<(), Broken> {
         match input {
-            // It has no background.
+            // The twin has no background work, so it gets no calls of sessions.
             Input::Call(_) => {}
             _ if self.away => {}
             _ if self.is_lockstep() => {
@@ -125,7 +125,7 @@ impl Twin {
                 })?;
             }
             Input::Submit { at, request } if self.on => {
-                // On its own clock it may have fewer waiting requests.
+                // On its own clock the twin may have other waiting requests, and may refuse this one.
                 self.on = reported.is_ok() && self.core.submit(at, request).is_ok();
                 if self.on {
                     self.waiting.push(request);
@@ -138,14 +138,14 @@ impl Twin {
         Ok(())
     }
 
-    /// Records an output of the other for the foreground.
+    /// Records a foreground output of the core under test.
     pub fn expect(&mut self, output: Output<HeadWork>) {
         if self.is_lockstep() && !self.away {
             self.expected.push(output);
         }
     }
 
-    /// In lockstep: compares this with the other, which has no more outputs at `now`, and has begun `exec` now if it is set.
+    /// In lockstep: compares the twin with the core under test, which has no more outputs at `now` and does the work `exec`.
     pub fn in_step(&mut self, now: Instant, exec: Option<&Exec>) -> Result<(), Broken> {
         if !self.is_lockstep() || self.away {
             return Ok(());
@@ -182,7 +182,7 @@ impl Twin {
         })
     }
 
-    /// On its own clock: runs until `now`.
+    /// On its own clock: runs the twin until `now`.
     pub fn advance(&mut self, now: Instant) {
         while !self.lockstep && self.on && self.due.is_some_and(|due| due <= now) {
             if let Some(due) = self.due.take() {
@@ -207,7 +207,7 @@ impl Twin {
                 }
                 Output::Completed(id) => {
                     self.moved = false;
-                    // The request after which it began again is not among them.
+                    // A request that was served when the twin was restarted is not in the list.
                     let at = self.waiting.iter().position(|waiting| waiting.id == id);
                     self.last = match at.map(|at| self.waiting.remove(at)) {
                         Some(request) => self.last.then(Some(id), request.range.start()),
@@ -219,7 +219,7 @@ impl Twin {
         }
     }
 
-    /// Returns the times of a request to which the drive was idle, and removes them.
+    /// Removes and returns the twin's work for a request that arrived when it was idle.
     pub fn alone(&mut self, id: RequestId) -> Option<Alone> {
         if self.lockstep || !self.on {
             return None;
@@ -228,8 +228,8 @@ impl Twin {
     }
 }
 
-/// Returns the greatest harm of one idle visit for a request: two moves (the visit's and the request's own) and three
-/// revolutions.
+/// Returns the largest delay of a request by idle work in progress: two moves of the arm (that of the idle work and the
+/// request's own) and three revolutions.
 pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
     let cylinders = drive.layout().cylinders();
     let farthest = (0..cylinders).map(|c| drive.seek(c)).max().unwrap_or(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! The host: time, the head, the medium, clients and foreground around one core, and their checks.
+//! The host of a core inside the drive: simulates time, head, medium, clients and foreground requests, and checks the core.
 
 mod idle;
 mod reports;
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The number of polls at one instant that proves an endless loop.
+/// The number of polls at one instant that counts as an endless loop.
 const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 
 /// An unfinished foreground request.
@@ -34,23 +34,25 @@ const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 pub(crate) struct Foreground {
     pub op: Op,
     pub range: LbnRange,
-    /// Its place in the order of events.
+    /// The number of the event at which the request was submitted.
     pub submitted: u64,
     pub arrived: Instant,
+    /// The version that a write gives its sectors.
     pub version: u64,
-    /// Whether no other foreground request waited when it arrived.
+    /// Whether no other foreground request waited when this one arrived.
     pub alone: bool,
 }
 
-/// The core's next output.
+/// The answer of the core to a poll, and its state before the poll.
 pub(crate) struct Said {
     output: Option<Output<HeadWork>>,
-    /// The buffers that it was given for that.
+    /// The buffers that the host gave the core during the poll.
     held: Vec<Held>,
-    /// Its harm before.
+    /// The harm before the poll.
     harm: Harm,
-    /// The number of waiting foreground requests before, and of promoted ones.
+    /// The number of waiting foreground requests before the poll.
     waiting: usize,
+    /// The number of waiting promoted requests before the poll.
     promoted: usize,
 }
 
@@ -63,28 +65,28 @@ pub(crate) struct World {
     pub medium: VersionedMedium,
     pub clients: Clients,
     pub now: Instant,
-    /// The number of events, which gives their order.
+    /// The number of events so far; events are compared by their numbers.
     pub sequence: u64,
     versions: u64,
     exec: Option<Exec>,
-    /// A lost foreground command, which must be repeated first.
+    /// A lost foreground command, which the core must repeat before other work.
     retry: Option<Exec>,
-    /// The place in the order of events, and the bad sectors, of the last work.
+    /// The event number and the bad sectors of the last finished work.
     last: (u64, Vec<Lbn>),
     pub requests: BTreeMap<RequestId, Foreground>,
     next_request: u64,
     pub troubles: Troubles,
-    /// Whether no output waits to be polled.
+    /// Whether the last poll returned `None`, so that no output is left.
     drained: bool,
-    /// Whether it polls once more each time.
+    /// Whether the host polls once more after each `None`.
     pub once_more: bool,
     pub twin: Twin,
-    /// The start of the foreground's silence.
+    /// The time of the last event of a foreground request.
     since: Instant,
     patience: idle::Patience,
     /// The last finished foreground request.
     before: Before,
-    /// A request to which the drive was idle: its harm according to the core.
+    /// A request that arrived at an idle drive: its times, and the core's harm before and after the choice of the request.
     alone: Option<(RequestId, Alone, Harm, Harm)>,
     /// The hash of the events.
     pub hash: Hash,
@@ -136,14 +138,14 @@ impl World {
         self.versions
     }
 
-    /// Gives the core an input, and the twin the same.
+    /// Gives the core and the twin an input.
     fn input(&mut self, input: Input<HeadEnd<'_>>) -> Result<Result<u64, Refused>, Broken> {
         let reported = self.core.input(input);
         self.twin.input(input, reported)?;
         Ok(reported)
     }
 
-    /// Polls as often as the host does.
+    /// Polls until `None`, or until the limit that a step has set.
     pub fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
@@ -160,13 +162,13 @@ impl World {
         Ok(())
     }
 
-    /// Polls one output; returns false if there was none, or the host stops here.
+    /// Polls once and handles the output. Returns false if there was none, or if the head has begun work.
     fn poll(&mut self) -> Result<bool, Broken> {
         let said = self.ask()?;
         self.act(said)
     }
 
-    /// Returns the core's next output.
+    /// Polls the core once.
     fn ask(&mut self) -> Result<Said, Broken> {
         let (waiting, promoted) = (self.requests_waiting(), self.core.promoted_pending());
         let harm = self.core.harm();
@@ -195,7 +197,7 @@ impl World {
         Ok(true)
     }
 
-    /// Cuts the power now, and restores it.
+    /// Cuts the power at this instant and restores it: a new core starts with the surviving medium.
     pub fn power_cut(&mut self) -> Result<(), Broken> {
         self.counts.power_cuts += 1;
         self.sequence += 1;
@@ -244,8 +246,8 @@ impl World {
         self.medium.check_acknowledged()
     }
 
-    /// Checks that no work rests that could continue: without further outputs, the head serves a waiting foreground request,
-    /// or there is an instant of the next attempt of idle work.
+    /// Checks that the core has not forgotten work: if it has no more outputs, the head is at work, or no request waits and
+    /// a wake-up is set for wanted blocks.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if self.exec.is_some() {
             return Ok(());
@@ -253,7 +255,7 @@ impl World {
         goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
-    /// Returns the number of waiting foreground requests at the core, lost ones included.
+    /// Returns the number of waiting foreground requests in the core, including lost ones.
     fn requests_waiting(&self) -> usize {
         self.core.pending() - self.core.promoted_pending()
     }
@@ -313,7 +315,7 @@ impl Calls for World {
         &mut self.dice
     }
 
-    /// Records a promotion: a twin on its own clock has less work from here on.
+    /// Ends the comparison after a promotion with a twin on its own clock, because the twin does not do the promoted work.
     fn promoted(&mut self) {
         if self.setup.idle.is_some() && self.core.promoted_pending() > 0 {
             self.twin.on = false;
@@ -351,7 +353,7 @@ impl Calls for World {
             let (alone, arrived) = (self.requests.is_empty(), self.now);
             self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
         }
-        // Idle work is cut short, also by a host that polls slowly.
+        // A request cuts idle work short; even a host that polls slowly polls for that.
         if was_idle && taken {
             self.poll()?;
         }

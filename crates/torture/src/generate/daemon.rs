@@ -1,4 +1,4 @@
-//! Random histories of a daemon.
+//! Draws random histories of a daemon.
 
 use super::{fate, outer, seen_from_outside, setup};
 use crate::dice::Dice;
@@ -9,7 +9,7 @@ use crate::step::Step;
 use scheduler::IdleTime;
 use units::Op;
 
-/// The kinds of steps, by weight.
+/// The weights of the kinds of steps; [`generate`] gives the order of the kinds.
 const WEIGHTS: [u64; 22] = [14, 8, 16, 12, 8, 3, 3, 2, 3, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 2, 1];
 
 /// Draws a history of a daemon.
@@ -18,12 +18,12 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Daemon, outside, ..setup(&mut dice) };
     let setup = seen_from_outside(&mut dice, setup);
-    // Background reads without idle time wait for a foreground.
+    // With idle time, because background reads would otherwise wait for foreground requests.
     let setup = Setup { idle: setup.idle.or_else(|| Some(IdleTime::default())), ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Requests, time and snapshots are never switched off.
+        // Requests, time, reads of snapshots and snapshots are never left out.
         if kind > 3 && kind != 7 && dice.one_in(2) {
             *weight = 0;
         }
@@ -46,7 +46,7 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
             2 => Step::Advance { ns: time(&mut dice, busy) },
             3 => Step::Ask { op: Op::Read, client, snapshot: dice.range(1, 4) as u32, start, len },
             4 => Step::Ask { op: Op::Read, client, snapshot: 0, start, len },
-            // A reader that goes on, and is read ahead of.
+            // A sequential reader, for which the daemon reads ahead.
             5 => {
                 let (snapshot, reader) = (dice.below(3) as u32, &mut readers[dice.below(2) as usize]);
                 for _ in 0..dice.range(1, 6) {

@@ -1,4 +1,4 @@
-//! Random histories of a volume and its applications.
+//! Draws random histories of a volume and its applications.
 
 use super::{outer, priority, seen_from_outside, setup};
 use crate::dice::{Dice, mix};
@@ -8,29 +8,29 @@ use crate::setup::{DriveSpec, Host, Setup};
 use crate::step::{Step, Wait};
 use units::Op;
 
-/// The kinds of steps, by weight.
+/// The weights of the kinds of steps; [`generate`] gives the order of the kinds.
 const WEIGHTS: [u64; 19] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2, 2, 5, 8, 2];
 
-/// Draws a history of a volume; whether the core is outside the drive is drawn unless a `host` is given.
+/// Draws a history of a volume. Whether the core is outside the drive is drawn, unless `host` says so.
 pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
     let drawn = dice.one_in(3);
     let is_outside = host.map_or(drawn, |host| host == Host::VolumeOutside);
     let setup = if is_outside { outside(&mut dice, setup) } else { setup };
-    // With a dice of its own, so that a history without a log does not change.
+    // From a generator of its own, so that the draw does not change the rest of a history.
     let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
     let setup = Setup { log, ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Requests and time are never switched off.
+        // Requests and time are never left out.
         if kind > 2 && dice.one_in(3) {
             *weight = 0;
         }
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
-    // Half of the requests are the log's, if there is one: it is cleaned only when much is written.
+    // If there is a log, half of the requests go to it, because it is cleaned only after many writes.
     let plain = capacity / 4 * 3;
     let asked = |start: u64| match setup.log && start.is_multiple_of(2) {
         true => plain + start % (capacity - plain).max(1),
@@ -102,7 +102,7 @@ pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     Scenario { setup, steps }
 }
 
-/// Changes the set-up to a core outside. The volume reports each bad sector.
+/// Changes the set-up to a core outside the drive. A volume always reports each bad sector.
 fn outside(dice: &mut Dice, setup: Setup) -> Setup {
     let outside = Outer { tells: Tells::All, ..outer(dice) };
     Setup { host: Host::VolumeOutside, outside, ..seen_from_outside(dice, setup) }

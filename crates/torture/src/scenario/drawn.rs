@@ -1,5 +1,5 @@
-//! A hash of the random parts of a history, so that a file does not silently become another history when the random draws
-//! change.
+//! A hash of everything that a history draws from its seeds. A file stores the hash, so that it cannot silently become another
+//! history when the code that draws changes.
 
 use crate::hash::Hash;
 use crate::setup::{DriveSpec, Host, Setup};
@@ -8,7 +8,7 @@ use model::DriveModel;
 use units::{Lbn, TrackIndex};
 
 impl Hash {
-    /// Adds the place of every LBN, the angle of every track, and the duration of every seek.
+    /// Adds the location of every LBN, the angle of every track, and the time of every seek.
     fn add_drive(&mut self, drive: &DriveModel) {
         let layout = drive.layout();
         self.add(layout.capacity().get());
@@ -32,8 +32,8 @@ impl Hash {
 }
 
 impl Setup {
-    /// Returns a hash of the parts that are drawn from seeds: a random drive, and the contents of a volume. A drive with a
-    /// name, and a core's configuration, are determined by the file alone.
+    /// Returns a hash of the parts that are drawn from seeds: a random drive, the parameters of a volume, and those of a
+    /// daemon. All other parts are in the file itself.
     pub(super) fn drawn(&self) -> Result<u64, String> {
         let mut hash = Hash::default();
         if matches!(self.drive, DriveSpec::Random(_)) {

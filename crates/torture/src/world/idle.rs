@@ -1,4 +1,4 @@
-//! The permitted range of idle work, and its reported harm.
+//! Checks when idle work may run, and whether its reported harm is right.
 
 use super::{Foreground, World};
 use crate::exec::Exec;
@@ -9,14 +9,16 @@ use model::Position;
 use scheduler::Harm;
 use units::{Duration, RequestId};
 
-/// The initial silence after which idle work continues at any harm (`scheduler/src/idle.rs`).
+/// The time without foreground requests after which idle work runs even above its harm bound, at first. The value is that of
+/// `scheduler/src/idle.rs`.
 const FIRST_SILENCE: Duration = Duration::from_secs(10);
 
-/// The silence after which work above the harm bound continues.
+/// The time without foreground requests after which idle work runs even above its harm bound. The time doubles when such
+/// work delays a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     silence: Duration,
-    /// Whether such work has been done since the last request.
+    /// Whether idle work above the bound has run since the last request.
     used: bool,
 }
 
@@ -27,20 +29,20 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Returns the longest rest, in seconds.
+    /// Returns the time in seconds for which idle work may rest at most.
     pub fn seconds(self) -> u64 {
         self.silence.as_nanos() / 1_000_000_000
     }
 }
 
-/// Returns the net harm, and its bound for idle work.
+/// Returns the net harm of idle work and its bound, both in ns.
 fn net_and_bound(harm: Harm, ppm: u32) -> (u128, u128) {
     let net = harm.late.saturating_sub(harm.early).as_nanos();
     (net.into(), u128::from(harm.foreground.as_nanos()) * u128::from(ppm) / 1_000_000)
 }
 
 impl World {
-    /// Checks that idle work stays within its permitted range.
+    /// Checks that idle work may begin now, and may move the head.
     pub(super) fn check_idle(&mut self, exec: &Exec, from: Position) -> Result<(), Broken> {
         let Some(idle) = self.setup.idle else {
             return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
@@ -77,7 +79,7 @@ impl World {
         Ok(())
     }
 
-    /// Updates the patience after a request that ended idle time, or without idle time.
+    /// Updates the patience when foreground work begins.
     pub(super) fn learn_patience(&mut self, was: Harm, promoted: bool) {
         let Some(idle) = self.setup.idle else { return };
         let is = self.core.harm();
@@ -90,7 +92,7 @@ impl World {
         }
     }
 
-    /// Records the reported harm of a request to which the drive was idle.
+    /// Records the reported harm of a request that arrived at an idle drive.
     pub(super) fn check_harm(&mut self, exec: &Exec, harm: Harm) {
         let mut alone = self.requests.iter();
         if let (Some((&id, request)), None) = (alone.next(), alone.next())
@@ -104,7 +106,7 @@ impl World {
         }
     }
 
-    /// Compares the delay of a request to which drive and twin were idle with the reported harm.
+    /// Compares the reported harm with the true delay of a request at whose arrival both the drive and the twin were idle.
     pub(super) fn compare_harm(
         &mut self,
         id: RequestId,

@@ -1,4 +1,4 @@
-//! The reports to the foreground and the clients.
+//! Checks the core's reports: completions of foreground requests, and records of clients.
 
 use super::World;
 use crate::failure::{Broken, Check, hold};
@@ -51,7 +51,7 @@ impl World {
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
-            // Not always the lowest: an earlier piece of a block may have gone bad since.
+            // Not always the lowest bad sector: a sector that was read earlier for the block may have become bad since.
             let right = record.range.contains(bad) && self.last.1.contains(&bad);
             return hold(right, Check::Bad, || {
                 format!("{record:?}, but the last execution reported these bad sectors: {:?}", self.last.1)

@@ -1,4 +1,4 @@
-//! The steps of a history on this host.
+//! Executes the steps of a history on the host of a core inside the drive.
 
 use super::World;
 use crate::calls::Calls;
@@ -27,7 +27,7 @@ impl Stage for World {
         match *step {
             Step::Polls { most } => {
                 self.troubles.polls = most.map(|n| n.max(1));
-                // A host that dispatches late differs from the twin.
+                // A host that polls late starts work later than the twin, so the comparison ends.
                 self.twin.on &= self.twin.is_lockstep() || most.is_none();
                 self.drain()
             }
@@ -50,7 +50,7 @@ impl Stage for World {
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest are troubles, or steps of other hosts.
+            // All other steps set troubles, or are for other hosts.
             _ => {
                 self.troubles.take(step);
                 Ok(())
@@ -63,7 +63,7 @@ impl Stage for World {
     }
 
     fn polls_once_more(&mut self) {
-        // A probing learner draws anew for each query.
+        // A probing learner draws a random number for each query, so an additional poll would change its state.
         self.once_more = self.setup.mimic != Mimicry::Probing;
     }
 

@@ -1,4 +1,4 @@
-//! The work under way: its begin, cut, end and loss.
+//! The head's current work: checks its start, its cut, its end and its loss.
 
 use super::Foreground;
 use super::{Said, World};
@@ -23,9 +23,9 @@ impl World {
         let plain = self.without_detours(accesses);
         let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
         exec.held = held;
-        // A chosen foreground request leaves the pool.
+        // A chosen foreground request leaves the pool, so if the pool is unchanged the work is promoted.
         exec.promoted = !exec.is_idle() && self.requests_waiting() == waiting;
-        // Clients still have the buffers of lost work.
+        // The host keeps the buffers of lost work for its repetition.
         let lost = self.retry.take().map(|lost| {
             exec.held.extend(lost.held);
             exec.in_part = true;
@@ -49,7 +49,7 @@ impl World {
             format!("done at {:?}, and without detours at {plain:?}: {:?}", exec.due, exec.accesses)
         })?;
         for pass in exec.passes.iter().filter(|p| p.op.is_write()) {
-            // A promoted write is foreground work, and has a buffer.
+            // A write for a foreground request has its own data; all others, promoted ones too, need a client's buffer.
             let has = !pass.foreground || exec.promoted;
             let buffer = pass.lbn.is_some_and(|lbn| exec.buffer(lbn).is_some());
             hold(!has || buffer, Check::Buffers, || {
@@ -70,7 +70,7 @@ impl World {
             let twice = exec.foreground.windows(2).any(|w| w[0] == w[1]);
             hold(!twice, Check::Request, || format!("a sector twice for one request: {:?}", exec.accesses))?;
             let known = match exec.promoted {
-                // Lost work is repeated, whatever sessions want meanwhile.
+                // Lost promoted work is repeated even if no session wants its blocks any more.
                 true => lost || exec.foreground.iter().any(|lbn| self.clients.wants(exec.op, *lbn)),
                 false => !self.candidates(&exec).is_empty(),
             };
@@ -78,8 +78,8 @@ impl World {
                 format!("the head moves for no request and no task: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // These policies examine all waiting requests, where the others take the best; SMTF's value for an unknown time
-            // under ageing depends on them as well.
+            // Under these policies the choice depends on all waiting requests, including promoted ones, which the twin does
+            // not have. SMTF with ageing is one, because its value for an unknown time depends on the other requests.
             let window = match self.setup.policy {
                 PolicyName::SptfSw(_) => true,
                 PolicyName::Smtf(rule) => rule.unknown == Unknown::Set || self.setup.age > 0,
@@ -95,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns the end of the work with the foreground's accesses alone; `None` in idle time.
+    /// Returns the time at which the work would end with only the foreground's accesses; `None` in idle time.
     fn without_detours(&self, accesses: &[Access]) -> Option<Instant> {
         let foreground: Vec<Access> =
             accesses.iter().filter(|a| a.purpose == Purpose::Foreground).copied().collect();
@@ -104,7 +104,7 @@ impl World {
         (!foreground.is_empty()).then_some(due)
     }
 
-    /// Returns the foreground requests that the work under way may serve.
+    /// Returns the foreground requests with the operation and the sectors of the current work.
     pub(super) fn candidates(&self, exec: &Exec) -> Vec<RequestId> {
         if exec.promoted {
             return Vec::new();
@@ -146,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles the end of the work under way.
+    /// Handles the end of the current work: its completion, its delay or its loss.
     pub(super) fn due(&mut self) -> Result<(), Broken> {
         let late = self.troubles.take_late();
         if late > Duration::ZERO
@@ -167,7 +167,7 @@ impl World {
         self.completed(exec)
     }
 
-    /// Has a completion that was late reported now.
+    /// Makes a delayed completion due now.
     pub fn late_is_now(&mut self) {
         let now = self.now;
         self.exec.iter_mut().filter(|exec| exec.delayed).for_each(|exec| exec.due = now);
@@ -199,7 +199,7 @@ impl World {
         if candidates.is_empty() {
             return self.apply(&exec, exec.passes.len(), None, Some(()));
         }
-        // The core's next output shows which request it was.
+        // Several requests may have the same sectors; the core's next output tells which one was served.
         let said = self.ask()?;
         let Some(output @ (Output::Completed(id) | Output::Failed { id, .. })) = said.output else {
             let reported = said.output;
@@ -216,8 +216,8 @@ impl World {
         hold(reported == Ok(0), Check::Refusal, || format!("the end of work is answered {reported:?}"))
     }
 
-    /// Restarts the twin as the core would continue without background work: after promoted work at once; on its own clock,
-    /// when no other work is under way.
+    /// Restarts the twin from the core's state if that gives a comparison again: a twin in lockstep after promoted work, a
+    /// twin on its own clock when no other request waits.
     fn twin_begins_again(&mut self, exec: &Exec) {
         let alone = self.requests.len() == usize::from(!exec.promoted) && self.core.promoted_pending() == 0;
         let begins = match self.setup.idle {
@@ -233,14 +233,14 @@ impl World {
         }
     }
 
-    /// Returns the sectors whose last pass failed.
+    /// Returns the bad sectors of the current work: those whose last pass failed.
     fn bad(&self, exec: &Exec) -> Vec<Lbn> {
         let mut last: BTreeMap<Lbn, bool> = BTreeMap::new();
         for pass in &exec.passes {
             let Some(lbn) = pass.lbn else { continue };
             let good = match self.medium.health(lbn) {
                 Health::Good => true,
-                // A write mends the sector for the passes after it.
+                // A write mends the sector, so that later passes succeed.
                 Health::Bad => pass.op.is_write() || last.get(&lbn).copied().unwrap_or(false),
                 Health::Stuck => false,
             };
@@ -249,7 +249,7 @@ impl World {
         last.into_iter().filter(|(_, good)| !good).map(|(lbn, _)| lbn).collect()
     }
 
-    /// Lets the first `done` sectors pass. `known`: the host gets the data of reads.
+    /// Applies the first `done` passes to the medium. If `known`, the host gets the data of reads.
     pub(super) fn apply(
         &mut self,
         exec: &Exec,
@@ -275,7 +275,7 @@ impl World {
                     self.scrubs.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
-                // Bad when it passed, but cured by a write of the same command: the host has the written bytes.
+                // The sector counts as read, even if it was bad when it passed: a write of the same work has mended it.
                 self.medium.read(lbn, pass.at);
             }
         }

@@ -311,8 +311,8 @@ impl Prober {
         self.report.unconfirmed += left.map(|r| r.inside().unsigned_abs()).sum::<u64>();
         let report = self.report();
         self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
-        // Such a line may be wrong by half a revolution; without it a scheduler falls back to its base policy, which
-        // is better.
+        // A line over such a range may be wrong by half a revolution; without a line a scheduler falls back to its
+        // base policy, which is better.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         for range in left.filter(|range| range.inside() > 0) {
             let end = (range.curve as usize, range.left.step);

@@ -246,7 +246,7 @@ impl Knots {
         for i in 0..N {
             (blocks[i], lines[i], keys[i]) = self.in_head((blocks[i], bases[i]), distances[i]);
         }
-        // This pass does the same for the lines.
+        // The lines, too, are all being fetched before the first one is searched.
         let firsts = lines.map(|line| self.first_way(line));
         std::array::from_fn(|i| {
             let (line, slot) = self.in_line((lines[i], firsts[i]), keys[i]);

@@ -183,7 +183,7 @@ impl Table {
     }
 
     pub(crate) fn from_parts(metric: Metric, seed: u64, mut curves: Vec<Curve>, answers: [u8; 4]) -> Self {
-        // This makes a table read from a file take the same memory as the one that was written.
+        // A table that is read from a file takes the same memory as the one that was written.
         curves.shrink_to_fit();
         Self(Arc::new(Inner { metric, seed, curves, answers }))
     }

@@ -71,7 +71,7 @@ pub(crate) fn run(
     // The first read moves the arm.
     meter.read(0, 1)?;
     for _ in 0..WARM_UP_READS {
-        // These reads find the platter's angle and its present speed.
+        // The first reads find the platter's angle and its present speed.
         let lbn = meter.draw.below(capacity - sectors + 1);
         predicted(meter, predictor, lbn, sectors)?;
     }

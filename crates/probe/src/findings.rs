@@ -385,7 +385,7 @@ mod tests {
             let by_zones: Vec<_> = (1..20).map(|zones| sure(map(zones, 100))).collect();
             let by_slips: Vec<_> = (0..20).map(|slips| sure(slipped(map(2, 100), slips))).collect();
             assert!(fall(&by_zones) && fall(&by_slips), "{by_zones:?} {by_slips:?}");
-            // The same number of slips on ever fewer measured tracks.
+            // Three slips on ever fewer measured tracks.
             let by_looks: Vec<_> = [400, 200, 100, 50, 5, 0].map(|n| sure(slipped(map(2, n), 3))).to_vec();
             assert!(fall(&by_looks[..5]) && by_looks[4][0] <= 1.0 / 3.0, "{by_looks:?}");
             // In the last map only tracks with slips are measured.

@@ -511,7 +511,7 @@ impl<'a> Meter<'a> {
                 continue;
             }
             if self.anchors_fill_the_buffer() {
-                // These reads also follow the spindle.
+                // Reads of anchors also follow the spindle.
                 done += u64::from(self.leave_to_anchor(lbn, self.ahead.max(1))?);
                 continue;
             }

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Serpentine,
     /// Runs of this many tracks on one surface, back and forth.
     Bands(u64),
-    /// Such runs of tracks, but with the surfaces of each band in the same order.
+    /// Runs of this many tracks on one surface; each band has the surfaces in the same order.
     ForwardBands(u64),
     /// Each zone on one surface, each of its tracks on another cylinder.
     ByZone,

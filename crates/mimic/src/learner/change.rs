@@ -40,7 +40,7 @@ pub(super) enum PredictionSource {
     Table,
     /// The line between two known distances.
     Line,
-    /// This number of samples of the distance's own cell.
+    /// The mean of the distance's own cell, with this number of samples.
     Own(u8),
 }
 

@@ -12,7 +12,7 @@ pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 /// same track.
 const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
-/// The same bound if readings vary, in sectors: the density of another zone looks like a slip over a few LBNs.
+/// The longest such slip if readings vary, in sectors: another zone's density looks like a slip over a few LBNs.
 const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
 /// The most units of a level that make one unit of the next level; a band has some hundred tracks.

@@ -104,7 +104,7 @@ impl Mapper<'_, '_> {
     /// band.
     pub(super) fn join_pairs(&mut self) -> Result<Option<Zone>, ProbeError> {
         if self.meter.is_noisy() {
-            // Such a repetition would continue for long before the error of its angles shows.
+            // A wrong repetition would continue for long before the error of its angles shows.
             return Ok(None);
         }
         let [.., first, second, third] = self.map.zones.as_slice() else { return Ok(None) };

@@ -145,11 +145,11 @@ fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
             assert!(cache.enabled && cache.segments == 16, "{switch}, {seed}: {cache:?}");
         }
     }
-    // This drive has many unreadable sectors, the first sector among them.
+    // The next drive has many unreadable sectors, the first sector among them.
     let truth = builtin::find("mimic-fast-rotate").unwrap();
     let found = probed(&truth, "bad_sectors=5000:20", (17, 41));
     assert!(found.profile.heads == truth.heads && !found.report.unreadable.is_empty());
-    // This drive has a hidden head switch, and no buffer.
+    // The next drive has a hidden head switch, and no buffer.
     let truth = builtin::find("ibm-ultrastar-9es").unwrap();
     let found = probed(&truth, "buffer=off", (16, 24));
     let switch = finding(&found, "head switch");

@@ -4,7 +4,7 @@ use crate::common::{self, Emulated};
 use model::Layout;
 use std::ops::ControlFlow;
 
-/// These drives may begin a read in its middle if it lies on one track, but not if it crosses the end of a track. The
+/// The drives may begin a read in its middle if it lies on one track, but not if it crosses the end of a track. The
 /// sectors that are read first wait in the buffer for the sectors before them.
 #[test]
 fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {

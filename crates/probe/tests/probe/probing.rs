@@ -277,8 +277,8 @@ fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
 
 #[test]
 fn a_buffer_that_gives_up_what_it_has_handed_over_may_take_writes() {
-    // Such a buffer evicts data once they are transferred, so reads are never hits: a probe once reported the buffer,
-    // and write-back, as off.
+    // The buffer evicts data once they are transferred, so reads are never hits: a probe once reported the buffer, and
+    // write-back, as off.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     let behaviour = drive::Behaviour {
         write_back: Some(true),

@@ -142,21 +142,21 @@ pub trait DiskHooks: Application {
     }
 }
 
-/// The access of clients to a range that the application may have fenced off.
+/// The access of clients to a range, part of which the application may have fenced off: closed to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Allowed.
+    /// The access is allowed.
     Open,
-    /// Has to wait until the fence changes.
+    /// The access has to wait until the fence changes.
     Wait,
-    /// Refused.
+    /// The access is refused.
     Closed,
 }
 
-/// Head time without use for the foreground.
+/// The kinds of head time that the foreground does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spare {
-    /// A request's rotational latency, which is free.
+    /// The rotational latency of a foreground request, in which background work costs nothing.
     Gap,
     /// Idle time: no foreground request was pending.
     Idle,
@@ -254,7 +254,6 @@ impl<A: DiskHooks> Apps<A> {
         context.with(app, |app, sessions| app.read_snapshot(sessions, request))
     }
 
-    /// Returns the figures of the requests to the application's snapshots.
     pub fn snapshot_requests(&self, now: Instant) -> Vec<SnapshotRequests> {
         self.app.as_ref().map(|app| app.snapshot_requests(now)).unwrap_or_default()
     }
@@ -289,13 +288,11 @@ impl<A: DiskHooks> Apps<A> {
         }
     }
 
-    /// Drops the requests of a disconnected client to snapshots. Returns their numbers.
     pub fn leave(&mut self, context: CallContext<'_>, client: u64) -> Vec<u64> {
         let leave = |app| context.with(app, |app: &mut A, sessions| app.leave(sessions, client));
         self.app.as_mut().map(leave).unwrap_or_default()
     }
 
-    /// Takes the answers to requests to snapshots.
     pub fn answers(&mut self) -> impl Iterator<Item = Answer> {
         std::iter::from_fn(|| self.app.as_mut()?.answer())
     }
@@ -327,22 +324,18 @@ impl<A: DiskHooks> Apps<A> {
         })
     }
 
-    /// Returns whether a request may access a place.
     pub fn fenced(&self, range: LbnRange) -> Fence {
         self.app.as_ref().map_or(Fence::Open, |app| app.fenced(range))
     }
 
-    /// Returns the message for requests that a fence refuses.
     pub fn fence(&self) -> String {
         self.app.as_ref().map(DiskHooks::fence).unwrap_or_default()
     }
 
-    /// Returns whether the application waits until its fences are free of requests.
     pub fn wants_clear(&self) -> bool {
         self.app.as_ref().is_some_and(DiskHooks::wants_clear)
     }
 
-    /// Reports to the application that its fences are free of requests.
     pub fn clear(&mut self, context: CallContext<'_>) {
         if let Some(app) = &mut self.app {
             context.with(app, |app, sessions| app.clear(sessions));

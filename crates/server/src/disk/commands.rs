@@ -114,7 +114,6 @@ impl Commands {
         self.queue.is_empty()
     }
 
-    /// Returns the number of commands at the device that were given up.
     pub fn silent(&self) -> usize {
         self.silent
     }

@@ -20,14 +20,14 @@ impl MeasuredArm {
     }
 }
 
-/// An increase of the mean response time as a share of it, with the ends of its confidence interval of 95%.
+/// An increase of the mean response time, as a share of that mean, with the ends of its 95% confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MeasuredShare {
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
     /// The estimate.
     pub mean: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -46,7 +46,7 @@ pub struct Measured {
     pub requests: u64,
     /// Windows with background work.
     pub on: MeasuredArm,
-    /// Windows without it.
+    /// Windows without background work.
     pub plain: MeasuredArm,
     /// Windows of the disk alone: without background work, and with requests in the drive's own order.
     pub through: MeasuredArm,

@@ -163,7 +163,7 @@ pub struct Disk<D, A = NoApp> {
     changing: bool,
     counters: Counters,
     watch: TrustWatch,
-    /// The state of the probe, as [`Disk::set_probe`] was told.
+    /// The state of the probe that [`Disk::set_probe`] has set.
     probe: Option<ProbeStatus>,
     /// The latest time given to the core.
     core_time: Instant,
@@ -222,7 +222,7 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
         self.core.core.set_mimic(Some(mimic));
     }
 
-    /// Records all inputs of the core and its decisions from here on. Call it before any request, because a
+    /// Records all inputs of the core and its decisions from here on. Call this before any request, because a
     /// [`CoreReplay`](crate::CoreReplay) begins with a fresh core.
     pub fn record(&mut self, recorder: Recorder) {
         self.core.recorder = Some(recorder);

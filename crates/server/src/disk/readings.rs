@@ -1,4 +1,4 @@
-//! Readings of the disk for a probe, which characterises it while it serves.
+//! Readings of the disk for a probe, which measures the properties of the drive while the disk serves clients.
 //!
 //! The probe needs the times of commands during which the drive did nothing else. So a reading is sent when no other
 //! command is at the device and the core [permits](scheduler::HostCall::Read) it. The times of a reading count unless
@@ -83,7 +83,6 @@ impl Readings {
         self.waker.as_ref().map(|waker| waker()).is_some()
     }
 
-    /// Returns when the waiting reading may be permitted.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }

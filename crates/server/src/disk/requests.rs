@@ -103,7 +103,6 @@ impl Requests {
         seq
     }
 
-    /// Adds a background write.
     pub fn add_background(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> RequestSeq {
         let seq = self.add(id, range, ask, arrived);
         if let Some(request) = self.all.get_mut(&seq) {
@@ -140,7 +139,7 @@ impl Requests {
         if self.background == 0 {
             return awaited;
         }
-        // The range that waits for requests older than this one.
+        // Each link of the chain so far, with the range that waits for requests older than the link.
         let mut steps = vec![(seq, waiting)];
         for (&seq, older) in self.all.range_mut(..seq).rev() {
             #[cfg(test)]

@@ -32,7 +32,7 @@ pub struct BackgroundBytes {
 /// The use of gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Gaps {
-    /// Gaps examined.
+    /// Gaps that were examined for a detour.
     pub seen: u64,
     /// Gaps with a detour: the head read background blocks on its way to a request.
     pub used: u64,
@@ -59,14 +59,16 @@ pub struct PredictionStatus {
     pub errors: Latency,
 }
 
-/// The harm to the foreground.
+/// The harm of background work: the time that it took from the foreground.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HarmStatus {
     /// The foreground's time at the head, in microseconds.
     pub foreground_us: f64,
-    /// The upper bound on the foreground's time at the head that background work took, in microseconds.
+    /// The total delay of requests that background work made late, in microseconds. The lead of early requests is not
+    /// subtracted.
     pub lost_us: f64,
-    /// `lost_us` as a share of `foreground_us`.
+    /// The net delay, late minus early requests, as a share of `foreground_us`; negative if requests were early on
+    /// balance.
     pub share: f64,
 }
 
@@ -137,13 +139,13 @@ pub struct ProbeStatus {
 /// The status of a disk since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
-    /// Foreground reads that were done.
+    /// The response times of foreground reads.
     pub reads: Latency,
-    /// Foreground writes, those through the device's buffer included.
+    /// The response times of foreground writes, including write-through requests.
     pub writes: Latency,
-    /// Flushes.
+    /// The response times of flushes.
     pub flushes: Latency,
-    /// Discards.
+    /// The response times of discards.
     pub discards: Latency,
     /// Foreground requests that failed, of any kind.
     pub failed: u64,
@@ -277,7 +279,6 @@ impl Counters {
         self.accesses.push_back((at, Accessed { lbn, sectors, purpose, write, ago_us: 0.0 }));
     }
 
-    /// Returns the device's time until now.
     pub fn device_time(&self, drive: &DriveModel, now: Instant) -> DeviceTime {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         let [requests_us, gaps_us, idle_us, others_us] = self.spent.map(us);
@@ -288,7 +289,6 @@ impl Counters {
         DeviceTime { elapsed_us, requests_us, moves_us, sectors_us, buffered_us, gaps_us, idle_us, others_us }
     }
 
-    /// Returns the last accesses.
     pub fn accesses(&self, now: Instant) -> Vec<Accessed> {
         let aged = |(at, access): &(Instant, Accessed)| {
             let ago_us = now.saturating_since(*at).as_nanos() as f64 / 1e3;
@@ -316,12 +316,10 @@ impl Counters {
         }
     }
 
-    /// Records a command that was given up.
     pub fn timed_out(&mut self) {
         self.timed_out += 1;
     }
 
-    /// Records a request that was refused.
     pub fn refused(&mut self) {
         self.failed += 1;
     }

@@ -80,7 +80,7 @@ pub(crate) struct Copies {
     priority_reader: PriorityReader,
     /// Blocks that may be overwritten.
     safe: BlockSet,
-    /// Blocks requested to be kept: background reads of them are too new.
+    /// Blocks kept or requested to be kept. A later background read of such a block may be newer than the instant.
     kept: BlockSet,
     /// For each request to keep a block that is not done yet, when the request was made, in time that the daemon has
     /// run.
@@ -137,7 +137,6 @@ impl Copies {
         self.safe = BlockSet::full(self.header.shape.blocks);
     }
 
-    /// Returns the number of acknowledged records of the kept file.
     pub fn records(&self) -> u64 {
         self.records
     }

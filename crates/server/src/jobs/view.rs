@@ -27,7 +27,7 @@ struct Late {
     left: usize,
 }
 
-/// The terms of a snapshot.
+/// The name and the end of a snapshot, and the budget of bytes for its kept blocks.
 pub(crate) struct SnapshotTerms {
     pub name: String,
     /// When the snapshot ends, in seconds since 1970.

@@ -419,7 +419,7 @@ impl TaskManager {
         }
     }
 
-    /// Closes the sessions of a client program that is gone.
+    /// Closes the sessions of a client program that has disconnected.
     pub fn close_client_session(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(client) = self.client_sessions.remove(&id) {
             let mut calls = self.owners.calls_of(Owner::Client(id), sessions);

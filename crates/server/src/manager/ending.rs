@@ -13,8 +13,8 @@ use std::ops::Range;
 use tracing::{error, warn};
 use units::{Duration, LbnRange};
 
-/// The time after which the blocks that a task kept are removed although the journal has not answered: some seconds
-/// before [`FILE_TIMEOUT`], at which the writes that wait are released in any case.
+/// The time after which the old block contents that an ended task kept are removed although the journal has not
+/// answered: some seconds before [`FILE_TIMEOUT`], at which the writes that wait are released in any case.
 const REMOVE_AFTER: Duration = Duration::from_secs(25);
 const _: () = assert!(REMOVE_AFTER.as_nanos() < FILE_TIMEOUT.as_nanos());
 
@@ -124,10 +124,11 @@ impl TaskManager {
             .extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
     }
 
-    /// Requests the removal of the kept blocks of backups, replicas and snapshots that ended at least `least_age` ago:
-    /// the journal cannot record their ends, and must not block the disk's writes for ever. Without the kept blocks a
-    /// restarted task fails, and a removal needs no space. When it is done, the writes are released. Ranges that a
-    /// restarted restore or reorganisation would overwrite stay blocked, because newer bytes would be lost there.
+    /// Requests the removal of the old block contents that backups, replicas and snapshots kept which ended at least
+    /// `least_age` ago: the journal cannot record their ends, and must not block the disk's writes for ever. Without
+    /// these contents a restarted task fails, and a removal needs no space. When it is done, the writes are released.
+    /// Ranges that a restarted restore or reorganisation would overwrite stay blocked, because newer bytes would be
+    /// lost there.
     pub(super) fn end_without_journal(&mut self, least_age: Duration) {
         let ran = self.ran;
         let is_due =
@@ -143,8 +144,8 @@ impl TaskManager {
         self.send_file_requests();
     }
 
-    /// Handles the report that a task's kept blocks are removed, or the reason why not. The writes are released either
-    /// way.
+    /// Handles the report that the old block contents of an ended task are removed, or why not. The writes that wait
+    /// are released either way.
     pub(super) fn removed_kept(&mut self, id: u64, failed: Option<String>) {
         let held = |ending: &&mut Ending| ending.id == id && matches!(ending.holds, Holds::Reads);
         let (ending, disk) = (self.ending.iter_mut().find(held), &self.config.disk.name);

@@ -50,7 +50,7 @@ pub(super) enum PermitState {
     /// The task has no permit, and is suspended until one is free.
     Waits,
     Has {
-        /// Given back when the task pauses, is blocked, or ends.
+        /// The permit, which is given back when the task pauses, is blocked, or ends.
         _permit: Reservation,
     },
 }

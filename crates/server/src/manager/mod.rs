@@ -170,7 +170,7 @@ pub struct TaskManager {
     hushing: Vec<u64>,
     /// Whether writes of clients are in flight.
     changing: bool,
-    /// The room for the blocks that backups, replicas and snapshots keep.
+    /// The budget of bytes for the old block contents that backups, replicas and snapshots keep.
     kept: Budget,
     /// Answers to requests to snapshots.
     answers: VecDeque<Answer>,

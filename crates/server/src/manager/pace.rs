@@ -27,7 +27,7 @@ impl Pace {
         }
     }
 
-    /// Forgets the past: after a pause it does not predict the rate.
+    /// Drops the progress so far, because the progress before a pause does not predict the rate.
     pub fn forget(&mut self) {
         self.seen.clear();
     }

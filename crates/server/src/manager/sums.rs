@@ -40,9 +40,8 @@ enum StoreState {
     #[default]
     None,
     Kept(WatchedStore),
-    /// The store has failed, but a restarted daemon would still trust it. Writes wait until this journal entry, or the
-    /// store's file of its end, records that the store is given up. The duration is the daemon's running time at the
-    /// failure.
+    /// The store has failed, but a restarted daemon would still trust it. Writes wait until this journal entry or the
+    /// file `sums.end` records that the store is given up. The duration is the daemon's running time at the failure.
     Leaving(u64, Duration),
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct Log {
     number: u64,
     at: u64,
     chain: u32,
-    /// The last record that was written or tried.
+    /// The sequence of the last record that was written, or that a failed call tried to write.
     sequence: u64,
-    /// The last acknowledged record.
+    /// The sequence of the last acknowledged record.
     committed: u64,
 }
 

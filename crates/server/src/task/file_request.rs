@@ -24,7 +24,8 @@ pub enum FileQueue {
     Journal,
     /// The file that a task writes to or reads from.
     Target(u64),
-    /// The blocks that a task keeps in the state directory, apart from its target.
+    /// A task's files in the state directory: old contents of blocks that clients overwrite, or the copy of a plan and
+    /// the state of its moves.
     Kept(u64),
     /// The checksum store of the disk.
     Sums,
@@ -45,7 +46,7 @@ pub(crate) type FileRequestSink = Box<dyn Fn(FileRequest) + Send>;
 /// An operation on files.
 #[derive(Debug)]
 pub enum FileOp {
-    /// Append to the journal, or write it anew, durably: [`FileResult::Journal`].
+    /// Append an entry to the journal, or replace its content, durably: [`FileResult::Journal`].
     Journal {
         /// The number of the entry, which the reply repeats.
         seq: u64,
@@ -85,7 +86,8 @@ pub enum FileOp {
         room: Budget,
         /// Whether the file must exist, because the journal says that the task has begun.
         begun: bool,
-        /// The least number of acknowledged records that the file must have ([`Figures::records`](super::table::Figures::records)).
+        /// The least number of acknowledged records that the file must have
+        /// ([`Figures::records`](super::table::Figures::records)).
         records: u64,
     },
     /// Keep a block, durably: [`FileResult::Synced`], or [`FileResult::Refused`] if there is no more room.
@@ -162,8 +164,7 @@ pub enum FileOp {
     /// Record in the state directory that the checksum store with this number is given up, durably:
     /// [`FileResult::SumsLeft`]. The request belongs to [`FileQueue::Journal`], because the store may not answer.
     LeaveSums(u64),
-    /// Forget the sums of blocks, durably: [`FileResult::Forgotten`] or
-    /// [`FileResult::Trouble`].
+    /// Forget the sums of blocks, durably: [`FileResult::Forgotten`] or [`FileResult::Trouble`].
     Forget(Vec<Range<u64>>),
     /// Compare sums of blocks (block, sum) with the stored sums: [`FileResult::Compared`] or [`FileResult::Trouble`].
     Compare(Vec<(u64, u32)>),
@@ -383,7 +384,7 @@ pub enum FileResult {
     Chunks(Vec<Chunk>),
     /// A file that a reorganisation needs is damaged. The task stops, and its places stay closed to clients.
     Damaged {
-        /// The damage, in words.
+        /// The message about the damage.
         why: String,
         /// The LBNs that the plan touches, in order, if they are known.
         places: Option<Vec<Range<u64>>>,

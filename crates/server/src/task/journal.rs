@@ -32,7 +32,7 @@ pub enum JournalError {
          --begin-anew` puts it aside"
     )]
     Version {
-        /// The journal.
+        /// The path of the journal.
         place: String,
         /// The version found.
         found: String,
@@ -43,7 +43,7 @@ pub enum JournalError {
          one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
     )]
     OtherDisk {
-        /// The state directory.
+        /// The name of the disk whose state directory has the tasks.
         place: String,
         /// The serial number or path in the journal.
         before: String,

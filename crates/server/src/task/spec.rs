@@ -113,7 +113,7 @@ pub struct TaskSpec {
     /// if the plan gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
-    /// Backup: the image file, which must not exist. Replica: a file or block device.
+    /// Backup: the image file. Replica: a file or block device. Without `force` an existing file has to be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<PathBuf>,
     /// Restore: the full image, and then the differences in order.
@@ -382,7 +382,7 @@ pub struct Checksums {
 /// A checked specification, with the defaults of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Reads blocks.
+    /// Reads every block of a range.
     Scrub {
         /// The LBNs to read.
         range: LbnRange,
@@ -427,7 +427,7 @@ pub enum What {
         /// When the snapshot ends by itself, in seconds since 1970.
         expires_unix_s: Option<u64>,
     },
-    /// Compares disks.
+    /// Compares the disks of an array.
     Verify(VerifySpec),
     /// Writes images to the disk.
     Restore {

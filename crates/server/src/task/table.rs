@@ -228,7 +228,6 @@ impl Table {
         self.device.as_deref()
     }
 
-    /// Returns the size of the disk.
     pub fn shape(&self) -> Option<DiskShape> {
         self.shape
     }

@@ -64,7 +64,6 @@ impl Debt {
         self.paid_until = until.max(least).min(now);
     }
 
-    /// Records the end of a request.
     pub fn end(&mut self, now: Instant) {
         self.ended = now;
     }

@@ -33,7 +33,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId}
 /// whole.
 const BLOCK_BYTES: u64 = 16 << 10;
 
-/// The terms of a disk's background requests.
+/// The configuration of a disk's background requests.
 #[derive(Clone, Debug)]
 pub struct BackgroundTerms {
     /// The least service that requests get while the foreground leaves no time. With `None` requests may wait for ever.
@@ -294,7 +294,7 @@ impl Background {
         }
     }
 
-    /// Takes a written block.
+    /// Handles a block that the core has written.
     fn block_written(&mut self, done: &Record, now: Instant) {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
         cut(&mut write.left, done.range);
@@ -434,7 +434,6 @@ impl Background {
         }
     }
 
-    /// Answers a flush.
     pub fn flushed(&mut self, id: u64, now: Instant) {
         self.answers.push_back(Answer { id, at: now, result: Ok(Vec::new()) });
     }
@@ -498,7 +497,6 @@ impl Background {
         }
     }
 
-    /// Answers a request with an error.
     pub fn refuse(&mut self, id: u64, failure: Failure, now: Instant) {
         self.failed += 1;
         self.answers.push_back(Answer { id, at: now, result: Err(failure) });
@@ -547,7 +545,6 @@ impl Background {
         Some(read)
     }
 
-    /// Returns the next answer.
     pub fn poll(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }

@@ -172,7 +172,7 @@ fn a_copy_whose_file_is_not_under_its_name_at_the_end_fails() {
     }
 }
 
-/// After a restart the name of a target may be another file's.
+/// At a restart another file may have the target's name.
 #[test]
 fn a_copy_goes_on_in_no_other_file_than_its_own() {
     for spec in [backup(), replica(), forced(replica())] {

@@ -14,7 +14,7 @@ pub(crate) struct Differs {
     pub(crate) seed: u64,
 }
 
-/// Describes the preset of an emulated drive, with its queue, buffer and bus.
+/// Describes the behaviour of an emulated drive, with its queue, buffer and bus.
 pub(crate) fn in_force(profile: &Profile, behaviour: Behaviour) -> String {
     let described = profile.firmware.as_ref().map(|firmware| {
         format!(": {}", behaviour.described(firmware, Bytes::new(profile.sector_bytes.into())))

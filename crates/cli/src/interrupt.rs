@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C and SIGTERM: whether one of them came, and the calls that they cause.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

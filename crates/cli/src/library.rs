@@ -32,7 +32,7 @@ pub struct Failure {
     pub usage: bool,
     /// The failure and its place.
     pub message: String,
-    /// The advice how to mend the failure.
+    /// The advice on how to mend the failure; `None` if there is none to give.
     pub help: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub fn simulate(
 /// Returns the profile of a drive by a built-in name or a file, as `--drive` finds it.
 ///
 /// # Errors
-/// A name that is neither, or a file that describes no drive.
+/// The name is neither of a built-in drive nor of a file, or the file describes no drive.
 pub fn profile(name: &str) -> Result<model::Profile, Failure> {
     Ok(crate::drive::resolve::resolve(name)?.profile)
 }

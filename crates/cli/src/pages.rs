@@ -88,14 +88,14 @@ fn examples(help: &str) -> Roff {
             }
             roff.control("fi", []);
         } else {
-            // Lines end where the help fits a terminal; a page has its own width.
+            // The help has line breaks for a terminal; a man page has its own width.
             roff.control("PP", []).text([roman(text.replace('\n', " "))]);
         }
     }
     roff
 }
 
-/// Names the page of the parent command, and the document behind all pages.
+/// Names the page of the parent command, and the place of the documents.
 fn see_also(command: &Command) -> Roff {
     let mut roff = Roff::default();
     roff.control("SH", ["SEE ALSO"]);

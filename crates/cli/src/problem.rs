@@ -49,7 +49,7 @@ impl Problem {
         if text.trim().is_empty() {
             return self;
         }
-        // Blank out control characters, and keep every position.
+        // Control characters become spaces of the same length, so that every position stays.
         let blank = |c: char| {
             if c.is_control() && !matches!(c, '\n' | '\t') { " ".repeat(c.len_utf8()) } else { c.into() }
         };

@@ -5,7 +5,8 @@ use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 /// The style: one line below the header, and no other decoration.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Returns a table with a header. The columns named in `text` are aligned left, the others, numbers, right.
+/// Returns a table with a header. `text` has the indices of the columns that are aligned left; the others, numbers, are aligned
+/// right.
 pub(crate) fn table(header: &[&str], text: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE);

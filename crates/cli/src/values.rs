@@ -13,7 +13,7 @@ use workload::{Share, Utilisation};
 pub(crate) enum Load {
     /// Requests of one size at random places.
     Random,
-    /// The papers' transactions.
+    /// The OLTP load of the papers.
     Oltp,
     /// FAST'04's synthetic requests, at a rate that keeps the drive busy for this share of the time.
     Utilisation(Utilisation),

@@ -35,11 +35,11 @@ impl Resolved {
     }
 }
 
-/// Returns the drive called `name`. A built-in drive takes precedence over a file of the same name; `./NAME` is always
-/// a file.
+/// Returns the drive called `name`. A built-in drive takes precedence over a file of the same name; `./NAME` is always a file.
 ///
 /// # Errors
-/// The name is neither (exit code 2), or the file cannot be read or describes no drive (exit code 1).
+/// The name is neither of a built-in drive nor of a file (exit code 2), or the file cannot be read or describes no drive (exit
+/// code 1).
 pub(crate) fn resolve(name: &str) -> Result<Resolved, Problem> {
     let path = Path::new(name);
     match builtin::find(name) {

@@ -43,7 +43,7 @@ struct Class {
     trace_mean_ms: f64,
     model_mean_ms: f64,
     demerit_ms: f64,
-    /// Trace minus model, request by request.
+    /// The 5%, 50% and 95% quantiles of the trace's time minus the model's, request by request.
     residual_p5_ms: f64,
     residual_p50_ms: f64,
     residual_p95_ms: f64,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 
-/// Measures by claim, from a file such as
+/// The measures that are known not to hold, by claim, from a file such as
 ///
 /// ```toml
 /// fast04-fig5 = ["least progress at"]

@@ -307,7 +307,7 @@ mod tests {
     /// Bytes of the disk that fail, in the middle of a sector.
     const BAD_BYTES: std::ops::Range<u64> = 1_000_700..1_000_701;
 
-    /// Fails operations on these bytes with this error, as a kernel does for a bad sector.
+    /// Fails an operation on `BAD_BYTES` with this error, as a kernel does for a bad sector.
     fn fail(ended: &mut ::device::Ended, errno: i32) {
         if let ::device::Work::ReadAt(_, _, part, at) | ::device::Work::WriteAt(_, _, part, at, _) =
             &ended.work

@@ -43,9 +43,9 @@ impl Ending {
         self.state().waits.remove(disk);
     }
 
-    /// Begins the end, and starts its time limit; later calls change nothing. If the daemon has not ended by the limit, the log
-    /// says what does not answer, and the process ends as if it was killed: all that was acknowledged is durable. A program
-    /// that calls the command as a library is not ended.
+    /// Begins the end of the daemon, and starts its time limit; later calls change nothing. If the daemon has not ended by the
+    /// limit, the log says what does not answer, and the process ends as if it was killed: all that was acknowledged is
+    /// durable. A program that calls the command as a library is not ended.
     pub(super) fn begin(&self) {
         if interrupt::is_left_to_caller() {
             return;

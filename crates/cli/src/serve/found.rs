@@ -65,7 +65,7 @@ pub(super) fn profile(config: &DiskConfig, state: Option<&Path>, size: (u64, u64
     used
 }
 
-/// Returns what the core is told of a drive with a profile: the profile's text and the costs of commands.
+/// Returns the knowledge about a drive with a profile: the profile's text and the costs of commands.
 pub(super) fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
     let overheads = found.overheads(&format!("{name}: its profile"))?;
     Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })

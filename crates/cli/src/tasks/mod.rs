@@ -280,12 +280,13 @@ fn part(name: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Returns the daemon, and the disk meant.
+/// Returns the daemon, and the disk that `--disk` names or that is the only one.
 fn daemon(args: &DaemonArgs) -> Result<(Control, String), Problem> {
     named(args, "name a disk with --disk")
 }
 
-/// Returns the daemon and the disk meant, or the `advice` if several disks may be meant.
+/// Returns the daemon, and the disk that is named or that is the only one; if the daemon has several disks, the error has the
+/// `advice`.
 fn named(args: &DaemonArgs, advice: &str) -> Result<(Control, String), Problem> {
     let control = Control::new(&args.control);
     if let Some(disk) = &args.disk {

@@ -169,7 +169,7 @@ impl ClientWrites {
             // Answers sent before the death of the daemon count.
             let Some(answered) = client.answer() else { break };
             answers += 1;
-            // Overlapping requests are done in order: content older than the safe one cannot come back.
+            // Overlapping requests are done in order, so the content of a sector never becomes older than `safe`.
             let sectors = &mut self.sectors;
             let mut keep = |lbn: u64, stamp: u64| {
                 let sector = &mut sectors[lbn as usize];

@@ -24,7 +24,7 @@ fn block_status_reports_the_holes_of_a_file() {
     let file = std::fs::File::create(&raw).unwrap();
     file.set_len(8 << 20).unwrap();
     file.write_all_at(&[7; 1 << 20], 2 << 20).unwrap();
-    // On a file system without holes none are reported.
+    // A file system without holes reports none.
     let sparse = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) < (8 << 20) / 512;
     drop(file);
     let [plain, emulated] = ["plain.sock", "emulated.sock"].map(|name| dir.path(name));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const SECTOR: usize = 512;
 
-/// A daemon over files.
+/// A daemon whose disks are files.
 struct FileDaemon {
     child: Child,
     directory: PathBuf,

@@ -76,9 +76,9 @@ fn a_pipe_is_reported_as_the_same_file_is() {
         "9,h,0,Read,0,512,1\n5,h,0,Read,512,512,1\n7,h,0,Write,100,0,1\n8,h,0,Write,100,512,1\n".to_owned(),
         // Flushes and discards.
         [writes("WFS", "FN"), writes("WS", "DS 0 + 4000")].concat(),
-        // An idle drive.
+        // Arrivals so rare that the drive is idle for nearly all of the time.
         (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect(),
-        // No arrivals.
+        // A trace without arrival times.
         "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\n/dev/sda sync 0 0\n"
             .to_owned(),
     ];
@@ -213,7 +213,7 @@ fn memory_of_a_pipe(requests: u64, packed: bool) -> [f64; 2] {
         }
         to.flush().unwrap();
     };
-    // The child has read all but the last part of the pipe, and its window is full.
+    // The child has read all but the last part of the pipe, and its window of arrivals is full.
     let memory = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         ["VmHWM:", "RssAnon:"].map(|name| {

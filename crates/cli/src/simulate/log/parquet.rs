@@ -82,7 +82,7 @@ fn column<T: DataType>(
     Ok(column.close()?)
 }
 
-/// Returns the columns with their types; none of them is ever empty.
+/// Returns the columns with their types; every row has a value in every column.
 fn schema() -> Result<Type, WriteError> {
     let field = |name: &&str| -> Result<Arc<Type>, WriteError> {
         let (physical, logical) = match *name {

@@ -82,9 +82,9 @@ pub enum FileError {
     /// The bytes are whole, but their content is impossible.
     #[error("the table says at byte {at} what no table can: {what}; probe the drive again")]
     Content {
-        /// The offset of the content.
+        /// The offset of the impossible content, in bytes.
         at: u64,
-        /// The problem.
+        /// The reason why the content is impossible.
         what: &'static str,
     },
 }

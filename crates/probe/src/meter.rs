@@ -384,7 +384,7 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Calls the hook.
+    /// Reports the progress to the caller's hook, which may end the probe.
     fn tell(&mut self) -> ControlFlow<()> {
         let journal = self.recorder.journal();
         let share = self.share.clamp(0.0, 1.0);

@@ -7,7 +7,7 @@ use crate::revolutions::wrap;
 pub(crate) struct Level {
     /// The number of tracks; 1 at the lowest level, and a multiple of the next lower level's at all others.
     pub(crate) unit: u64,
-    /// The rotation, in revolutions.
+    /// The angle from a track to the one `unit` tracks further, in revolutions.
     pub(crate) advance: f64,
 }
 

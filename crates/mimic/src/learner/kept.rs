@@ -75,9 +75,9 @@ pub enum LearntError {
     /// The bytes are whole, but their content is impossible.
     #[error("the learner's saved state is impossible at byte {at}: {what}; begin anew without it")]
     Content {
-        /// The offset of the content.
+        /// The offset of the impossible content, in bytes.
         at: u64,
-        /// The problem.
+        /// The reason why the content is impossible.
         what: &'static str,
     },
     /// The times are those of another drive.
@@ -87,11 +87,11 @@ pub enum LearntError {
     OtherDrive {
         /// The drive from which the times are.
         found: String,
-        /// The number of sectors of that drive.
+        /// The number of sectors of the drive from which the times are.
         found_sectors: Sectors,
         /// The drive for which the times were to be used.
         drive: String,
-        /// The number of sectors of this drive.
+        /// The number of sectors of the drive for which the times were to be used.
         sectors: Sectors,
     },
 }

@@ -71,7 +71,7 @@ pub struct Stream {
 
 /// The memory that a schema points to.
 struct SchemaOwns {
-    /// Keeps the name alive.
+    /// The column whose name the schema points to: kept alive, not read.
     _column: Option<Arc<Column>>,
     children: Vec<*mut Schema>,
     dictionary: *mut Schema,
@@ -79,7 +79,7 @@ struct SchemaOwns {
 
 /// The memory that an array points to.
 struct ArrayOwns {
-    /// Keeps the buffers alive.
+    /// The column whose buffers the array points to: kept alive, not read.
     _column: Option<Arc<Column>>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut Array>,

@@ -5,7 +5,7 @@ use std::ffi::{CString, NulError};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The values of a column, a row each.
+/// The values of a column, one for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Integers without a sign.
@@ -17,7 +17,7 @@ pub enum Values {
     /// Texts in UTF-8: row `i` is the bytes from `offsets[i]` to `offsets[i + 1]`. [`text`](Self::text) makes such
     /// values.
     Text(Text),
-    /// Words of a short list, each by its index in the list.
+    /// Words of a short list: a row has the index of its word in the list.
     Words {
         /// The index of each row's word.
         codes: Vec<u8>,
@@ -140,7 +140,7 @@ pub enum TableError {
         /// The first column's number of rows.
         first: usize,
     },
-    /// Two columns have one name.
+    /// Two columns have the same name.
     #[error("two columns are called {0:?}; give each a name of its own")]
     Twice(String),
     /// A name with a zero byte, which ends a name in the interface.
@@ -198,7 +198,7 @@ impl Table {
     /// Makes a table of columns that each have a value in every row.
     ///
     /// # Errors
-    /// Columns of several lengths, two of one name, a name with a zero byte, or a code without a word.
+    /// Columns of different lengths, two columns of the same name, a name with a zero byte, or a code without a word.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Values)>) -> Result<Self, TableError> {
         Self::with_gaps(columns.into_iter().map(|(name, values)| (name, values, None)))
     }

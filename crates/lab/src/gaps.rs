@@ -22,7 +22,7 @@ pub(crate) struct Gaps {
     /// Gaps with a background write, and the wanted sectors that were read in such gaps.
     pub written_in: u64,
     pub read_beside: u64,
-    /// The widening of a detour's move over a third of the cylinders: the sum over all requests.
+    /// The sum over all requests of the time by which a detour's move over a third of the cylinders was widened.
     margins: Duration,
     /// The background work since the last foreground request: wanted sectors read, whether anything was written, and
     /// whether anything was done.

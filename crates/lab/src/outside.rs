@@ -35,7 +35,7 @@ pub struct Trial {
     /// Makes the configuration of a scheduler outside the drive from the costs of commands and the conservatism;
     /// `None` for the scheduler in the drive.
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
-    /// The time by which the scheduler outside takes moves to a detour and back to be longer than predicted.
+    /// The time that the scheduler outside adds to each predicted move to a detour and back.
     pub conservatism: Duration,
     /// The limit of the planner's search for a detour.
     pub budget: SearchBudget,

@@ -8,7 +8,7 @@
 //! A few tests, which `waits.txt` names, wait for time to pass. Each such test runs beside one that computes. The
 //! tests that `alone.txt` names measure this machine and run before the others, one after another.
 
-/// The README's example, so that it continues to compile and run.
+/// The README's example, which is tested here so that it continues to compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -85,7 +85,7 @@ fn a_consumer_finds_names_types_and_values() {
     assert_eq!(fields, expected.map(|(name, format, flags)| (name.to_owned(), format.to_owned(), flags)));
     let batch = next_of(&mut stream);
     assert_eq!((batch.length, batch.n_buffers, batch.n_children), (3, 1, 6));
-    // SAFETY: children of a batch that is alive.
+    // SAFETY: the children belong to a batch that is alive.
     let [lbn, late, share, name, op, hit] = [0, 1, 2, 3, 4, 5].map(|n| unsafe { &*child(&batch, n) });
     assert_eq!(values::<u64>(lbn, 1, 3), [3, 5, 7]);
     assert_eq!(

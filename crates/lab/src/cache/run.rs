@@ -48,9 +48,9 @@ pub(crate) enum Cleaning {
 /// The number of write-backs that the buffer daemon forces at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Daemon {
-    /// All that are needed to reach the low watermark.
+    /// All at once: as many as are needed to reach the low watermark.
     Burst,
-    /// At most this number are outstanding.
+    /// At most this number of write-backs are outstanding.
     AtATime(usize),
 }
 

@@ -124,9 +124,9 @@ struct Judge {
     smtf: FromOutside,
     disk: Arc<DriveModel>,
     tables: Vec<Survey>,
-    /// The predictions of the summary by which SMTF chose.
+    /// The predictions for the chosen requests by the summary by which SMTF chose.
     chosen: Vec<f64>,
-    /// The predictions of each summary for these choices.
+    /// The predictions for the chosen requests by each summary.
     others: Vec<Vec<f64>>,
     /// The true times of requests of 1 KB at the chosen places.
     taken: Vec<f64>,

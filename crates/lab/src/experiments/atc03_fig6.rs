@@ -30,7 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const POINTS: [u32; 6] = [1, 2, 3, 4, 5, 10];
 const ERRORS_PERCENT: [u32; 6] = [1, 2, 5, 10, 15, 20];
 
-/// Our own rule: Table 2, which each range must pass twice (decision 0020).
+/// Our own rule: each range must pass the check points of Table 2 twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
 /// The number of interpolated values that are compared with the mean of their samples.
@@ -192,13 +192,13 @@ fn seconds(tally: &SmtfTally) -> f64 {
     tally.busy.as_secs_f64()
 }
 
-/// Measures the errors at random distances within `reach`.
+/// Measures the errors of interpolated values at random distances within `reach`.
 fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
     let exact = bench.table.by(Metric::Mean);
     let mut random = Stream::new(seed, "atc03-fig6-held");
     let reads = Pair::new(Op::Read, Op::Read);
     let knots: Vec<i64> = table.knots(reads).map(|knot| knot.distance.sectors()).collect();
-    // Distances are in steps of 1 KB, from the first sector on.
+    // The table's distances are one sector plus a multiple of 1 KB, either forward or backward.
     let steps = (reach.get() / 2).saturating_sub(4).max(1) as i64;
     let both = NonZeroU64::new(2 * steps.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
     let mut errors: Vec<f64> = Vec::new();

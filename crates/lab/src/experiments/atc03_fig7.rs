@@ -38,10 +38,10 @@ const DISKS: [&str; 8] = [
     "mimic-less-capacity",
 ];
 
-/// The factor on the number of samples, to see their part in the remaining error.
+/// The factor by which the number of samples is raised, to see how much of the remaining error is due to few samples.
 const SAMPLES_FACTOR: u32 = 4;
 
-/// Our own rule: Table 2, which each range must pass twice (decision 0020).
+/// Our own rule: each range must pass the check points of Table 2 twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
 /// How much slower than greedy-optimal each scheduler is on one disk, in percent.
@@ -66,7 +66,7 @@ struct Slowdown {
     crossing: f64,
 }
 
-/// The speed of the trace.
+/// The speed at which the trace is replayed.
 #[derive(Clone, Copy, Debug)]
 enum TraceSpeed {
     /// The trace at the paper's compression.

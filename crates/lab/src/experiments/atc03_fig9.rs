@@ -110,8 +110,7 @@ fn contenders(all: bool) -> Vec<Contender> {
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();
-    // In the quick size the days have two fifths of their length, which leaves less to learn from; all else, the load
-    // per second too, is the same.
+    // In the quick size a day has two fifths of its requests at the same rate, so there is less to learn from.
     let per_day = REQUESTS_PER_DAY * lab.pick(2, 5) / 5;
     let week =
         Week::stand_in(capacity, DAYS, REQUESTS_PER_DAY, lab.seed()).first(per_day as usize * DAYS as usize);

@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const DRIVES: [&str; 2] = ["nearline-20tb", "nearline-4tb"];
 
-/// The rates of the loads.
+/// The arrival rates of the loads; every drive gets each.
 const REQUESTS_PER_SECOND: [f64; 4] = [5.0, 20.0, 50.0, 80.0];
 
 /// The bound on harm that the claims are about, in millionths.
@@ -279,8 +279,8 @@ impl Panel {
 fn reached(curve: &[ContestantRuns], harm: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = curve.iter().map(|e| (e.mean.percent.max(0.0), e.mb_per_s)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // If a point with more harm has less bandwidth, the point with less harm counts for both, because a larger bound
-    // permits that, too.
+    // A point with more harm and less bandwidth than another gets the other's bandwidth, because a larger bound on
+    // harm also permits the schedule with less harm.
     let mut best = 0.0;
     for point in &mut points {
         best = f64::max(best, point.1);

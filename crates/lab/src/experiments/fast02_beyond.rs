@@ -23,7 +23,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 
-/// The two conservatisms of ideas that are tried with a constant one: little more than the spread of seek times.
+/// The two constant conservatisms that ideas are tried with: little more than the spread of seek times.
 const CONSERVATISM_100US: Duration = Duration::from_micros(100);
 const CONSERVATISM_50US: Duration = Duration::from_micros(50);
 
@@ -87,7 +87,8 @@ const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
     |o, _| bounded(o, HARM_PPM).with_late_choice(true),
 ];
 
-/// For a drive without noise: all ideas without conservatism and without a bound on harm, and the default.
+/// The configurations for a drive without noise: all ideas without conservatism and without a bound on harm, and the
+/// default.
 const EXACT: [fn(Overheads, Duration) -> OutsideConfig; 2] = [in_order, |o, _| OutsideConfig::beyond(o)];
 
 fn bounded(overheads: Overheads, harm_ppm: u32) -> OutsideConfig {
@@ -161,7 +162,7 @@ fn steps() -> Vec<NoiseStep> {
         one("all noise but missed landings", Behaviour { missed_landings_ppm: 0, ..noisy }),
         one("all noise but overlap of the bus", Behaviour { overlap_percent: 0, ..noisy }),
         one("all noise but eager read-ahead", Behaviour { eager_read_ahead: false, ..noisy }),
-        // The following behaviours are not part of the default noise.
+        // Each of the last steps has one behaviour that is not part of the default noise.
         one("grown defects", Behaviour { grown_defects: 1_000, ..exact() }),
         one("read-ahead into the buffer", Behaviour { read_ahead: None, ..exact() }),
         one(

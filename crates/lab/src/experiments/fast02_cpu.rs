@@ -28,7 +28,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// A scheduler outside the drive that knows the costs of commands.
 type SchedulerConfig = fn(Overheads, Duration) -> OutsideConfig;
 
-/// The paper's scheduler, and ours beyond the paper, each with the words that follow the policy's name.
+/// The paper's scheduler, and ours beyond the paper, each with the words that follow the policy's name in labels.
 const SCHEDULERS: [(SchedulerConfig, &str); 2] =
     [(OutsideConfig::paper, ""), (|overheads, _| OutsideConfig::beyond(overheads), ", all ideas")];
 

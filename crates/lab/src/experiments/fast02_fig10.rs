@@ -37,13 +37,13 @@ const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 /// The band for the paper's "about half", in percent.
 const HALF: Band = Band::Within(35.0, 65.0);
 
-/// Runs by conservatism and seed.
+/// Runs: for each conservatism, one for each seed.
 type ByMargin = Vec<Vec<Measured>>;
 
 /// The curves of one drive.
 struct Curves<'t> {
     drive: &'static str,
-    /// The conservatism, in hundredths of a millisecond.
+    /// The conservatisms that are measured, in hundredths of a millisecond.
     margins: &'t [u64],
     inside: Vec<Measured>,
     /// Runs in the drive with the planner of OSDI'00: one track a gap.

@@ -36,8 +36,8 @@ const ACCURATE_ERRORS_MAX: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_m
 /// The time around either end of a request's sectors in which a head predicted among the sectors may arrive outside
 /// them, or the reverse.
 const BOUNDARY_ERROR_MAX: Duration = Duration::from_micros(100);
-/// The most percent that the paper's three shares, each rounded to a tenth, leave for other errors: 97.45 + 1.75 +
-/// 0.65.
+/// The largest percentage that the paper's three shares leave for other errors: each share is rounded to a tenth, and
+/// the least that they may be is 97.45 + 1.75 + 0.65.
 const OTHER_ERRORS_PERCENT_MAX: f64 = 0.15;
 /// The width of the figures' bins, and the largest error that has a bin, ns.
 const BIN_NS: i64 = 50_000;

@@ -212,7 +212,7 @@ impl Beside {
             exact: measure(&|paper| {
                 Self::EXACT_CONSERVATISMS.map(|m| Trial { behaviour: exact(), ..at(paper, m) }).to_vec()
             })?,
-            // The quick size measures only the beginning anyway.
+            // In the quick size the curves themselves are of the scan's beginning, so nothing is measured here.
             beginning: measure(&|paper| {
                 let margins = lab.pick(&[][..], &Self::BEGINNING_CONSERVATISMS);
                 margins.iter().map(|&m| Trial { requests: BEGINNING_REQUESTS, ..at(paper, m) }).collect()

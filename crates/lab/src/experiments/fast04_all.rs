@@ -302,10 +302,11 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("five applications", error)
 }
 
-/// The parts of the drive, in sectors.
+/// The parts of the drive: a volume with a snapshot, a part that is reorganised, and a part behind a cache.
 struct Parts {
     block: Sectors,
-    /// The blocks of the volume, and its slots, which include the room for what the snapshot keeps.
+    /// The number of blocks in the volume, and of slots, which include the room for blocks that only the snapshot
+    /// needs.
     blocks: u64,
     slots: u64,
     reorganized: LbnRange,

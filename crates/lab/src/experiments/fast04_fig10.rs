@@ -299,7 +299,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("a reorganisation", error)
 }
 
-/// Returns the moves of an action.
+/// Returns the plan of moves for a kind of reorganisation, which moves about `sectors` sectors.
 fn plan(
     drive: &DriveModel,
     action: &str,
@@ -344,7 +344,7 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
     tracks
 }
 
-/// A drive, and its profile with the terms of the core if the core is outside.
+/// A drive; and if the core is outside, the drive's profile with the handicaps of the core.
 type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
 /// Returns a host with the foreground alone, on an unchanged drive.

@@ -66,7 +66,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let shares: Vec<f64> = of.iter().zip(whole).map(|(a, b)| 100.0 * rate(a) / rate(b)).collect();
         Spread::of(&shares)
     };
-    // The scrubber may lose as much as the cleaner gains; the claim is about the loss of both together.
+    // With a lottery the scrubber may lose what the cleaner gains; the claim is about the bandwidth that both lose
+    // together.
     let lost = |lottery: &[WindowResult], greedy: &[WindowResult]| {
         let kept = share(lottery, greedy, |r| r.scrubbed_mb_per_s + r.cleaned_mb_per_s);
         Spread { mean: 100.0 - kept.mean, min: 100.0 - kept.max, max: 100.0 - kept.min, runs: kept.runs }

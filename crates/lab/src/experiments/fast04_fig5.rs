@@ -34,7 +34,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The foreground's utilisation of the drive, in percent.
 const UTILISATION_PERCENTS: [u64; 13] = [0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 
-/// The percentage from which queues are long.
+/// The utilisation, in percent, from which queues are long.
 const LONG_QUEUES_PERCENT_MIN: u64 = 80;
 
 /// Sparse foregrounds: mean seconds between two requests, and the requests in the quick and the full size.
@@ -66,7 +66,7 @@ enum CorePlace {
     OutsideInOrder,
 }
 
-/// The conservatism of the core outside: FAST'02's for this drive.
+/// The conservatism of the core outside: the lower of FAST'02's two values for this drive.
 const CONSERVATISM: Duration = Duration::from_micros(300);
 
 /// The foreground load.
@@ -253,7 +253,8 @@ fn pair(
     let mut busy = Running::start(drive, host, issuer()?, seed)?;
     let mut scan = EndlessScan::start(busy.core_mut(), drive, block)?;
     if silent {
-        // Without requests to count, a quarter of an hour shows the rate.
+        // A run without requests cannot end at a number of requests; a quarter of an hour is enough to show the
+        // scan's rate.
         busy.advance_to(Instant::ZERO + Duration::from_secs(900), &mut scan)?;
     } else {
         busy.advance(requests, &mut scan)?;

@@ -94,7 +94,8 @@ struct BackupResult {
     /// The share of the sectors passed over for the backup that were passed over in idle time, in percent.
     in_idle: f64,
     refused: u64,
-    /// The time of the first refused write, in minutes, and the share of blocks read by then, in percent.
+    /// The time of the first write for which the volume had no room, in minutes, and the share of blocks read by
+    /// then, in percent.
     first_refused: Option<(f64, f64)>,
     /// The share of cylinders with nine tenths of the foreground's accesses, in percent.
     visited: f64,

@@ -21,7 +21,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The n of SPTF-SWn%; `None` for infinity.
+/// The values of n in SPTF-SWn%; `None` for infinity.
 const WEIGHTS: [Option<u16>; 12] = [
     Some(0),
     Some(10),

@@ -422,7 +422,7 @@ fn figures(points: &[At]) -> Vec<Figure> {
 
 fn claims(points: &[At], why: &str) -> Vec<Claim> {
     let seeds = points.first().map_or(0, |at| at.pairs.len());
-    // Seed by seed, along the curve.
+    // Returns the spread over seeds of a quantity of one seed's whole curve.
     let over_seeds = |of: &dyn Fn(&[&Pair]) -> f64| {
         let curve = |seed: usize| points.iter().map(|at| &at.pairs[seed]).collect::<Vec<_>>();
         Spread::of(&(0..seeds).map(|seed| of(&curve(seed))).collect::<Vec<_>>())

@@ -26,7 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// The multiprogramming level (MPL) of the claims, at which the disk is busy all the time.
 const HIGH_MPL: u32 = 10;
 
-/// A name, and a value of the runs at one MPL.
+/// The name of a curve, and the function that returns its value from the runs at one MPL.
 type Curve<'a> = (&'a str, &'a dyn Fn(&Compared) -> Spread);
 
 /// Limits on the tracks of a search; `None` for no limit.

@@ -61,7 +61,7 @@ pub(crate) struct ApplicationTally {
     pub with_foreground: u64,
     /// The number of runs of blocks in which each block begins where the preceding block ends.
     pub passes: u64,
-    /// The end of the last block.
+    /// The end of the block that was delivered last.
     end: Option<Lbn>,
 }
 

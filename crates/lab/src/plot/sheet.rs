@@ -263,7 +263,7 @@ fn tick(value: f64) -> String {
 }
 
 fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
-    // The library divides its argument by 1.24.
+    // The library divides the size of a font by 1.24 before it writes the SVG.
     let size = size * f64::from(DRAWING_SCALE) * 1.24;
     (FontFamily::SansSerif, size, weight)
         .into_font()

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn with_one_request_at_a_time_there_is_nothing_to_choose() {
-        // A day of 2,000 requests stretched to centuries.
+        // A day of 2,000 requests is stretched to centuries, so that requests never meet.
         let tallies = tallies(1e-5);
         assert!(tallies.iter().all(|(_, t)| *t == tallies[0].1 && t.requests == 2_000 && t.queued_max == 1));
         assert_eq!(tallies[0].1.busy, tallies[0].1.response);

@@ -10,7 +10,7 @@ use workload::random::Stream;
 /// [`Platters::spoil`](super::Platters::spoil), at any instant that the caller likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// The seed.
+    /// The seed of the random choices of faults.
     pub seed: u64,
     /// Lost completions: the host does not learn whether all, nothing, or the sectors before some instant were done. The
     /// core gets the report of the loss after [`timeout`](Self::timeout).
@@ -21,7 +21,7 @@ pub struct Faults {
     pub late_ppm: u32,
     /// The largest delay of a late completion.
     pub late: Duration,
-    /// Sectors that become bad, anywhere on the drive, until they are written.
+    /// Orders after which a random sector of the drive becomes bad, until it is written.
     pub spoilt_ppm: u32,
 }
 

@@ -61,7 +61,7 @@ fn a_small_raid5_write_reads_what_is_less() {
     let mut map = map("raid5:4k", &[80; 5]);
     let mut plan = |op, lbn, sectors| map.plan(request(op, lbn, sectors), |_| 0);
     let (read, write) = (Op::Read, Op::Write);
-    // One sector: the old data and the old parity, not three others.
+    // For one sector, the old data and the old parity are read, and not the three other data sectors of the stripe.
     assert_eq!(
         plan(write, 1, 1),
         [Step {
@@ -69,7 +69,7 @@ fn a_small_raid5_write_reads_what_is_less() {
             after: vec![part(0, write, 1, 1), part(4, write, 1, 1)],
         }]
     );
-    // Two units of four: two others are less than two and the parity.
+    // For two of the four data units, the two others are read: they are fewer than the two old ones and the parity.
     assert_eq!(
         plan(write, 0, 16),
         [Step {
@@ -77,7 +77,7 @@ fn a_small_raid5_write_reads_what_is_less() {
             after: vec![part(0, write, 0, 8), part(1, write, 0, 8), part(4, write, 0, 8)],
         }]
     );
-    // The end of one unit and the beginning of the next: two intervals of the parity.
+    // For the end of one unit and the beginning of the next, two separate intervals of the parity change.
     assert_eq!(
         plan(write, 6, 4),
         [Step {
@@ -90,7 +90,8 @@ fn a_small_raid5_write_reads_what_is_less() {
             ],
         }]
     );
-    // Two whole stripes and a sector: nothing is read for the stripes, and each drive has one command for both.
+    // For two whole stripes and a sector, nothing is read for the stripes, and each drive has one command for both
+    // stripes.
     let steps = plan(write, 32, 65);
     assert_eq!(steps.len(), 2);
     assert_eq!(steps[0].before.len(), 2);
@@ -382,7 +383,8 @@ fn an_observer_sees_requests_of_the_array_and_commands_of_each_drive() {
     for done in &seen.finished {
         let its: Vec<_> =
             seen.commands.iter().filter(|(_, request, _)| *request == done.request.id).collect();
-        // A read of 4 KB has one command on one drive, or two on two; a write reads what it needs, and writes on two drives.
+        // A read of 4 KB has at most two commands, each on a drive of its own; a write has at least two reads and two
+        // writes.
         assert!(if done.request.op == Op::Read { its.len() <= 2 } else { its.len() >= 4 }, "{its:?}");
         assert_eq!(its.iter().map(|(_, _, command)| command.at).max(), Some(done.at));
         assert_eq!(its.iter().map(|(_, _, command)| command.arrived).min(), Some(done.arrived));
@@ -408,7 +410,8 @@ fn a_warm_up_is_in_no_result_of_the_array_or_of_a_drive() {
     let report = array.report();
     assert_eq!(report.foreground.requests, 2_000 - before);
     let of_drives: Vec<_> = array.drives().map(|drive| drive.report()).collect();
-    // A few commands were under way at the end of the warm-up, or are two for one request.
+    // The numbers differ, because a few commands were under way at the end of the warm-up, and a few requests have
+    // two commands.
     let commands: u64 = of_drives.iter().map(|drive| drive.foreground.requests).sum();
     assert!(commands.abs_diff(2_000 - before) < 60, "{commands}");
     for drive in of_drives {

@@ -116,7 +116,8 @@ impl Observer for EventLog {
     }
 }
 
-/// Returns ranges as parts of the capacity in 1/256, and block sizes; some overlap.
+/// Returns tasks, some of which overlap: the start in 256ths of the capacity, the length in 256ths of the rest, and
+/// the size of a block in sectors.
 fn wanted() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
     let block = prop_oneof![4 => 1..20u64, 1 => 20..300u64];
     prop::collection::vec((0..256u64, 1..=256u64, block), 0..4)

@@ -174,7 +174,8 @@ fn a_request_takes_at_least_its_moves_its_latency_and_its_transfer() {
             } else if done.served == Some(Served::Hit) {
                 assert_eq!(parts, Duration::ZERO, "{name}: {done:?}");
             } else if name == "inside" {
-                // Inside the drive nothing else takes time.
+                // With the core in the drive a request takes exactly the time of its parts, because there is no
+                // command overhead.
                 assert_eq!(done.started + parts, done.at, "{name}: {done:?}");
             } else {
                 assert!(done.started + parts <= done.at + Duration::from_millis(1), "{name}: {done:?}");

@@ -45,7 +45,7 @@ fn examples_of_published_crates_compile_in_another_workspace() {
         .args(["check", "--workspace", "--offline", "--quiet", "--keep-going", "--target-dir"])
         .arg(outside.join("target"))
         .current_dir(&outside)
-        // The job server of a `make` around the test is not for this command.
+        // Cargo must not use the job server of a `make` that runs this test.
         .env_remove("MAKEFLAGS")
         .env_remove("CARGO_MAKEFLAGS")
         .output()

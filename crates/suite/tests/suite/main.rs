@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// Tests with a name that says what each does, and one that is ignored.
+/// A test binary as a shell script: each test does what its name says, and one is ignored.
 const SCRIPT: &str = r#"#!/bin/sh
 case "$1 $2 $3 $4" in
   *--ignored*) echo 'ignored: test' ;;

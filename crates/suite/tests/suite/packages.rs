@@ -11,7 +11,7 @@ const METADATA: [&str; 6] = ["description", "license", "keywords", "categories",
 fn cargo(arguments: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO"));
-    // The job server of a `make` around the test is not for this command.
+    // Cargo must not use the job server of a `make` that runs this test.
     command.env_remove("MAKEFLAGS").env_remove("CARGO_MAKEFLAGS");
     command.args(arguments).current_dir(root).output().unwrap()
 }

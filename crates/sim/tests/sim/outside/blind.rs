@@ -116,7 +116,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 
 #[test]
 fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
-    // The core mistrusts the drive for ever.
+    // The core mistrusts such a drive for the whole run.
     for rate in testing::some(1, [20.0, 60.0]) {
         let knowledge = DriveKnowledge::WritesThrough;
         let arrival = Arrival::Poisson { rate };
@@ -167,7 +167,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_is_bounded() {
 
 #[test]
 fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
-    // The core trusts the drive by then.
+    // The core begins to trust the drive within these few requests.
     let (drive, policy) = ("seagate-cheetah-9lp", PolicyName::Sptf);
     let load = BlindLoad::blind(Arrival::Poisson { rate: 60.0 });
     let load = BlindLoad { drive, knowledge: DriveKnowledge::All, policy, writes_back: true, ..load };
@@ -176,7 +176,7 @@ fn the_harm_in_the_first_seconds_of_a_busy_drive_that_is_known_is_bounded() {
 
 #[test]
 fn the_harm_of_clients_that_only_write_is_bounded() {
-    // The head is still busy when a write has been reported.
+    // The drive reports a write from its buffer, while the head is still busy with that write.
     let load = BlindLoad { writes_back: true, reads: tenths(0), ..BlindLoad::blind(closed(100, 1_000)) };
     load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
 }

@@ -183,7 +183,8 @@ fn in_order_of_arrival_a_loss_delays_requests_until_the_queue_is_empty() {
         let ClientTwins { response, account, blocks, .. } =
             twins(Behaviour::fast02(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);
         let seen = format!("{load}: {response:.2}% longer, {account:.2}% estimated, {blocks} blocks");
-        // The bound is 1%; a revolution that noise costs also delays all that wait: three tenths are allowed for that.
+        // The bound is 1%. A revolution that is lost to noise also delays all requests that wait, and three tenths of
+        // a percent are allowed for that.
         assert!(response < 1.3 && account < 1.2, "{seen}");
         assert!(blocks > REQUESTS, "{seen}");
     }

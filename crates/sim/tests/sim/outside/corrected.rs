@@ -25,12 +25,14 @@ fn run(
     let truth = DriveModel::from_profile(&profile).unwrap();
     let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let (known, overheads) = if probed {
-        // A head switch is hidden by the shortest seek: a probe has only a bound.
+        // A probe cannot measure a head switch that is shorter than the shortest seek, so its profile has only an
+        // upper bound.
         let mut bounded = profile.clone();
         bounded.mechanics.head_switch_ms = 0.95;
         let bounded = DriveModel::from_profile(&bounded).unwrap();
         let [read, write] = EXCESS_MOVE_NS.map(|ns| i32::try_from(-ns).unwrap());
-        // The sum of a read's overhead and its seek is right.
+        // The probe's overheads are longer by as much as its seeks to read are shorter, so that the sum is right for
+        // reads.
         let command = [Duration::from_nanos(EXCESS_MOVE_NS[0].unsigned_abs()); 2];
         (bounded.with_moves_longer_by(read, write), overheads.with_command(command))
     } else {

@@ -115,7 +115,7 @@ struct RunState {
 struct FallbackTwins {
     scan: Vec<RunState>,
     plain: Vec<RunState>,
-    /// The estimated harm of idle time, as a fraction.
+    /// The core's estimate of the harm of idle time, as a fraction of the foreground's time.
     account: f64,
 }
 

@@ -178,8 +178,8 @@ fn the_completion_overhead_does_not_delay_data_on_the_bus() {
     assert!(percent(&late, &soon) > 97.0, "{:.1}%", percent(&late, &soon));
 }
 
-/// A write cannot be merged with reads before it on its track: those are commands of their own, on both sides of the track's
-/// end.
+/// A write cannot be merged with reads before it on its track, so the reads are commands of their own, on both sides
+/// of the track's end.
 #[test]
 fn sectors_before_a_write_are_read_on_both_sides_of_the_tracks_end() {
     let policy = PolicyName::Sstf;

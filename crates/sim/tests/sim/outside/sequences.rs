@@ -73,7 +73,8 @@ fn the_harm_of_idle_time_to_many_streams_is_bounded() {
 
 #[test]
 fn the_harm_of_streams_of_idle_time_to_many_readers_is_bounded() {
-    // Where the drive has read ahead for a reader, a stream reads past the data that the reader will want.
+    // A stream of idle reads that continues where the drive has read ahead for a reader replaces the buffered data
+    // that the reader will want.
     let drive = "quantum-atlas-10k";
     let known = DriveModel::from_profile(&builtin::find(drive).unwrap()).unwrap();
     let capacity = known.layout().capacity().get();
@@ -128,7 +129,7 @@ fn a_drive_that_matches_its_profile_is_trusted_under_streams_and_yields_blocks()
             let seen = cell.run(8_000, 42);
             assert!(seen.trusted > 0.9 && seen.right > 0.85, "{cell:?}: {seen:?}");
             if cell.kind != Kind::Sequence {
-                // The sum of a few seeds, as the first may have few by chance.
+                // The first seed may have few detours by chance, so that the sum over four seeds counts as well.
                 let enough = || (42..46).map(|seed| cell.run(8_000, seed).detours).sum::<u64>() > 4 * 150;
                 assert!(seen.detours > 150 || enough(), "{cell:?}: {seen:?}");
             } else if idle && cell.arrival > 2 {
@@ -162,7 +163,8 @@ fn arms_that_differ_from_the_profile_do_not_harm_streams() {
     }
 }
 
-/// Returns whether arms that are 40% faster meet 70 requests a second, half of which read on.
+/// Returns whether the drive's arms are 40% faster than the profile's, with 70 requests a second of which half read
+/// consecutively. This case has a test of its own, with more seeds.
 fn is_over_the_bound(cell: &Cell) -> bool {
     let Cell { surprise, arrival, kind, .. } = *cell;
     surprise == Surprise::Arms(-400) && ARRIVALS[arrival].0 == "70 a second" && kind == Kind::Half

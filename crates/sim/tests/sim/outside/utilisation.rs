@@ -151,7 +151,7 @@ fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
     assert_eq!(head.free_transfer, Duration::ZERO, "{head:?}");
     assert!(used.seen.near > 1_000, "{} blocks", used.seen.near);
     assert_eq!(used.seen.elsewhere, 0);
-    // A request that arrived meanwhile had to wait, which is in the estimate.
+    // Requests that arrived during idle work had to wait, and the estimate of harm counts that.
     let share = used.scan.harm().share();
     assert!(share > 0.001 && share < 0.0115, "{share}");
     assert!(used.response < 2.0, "{:.2}% slower", used.response);
@@ -181,7 +181,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
         cylinder.min(cylinders - 1 - cylinder)
     };
     assert!(read.0.len() > 5_000, "{}", read.0.len());
-    // Two seconds' worth of tracks from either edge, and none of the middle.
+    // In this time the reads are all within an eighth of the cylinders from the innermost or the outermost cylinder.
     assert!(
         read.0.iter().all(|lbn| edge(*lbn) < cylinders / 8),
         "{:?}",

@@ -30,7 +30,7 @@ use share::Share;
 use units::{LbnRange, Op, SessionId, TaskId};
 use walk::Walks;
 
-/// The host's answer, before a block is written, whether its bytes are available.
+/// The host's buffers of background writes: before a block is written, the core asks whether its bytes are available.
 pub trait Buffers {
     /// Returns whether the block's bytes are available. After `true` they must stay available until the write is done.
     fn ready(&mut self, wanted: &Wanted) -> bool;

@@ -19,7 +19,8 @@ pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 /// The number of cylinders in a group.
 pub(crate) const GROUP_CYLINDERS: u32 = 16;
 
-/// The bounds in a range of up to this many track pieces are discarded track by track; for a longer range, all bounds are.
+/// The bounds in a range of up to this many track pieces are discarded track by track; for a longer range all bounds are, which
+/// costs less.
 const SINGLE_PIECES_MAX: usize = 64;
 
 /// The cylinders from `first` to `last`, both included.

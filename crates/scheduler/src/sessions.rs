@@ -96,10 +96,10 @@ pub enum SessionError {
     },
 }
 
-/// The maximum of sectors in a block: 1 GiB of 512-byte sectors.
+/// The maximum of sectors in a block, 1 GiB of 512-byte sectors, because a host keeps a whole block in memory.
 pub const BLOCK_SECTORS_MAX: u64 = 1 << 21;
 
-/// The maximum of open sessions.
+/// The maximum of open sessions, because the core keeps a table of the drive's tracks for each.
 pub const SESSIONS_MAX: usize = 1 << 10;
 
 /// The maximum of tasks of all sessions together, so that clients cannot fill the memory.

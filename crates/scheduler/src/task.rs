@@ -284,7 +284,7 @@ impl Task {
         false
     }
 
-    /// Returns an item that was not transferred to the wanted set; `before` are the pieces of its block before the item was
+    /// Puts an item that was not transferred back into the wanted set; `before` are the pieces of its block before the item was
     /// taken. Pieces that were added since then stay.
     pub fn untake(&mut self, item: &Item, before: &[BlockPiece]) {
         let block = item.block;

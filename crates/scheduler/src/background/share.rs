@@ -233,7 +233,7 @@ impl Share {
         self.take(slot, &pick.item).map(|taken| taken.took)
     }
 
-    /// Returns an item that was not transferred to the wanted set. Returns the cylinders of its block.
+    /// Puts an item that was not transferred back into the wanted set, and returns the cylinders of its block.
     pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<CylinderRange> {
         let slot = *self.slots.get(&pick.task)?;
         let task = self.tasks[slot as usize].as_mut()?;

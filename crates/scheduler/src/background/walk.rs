@@ -76,7 +76,7 @@ pub(crate) struct Stretch {
 pub(crate) enum Sought {
     /// A cylinder with wanted blocks.
     Found(u32),
-    /// No such cylinder.
+    /// No cylinder with wanted blocks.
     Nothing,
     /// The budget is spent; the search continues at the given cylinder.
     Spent(u32),

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use model::{Position, TrackRef, Window};
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
-/// The maximum of plans for one gap if the buffers of the chosen blocks are refused.
+/// The maximum of plans for one gap if sessions refuse the buffers of the chosen blocks; it bounds the time of a choice.
 const PLANS_PER_GAP_MAX: u32 = 4;
 
 impl Core {
@@ -116,7 +116,7 @@ impl Core {
             if request.op.is_write() {
                 self.background.overwritten(self.drive.layout(), range, job.pending.promoted.is_some());
             } else {
-                // These blocks are free; the planner looks for others.
+                // The request reads these blocks at no cost; the planner looks for others.
                 for piece in self.drive.layout().pieces(range) {
                     if self.background.is_idle() {
                         break;

@@ -99,13 +99,14 @@ const ERROR_CHANCE_DIVISOR: i64 = 32;
 /// The largest error, in ppm, of the assumed speed of the spindle since the last completion: half a percent.
 const SPEED_ERROR_PPM_MAX: i64 = 5_000;
 
-/// The number of consistent completions after which the platter's angle is known.
+/// The number of consecutive completions that agree after which the platter's angle is known: by chance four agree once in 256
+/// times.
 const CONSISTENT_COMPLETIONS_MIN: u32 = 4;
 
 /// The number of consecutive completions that disagree with the platter's angle after which the angle is searched again.
 const UNEXPLAINED_COMPLETIONS_MAX: u32 = 6;
 
-/// The largest depth of the drive's queue in forecasts of the time at which a command can be sent.
+/// The largest depth of the drive's queue that forecasts of the time at which a command can be sent assume.
 const PREDICTED_COMMANDS_MAX: usize = 8;
 
 /// The maximum of remembered bad sectors, which bounds the memory; when it is exceeded, all are discarded.
@@ -125,7 +126,8 @@ pub(super) struct Outside {
     visits: MeanTime,
     /// The total duration of idle commands since the last foreground completion.
     idle_spent: Duration,
-    /// The predicted platter time of the next foreground command's last sector, if idle time is charged with its delay.
+    /// The predicted platter time of the next foreground command's last sector, if idle time is charged with that command's
+    /// delay.
     charged: Option<Instant>,
     /// Whether the last idle command met unreadable sectors: idle time is then charged with the drive's retries.
     idle_failed: bool,
@@ -134,13 +136,13 @@ pub(super) struct Outside {
     /// The last completion of an idle command, on the host's clock.
     idle_heard: Instant,
     clock: Clock,
-    /// Whether the platter's angle is known, and the number of consecutive completions that agreed with it, or disagreed.
+    /// Whether the platter's angle is known, and the numbers of consecutive completions that agreed and that disagreed with it.
     known: bool,
     agreeing: u32,
     disagreeing: u32,
     next_id: u64,
     next_tag: u64,
-    /// Platter time of the last decision.
+    /// The platter time of the last choice of a command.
     decided: Instant,
     /// The instant at which the next command is chosen, if the choice waits.
     choose_at: Option<Instant>,
@@ -170,11 +172,11 @@ pub(super) struct Outside {
     device: VecDeque<Order>,
     /// A buffer for the parts of a command, so that its memory is reused.
     parts: Vec<Part>,
-    /// The position of the head when the last command was done.
+    /// The state of the drive when the last finished command was done.
     base: Standing,
     /// Whether the last completion was that of a write in the drive's buffer.
     buffered: bool,
-    /// The forecast of the last such write on the medium.
+    /// The forecast of the last cached write on the medium, if known.
     last_reported: Option<Forecast>,
     /// The number of reports of cached writes that did not fit the platter's angle since a completion last did.
     reports_off: u32,
@@ -361,13 +363,13 @@ impl Outside {
         self.known_bad.range(range.start()..range.end()).next().is_some()
     }
 
-    /// Returns the next decided command, if the drive has room for it.
+    /// Returns the next command of the queue, if the drive has room for it.
     fn send_decided(&mut self, drive: &DriveModel, now: Instant) -> Option<Command> {
         (self.choose_at, self.room_at) = (None, None);
         if self.device.len() < self.at_drive() { self.send_next(drive, now) } else { None }
     }
 
-    /// Returns the next decided command.
+    /// Returns the next command of the queue.
     fn send_next(&mut self, drive: &DriveModel, now: Instant) -> Option<Command> {
         let mut order = self.queue.pop_front()?;
         order.sent = Some(now);

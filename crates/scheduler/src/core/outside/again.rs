@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange, Op, TrackIndex};
 
-/// The minimum of reads for a hit rate.
+/// The minimum of reads for a hit rate; with fewer the rate is chance.
 const READS_MIN: u32 = 8;
 
 /// If a greater share of the foreground's reads than this, in 65536ths, are hits, no gap is used: gaps are then short, and
@@ -23,7 +23,7 @@ const READS_MIN: u32 = 8;
 /// be attributed.
 const HIT_SHARE_65536THS_MAX: u32 = 65_536 * 3 / 4;
 
-/// The number of reads in the mean shares.
+/// The number of reads in the mean shares, which follow a load that changes.
 const MEAN_READS: u32 = 256;
 
 /// The reserves of a harm bound if reads repeat, in 65536ths: for repeats of the same range, and for repeats of a part of an
@@ -100,7 +100,7 @@ impl AccessedRange {
     }
 }
 
-/// The position of a read in a [`Places`].
+/// The place in [`Places`] that a read matches.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     beside: Beside,

@@ -26,13 +26,13 @@ const OBSERVED_REQUESTS_MAX: usize = 512;
 /// The maximum of requests in the observations, which are kept in two periods of half that number; the older period is
 /// discarded when the current one is full.
 const REQUESTS_COUNTED_MAX: u32 = 8_192;
-/// The minimum of requests for a result.
+/// The minimum of requests for a result; with fewer the result is chance.
 const REQUESTS_MIN: u32 = 256;
 
 /// The largest number of requests to choose from for which a mean service time is kept; a larger number counts as this.
 const DEPTH_REQUESTS_MAX: usize = 16;
 
-/// The number of requests in a mean, so that it follows a drive that changes.
+/// The number of requests in a mean, which follows a drive that changes.
 const MEAN_REQUESTS_MAX: f64 = 512.0;
 /// The fewest requests of a mean that counts as known.
 const MEAN_REQUESTS_MIN: f64 = 8.0;
@@ -40,10 +40,10 @@ const MEAN_REQUESTS_MIN: f64 = 8.0;
 /// A service time counts up to this many times the mean: during a longer one the drive did something else.
 const STALL_SERVICE_RATIO_MIN: f64 = 4.0;
 
-/// The length of the examined span, in rounds of the loop (a round is the time from a client's request to its next one), and
-/// the least share of the missing completions by which arrivals are then missing too. In a busy loop it is at least half; with
-/// exponential think times at least a third.
+/// The length of the examined span in rounds of the loop; a round is the time from a client's request to its next one.
 const LOOP_ROUNDS: f64 = 2.0;
+/// The least ratio of missing arrivals to missing completions in that span that shows a loop. The ratio is at least half in a
+/// busy loop, and at least a third with exponential think times.
 const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// The columns of an observation: the excess service time, the recent arrivals, and the arrivals and completions during a span,

@@ -19,7 +19,7 @@ use units::Instant;
 /// discarded when the current one is full.
 const ARRIVALS_COUNTED_MAX: u32 = 2_048;
 
-/// The minimum of arrivals for a result.
+/// The minimum of arrivals for a result; with fewer the result is chance.
 const ARRIVALS_MIN: f64 = 128.0;
 
 /// The number of standard errors by which arrivals must see fewer waiting requests than the mean to count as a loop. Near
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_begins_later_is_counted_again() {
-        // An hour of open arrivals, and then a loop of ten clients.
+        // Arrivals were found open before, and now come from a loop of ten clients.
         let mut arrivals = Arrivals { open: true, ..Arrivals::default() };
         let ms = Duration::from_millis;
         let mut now = Instant::ZERO;

@@ -137,7 +137,7 @@ impl ClientHarm {
         self.lost.push(lost);
     }
 
-    /// Records that the queue was empty before the next request arrived.
+    /// Records that the queue was empty, so that earlier losses delay no further request.
     pub fn queue_was_empty(&mut self) {
         self.lost.clear();
     }
@@ -157,7 +157,7 @@ impl ClientHarm {
     /// Returns the delay in ns that losses to detours will still cause if the head loses `nanos` more now while `waiting`
     /// requests wait: the delay of these, and of the expected arrivals until the queue is empty.
     pub fn at_risk(&self, nanos: i64, waiting: usize) -> i64 {
-        // Many may have arrived since the last completion.
+        // Many requests may have arrived since the last completion.
         let delayed = self.next.max(waiting as i64);
         self.owed.saturating_add(delayed.saturating_mul(nanos))
     }
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Returns a burst, and two single requests.
+    /// Returns the counts of a burst and two single requests.
     fn burst(all: usize) -> Waiting {
         Waiting { bursts: 3, ..alone(all) }
     }

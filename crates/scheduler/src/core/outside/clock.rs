@@ -216,7 +216,7 @@ mod tests {
                 prop_assert!(difference(clock.platter(at(host)), at(host)).abs() <= REVOLUTION_NS as i64);
                 prop_assert!(clock.error(at(host), at(platter)).abs() <= 1);
             }
-            // Within two microseconds at up to 0.5%.
+            // The error stays within two microseconds if the speed is wrong by up to 0.5%.
             prop_assert!(last.abs() < 2_000, "{}", last);
         }
 
@@ -225,7 +225,7 @@ mod tests {
             ppm in -5_000i64..5_000,
             pauses in prop::collection::vec((50_000_000u64..200_000_000, 400_000u64..4_000_000, 0i64..60_000), 300),
         ) {
-            // A pause, then two commands, the first with an unusually late report.
+            // After each pause two commands follow, the first with an unusually late report.
             let mut clock = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let mut host = 1_000_000_000u64;
             for (n, (pause, soon, late)) in pauses.into_iter().enumerate() {
@@ -234,7 +234,7 @@ mod tests {
                     let true_host = i128::from(host) - i128::from(late);
                     let platter = (true_host * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
                     let error = clock.error(at(host), at(platter));
-                    // An error that counts as predicted.
+                    // The error stays small enough to count as predicted.
                     prop_assert!(n < 100 || error.abs() < REVOLUTION_NS as i64 / 32, "{}: {}", n, error);
                     clock.correct(at(host), error, Duration::ZERO, 256);
                 }

@@ -167,7 +167,7 @@ impl Order {
 /// The other work that the drive had when a command was passed through to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// None: the command is predicted.
+    /// No other work, so the command is predicted.
     Alone,
     /// Other commands, or cached writes.
     BesideOthers,

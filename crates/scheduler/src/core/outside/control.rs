@@ -34,7 +34,7 @@ const GAPS_PER_UNUSED: u32 = 128;
 /// requests was early.
 const REQUESTS_PER_EARLY_MAX: u32 = 4;
 
-/// The number of requests of a step after which half of its counts is discarded.
+/// The number of requests of a step after which half of its counts is discarded, so that old ones are forgotten.
 const REQUESTS_COUNTED_MAX: u32 = 512;
 
 /// The least divisor of a share of early requests, so that few requests do not give a large share.

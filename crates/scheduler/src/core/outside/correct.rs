@@ -29,9 +29,9 @@ const BINS_PER_SIDE: i64 = 160;
 /// The largest correction is 1 part in this number of a revolution: beyond it, early and late cannot be distinguished.
 const CORRECTION_DIVISOR: i64 = 4;
 
-/// The number of completions, and of standard deviations of chance, by which fewer completions must contradict another
-/// correction than the current one.
+/// Another correction replaces the current one only if fewer completions contradict it, by at least this number.
 const LEAD_COMPLETIONS_MIN: i64 = 12;
+/// The difference must also be at least this many standard deviations of chance.
 const LEAD_DEVIATIONS_MIN: i64 = 4;
 
 /// Corrections closer than this many bins count as equal: 30 us.

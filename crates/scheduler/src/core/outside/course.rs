@@ -17,12 +17,13 @@ use model::DriveModel;
 use units::{Duration, Instant, Op};
 
 impl Outside {
-    /// Returns the position of the head when all chosen commands are done.
+    /// Returns the state of the drive when all chosen commands are done.
     pub(super) fn standing(&self, drive: &DriveModel) -> Standing {
         self.walk(drive, &[], |_| {})
     }
 
-    /// Forecasts all chosen commands and `more` behind them, and passes each forecast to `each`.
+    /// Forecasts all chosen commands and `more` commands behind them, and passes the forecasts of the latter to `each`. Returns
+    /// the state of the drive when all are done.
     pub(super) fn walk(
         &self,
         drive: &DriveModel,
@@ -138,7 +139,7 @@ impl Outside {
             return;
         };
         let merged = command.foreground.is_some_and(|asked| asked != command.range);
-        // A part of the request's detour is already done (a drive may reorder), and its cost must stay in the comparison.
+        // A part of the request's detour is already done (a drive may reorder): a new forecast would hide its cost.
         if ahead + usize::from(merged) < plain.detour as usize {
             return;
         }

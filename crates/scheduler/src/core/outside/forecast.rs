@@ -9,9 +9,9 @@ use units::{Duration, Instant, Lbn, TrackIndex};
 /// The assumed read-ahead of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadsOn {
-    /// Behind any read, while the drive has nothing else to do.
+    /// Whether the drive reads ahead behind any read, while it has nothing else to do.
     pub idle: bool,
-    /// Behind a consecutive read, to the end of its track, even if requests wait.
+    /// Whether the drive reads ahead behind a consecutive read, to the end of the track, even if requests wait.
     pub sequence: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Behind {
     pub lbn: Lbn,
     /// The platter time at which the sectors before `lbn` have passed.
     pub at: Instant,
-    /// Whether that read followed another on its track.
+    /// Whether the last read followed another one on its track.
     pub sequence: bool,
 }
 
@@ -246,8 +246,9 @@ pub(super) struct HeldBack(u32);
 /// The minimum of sectors of a read from which the delay is learned.
 const READ_SECTORS_MIN: u64 = 16;
 
-/// The step by which the estimate rises, and the number of steps down that undo one.
+/// The step by which the estimate rises after a read that was later.
 const STEP_65536THS: u32 = 65_536 / 32;
+/// The number of reads that were not later after which the estimate has fallen by one such step: so 99% are not later.
 const STEPS_DOWN_PER_STEP_UP: u32 = 99;
 
 impl HeldBack {

@@ -10,7 +10,7 @@
 use crate::idle::Harm;
 use units::Duration;
 
-/// The number of commands over which trust is averaged.
+/// The number of commands over which trust is averaged: a few wrong predictions do not end it.
 const MEAN_COMMANDS: u32 = 128;
 
 /// The shares, in 65536ths, of commands that are as predicted at which trust begins and ends. Between seven eighths and three
@@ -21,7 +21,7 @@ const TRUST_END_65536THS: u32 = 65_536 * 3 / 4;
 /// The number of commands without trust after which the learned corrections are discarded, because they may be the cause.
 const MISTRUSTED_COMMANDS_MAX: u32 = 1_024;
 
-/// The foreground's time at the head after which half of the harm is forgotten.
+/// The foreground's time at the head after which half of the harm is forgotten, so that the load of long ago does not count.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
 /// The least foreground time with which harm is compared, so that the first late detour does not end all detours.

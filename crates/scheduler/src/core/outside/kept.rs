@@ -15,10 +15,10 @@ use units::{Lbn, LbnRange};
 /// The maximum of remembered places of each kind: more than the segments of a drive's buffer.
 pub(super) const REMEMBERED_PLACES_MAX: usize = 32;
 
-/// The number of reads after which half of the counts is discarded.
+/// The number of reads after which half of the counts is discarded, so that old ones are forgotten.
 pub(super) const READS_COUNTED_MAX: u32 = 256;
 
-/// The minimum of reads for a mean.
+/// The minimum of reads for a mean; with fewer the mean is chance.
 const READS_MIN: i64 = 16;
 
 /// If more than one read in this number is a hit, the gap before each possible hit is not used.
@@ -191,7 +191,7 @@ impl Kept {
         if since == self.between {
             alone.note(beyond);
         } else if often {
-            // A read that is earlier than the mean offsets a later one; a charge is never taken back.
+            // The lead of an early read offsets the delay of a following one; a charge is never taken back.
             let all = beyond - alone.known_mean() - self.sooner;
             self.sooner = (-all).max(0);
             let late = all.max(0);

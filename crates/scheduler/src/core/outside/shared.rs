@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_greater_yield_has_the_larger_part() {
-        // Idle time has used everything, and yields until detours have their part, or until it is within its own.
+        // Idle time has used the bound, and waits until detours have their part, or until it is within its own part.
         let used_up = (1_000, 9_000);
         assert_eq!(shared((300, 100), [used_up; 2]), (1_000, 2_500));
         assert_eq!(shared((300, 100), [used_up, (6_000, 2_600)]), (7_400, 2_500));

@@ -39,12 +39,12 @@ const COMMAND_TIME: Duration = Duration::from_millis(1);
 /// The time after the predicted pass of sectors at which they count as passed.
 const PASSES_LATE_MAX: Duration = Duration::from_micros(100);
 
-/// The largest amplification: the sum of all requests' delays for one nanosecond of delay at the head.
+/// The largest assumed amplification: the sum of all requests' delays, in ns, for one nanosecond of delay at the head.
 const AMPLIFICATION_MAX: u64 = 8;
 
-/// The number of reads after which half of the counts is discarded.
+/// The number of reads after which half of the counts is discarded, so that old ones are forgotten.
 const READS_COUNTED_MAX: u64 = 512;
-/// The minimum of reads for an estimate.
+/// The minimum of reads for an estimate; with fewer the estimate is chance.
 const READS_MIN: u64 = 32;
 
 /// The amplification that is assumed with fewer reads than [`READS_MIN`].
@@ -68,7 +68,7 @@ const SILENCES_PER_STREAM_MAX: u64 = 16;
 /// The minimum of silences for that judgement.
 const SILENCES_MIN: u64 = 32;
 
-/// The number of silences in the mean.
+/// The number of silences in the mean, which follows a load that changes.
 const MEAN_SILENCES: u64 = 64;
 
 /// The longest silence that is waited for, and the largest that counts in the mean: the silence of a night shows nothing about

@@ -44,7 +44,7 @@ pub(crate) struct View {
     terms: SnapshotTerms,
     copies: Copies,
     reads: Background,
-    /// Reads that wait until the snapshot [is complete](Self::is_complete).
+    /// Reads that wait until the blocks with writes in flight at the instant are kept, and the flush is done.
     waiting: BTreeMap<u64, Asked>,
     late: BTreeMap<u64, Late>,
     marks: u64,

@@ -295,7 +295,7 @@ pub(crate) fn learner(bytes: &[u8]) {
 pub(crate) fn learner_seeds() -> Vec<Vec<u8>> {
     let Ok(learner) = Learner::new(learns(), None) else { return Vec::new() };
     let saved = learner.save("drive");
-    // The body of the frame alone, because the target adds the parts before and after it.
+    // The body of the frame alone, because the target adds the parts before and after it; and the whole file.
     vec![saved.get(20..saved.len().saturating_sub(4)).unwrap_or_default().to_vec(), saved]
 }
 

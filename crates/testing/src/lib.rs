@@ -116,7 +116,7 @@ pub fn in_own_process(test: &str) -> bool {
     false
 }
 
-/// Returns whether the long tier is running (`make test-long`, `make torture`).
+/// Returns whether the long tier is running (`make test-long`, `make proofs-long`).
 #[must_use]
 pub fn is_long() -> bool {
     std::env::var_os(LONG).is_some()
@@ -129,8 +129,8 @@ pub fn sized<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// Returns the seed of tests that search new histories with each commit: `FREEBLOCK_TORTURE_SEED`, or the first 16 digits of the
-/// commit's hash, or 1 without either.
+/// Returns the seed of tests that search new histories with each commit, from 16 hexadecimal digits at most:
+/// `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash. Without either the seed is 1.
 #[must_use]
 pub fn commit_seed() -> u64 {
     let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());

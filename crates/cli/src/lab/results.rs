@@ -95,7 +95,7 @@ pub(crate) fn obtain(
     Ok(findings)
 }
 
-/// Returns the stamp that identifies results of this program.
+/// Returns the stamp that identifies results of this program with this size and seed.
 fn stamp(args: &LabArgs) -> Result<Stamp, Problem> {
     let unknown = |error| Problem::failed(format!("cannot find this program's own file: {error}"));
     let program = files::read(&std::env::current_exe().map_err(unknown)?)?;

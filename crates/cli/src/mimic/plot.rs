@@ -29,7 +29,7 @@ pub(super) fn bands(saved: &Saved, pair: Pair, (from, to): (i64, i64), columns: 
             add(&mut bands[column as usize], knot.time.as_millis_f64());
         }
     }
-    // A column without measured times is interpolated between two knots of the table.
+    // Every column also has the times at its two ends, interpolated between knots, because it may contain no knot.
     for (k, band) in bands.iter_mut().enumerate() {
         for distance in [edge(k), edge(k + 1) - 1] {
             if let Some(time) = saved.table.time(pair, Distance::new(distance), MEDIAN_SEED) {

@@ -1,5 +1,5 @@
 //! The proofs with independent programs (proofs/*.sh), short, over the daemon with a scrub and a backup at work. `make
-//! torture` runs them long, over drives in real time too.
+//! proofs-long` runs them long, over drives in real time too.
 
 use std::path::Path;
 use std::process::Command;

@@ -141,8 +141,8 @@ pub struct Behaviour {
     /// Whether a command ends read-ahead at once, even in the middle of a sector or of a move. Otherwise the sector or the
     /// move is finished first.
     pub prompt_read_ahead: bool,
-    /// Of a million reads with a move of the arm, the number whose data comes three or more revolutions late. A read of the
-    /// same first sector is late every time.
+    /// The number of reads, in a million reads with a move of the arm, whose data comes three or more revolutions late. A read
+    /// of the same first sector is late every time.
     pub rereads_ppm: u32,
     /// The most writes in the write cache of a drive with a queue and write-back. Each is acknowledged at once, and goes to
     /// the medium when the arm has no other work. With 0, a write goes to the medium as soon as it is acknowledged, and the

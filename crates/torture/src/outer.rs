@@ -29,9 +29,11 @@ pub enum Manner {
     Paper,
     /// The improved configuration ([`OutsideConfig::beyond`]).
     Beyond,
-    /// The improved configuration, which also plans the rest of a gap and adds extra revolutions.
+    /// The improved configuration, which also plans the rest of a gap, and delays requests by a revolution for a detour while
+    /// the harm bound permits.
     Spends,
-    /// The configuration of a daemon: the improved one, which also passes requests to the drive in order of arrival.
+    /// The configuration of a daemon: the improved one, which also passes requests to the drive while no block is wanted or no
+    /// gap can be used ([`OutsideConfig::serving`]).
     Serving,
 }
 

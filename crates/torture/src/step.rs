@@ -147,9 +147,9 @@ pub enum Step {
         /// The time in nanoseconds.
         ns: u64,
     },
-    /// Limits the outputs that the host takes after each event, from now on.
+    /// Limits the outputs that the host takes after each event (on the daemon, the file operations), from now on.
     Polls {
-        /// The most outputs; `None` for no limit.
+        /// The most outputs or file operations; `None` for no limit.
         most: Option<u32>,
     },
     /// Sets the background writes for which the host has the data, from now on.

@@ -23,8 +23,8 @@ impl Rereads {
         Self { ppm, seed }
     }
 
-    /// Returns the number of extra revolutions of a read from this LBN on; 0 for most. Of the repeated reads, a share of
-    /// (3 / n)^(4/3) takes at least n extra revolutions.
+    /// Returns the number of extra revolutions of a read from this LBN on; 0 for most. A share of (3 / n)^(4/3) of the repeated
+    /// reads takes at least n extra revolutions.
     pub(super) fn revolutions(self, at: Lbn) -> u64 {
         if self.ppm == 0 {
             return 0;

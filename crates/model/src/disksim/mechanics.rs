@@ -56,7 +56,7 @@ pub(super) fn time(block: &Block, key: &str, notes: &mut Vec<String>) -> Result<
         notes.push(format!("`{key}` is {ms} ms; taken as 0"));
         return Ok(0.0);
     }
-    // Adding zero turns -0.0 into 0.0.
+    // The addition of zero makes 0.0 of -0.0.
     Ok(ms + 0.0)
 }
 

@@ -1,4 +1,4 @@
-//! The answers to clients, and the end of a history.
+//! Checks the answers to clients, and ends a history on the daemon.
 
 use super::medium::{Medium, stamps};
 use super::{Asked, Daemon, REQUESTS_MAX, SETTLES_S_MAX, kept_path};
@@ -9,7 +9,7 @@ use server::manager::TaskManager;
 use server::manager::table::TaskState;
 use units::{Duration, LbnRange, Op};
 
-/// The sectors of a read that compares the whole of a snapshot.
+/// The number of sectors in each read of the comparison of a whole snapshot.
 const COMPARED_SECTORS: u64 = 40;
 
 impl Daemon {
@@ -53,7 +53,7 @@ impl Daemon {
             (Asked::Snapshot { snapshot, .. }, Err(Failure::Ended(why))) => {
                 let unix_ms = self.unix_ms();
                 let one = self.snapshots.iter().find(|one| one.id == snapshot);
-                // The journal says last that it has ended.
+                // A read may fail before the task's state says that the snapshot has ended, because the journal is written first.
                 let ended = one.is_none_or(|one| {
                     let expired = one.ends_unix_ms.is_some_and(|ends| ends <= unix_ms);
                     one.state.is_over() || one.removed || expired || !one.has_begun()
@@ -77,12 +77,12 @@ impl Daemon {
                 let in_background =
                     matches!(asked, Asked::Snapshot { .. } | Asked::Read { client: Some(_), .. });
                 let permitted = match &failure {
-                    // A command that fails for another reason has failed at one of its sectors.
+                    // A command that fails without a bad sector, by a fault, is reported as failed at one of its sectors.
                     Failure::Medium(lbn) => {
                         let faults = self.medium.borrow().faults;
                         range.contains(*lbn) && (faults > 0 || self.ever_bad.contains(&lbn.get()))
                     }
-                    // The blocks of a background read are requested again.
+                    // Not permitted for a background read, whose blocks the core requests again.
                     Failure::Silent { .. } | Failure::File(_) => {
                         !(in_background && is_read) && self.medium.borrow().faults > 0
                     }
@@ -95,7 +95,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends all faults, and waits until every request is answered and every snapshot is compared whole.
+    /// Ends all faults, waits until every request is answered, and compares every snapshot completely.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.pace = None;
         self.files.limit("/state", None);
@@ -129,7 +129,7 @@ impl Daemon {
         self.until(|daemon| daemon.asked.is_empty())?;
         let kept = self.snapshots.iter().find(|one| self.files.length(&kept_path(one.id)).is_some());
         hold(kept.is_none(), Check::Restored, || format!("blocks of {kept:?} are left behind"))?;
-        // Blocks that are read ahead of a reader arrive by themselves.
+        // Half-read blocks, which may be left of read-ahead, must be completed without a further request.
         let parts = |daemon: &Self| Some(daemon.running.as_ref()?.disk().status().background.parts_kept);
         self.until(|daemon| parts(daemon) == Some(0))
     }
@@ -141,7 +141,7 @@ impl Daemon {
         medium.end_silence(now);
     }
 
-    /// Lets time pass until something holds.
+    /// Advances the time until a condition holds.
     fn until(&mut self, holds: impl Fn(&Self) -> bool) -> Result<(), Broken> {
         let last = self.now + Duration::from_secs(SETTLES_S_MAX);
         while !holds(self) {

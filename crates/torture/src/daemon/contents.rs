@@ -1,24 +1,24 @@
-//! The contents of the disk as its clients know them.
+//! The permitted contents of the daemon's disk, as its clients know them.
 
 use super::medium::DISCARDED;
 use crate::failure::{Broken, Check};
 use std::ops::RangeInclusive;
 use units::LbnRange;
 
-/// A place in the order of a sector's contents.
+/// The index of a stamp in the list of a sector's writes.
 pub(super) type Place = usize;
 
 #[derive(Clone, Debug)]
 struct Sector {
-    /// The stamps of its writes in order of arrival. After a restart, the one that is there follows.
+    /// The stamps of the sector's writes in order of arrival. After a restart, the stamp on the medium is appended.
     stamps: Vec<u64>,
-    /// The newest that was acknowledged, or read.
+    /// The place of the newest stamp that was acknowledged or read.
     known: Place,
-    /// The newest that survives a power cut for certain.
+    /// The place of the newest stamp that must survive a power cut.
     durable: Place,
 }
 
-/// The contents that each sector has had and may have.
+/// The contents that each sector has had or may have.
 #[derive(Clone, Debug)]
 pub(super) struct Contents(Vec<Sector>);
 
@@ -32,18 +32,18 @@ impl Contents {
         Self(vec![Sector { stamps: vec![0], known: 0, durable: 0 }; capacity as usize])
     }
 
-    /// Takes a write that arrives. Returns its place in the order of each sector.
+    /// Adds a write that arrives at the disk. Returns its place in each sector.
     pub fn arrive(&mut self, range: LbnRange, stamp: u64) -> Vec<Place> {
         self.0[lbns(range)].iter_mut().for_each(|sector| sector.stamps.push(stamp));
         self.newest(range)
     }
 
-    /// Returns the newest contents that have arrived.
+    /// Returns the places of the newest writes that have arrived, for a range.
     pub fn newest(&self, range: LbnRange) -> Vec<Place> {
         self.0[lbns(range)].iter().map(|sector| sector.stamps.len() - 1).collect()
     }
 
-    /// Returns the newest contents that a client knows to be there.
+    /// Returns the places of the newest contents that were acknowledged or read, for a range.
     pub fn known(&self, range: LbnRange) -> Vec<Place> {
         self.0[lbns(range)].iter().map(|sector| sector.known).collect()
     }
@@ -57,37 +57,37 @@ impl Contents {
         }
     }
 
-    /// Takes a flush that covers these contents of all sectors.
+    /// Records a completed flush, which makes the contents up to these places durable, for all sectors.
     pub fn flushed(&mut self, places: &[Place]) {
         self.0.iter_mut().zip(places).for_each(|(sector, place)| sector.durable = sector.durable.max(*place));
     }
 
-    /// Returns the newest contents of a sector that have arrived.
+    /// Returns the place of the newest write to a sector that has arrived.
     pub fn last(&self, lbn: u64) -> Place {
         self.0[lbn as usize].stamps.len() - 1
     }
 
-    /// Returns whether one of these contents of a sector is that after a discard.
+    /// Returns whether one of these places of a sector is a discard, after which any content is permitted.
     pub fn is_undefined(&self, lbn: u64, mut among: RangeInclusive<Place>) -> bool {
         let stamps = &self.0[lbn as usize].stamps;
         among.any(|place| stamps.get(place) == Some(&DISCARDED))
     }
 
-    /// Returns the contents of a sector in words.
+    /// Returns the list of a sector's stamps as text, for messages.
     pub fn said(&self, lbn: u64) -> String {
         format!("{:?}", self.0[lbn as usize].stamps)
     }
 
-    /// Returns the place of a stamp that a sector may have, the oldest if there are several.
+    /// Returns the first of these places that has the stamp.
     pub fn find(&self, lbn: u64, stamp: u64, mut among: RangeInclusive<Place>) -> Option<Place> {
         let stamps = &self.0[lbn as usize].stamps;
         among.find(|place| stamps.get(*place) == Some(&stamp))
     }
 
-    /// Takes contents that a client has read: nothing older may be there any more.
+    /// Checks the stamps that a client has read. Later reads must not return older contents.
     ///
     /// # Errors
-    /// A sector had these contents at no permitted time.
+    /// A stamp is not among the permitted ones.
     pub fn read(
         &mut self,
         range: LbnRange,
@@ -96,7 +96,7 @@ impl Contents {
     ) -> Result<(), Broken> {
         let bounds = oldest.iter().zip(newest);
         for ((lbn, stamp), (oldest, newest)) in (range.start().get()..).zip(stamps).zip(bounds) {
-            // Discarded contents are undefined until they are written.
+            // After a discard any content is permitted until the next write.
             if self.is_undefined(lbn, *oldest..=*oldest) {
                 continue;
             }
@@ -112,10 +112,10 @@ impl Contents {
         Ok(())
     }
 
-    /// Takes the contents after the end of a daemon, or of the power.
+    /// Takes the stamps on the medium after a kill of the daemon, or after a power cut if `power`.
     ///
     /// # Errors
-    /// An acknowledged write is lost.
+    /// An acknowledged write is lost; after a power cut, a durable one.
     pub fn restart(&mut self, there: &[u64], power: bool) -> Result<(), Broken> {
         for (lbn, stamp) in there.iter().enumerate() {
             let Sector { stamps, known, durable } = &self.0[lbn];

@@ -1,4 +1,4 @@
-//! The drive under the daemon: the times of a simulated one, contents in memory, and the faults of a history.
+//! The drive of the daemon: the times come from a simulated drive, the contents are in memory, and steps add faults.
 
 use crate::outer::Outer;
 use crate::setup::Setup;
@@ -16,25 +16,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// The bytes of a sector of every drive here.
+/// The bytes in a sector.
 const SECTOR: usize = 512;
 
 /// The stamp of a discarded sector.
 pub(super) const DISCARDED: u64 = u64::MAX;
 
-/// The time of a flush or a discard, which move no arm.
+/// The assumed time of a flush or a discard, which do not move the arm.
 const ARMLESS: Duration = Duration::from_millis(2);
 
-/// Returns the bytes of sectors, each of which repeats its LBN and the number of the write that it is of.
+/// Returns the bytes of a range. The bytes of each sector repeat its LBN and its stamp, the number of its write.
 pub(super) fn stamped(range: LbnRange, stamp: impl Fn(u64) -> u64) -> Vec<u8> {
     let sector = |lbn: u64| [lbn.to_le_bytes(), stamp(lbn).to_le_bytes()].concat().repeat(SECTOR / 16);
     (range.start().get()..range.end().get()).flat_map(sector).collect()
 }
 
-/// Returns the stamps of sectors.
+/// Returns the stamps in the bytes of a range.
 ///
 /// # Errors
-/// A sector is of another place or of two writes.
+/// The bytes of a sector are those of another sector, or of two writes.
 pub(super) fn stamps(range: LbnRange, bytes: &[u8]) -> Result<Vec<u64>, String> {
     let lbns = range.start().get()..range.end().get();
     if bytes.len() as u64 != range.len().get() * SECTOR as u64 {
@@ -60,13 +60,15 @@ struct Sent {
     at: Instant,
     range: LbnRange,
     ask: Ask,
-    /// Its effect if it is never answered, and if it fails.
+    /// If the command is never answered, its effect.
     lost: Option<Fate>,
+    /// If the command fails, its effect.
     fails: Option<Fate>,
+    /// The delay of the answer.
     late: Duration,
-    /// Whether it may be given up before it is answered.
+    /// Whether the command is answered within the daemon's timeout, so that the daemon does not give it up.
     is_on_time: bool,
-    /// The numbers of older contents of each sector that a flush makes superfluous.
+    /// For a flush: the number of older contents of each sector that it makes obsolete.
     flushes: BTreeMap<u64, usize>,
 }
 
@@ -75,13 +77,14 @@ impl Sent {
         matches!(self.ask, Ask::Write { .. } | Ask::Discard)
     }
 
-    /// Returns whether its effect comes with its late answer, or when it is given up: for half of the commands.
+    /// Returns whether a lost command takes effect only at the end of the losses, rather than at its time: half of the commands
+    /// do.
     fn lands_last(&self) -> bool {
         self.id.is_multiple_of(2)
     }
 }
 
-/// The drive.
+/// The drive of the daemon, which survives its restarts.
 #[derive(Debug)]
 pub(super) struct Medium {
     profile: Profile,
@@ -90,24 +93,24 @@ pub(super) struct Medium {
     drive: Drive,
     pub overheads: Overheads,
     sectors: Vec<u64>,
-    /// The older contents of sectors written since the last flush, the durable one first.
+    /// For each sector that was written since the last flush, its older contents: the durable one first.
     volatile: BTreeMap<u64, Vec<u64>>,
     bad: BTreeSet<u64>,
     stuck: BTreeSet<u64>,
     waiting: VecDeque<Sent>,
     inside: BTreeMap<RequestId, Sent>,
-    /// Commands whose answers come at a time of their own.
+    /// The commands that the simulated drive does not time (flushes, discards) or that are late, by the time of the answer.
     timed: BTreeMap<(Instant, u64), Sent>,
-    /// Commands that are never answered.
+    /// The lost commands, which are not answered.
     silent: Vec<Sent>,
     done: VecDeque<Answer>,
     next: u64,
     pub troubles: Troubles,
-    /// The time after which the daemon gives a command up.
+    /// The time after which the daemon gives up on a command.
     timeout: Duration,
-    /// The commands that were lost, failed or late, or waited longer in the drive's own queue.
+    /// The number of commands that were lost, failed or late, or waited in the drive's queue for longer than the timeout.
     pub faults: u64,
-    /// The first breach of a promise to the drive.
+    /// The first mistake of the daemon in a command, as a message.
     pub wrong: Option<String>,
 }
 
@@ -150,7 +153,7 @@ impl Medium {
         Arc::new(self.drive.model().clone())
     }
 
-    /// Returns the contents, which survive as they are now.
+    /// Returns the stamps of all sectors.
     pub fn sectors(&self) -> &[u64] {
         &self.sectors
     }
@@ -169,7 +172,7 @@ impl Medium {
         self.stuck.remove(&lbn);
     }
 
-    /// Answers the commands that were never to be answered, those that are still at work when that is done.
+    /// Ends the losses: answers the commands that were lost, and lets those be answered that would be lost later.
     pub fn end_silence(&mut self, now: Instant) {
         let at_work = self.inside.values_mut().chain(self.timed.values_mut()).chain(&mut self.waiting);
         at_work.for_each(|sent| sent.lost = None);
@@ -179,8 +182,8 @@ impl Medium {
         }
     }
 
-    /// Ends the process that has sent the commands, or the power. Each command there is carried out in part; the power takes
-    /// some of the writes that no flush has covered.
+    /// Restarts the drive after a kill of the daemon, or after a power cut if `power`. Each command at the drive takes effect
+    /// in part. A power cut undoes some of the writes since the last flush.
     pub fn restart(
         &mut self,
         now: Instant,
@@ -233,7 +236,7 @@ impl Medium {
         Sent { id, at, range, ask, lost, fails, late, is_on_time, flushes }
     }
 
-    /// Notes the commands that the drive's own order has kept waiting for too long.
+    /// Counts as faults the commands that have waited longer than the timeout because of the drive's own order.
     fn look_for_slow(&mut self, now: Instant) {
         let (timeout, faults) = (self.timeout, &mut self.faults);
         let there = self.inside.values_mut().chain(self.timed.values_mut()).chain(&mut self.waiting);
@@ -243,7 +246,8 @@ impl Medium {
         }
     }
 
-    /// Notes a command that overlaps another one here. A read that gets no answer may be given up by now.
+    /// Reports as a mistake a command that overlaps a write at the drive, or a write that overlaps a read there. A read that is
+    /// not answered in time does not count, because the daemon may have given it up.
     fn look_for_overlaps(&mut self, new: &Sent) {
         let there = self.inside.values().chain(self.timed.values()).chain(&self.waiting).chain(&self.silent);
         let mut beside = there.filter(|old| old.range.overlaps(new.range));
@@ -268,7 +272,7 @@ impl Medium {
         }
     }
 
-    /// Ends the work of a command; its answer may come later, or never.
+    /// Handles the completion of a command by the simulated drive. The answer comes now, later, or never.
     fn worked(&mut self, sent: Sent, at: Instant) {
         if let Some(fate) = sent.lost {
             if !sent.lands_last() {
@@ -326,7 +330,7 @@ impl Medium {
         }
     }
 
-    /// Changes the contents as far as the command is carried out.
+    /// Executes a write or discard on the contents, up to the sectors that its fate gives.
     fn land(&mut self, sent: &Sent, fate: Fate) {
         let (written, through) = match &sent.ask {
             Ask::Write { bytes, through } => match stamps(sent.range, bytes) {
@@ -354,7 +358,7 @@ impl Medium {
     }
 }
 
-/// The daemon's end of the wire to the drive, which outlives it.
+/// The daemon's handle of the drive, as a `Device`. The drive outlives the daemon.
 #[derive(Clone, Debug)]
 pub(super) struct Wire(pub Rc<RefCell<Medium>>);
 
@@ -376,7 +380,7 @@ impl Device for Wire {
         let sent = medium.take(id, now, range, ask);
         medium.look_for_overlaps(&sent);
         if matches!(sent.ask, Ask::Flush | Ask::Discard) {
-            // The rest of its way is that of a late command.
+            // The simulated drive has no such commands: they are answered like late ones.
             let late = sent.late + ARMLESS;
             return medium.worked(Sent { late, ..sent }, now);
         }

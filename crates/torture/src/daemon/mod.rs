@@ -1,7 +1,8 @@
-//! A host with the daemon's own disk and task manager: clients of the disk, of its background export and of its snapshots,
-//! on a drive with faults, through kills and power cuts.
+//! The host with the daemon's own disk and task manager. Clients read and write the disk, send background requests and read
+//! snapshots, on a drive with faults, through kills of the daemon and power cuts.
 //!
-//! Each sector's bytes name its LBN and the write that they are of, so an answer shows when its contents were current.
+//! The bytes of each sector name its LBN and its last write (a number, the *stamp*), so that an answer shows when its contents
+//! were current. A *place* is the index of a stamp in the list of a sector's writes.
 
 mod answers;
 mod contents;
@@ -38,35 +39,38 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// The interval between ticks of the task manager, as in the daemon.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The time for which a daemon is down.
+/// The time from the end of a daemon to the start of the next.
 const DOWNTIME: Duration = Duration::from_millis(700);
 
-/// The time of day at the beginning of virtual time, in milliseconds since 1970.
+/// The time of day at instant zero, in milliseconds since 1970.
 const DAY_MS: u64 = 1_700_000_000_000;
 
-/// Virtual time in which everything ends when the faults have: the longest rest of idle work, and the times of the files.
+/// The virtual time in seconds within which all requests must end after the last fault: longer than idle work may rest and file
+/// operations may take.
 const SETTLES_S_MAX: u64 = 4_000;
 
-/// The events at one instant that prove an endless loop.
+/// The number of events at one instant that counts as an endless loop.
 const EVENTS_PER_INSTANT_MAX: u32 = 1 << 16;
 
-/// The most sectors of a request, and of requests that wait.
+/// The most sectors of a request.
 const REQUEST_SECTORS_MAX: u64 = 256;
+
+/// The most unanswered requests; further ones are not sent.
 const REQUESTS_MAX: usize = 200;
 
 /// The most snapshots at a time.
 const SNAPSHOTS_MAX: usize = 4;
 
-/// A request that is not answered.
+/// An unanswered request of a client.
 #[derive(Debug)]
 enum Asked {
-    /// A read, and the oldest contents that it may give. With the newest, it is one of the foreground.
+    /// A read, with the oldest permitted place of each sector; in the foreground (without a client) also with the newest.
     Read { range: LbnRange, client: Option<u64>, oldest: Vec<Place>, newest: Option<Vec<Place>> },
-    /// A read of a snapshot, and whether the snapshot was over before.
+    /// A read of a snapshot; `over` if the snapshot had ended before.
     Snapshot { range: LbnRange, client: u64, snapshot: u64, over: bool },
-    /// A write or discard, and its place in the order of each sector.
+    /// A write or discard, with its place in each sector.
     Write { range: LbnRange, places: Vec<Place>, through: bool },
-    /// A flush, and the contents of all sectors that it covers.
+    /// A flush, with the place of each sector up to which it must make contents durable.
     Flush { known: Vec<Place> },
 }
 
@@ -77,23 +81,23 @@ pub(crate) struct Daemon {
     all: LbnRange,
     medium: Rc<RefCell<Medium>>,
     files: MemoryFiles,
-    /// `None` between two daemons.
+    /// The running daemon; `None` only between a kill and the next start.
     running: Option<Simulated<Wire>>,
     contents: Contents,
     asked: BTreeMap<u64, Asked>,
     next: u64,
     snapshots: Vec<Snapshot>,
-    /// The number of snapshots so far, which names them.
+    /// The number of snapshots so far, from which their names are made.
     named: u64,
     now: Instant,
     ticked: Instant,
-    /// When the daemon started, in milliseconds since 1970.
+    /// The time at which the daemon started, in milliseconds since 1970.
     started_unix_ms: u64,
-    /// The most file operations after an event.
+    /// The most file operations that are executed after an event; `None` for no limit.
     pace: Option<u32>,
-    /// The sectors that were ever unusable.
+    /// The sectors that were bad or stuck at any time.
     ever_bad: BTreeSet<u64>,
-    /// Whether a snapshot may fail: its files were slow or had no room, or commands failed.
+    /// Whether a snapshot may fail, because files were slow or space for them was limited.
     may_fail: bool,
     starts: u64,
     dice: Dice,
@@ -182,7 +186,7 @@ impl Stage for Daemon {
                 self.restart(true, operations)?;
             }
             Step::Settle { .. } => self.settle()?,
-            // The rest are faults of the next command, or steps of other hosts.
+            // All other steps set faults of the next command, or are for other hosts.
             _ => drop(self.medium.borrow_mut().troubles.take(step)),
         }
         self.after_event()
@@ -197,7 +201,8 @@ impl Stage for Daemon {
         let live = status.background_requests.map_or(0, |requests| requests.memory.held_bytes);
         let (held, most) = (snapshots.sum::<u64>() + live, self.terms.memory.get());
         hold(held <= most, Check::Bound, || format!("{held} bytes are read ahead, and {most} may be"))?;
-        // The blocks of one that has just failed are beside the bound. With slow files that is not known at once.
+        // The kept blocks of a snapshot that has just failed are not counted. If file operations are slow the failure may not
+        // be known yet, so the largest file is not counted either.
         let not_failed = self.snapshots.iter().filter(|one| one.state != TaskState::Failed);
         let lengths: Vec<u64> = not_failed.filter_map(|one| self.files.length(&kept_path(one.id))).collect();
         let failing = lengths.iter().max().filter(|_| self.pace.is_some()).copied().unwrap_or(0);
@@ -206,12 +211,12 @@ impl Stage for Daemon {
     }
 
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
-        // A probing learner draws anew for each query, and the daemon polls as often as it is called.
+        // Not with a probing learner, which draws a random number for each query: a call makes the daemon poll the core.
         if self.setup.mimic == Mimicry::Probing {
             return Ok(());
         }
         let now = self.now;
-        // A call polls the core, so that one has to have nothing more to do at this instant.
+        // First the core does all that it can do at this instant, because the bad call will poll it.
         self.disk()?.advance(now);
         self.after_event()?;
         self.run_until(now)?;
@@ -219,7 +224,7 @@ impl Stage for Daemon {
         let beyond = LbnRange::new(self.all.end(), Sectors::new(1));
         let (range, snapshot) =
             if kind.is_multiple_of(2) { (self.all, Some(u64::MAX)) } else { (beyond, None) };
-        // A number that no other request has.
+        // A request number that no other request has.
         let (id, ask) = (u64::MAX, Ask::Read);
         let request = BackgroundRequest { id, client: u64::MAX, range, ask, snapshot };
         let disk = self.disk()?;
@@ -273,7 +278,7 @@ impl Daemon {
         Ok((known, self.setup.config().with_outside(outer.config(medium.overheads))))
     }
 
-    /// Starts a daemon over the drive and the files that are there.
+    /// Starts a daemon with the existing drive and files.
     fn start(&mut self) -> Result<(), Broken> {
         let refused = |e: String| (Check::Restored, format!("the daemon does not start: {e}"));
         let (known, config) = self.config(self.setup.outside)?;
@@ -310,7 +315,7 @@ impl Daemon {
         trouble.map_or(Ok(()), |trouble| Err(refused(trouble)))
     }
 
-    /// Ends the daemon, or the power, and starts again. Requests without an answer end with it.
+    /// Kills the daemon, by a power cut if `power`, and starts it again. Unanswered requests are never answered.
     fn restart(&mut self, power: bool, operations: u64) -> Result<(), Broken> {
         if let Some(daemon) = self.running.take() {
             daemon.kill(operations);
@@ -329,7 +334,7 @@ impl Daemon {
         self.start()?;
         let manager = self.running.as_ref().and_then(|daemon| daemon.disk().app());
         let manager = manager.ok_or((Check::Panic, String::new()))?;
-        // One that had not begun may be forgotten, and one that has ended may not be over yet.
+        // A snapshot that had not begun may be gone, and one that had ended may be there again.
         self.snapshots.retain(|one| one.has_begun() || manager.task(one.id).is_some());
         for one in &mut self.snapshots {
             one.state = manager.task(one.id).map_or(one.state, |task| task.state);
@@ -341,7 +346,7 @@ impl Daemon {
         let (drive, config) = self.config(Outer { knowledge, ..self.setup.outside })?;
         self.counts.adopted += 1;
         let now = self.now;
-        // The setup is for a recording, and there is none.
+        // The last argument is for a recording, of which there is none.
         let adopted = self.disk()?.adopt(now, Adoption { drive, config }, Default::default());
         adopted.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))
     }
@@ -386,7 +391,7 @@ impl Daemon {
         self.ask(range, ask, Asked::Write { range, places, through })
     }
 
-    /// Asks at the background door: of the disk itself, or of a snapshot by its place among all of the history.
+    /// Sends a background request: for the disk itself if `snapshot` is 0, otherwise for one of the history's snapshots.
     fn background(
         &mut self,
         op: Op,
@@ -421,7 +426,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends a client of the background door: all its reads are dropped, and no others.
+    /// Ends a client of background requests, and checks that exactly its reads are dropped.
     fn leave(&mut self, client: u64) -> Result<(), Broken> {
         self.take_answers()?;
         let now = self.now;
@@ -464,7 +469,7 @@ impl Daemon {
                 self.snapshots.push(one);
                 Ok(())
             }
-            // The time may be over by now.
+            // The daemon may refuse a snapshot whose end has already passed.
             Some(Err(_)) if ends_unix_s.is_some() => Ok(()),
             refused => Err((Check::Refusal, format!("a snapshot is refused: {refused:?}"))),
         }
@@ -513,7 +518,7 @@ impl Daemon {
         }
     }
 
-    /// Executes file operations, takes answers, and looks at the snapshots.
+    /// Executes file operations, takes answers, and checks the states of the snapshots.
     fn after_event(&mut self) -> Result<(), Broken> {
         for _ in 0..self.pace.unwrap_or(u32::MAX) {
             let (now, nth) = (self.now, self.dice.below(64) as usize);
@@ -545,7 +550,8 @@ impl Daemon {
                 TaskState::Done => expired,
                 TaskState::Failed => self.may_fail || faults > 0,
                 TaskState::Cancelled => one.removed,
-                // Its instant may be still to come. Its files may have no room for its end, but it is not served after that.
+                // The snapshot may still be waiting to begin. It may be past its end if its files have no space for the record
+                // of the end, but then it must not be served.
                 _ => {
                     self.may_fail && !is_served
                         || !one.has_begun()

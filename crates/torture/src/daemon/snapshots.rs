@@ -1,24 +1,26 @@
-//! The snapshots of a history, and their contents as far as these are known.
+//! The snapshots of a history on the daemon, and their permitted contents.
 
 use super::contents::{Contents, Place};
 use crate::failure::{Broken, Check, hold};
 use server::manager::table::TaskState;
 use units::LbnRange;
 
-/// A snapshot. A sector that is written while it begins may have one of several contents, and has the same ever after.
+/// A snapshot. A sector that is written while the snapshot begins may have one of several contents in it, but after the first
+/// read always the same one.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    /// The number of its task.
+    /// The number of the snapshot's task.
     pub id: u64,
+    /// The oldest permitted place of each sector.
     oldest: Vec<Place>,
-    /// The newest contents at its beginning, when that is over.
+    /// The newest permitted place of each sector; `None` until the snapshot has begun.
     newest: Option<Vec<Place>>,
-    /// The stamps that were read.
+    /// The stamp of each sector that was read from the snapshot.
     read: Vec<Option<u64>>,
-    /// When it ends by itself, in milliseconds since 1970.
+    /// The time at which the snapshot ends by itself, in milliseconds since 1970.
     pub ends_unix_ms: Option<u64>,
     pub state: TaskState,
-    /// Whether it was removed on request.
+    /// Whether a client has removed the snapshot.
     pub removed: bool,
 }
 
@@ -28,20 +30,20 @@ impl Snapshot {
         Self { id, oldest, newest: None, read, ends_unix_ms, state: TaskState::Queued, removed: false }
     }
 
-    /// Returns whether its instant has passed, durably.
+    /// Returns whether the snapshot has begun: later writes do not change it.
     pub fn has_begun(&self) -> bool {
         self.newest.is_some()
     }
 
-    /// Records that its instant has passed.
+    /// Records that the snapshot has begun.
     pub fn begin(&mut self, contents: &Contents, all: LbnRange) {
         self.newest.get_or_insert_with(|| contents.newest(all));
     }
 
-    /// Checks contents that a client has read from it.
+    /// Checks the stamps of sectors that a client has read from the snapshot.
     ///
     /// # Errors
-    /// They are not those of its instant.
+    /// A stamp is not permitted.
     pub fn check(&mut self, range: LbnRange, stamps: &[u64], contents: &Contents) -> Result<(), Broken> {
         for (lbn, stamp) in (range.start().get()..).zip(stamps) {
             let at = lbn as usize;

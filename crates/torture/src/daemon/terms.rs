@@ -1,21 +1,22 @@
-//! The terms of a daemon, which the seed of a history gives.
+//! The settings of the daemon, drawn from the seed of a history.
 
 use crate::dice::{Dice, mix};
 use server::{BackgroundTerms, Floor, ReadAheadBudget, TIMEOUT};
 use std::num::NonZeroU64;
 use units::{Bytes, Duration};
 
-/// The terms of a history's daemon.
+/// The settings of the daemon in a history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
+    /// The least service of background requests.
     pub floor: Option<Floor>,
     /// The memory for blocks that are read ahead.
     pub memory: Bytes,
-    /// The most bytes that snapshots keep.
+    /// The most bytes of old contents that snapshots keep in files.
     pub keep_bytes_max: u64,
-    /// Sectors in a block of a snapshot.
+    /// The number of sectors in a block of a snapshot.
     pub block_sectors: u64,
-    /// The time that the drive has for a command.
+    /// The time after which the daemon gives up on a command.
     pub timeout: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// Returns the terms of background requests, for one daemon.
+    /// Returns the settings of background requests.
     pub fn background(&self) -> BackgroundTerms {
         BackgroundTerms { floor: self.floor, memory: ReadAheadBudget::of(self.memory), write: true }
     }

@@ -1,4 +1,4 @@
-//! Another model of the drive.
+//! Gives the core another model of the drive while the history runs.
 
 use super::Front;
 use crate::failure::{Broken, Check};

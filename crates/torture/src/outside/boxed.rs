@@ -1,4 +1,4 @@
-//! The black box: a drive that matches its profile, or does not.
+//! The black box: a simulated drive that may differ from its profile, with bad sectors.
 
 use crate::medium::Health;
 use crate::outer::Outer;
@@ -14,7 +14,7 @@ use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
 pub(super) struct Boxed {
     profile: Profile,
     outer: Outer,
-    /// The seed of the platter, the arm and the electronics.
+    /// The seed of the drive's random times.
     seed: u64,
     device: Drive,
     pub overheads: Overheads,
@@ -41,7 +41,8 @@ impl Boxed {
         Arc::new(self.device.model().clone())
     }
 
-    /// Discards the commands and moves the arm to its first cylinder. The platter keeps rotating, unless the power was off.
+    /// Resets the drive, which discards its commands and moves the arm to the first cylinder. Only a power cut changes the
+    /// rotation of the platter.
     pub fn restart(&mut self, now: Instant, power: bool) -> Result<(), String> {
         self.seed = self.seed.wrapping_add(u64::from(power));
         let made = black_box(&self.profile, self.outer.behaviour(), self.seed).map_err(|e| e.to_string())?;
@@ -55,7 +56,7 @@ impl Boxed {
         self.bad.remove(&lbn);
         self.stuck.remove(&lbn);
         match health {
-            // A sector that recovers by itself fails once more in the drive's time, and not in the report.
+            // The drive's own list of bad sectors is not changed: the next read still takes the time of retries, but succeeds.
             Health::Good => return,
             Health::Bad => self.bad.insert(lbn),
             Health::Stuck => self.stuck.insert(lbn),
@@ -82,7 +83,7 @@ impl Boxed {
         self.device.advance(now);
     }
 
-    /// Returns a finished command and its instant.
+    /// Removes and returns the oldest finished command, with the time of its completion.
     pub fn pop(&mut self) -> Option<(u64, Instant)> {
         self.device.pop_reply().map(|reply| (reply.id.get(), reply.at))
     }

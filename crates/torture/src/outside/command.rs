@@ -1,4 +1,4 @@
-//! Commands: their sending, completion, report and loss.
+//! The commands of a core outside the drive: the host sends, completes, reports and loses them, and checks each.
 
 use super::{Front, PendingRequest, Reply};
 use crate::exec::Held;
@@ -11,44 +11,43 @@ use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The purpose of a group of commands.
+/// The purpose of a group of commands that the core chose together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     Nothing,
-    /// A detour whose request is still to come.
+    /// A detour before a foreground request whose own command has not been sent.
     Detour,
     /// A foreground request, or promoted work.
     Foreground(Option<RequestId>),
     Idle,
 }
 
-/// A command that was sent.
+/// A command that the core has sent.
 #[derive(Clone, Debug)]
 pub(super) struct SentCommand {
     pub command: Command,
     pub at: Instant,
-    /// The number of its group: commands that were chosen together.
+    /// The number of the command's group.
     pub group: u64,
     pub request: Option<RequestId>,
-    /// Whether it is in a gap, or has blocks of a gap merged with it.
+    /// Whether the command uses a gap, or has background blocks merged with it.
     detour: bool,
     held: Vec<Held>,
-    /// Its sectors that failed.
+    /// The bad sectors of the command.
     bad: BTreeSet<Lbn>,
 }
 
-/// The harm of detours, counted without the core: the delays of commands against the core's predictions, at most a
-/// revolution each.
+/// The harm of detours, computed by the host: the delays of commands after the core's predictions, at most a revolution each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     foreground: Duration,
     late: Duration,
-    /// The last completion.
+    /// The time of the last completion.
     heard: Instant,
 }
 
 impl SentCommand {
-    /// Returns a reading of the host's own.
+    /// Returns the command of a host's own read.
     pub fn reading(command: Command, at: Instant, group: u64) -> Self {
         let (held, bad) = (Vec::new(), BTreeSet::new());
         Self { command, at, group, request: None, detour: false, held, bad }
@@ -91,7 +90,7 @@ impl Front {
         if let Some(asked) = request.and_then(|id| self.requests.get_mut(&id)) {
             sent.group = *asked.group.get_or_insert(sent.group);
         }
-        // Lost promoted work is repeated as well, even if its session is suspended meanwhile.
+        // A repetition of lost promoted work belongs to its first group, because its session may be suspended by now.
         if request.is_none() && purpose == Purpose::Foreground {
             let before = self.lost_promoted.iter().filter(|(lost, _)| lost.overlaps(range));
             sent.group = before.map(|(_, group)| *group).chain([sent.group]).min().unwrap_or(sent.group);
@@ -103,8 +102,8 @@ impl Front {
         self.go()
     }
 
-    /// Assigns a command to a group of commands that were chosen together: a detour and its request, the parts of a request,
-    /// idle work. Returns whether it continues the last purpose.
+    /// Assigns a command to a group: a detour and its request, the parts of a request, or idle work. Returns whether the
+    /// command continues the last group.
     fn join_group(
         &mut self,
         (purpose, merged): (Purpose, bool),
@@ -118,7 +117,8 @@ impl Front {
         };
         let goes_on = match (self.group_for, now_for) {
             (For::Detour, For::Detour | For::Foreground(_)) | (For::Idle, For::Idle) => true,
-            // Promoted work has no id: the next command may be the rest of it. Blocks are merged with a first command only.
+            // Promoted work has no request id, so a further promoted command may continue it. Only the first command of a
+            // group can have merged blocks.
             (For::Foreground(before), For::Foreground(now)) => before == now && !merged,
             _ => false,
         };
@@ -139,7 +139,7 @@ impl Front {
 
     fn check_idle(&self) -> Result<(), Broken> {
         let silence = self.now.saturating_since(self.since);
-        // Before the threshold, idle time may be used only with `short`.
+        // Before the threshold, idle time may be used only if the configuration permits short idle times.
         let used = self.setup.idle.is_some_and(|idle| idle.short || silence >= idle.threshold);
         hold(used, Check::IdleRange, || {
             format!("idle time is used after {} ns of silence", silence.as_nanos())
@@ -148,7 +148,7 @@ impl Front {
         hold(alone, Check::Request, || "the foreground waits, and idle work begins".into())
     }
 
-    /// Checks that the foreground's part of a command was requested.
+    /// Checks that the foreground part of a command was requested.
     fn check_for(&self, command: &Command, request: Option<RequestId>, goes_on: bool) -> Result<(), Broken> {
         if command.purpose != Purpose::Foreground {
             return Ok(());
@@ -167,8 +167,8 @@ impl Front {
                     && !lbns(own).any(|lbn| asked.passed.contains(&lbn) && !asked.bad.contains(&lbn))
             }
             Some((_, None)) => false,
-            // A lost command is repeated, whatever sessions want meanwhile; and commands that were chosen together, with
-            // their buffers, are under way with the first of them.
+            // A lost promoted command is repeated even if no session wants its blocks any more. A further command of a group
+            // is sent even if its blocks were withdrawn after the first.
             None => {
                 goes_on || self.counts.lost > 0 || lbns(own).any(|lbn| self.clients.wants(command.op, lbn))
             }
@@ -178,7 +178,7 @@ impl Front {
         })
     }
 
-    /// Finds the buffer of each sector that is written, except the foreground's own.
+    /// Finds the data for each sector that a command writes, except those of its foreground request.
     fn give_buffers(&mut self, sent: &mut SentCommand) -> Result<(), Broken> {
         let Command { range, foreground, ref parts, .. } = sent.command;
         let own = foreground.filter(|_| sent.request.is_some());
@@ -191,7 +191,7 @@ impl Front {
             };
             let any = |held: &&Held| held.wanted.range.contains(lbn);
             let found = self.held.iter().rev().find(for_it);
-            // A task that has ended since has no parts any more.
+            // A task that has ended since the choice has no parts in the command.
             let found = found.or_else(|| self.held.iter().rev().find(any));
             let Some(found) = found else {
                 return Err((
@@ -207,8 +207,8 @@ impl Front {
         Ok(())
     }
 
-    /// Sends the drive the commands that overlap no earlier one of which one writes: neither waiting, nor at the drive, nor
-    /// done without a report to the core that is still there.
+    /// Sends every waiting command to the drive that does not race with an earlier one: two commands race if they overlap and
+    /// either writes. Earlier ones are waiting, at the drive, or done but not reported to the core.
     pub(super) fn go(&mut self) -> Result<(), Broken> {
         let mut at = 0;
         while at < self.waiting.len() {
@@ -231,7 +231,7 @@ impl Front {
         Ok(())
     }
 
-    /// Takes the drive's completions up to now, and reports those that are due.
+    /// Takes the completions of the drive up to now, and reports to the core those that are due.
     pub(super) fn hear(&mut self) -> Result<(), Broken> {
         self.boxed.advance(self.now);
         while let Some((name, _)) = self.boxed.pop() {
@@ -267,8 +267,8 @@ impl Front {
         Ok(())
     }
 
-    /// Gives up on a command of which the drive has done a part: its request fails, and its background blocks are wanted
-    /// again.
+    /// Gives up on a command of which the drive has executed a part: the core must fail its request, and want its background
+    /// blocks again.
     fn give_up(&mut self, sent: SentCommand, fate: Fate) -> Result<(), Broken> {
         self.sequence += 1;
         self.counts.given_up += 1;
@@ -286,7 +286,7 @@ impl Front {
         self.drain()
     }
 
-    /// Returns the sectors of a command that fail now.
+    /// Returns the sectors of a command that cannot be read or written now.
     fn bad(&self, command: &Command) -> BTreeSet<Lbn> {
         let fails = |lbn: &Lbn| match self.medium.health(*lbn) {
             Health::Good => false,
@@ -296,8 +296,8 @@ impl Front {
         lbns(command.range).filter(fails).collect()
     }
 
-    /// Passes the first sectors of a command. If it is lost its effect is unknown: a foreground write is then no newer than
-    /// the content before it, until it is repeated.
+    /// Executes the first sectors of a command on the medium. If the command is lost, its effect is unknown to the host: until
+    /// a foreground write is repeated, older writes may overwrite it.
     pub(super) fn pass(&mut self, sent: &SentCommand, sectors: u64, lost: bool) -> Result<(), Broken> {
         let Command { op, range, foreground, .. } = sent.command;
         let own = foreground.zip(sent.request.and_then(|id| self.requests.get(&id)));
@@ -329,7 +329,7 @@ impl Front {
         Ok(())
     }
 
-    /// Reports the end of a command to the core.
+    /// Reports the completion of a command to the core.
     fn tell(&mut self, sent: SentCommand) -> Result<(), Broken> {
         self.sequence += 1;
         let SentCommand { ref command, ref bad, .. } = sent;
@@ -346,7 +346,7 @@ impl Front {
                 (Outcome::NoData(*first), LbnRange::new(range.start(), units::Sectors::ZERO))
             }
         };
-        // The host has the bytes of every sector that was reported.
+        // The bad sectors that the core learns of.
         let reported: BTreeSet<Lbn> = match self.setup.outside.tells {
             Tells::All => bad.clone(),
             _ => bad.iter().take(1).copied().collect(),
@@ -376,8 +376,8 @@ impl Front {
         Ok(())
     }
 
-    /// Adds the blocks that a command did not write to the later writes under way that cover them: the core completes the blocks
-    /// with those.
+    /// Adds the blocks that a command failed to write to later unfinished writes that cover them, because the core completes
+    /// the blocks by those writes.
     fn overtake(&mut self, ended: &Command, undone: impl Fn(LbnRange) -> bool) {
         let waiting = self.waiting.iter_mut().chain(self.at_drive.values_mut());
         let under_way = waiting.chain(self.replies.iter_mut().map(|reply| &mut reply.sent));
@@ -391,13 +391,13 @@ impl Front {
         }
     }
 
-    /// Loses a command when its completion is due, and resets the drive: its effect is unknown.
+    /// Loses a command at the time of its completion, together with all other commands, and resets the drive.
     fn lose(&mut self, name: u64) -> Result<(), Broken> {
         self.counts.lost += 1;
         self.sequence += 1;
         let first = self.at_drive.remove(&name);
         let mut others = std::mem::take(&mut self.at_drive);
-        // The lost command has the fate that was drawn.
+        // The lost command comes first in the list, because the first one gets the fate that the step gives.
         self.at_drive.extend(first.map(|sent| (0, sent)));
         let names: Vec<u64> = others.keys().copied().collect();
         for name in names {
@@ -413,10 +413,10 @@ impl Front {
             if sent.request.is_none() && sent.command.purpose == Purpose::Foreground {
                 self.lost_promoted.push((sent.command.range, sent.group));
             }
-            // Clients still have the buffers of lost commands.
+            // The host keeps the data of lost writes for their repetition.
             self.held.extend(sent.held);
         }
-        // Finished requests that only wait to be polled stay finished.
+        // Only unfinished requests lose their progress; others just wait for the core's output.
         for asked in self.requests.values_mut().filter(|asked| !asked.is_done()) {
             asked.passed.clear();
             asked.bad.clear();
@@ -428,7 +428,7 @@ impl Front {
         Ok(())
     }
 
-    /// Adds the visible cost of detours.
+    /// Adds the delay of a completed command to the host's account of harm.
     fn account(&mut self, sent: &SentCommand) {
         let predicted = self.core.predicted(sent.command.id);
         let took = self.now.saturating_since(self.harm.heard.max(sent.at));
@@ -443,24 +443,25 @@ impl Front {
         }
     }
 
-    /// Checks that detours cost at most the bound, if the core knows the drive and gets every completion in time.
+    /// Checks that the harm of detours is within the bound, by the core's account and by the host's. Only for a core that knows
+    /// the drive.
     pub(super) fn check_harm(&self) -> Result<(), Broken> {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
-        // Another model begins another account.
+        // Not after a change of the model, which restarts the core's account.
         if outer.manner == Manner::Paper || !known || self.counts.adopted > 0 {
             return Ok(());
         }
         let reported = self.core.detour_harm();
         let revolution = self.known.rpm().revolution();
-        // A fiftieth of the foreground's time, or of two seconds if that is more; when the bound is exceeded the commands
-        // at the drive and one further decision continue.
+        // The bound is a fiftieth of the foreground's time, or of two seconds if that is longer. When the bound is exceeded,
+        // the commands at the drive and one further decision still add harm.
         let slack = revolution * 4 * self.most_at_drive.max(1) as u64;
         let bound = |time: Duration| {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack
         };
-        // `Spends` uses up the foreground's gains by other detours.
+        // With `Spends`, the time by which requests were early may be used for further harm.
         let earned = if outer.manner == Manner::Spends { reported.early } else { Duration::ZERO };
         hold(reported.late <= bound(reported.foreground) + earned, Check::Harm, || {
             format!(
@@ -476,7 +477,7 @@ impl Front {
 }
 
 impl PendingRequest {
-    /// Returns whether its command has been reported: all of it has passed, or a sector has failed.
+    /// Returns whether the request is finished: a sector has failed, or all sectors have been read or written.
     pub fn is_done(&self) -> bool {
         !self.bad.is_empty() || lbns(self.range).all(|lbn| self.passed.contains(&lbn))
     }

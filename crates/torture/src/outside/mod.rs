@@ -1,9 +1,9 @@
-//! A host with the core outside the drive: commands go to a black box, and their completions come as predicted, late, never,
-//! or with another order.
+//! The host of a core outside the drive. Commands go to a black box; their completions come as predicted, late, in another
+//! order, or never.
 //!
-//! The black box decides when a command is done; its effect on the medium is kept here, as a version of each sector. As
-//! every such host must, this one sends the drive no command that overlaps another there of which one writes: so in any
-//! order of the drive, a command's effect is its own, and falls between its sending and its completion.
+//! The black box decides when a command is done. The contents of the medium are kept in the host, as a version number for
+//! each sector. As every host of such a core must, this one sends no command that overlaps a command at the drive if either
+//! writes. So the effect of a command does not depend on the order in which the drive serves commands.
 
 mod adopted;
 mod boxed;
@@ -36,10 +36,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
-/// The number of polls at one instant that proves an endless loop.
+/// The number of polls at one instant that counts as an endless loop.
 const POLLS_PER_INSTANT_MAX: u32 = 1 << 20;
 
-/// The longest rest of idle work at its bound: the largest patience in a history.
+/// The longest time in seconds for which idle work may rest when it has reached its harm bound.
 const REST_S_MAX: u64 = 700;
 
 /// An unfinished foreground request.
@@ -47,31 +47,31 @@ const REST_S_MAX: u64 = 700;
 struct PendingRequest {
     op: Op,
     range: LbnRange,
-    /// Its place in the order of events.
+    /// The number of the event at which the request was submitted.
     submitted: u64,
     version: u64,
-    /// The group of commands in which it was first sent.
+    /// The group of commands in which the request was first sent to the drive.
     group: Option<u64>,
-    /// The sectors that commands have read or written for the request.
+    /// The sectors that commands have read or written for the request, or reported as bad.
     passed: BTreeSet<Lbn>,
-    /// Those of them that failed.
+    /// The bad sectors among them.
     bad: BTreeSet<Lbn>,
-    /// Whether the host gave up on its command.
+    /// Whether the host gave up on a command of the request.
     given_up: bool,
 }
 
-/// The host's parts of a block that is not delivered yet.
+/// The parts of a background block that commands have read or written, before the core delivers the block.
 #[derive(Clone, Debug, Default)]
 struct Kept {
-    /// Sectors that commands have read or written for it.
+    /// The sectors that commands have read or written for the block.
     there: BTreeSet<Lbn>,
-    /// Those that failed.
+    /// The sectors of the block that commands reported as bad.
     bad: BTreeSet<Lbn>,
-    /// The last group of commands for it.
+    /// The last group of commands for the block.
     group: u64,
 }
 
-/// A completion that is still to be reported.
+/// A completed command that the host has not reported to the core yet.
 struct Reply {
     at: Instant,
     sent: SentCommand,
@@ -83,7 +83,7 @@ pub(crate) struct Front {
     known: Arc<DriveModel>,
     capacity: u64,
     boxed: Boxed,
-    /// The maximum of commands at the drive, by any model that the core has had.
+    /// The most commands that may be at the drive, by any of the configurations that the core has had.
     most_at_drive: usize,
     core: OutsideDrive,
     medium: VersionedMedium,
@@ -94,28 +94,31 @@ pub(crate) struct Front {
     requests: BTreeMap<RequestId, PendingRequest>,
     next_request: u64,
     troubles: Troubles,
+    /// Whether the last poll returned `None`, so that no output is left.
     drained: bool,
-    /// Whether it polls once more each time.
+    /// Whether the host polls once more after each `None`.
     once_more: bool,
-    /// Commands that wait until they overlap none at the drive, in order.
+    /// The commands that wait because they overlap another one, in order.
     waiting: Vec<SentCommand>,
-    /// At the drive, by the command's number.
+    /// The commands at the drive, by number.
     at_drive: BTreeMap<u64, SentCommand>,
-    /// Finished commands without a report.
+    /// The completed commands that have not been reported.
     replies: Vec<Reply>,
-    /// Buffers that were given and are in no command yet.
+    /// The data of background writes that was given to the core.
     held: Vec<Held>,
-    /// Lost promoted work, and the group in which it was first sent.
+    /// The ranges of lost promoted work, each with the group in which it was first sent.
     lost_promoted: Vec<(LbnRange, u64)>,
-    /// The parts of each block that have come.
+    /// The parts of undelivered blocks, by task and first LBN.
     kept: BTreeMap<(TaskId, Lbn), Kept>,
-    /// The number of the last group, its purpose, and the reason why gaps were not to be used then.
+    /// The number of the last group of commands.
     group: u64,
+    /// The purpose of the last group.
     group_for: command::For,
+    /// The core's reason not to use gaps when it chose the last group.
     caution: Option<Caution>,
-    /// For each suspended session: the last group before its suspension.
+    /// For each suspended session, the last group before its suspension.
     suspended_after: BTreeMap<u32, u64>,
-    /// The start of the foreground's silence.
+    /// The time of the last event of a foreground request.
     since: Instant,
     harm: command::Account,
     hash: Hash,
@@ -243,7 +246,7 @@ impl Stage for Front {
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest are troubles, or steps of other hosts.
+            // All other steps set troubles, or are for other hosts.
             _ => {
                 self.troubles.take(step);
                 Ok(())
@@ -260,7 +263,7 @@ impl Stage for Front {
         })?;
         let (pending, promoted) = (self.core.pending(), self.core.promoted_pending());
         let room = self.setup.most_pending;
-        // Lost requests are back in the pool beside those that arrived meanwhile.
+        // After a loss, the requests of the lost commands are in the pool in addition to a full one.
         hold(pending - promoted <= room + 2 * most && promoted <= room, Check::Bound, || {
             format!("{pending} requests wait, {promoted} of them promoted, and {room} of each may")
         })?;
@@ -268,7 +271,7 @@ impl Stage for Front {
     }
 
     fn polls_once_more(&mut self) {
-        // A probing learner draws anew for each query.
+        // A probing learner draws a random number for each query, so an additional poll would change its state.
         self.once_more = self.setup.mimic != Mimicry::Probing;
     }
 
@@ -302,7 +305,7 @@ impl Front {
         self.note_for_scrub(std::iter::once(lbn));
     }
 
-    /// Polls as often as the host does.
+    /// Polls until `None`, or until the limit that a step has set.
     fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
         for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
@@ -333,7 +336,7 @@ impl Front {
         Ok(true)
     }
 
-    /// Checks that no work rests that could continue.
+    /// Checks that the core has not forgotten work when no command is at the drive.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if !(self.at_drive.is_empty() && self.waiting.is_empty() && self.replies.is_empty()) {
             return Ok(());
@@ -341,7 +344,7 @@ impl Front {
         goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
-    /// Discards the host's knowledge of commands; a part of each command at the drive was done.
+    /// Removes all commands at the drive, and executes a random part of each.
     fn cut_off(&mut self) -> Result<(), Broken> {
         let fate = self.troubles.fate.take();
         for (at, (_, sent)) in std::mem::take(&mut self.at_drive).into_iter().enumerate() {
@@ -383,10 +386,10 @@ impl Front {
 
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
         self.troubles = Troubles::NONE;
-        // A completion that was late is reported now.
+        // Delayed completions are reported now.
         self.replies.iter_mut().for_each(|reply| reply.at = self.now);
         self.advance(Duration::ZERO)?;
-        // A core that does not use gaps delivers nothing beside a steady foreground.
+        // Without use of gaps, steady foreground requests leave no time for background work.
         self.all_sessions_finish(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {
             self.check_scrub_over()?;
@@ -447,7 +450,8 @@ impl Calls for Front {
         self.core.caution().is_some()
     }
 
-    // A command may not share a track with its request, and the arm needs a margin: on short tracks a sector or two pass.
+    // Gaps are short: a detour needs a margin, and may not be on the track of the request. On the short tracks of tiny drives
+    // only a sector or two may fit.
     fn gaps_hold_every_block(&self) -> bool {
         self.clients.longest_wanted() <= 1
     }

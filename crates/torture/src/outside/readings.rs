@@ -1,4 +1,4 @@
-//! Readings of the host's own.
+//! The host's own reads, which the core permits when nothing else is at the drive.
 
 use super::command::For;
 use super::{Front, SentCommand};
@@ -6,24 +6,24 @@ use crate::failure::{Broken, Check, hold};
 use scheduler::{HostCall, Input, Output, ReadingRefused, Refused};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
-/// The host's own readings.
+/// The state of the host's own reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Readings {
-    /// Whether the host has readings to do.
+    /// Whether the host wants to read.
     pub wanted: bool,
-    /// The instant of the next one, if nothing else happens.
+    /// The instant of the next attempt, if nothing else happens before.
     pub at: Option<Instant>,
 }
 
 impl Front {
-    /// Begins or ends readings.
+    /// Begins or ends the host's own reads.
     pub(super) fn want_readings(&mut self, wanted: bool) -> Result<(), Broken> {
         self.tell_readings(wanted)?;
         self.readings = Readings { wanted, at: None };
         self.drain()
     }
 
-    /// Says to the core whether there are readings.
+    /// Informs the core whether the host wants to read.
     pub(super) fn tell_readings(&mut self, wanted: bool) -> Result<(), Broken> {
         let reported = self.core.input(Input::Host(HostCall::WantReadings(wanted)));
         reported.map(drop).map_err(|e| (Check::Refusal, format!("readings are refused: {e}")))
@@ -35,7 +35,7 @@ impl Front {
         if !self.readings.wanted {
             return Ok(());
         }
-        // A refused reading takes no number.
+        // The generator advances only if the read is permitted.
         let mut dice = self.dice.clone();
         let range = LbnRange::new(Lbn::new(dice.below(self.capacity)), Sectors::new(1));
         let read = Input::Host(HostCall::Read { at: self.now, range });

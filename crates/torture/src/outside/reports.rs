@@ -1,4 +1,4 @@
-//! The reports of a core outside the drive to the foreground and the clients.
+//! Checks the reports of a core outside the drive: completions of foreground requests, and records of clients.
 
 use super::Front;
 use crate::failure::{Broken, Check, hold};

@@ -1,4 +1,4 @@
-//! Backups of snapshots: a restored backup is the volume's content at the snapshot's instant.
+//! Backups of snapshots. A restored backup must have the volume's content at the instant of the snapshot.
 
 use super::seat::{Seat, Tape};
 use super::snapshots::Snapshots;
@@ -17,7 +17,7 @@ use units::Lbn;
 
 type BackupApp = Backup<Rc<RefCell<Snapshotted>>, ImageWriter<Tape>>;
 
-/// A backup under way.
+/// A backup in progress.
 struct Running {
     place: Place<Seat<BackupApp>>,
     snapshot: SnapshotId,
@@ -26,7 +26,7 @@ struct Running {
     tape: Tape,
 }
 
-/// A drive to which a backup was restored: the snapshot on it, and the sectors that no backup could read.
+/// A drive to which a backup was restored: the bytes of the snapshot, and the sectors that no backup could read.
 #[derive(Clone)]
 struct Restored {
     point: Point,
@@ -60,7 +60,7 @@ impl Running {
         volume.app(self.place)?.0.as_ref()
     }
 
-    /// Begins a backup, or continues the one on the tape; `Ok(None)` if the snapshot is gone.
+    /// Begins a backup, or continues the one whose image is on the tape. Returns `None` if the snapshot is gone.
     fn start(
         volume: &mut Volume,
         snapshots: &Snapshots,
@@ -104,7 +104,7 @@ impl Backups {
         }
     }
 
-    /// Returns the number of blocks that a backup has still to write.
+    /// Returns the number of blocks that the backup has not written yet, plus one; 0 without a backup.
     pub fn left(&self, volume: &Volume) -> u64 {
         let app = self.running.as_ref().and_then(|running| running.app(volume));
         app.map_or(0, |app| 1 + app.counts().blocks - app.counts().written)
@@ -114,7 +114,7 @@ impl Backups {
         let Some(running) = &self.running else { return Ok(()) };
         let reported = volume.call(running.place, |seat, sessions| match &seat.0 {
             Some(app) if on => sessions.suspend(app.session()),
-            // While the tape is full it suspends itself.
+            // A backup whose tape is full has suspended itself, and is not resumed.
             Some(app) if *app.state() == BackupState::Running => sessions.resume(app.session()),
             _ => Ok(()),
         });
@@ -123,7 +123,7 @@ impl Backups {
 }
 
 impl House {
-    /// Begins a backup of the latest snapshot, unless one is under way.
+    /// Begins a backup of the latest snapshot, unless one is in progress.
     pub(super) fn start_backup(&mut self, priority: u8, difference: bool) -> Result<(), Broken> {
         let latest = self.snapshots.volume.borrow().snapshots().last();
         let (Some(snapshot), Some(priority), None) = (latest, Priority::new(priority), &self.backups.running)
@@ -142,7 +142,7 @@ impl House {
         Ok(())
     }
 
-    /// Sets the rest of the tape's room.
+    /// Sets the free space on the tape; `None` for no limit.
     pub(super) fn room(&mut self, bytes: Option<u64>) {
         let Some(running) = &self.backups.running else { return };
         running.tape.room(bytes);
@@ -168,14 +168,14 @@ impl House {
                 Ok(())
             }
             BackupState::Finished => match self.backups.running.take() {
-                // Its list may have been read to the end before the snapshot was given up.
+                // Not compared if the snapshot is gone, which may happen after the backup has read its last block.
                 Some(running) if live => self.compare(&running),
                 _ => Ok(()),
             },
         }
     }
 
-    /// Restores an image, and compares it with the volume's content at the snapshot.
+    /// Restores the image of a finished backup, and compares it with the volume's content at the snapshot.
     fn compare(&mut self, running: &Running) -> Result<(), Broken> {
         let all = self.snapshots.all();
         let base = running.base.and_then(|base| self.backups.restored.get(&base).cloned());
@@ -225,7 +225,7 @@ impl House {
         Ok(())
     }
 
-    /// Continues the image after a power cut, from a place behind its durable part.
+    /// Continues the backup after a power cut. The power cut leaves the durable part of the image and a random part of the rest.
     pub(super) fn backups_restart(&mut self) -> Result<(), Broken> {
         let Some(running) = self.backups.running.take() else { return Ok(()) };
         let Running { snapshot, base, priority, tape, .. } = running;

@@ -1,4 +1,5 @@
-//! A part of the drive behind a write-back cache: reads see acknowledged writes, and a flush is a promise.
+//! The part of the drive behind a write-back cache. Reads must return acknowledged writes, and flushed data must be on the
+//! medium.
 
 use super::seat::Seat;
 use super::shadow::Floors;
@@ -14,13 +15,14 @@ use sim::{Completion, Place, Volume};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
-/// A call without an answer so far.
+/// A call that the cache has not answered.
 #[derive(Debug)]
 enum CacheCall {
+    /// A read, with the oldest permitted content of each sector.
     Read(LbnRange, Floors),
-    /// A write, with the ranges of it that were trimmed while it was under way.
+    /// A write with its version, and the ranges that were trimmed before its answer.
     Write(LbnRange, u64, Vec<LbnRange>),
-    /// A flush, with the acknowledged content of each sector at its start.
+    /// A flush, with the acknowledged content of each sector at the start of the flush.
     Flush(Floors),
 }
 
@@ -28,10 +30,10 @@ pub(super) struct Cached {
     place: Place<Seat<Cache>>,
     config: Config,
     range: LbnRange,
-    /// Whether its memory survives a power cut.
+    /// Whether the memory of the cache survives a power cut.
     survives: bool,
     calls: BTreeMap<CallId, (Instant, CacheCall)>,
-    /// The flushed content.
+    /// The content of each sector that must be on the medium, because it was flushed.
     flushed: Floors,
     suspended: bool,
 }
@@ -63,7 +65,7 @@ impl Cached {
         Ok(cached)
     }
 
-    /// Returns the cache's place.
+    /// Returns the slot of the cache in the volume.
     pub fn place(&self) -> Place<Seat<Cache>> {
         self.place
     }
@@ -93,7 +95,8 @@ impl Cached {
         self.calls.len()
     }
 
-    /// Returns the start of the longest wait; while its cleaner is suspended a wait has no limit.
+    /// Returns the start of the oldest unanswered call; `None` while the cleaner is suspended, because a call may then wait
+    /// without limit.
     pub fn oldest(&self) -> Option<Instant> {
         self.calls.values().map(|(at, _)| *at).min().filter(|_| !self.suspended)
     }
@@ -102,7 +105,7 @@ impl Cached {
         &self.flushed
     }
 
-    /// Returns the content of its memory after a power cut.
+    /// Returns the content of the cache's memory after a power cut; nothing if the memory does not survive.
     pub fn contents(&self, volume: &Volume) -> Vec<(LbnRange, Vec<u8>)> {
         let kept = self.cache(volume).filter(|_| self.survives);
         kept.into_iter().flat_map(|c| c.contents()).map(|(range, bytes)| (range, bytes.to_vec())).collect()
@@ -111,7 +114,7 @@ impl Cached {
     pub fn suspend(&mut self, volume: &mut Volume, on: bool) -> Result<(), Broken> {
         let Some(session) = self.cache(volume).and_then(|cache| cache.session()) else { return Ok(()) };
         self.suspended = on;
-        // Waits begin anew.
+        // The waiting times of the calls are measured from now on.
         let now = volume.now();
         self.calls.values_mut().for_each(|(at, _)| *at = now);
         let reported =
@@ -155,7 +158,7 @@ impl House {
         Ok(())
     }
 
-    /// Discards contents: no read depends on them, nor do waiting calls.
+    /// Trims a range of the part behind the cache, after which any content of it is permitted, also for unanswered calls.
     pub(super) fn trim(&mut self, part: Part, range: LbnRange) -> Result<(), Broken> {
         if part != Part::Cached || range.is_empty() {
             return Ok(());
@@ -179,7 +182,7 @@ impl House {
         Ok(())
     }
 
-    /// Lets the cache act. Returns whether it did.
+    /// Executes the actions of the cache until it has none. Returns whether there was any.
     pub(super) fn poll_cache(&mut self) -> Result<bool, Broken> {
         let now = self.now();
         let mut did = false;
@@ -247,7 +250,7 @@ impl House {
             CacheCall::Flush(floors) => {
                 self.counts.flushes += 1;
                 for (flushed, floor) in self.cached.flushed.iter_mut().zip(floors) {
-                    // Contents that were trimmed since the flush began do not count.
+                    // A sector that was trimmed since the start of the flush has no required content.
                     *flushed = floor.map(|floor| flushed.map_or(floor, |f| f.max(floor)));
                 }
                 Ok(())
@@ -255,7 +258,8 @@ impl House {
         }
     }
 
-    /// Checks after a power cut that flushed data are on the medium, and acknowledged data there or in the surviving memory.
+    /// Restarts the cache after a power cut. Checks that flushed data is on the medium, and, if the cache's memory survives,
+    /// that acknowledged data is in one of the two.
     pub(super) fn cache_restarts(&mut self, contents: Vec<(LbnRange, Vec<u8>)>) -> Result<(), Broken> {
         let range = self.cached.range;
         self.cached.calls.clear();
@@ -282,7 +286,7 @@ impl House {
                 Some(version) if self.shadow.floors(LbnRange::new(lbn, Sectors::new(1)))[0].is_some() => {
                     self.shadow.set_back(lbn, version);
                 }
-                // It was trimmed.
+                // The sector was trimmed, or is no version of itself.
                 _ => self.shadow.forget(LbnRange::new(lbn, Sectors::new(1))),
             }
         }

@@ -1,4 +1,5 @@
-//! A slow client of the record face, in the plain part of the drive, compared with a naive queue.
+//! A slow client of a buffer of records ([`apps::records`], the *record face*), in the plain part of the drive. Its buffer is
+//! compared with a naive queue.
 
 use super::{House, Part, refused};
 use crate::clients::range;
@@ -10,14 +11,14 @@ use sim::{Place, Volume};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors, TaskId};
 
-/// The most tasks of the client; further ones are not declared.
+/// The most tasks of the client; further tasks are not registered.
 const TASKS_MAX: usize = 64;
 
 /// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchedBlock {
     Wanted,
-    /// In the buffer.
+    /// The record of the block is in the buffer.
     Come,
     Fetched,
     Withdrawn,
@@ -30,8 +31,9 @@ struct FetchTask {
     op: Op,
     range: LbnRange,
     block: u64,
-    /// The version of a write; for a read, the oldest permitted one.
+    /// The version of a write.
     version: u64,
+    /// The oldest permitted content of each sector of a read.
     floors: Vec<Option<u64>>,
     blocks: Vec<FetchedBlock>,
 }
@@ -52,7 +54,7 @@ impl FetchTask {
     }
 }
 
-/// The application, with a log of the core's records and their times.
+/// The application under test, with a list of the core's records and their times.
 struct Face {
     records: Records,
     came: Vec<(Record, Vec<u8>, Instant)>,
@@ -69,7 +71,7 @@ impl Application for Face {
     }
 }
 
-/// A waiting client.
+/// A client that waits for a record: until when, for how long each time, and for how many more records.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     deadline: Deadline,
@@ -82,9 +84,9 @@ pub(super) struct Client {
     priority: Priority,
     limits: Limits,
     tasks: BTreeMap<TaskId, FetchTask>,
-    /// The content of the buffer, as of a naive queue.
+    /// The naive queue: the records that must be in the buffer.
     queue: VecDeque<(Record, Vec<u8>)>,
-    /// The instant since which the buffer is full, if it is.
+    /// If the naive queue counts as full: since when.
     full: Option<Instant>,
     suspended: bool,
     waiting: Option<Waiting>,
@@ -111,7 +113,8 @@ impl Client {
         self.queue.iter().map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// Returns whether a naive queue would be full now.
+    /// Updates whether the naive queue counts as full, and returns whether it has become full now. A full queue stays full
+    /// until it is at most half full.
     fn fill(&mut self, now: Instant) -> bool {
         let (records, bytes) = (self.queue.len(), self.bytes());
         if records >= self.limits.records || bytes >= self.limits.bytes.get() {
@@ -125,10 +128,10 @@ impl Client {
 }
 
 impl House {
-    /// Opens a session over the record face; or closes the open one with everything that has not been fetched.
+    /// Opens a session with a buffer of records. If one is open, closes it instead, with the blocks that were not fetched.
     pub(super) fn records(&mut self, priority: u8, records: u32, bytes: u64) -> Result<(), Broken> {
         if self.is_logged(Part::Plain) {
-            // The log has its place.
+            // The log-structured disk occupies the plain part.
             return Ok(());
         }
         if let Some(client) = self.client.take() {
@@ -173,7 +176,7 @@ impl House {
         Ok(())
     }
 
-    /// Registers blocks of the plain part.
+    /// Registers a task for blocks of the plain part.
     pub(super) fn ask_records(
         &mut self,
         number: u32,
@@ -190,7 +193,7 @@ impl House {
     }
 
     fn register_records(&mut self, number: u32, op: Op, of: LbnRange, block: u64) -> Result<(), Broken> {
-        // If two writes wait together either may be the newer.
+        // No write is registered while another of the same sectors waits, because either could be executed last.
         let writes = |client: &Client| {
             client.tasks.values().any(|task| task.op.is_write() && task.left() > 0 && task.range.overlaps(of))
         };
@@ -214,7 +217,7 @@ impl House {
         hold(before.is_none(), Check::Once, || format!("{id} was given out before"))
     }
 
-    /// Ends a task: its blocks that were not fetched never will be.
+    /// Aborts a task, which removes its records from the buffer.
     pub(super) fn abort_records(&mut self, number: u32) -> Result<(), Broken> {
         let Some(client) = &mut self.client else { return Ok(()) };
         let of = client.tasks.iter().find(|(_, task)| task.number == number).map(|(id, _)| *id);
@@ -231,7 +234,7 @@ impl House {
         })
     }
 
-    /// Withdraws blocks that touch a range and were not fetched.
+    /// Withdraws the blocks that overlap a range and were not fetched.
     pub(super) fn abort_range_records(&mut self, start: u64, len: u64) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity().get();
         let start = start % capacity;
@@ -271,7 +274,7 @@ impl House {
         reported.map_or(Ok(()), |reported| reported.map_err(refused))
     }
 
-    /// Asks for records.
+    /// Begins to fetch up to `most` records.
     pub(super) fn fetch(&mut self, wait: Wait, most: u32) -> Result<(), Broken> {
         let now = self.now();
         let Some(client) = &mut self.client else { return Ok(()) };
@@ -279,7 +282,7 @@ impl House {
         self.fetch_on()
     }
 
-    /// Returns the instant at which a waiting client gets a timeout.
+    /// Returns the instant at which the wait of the client times out, if it waits with a limit.
     pub(super) fn fetch_due(&self) -> Option<Instant> {
         match self.client.as_ref()?.waiting?.deadline {
             Deadline::At(at) => Some(at),
@@ -287,7 +290,7 @@ impl House {
         }
     }
 
-    /// Takes the core's records for the face. Returns whether there were any.
+    /// Takes the records that the core has delivered to the application. Returns whether there were any.
     pub(super) fn look_at_records(&mut self) -> Result<bool, Broken> {
         let Some(client) = &mut self.client else { return Ok(false) };
         let came = self.volume.call(client.place, |seat, _| {
@@ -303,7 +306,7 @@ impl House {
         Ok(any)
     }
 
-    /// Adds a record of the core for the face.
+    /// Checks a record of the core, and adds it to the naive queue.
     fn came(&mut self, record: &Record, bytes: Vec<u8>, at: Instant) -> Result<(), Broken> {
         let spoilt = self.is_spoilt(Part::Plain);
         let sector = self.sector;
@@ -318,7 +321,8 @@ impl House {
             return Err(once("a record of a block that is not wanted"));
         }
         task.blocks[block] = FetchedBlock::Come;
-        // While its session is suspended only blocks that another write overtakes are done.
+        // The session of a full buffer is suspended. Then only writes that another write completes may still be delivered, and
+        // reads by commands that were in progress.
         let range = record.range;
         let silent = client.full.is_some_and(|since| since < at && !self.place.was_under_way(range, since));
         hold(!silent || record.op.is_write(), Check::Suspended, || {
@@ -343,7 +347,7 @@ impl House {
         Ok(())
     }
 
-    /// Compares the face's state with the naive queue's.
+    /// Compares the state of the application's buffer with that of the naive queue.
     fn check_face(&self) -> Result<(), Broken> {
         let Some(client) = &self.client else { return Ok(()) };
         let Some(face) = self.volume.app(client.place).and_then(|seat| seat.0.as_ref()) else {
@@ -364,7 +368,7 @@ impl House {
         })
     }
 
-    /// Lets a waiting client take the available records.
+    /// Lets the waiting client fetch the available records, and compares the results with those of the naive queue.
     fn fetch_on(&mut self) -> Result<(), Broken> {
         loop {
             let now = self.now();
@@ -401,7 +405,7 @@ impl House {
                     client.fill(now);
                     self.counts.fetched += 1;
                     waiting.left -= 1;
-                    // Each wait has the whole timeout.
+                    // The whole timeout applies to each record.
                     waiting.deadline = timeout(waiting.wait).deadline(now);
                     client.waiting = Some(waiting);
                 }
@@ -411,7 +415,7 @@ impl House {
         }
     }
 
-    /// Handles a power cut: the buffer was in memory, and the client registers its unfetched blocks.
+    /// Continues after a power cut. The buffer is lost, so the client registers all blocks again that it has not fetched.
     pub(super) fn records_restart(&mut self) -> Result<(), Broken> {
         let Some(old) = self.client.take() else { return Ok(()) };
         self.open_records(old.priority, old.limits)?;
@@ -436,18 +440,18 @@ impl House {
         Ok(())
     }
 
-    /// Returns the number of blocks that the record face has still to return.
+    /// Returns the number of blocks that the client has not fetched.
     pub(super) fn records_left(&self) -> u64 {
         self.client.as_ref().map_or(0, Client::left)
     }
 
-    /// Fetches everything at the end, as it comes.
+    /// Begins to fetch all records, at the end of a history.
     pub(super) fn fetch_all(&mut self) -> Result<(), Broken> {
         self.suspend_records(false)?;
         self.fetch(Wait::Forever, u32::MAX)
     }
 
-    /// Checks at the end that nothing is left, and no client waits.
+    /// Checks at the end of a history that all records were fetched and the client does not wait.
     pub(super) fn check_records_over(&self) -> Result<(), Broken> {
         let left = self.records_left();
         hold(left == 0, Check::Records, || format!("at the end {left} records have not come"))?;
@@ -475,7 +479,7 @@ fn timeout(wait: Wait) -> Timeout {
     }
 }
 
-/// Describes a result without its bytes.
+/// Returns a description of a result without its bytes, for messages.
 fn short(got: &Got) -> String {
     match got {
         Got::Record(Fetched { done, bytes }) => format!("{done:?} and {} bytes", bytes.len()),

@@ -1,5 +1,5 @@
-//! A log-structured disk in a part of the drive, with both its cleaners: a read returns the last write, and exactly the
-//! durable writes survive a power cut.
+//! A log-structured disk in the plain part of the drive, with one cleaner in gaps and one in the foreground. A read must
+//! return the last write, and exactly the durable writes must survive a power cut.
 
 use super::seat::Seat;
 use super::{House, Part, Whose, refused};
@@ -14,12 +14,12 @@ use sim::{Completion, Place, Platters, Volume};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Instant, LbnRange};
 
-/// The log, and its cleaner in gaps.
+/// The application: the log, and its cleaner in gaps.
 pub(super) struct Disk {
     log: Log,
     free: FreeCleaner,
     failed: Option<FreeCleanError>,
-    /// Blocks that came in gaps and were copied.
+    /// The number of blocks that were read in gaps and copied.
     copied: u64,
 }
 
@@ -36,20 +36,20 @@ impl Application for Disk {
     }
 }
 
-/// A client's call; calls are served one after the other.
+/// A call of a client to the log; calls are served one after another.
 #[derive(Clone, Debug)]
 enum LogCall {
-    /// A change of the data, or their removal.
+    /// A write of a block, or, without content, a trim.
     Change(u32, Content),
     Read(u32),
-    /// A sync: all writes so far become durable.
+    /// A sync, which makes all earlier writes durable.
     Sync,
 }
 
-/// Data that are unique to a write, or none.
+/// The data of a block, different for each write; `None` after a trim.
 type Content = Option<Vec<u8>>;
 
-/// A client's change, and the sequence in which it becomes durable.
+/// A write or trim that the log has accepted, and the sequence number with which it becomes durable.
 #[derive(Clone, Debug)]
 struct Done {
     block: u32,
@@ -57,7 +57,7 @@ struct Done {
     sequence: Sequence,
 }
 
-/// The single request under way.
+/// The purpose of the log's request in progress; there is only one at a time.
 #[derive(Clone, Copy, Debug)]
 enum Busy {
     Segment(SegmentIndex),
@@ -71,26 +71,28 @@ pub(super) struct Logged {
     reads: Reads,
     priority: Priority,
     cleaner: ForegroundCleaner,
-    /// The calls; the first is under way.
+    /// The unanswered calls. The first one is being served.
     calls: VecDeque<LogCall>,
-    /// The start of the first.
+    /// The time at which the service of the first call began.
     begun: Instant,
     busy: Option<Busy>,
-    /// Whether segments are being written until none waits, and the cleaner works until it is done, before the call
-    /// continues.
+    /// Whether all waiting segments must be written before the call continues.
     writing: bool,
+    /// Whether the foreground cleaner must finish before the call continues.
     cleaning: bool,
-    /// The number of such interruptions.
+    /// The number of foreground cleanings since the last count.
     cleaned: u64,
-    /// Whether its session is suspended: calls then wait for the other cleaner.
+    /// Whether the session of the cleaner in gaps is suspended.
     suspended: bool,
-    /// The durable data at the last power-up, and the changes since.
+    /// The durable data of each block at the last power cut.
     base: BTreeMap<u32, Vec<u8>>,
+    /// The changes since the last power cut.
     done: Vec<Done>,
     stamps: u64,
 }
 
-/// Draws its parameters with a dice of its own, so that a volume without a log does not change.
+/// Draws the parameters of a log from a generator of its own, so that a volume without a log does not change. Returns `None`
+/// if the range is too small.
 fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, Reads, Priority)> {
     let mut dice = Dice::new(seed.rotate_left(17));
     let (most, blocks_per_segment, sectors_per_block) =
@@ -105,7 +107,7 @@ fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, 
         blocks_per_segment: blocks_per_segment as u32,
         sectors_per_block: sectors_per_block as u32,
         sector_bytes: sector_bytes as u32,
-        // More than there is room for, or exactly as many.
+        // Either more blocks than the log has room for, or exactly as many.
         logical_blocks: if dice.one_in(2) { 2 * slots } else { slots },
         minimum_free: 2,
         most_waiting: dice.range(1, 2) as u32,
@@ -116,7 +118,7 @@ fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, 
 }
 
 impl Logged {
-    /// Returns the log, `None` if the part is too small.
+    /// Starts a log in a part of the drive. Returns `None` if the part is too small.
     pub fn new(
         volume: &mut Volume,
         range: LbnRange,
@@ -171,7 +173,7 @@ impl Logged {
         reported.flatten().ok_or_else(|| refused("there is no log"))
     }
 
-    /// Reports every change to the cleaner in gaps.
+    /// Lets the cleaner in gaps react to a change of the log.
     fn look_around(&self, volume: &mut Volume) -> Result<(), Broken> {
         let now = volume.now();
         let reported = self.with(volume, |disk, sessions| {
@@ -181,12 +183,12 @@ impl Logged {
         reported.map_err(refused)
     }
 
-    /// Returns the number of calls without an answer.
+    /// Returns the number of unanswered calls.
     pub fn calls(&self) -> usize {
         self.calls.len()
     }
 
-    /// Returns the start of the call under way.
+    /// Returns the time at which the service of the current call began.
     pub fn oldest(&self) -> Option<Instant> {
         (!self.calls.is_empty()).then_some(self.begun)
     }
@@ -213,7 +215,7 @@ impl Logged {
         self.begun = now;
     }
 
-    /// Continues until a request is under way or there is nothing to do. Returns the request, and whether anything was done.
+    /// Serves calls until a request is needed or no call is left. Returns the request, and whether anything was done.
     fn go_on(&mut self, volume: &mut Volume) -> Result<(Option<Wish>, bool), Broken> {
         let mut did = false;
         while self.busy.is_none() {
@@ -258,7 +260,7 @@ impl Logged {
         Ok((None, did))
     }
 
-    /// Continues the first call. Returns the range that must be read for it.
+    /// Continues the first call. Returns the range that must be read for the call, if any.
     fn serve(
         &mut self,
         volume: &mut Volume,
@@ -349,7 +351,7 @@ impl Logged {
         })
     }
 
-    /// Handles the end of the request under way.
+    /// Handles the completion of the log's request.
     fn completed(&mut self, volume: &mut Volume, done: &Completion) -> Result<(), Broken> {
         match self.busy.take() {
             None => Err((Check::Once, "the log is answered, and has asked for nothing".into())),
@@ -374,7 +376,7 @@ impl Logged {
         }
     }
 
-    /// Computes the data that must survive a power cut: everything that was durable by then.
+    /// Computes the data that must survive a power cut: the result of all changes up to the sequence number `durable`.
     fn owed(&mut self, durable: Sequence) {
         for done in self.done.drain(..).filter(|done| done.sequence <= durable) {
             match done.content {
@@ -384,7 +386,7 @@ impl Logged {
         }
     }
 
-    /// Checks that every block has the required content on the medium.
+    /// Checks after a power cut that every block has the required content on the medium.
     fn check_owed(&self, platters: &Platters, log: &Log) -> Result<(), Broken> {
         for block in 0..self.config.logical_blocks {
             let found = match log.read(LogicalBlock::new(block)).map_err(refused)? {
@@ -399,7 +401,7 @@ impl Logged {
     }
 }
 
-/// A request of the log.
+/// A request that the log needs.
 enum Wish {
     Read(LbnRange),
     Write(LbnRange, Vec<u8>),
@@ -411,7 +413,7 @@ fn raw(platters: &Platters, config: &LogConfig, range: LbnRange) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// The log's state before a power cut: the durable sequence, and the next.
+/// The log's sequence numbers before a power cut: the last durable one, and that of the segment being filled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     durable: Sequence,
@@ -419,12 +421,12 @@ pub(super) struct Known {
 }
 
 impl House {
-    /// Returns whether the log has a part.
+    /// Returns whether a log-structured disk occupies this part of the drive.
     pub(super) fn is_logged(&self, part: Part) -> bool {
         part == Part::Plain && self.logged.is_some()
     }
 
-    /// Adds a client's read, write or trim of blocks, by the range that it would have without a log.
+    /// Adds calls of a client to the log, one for each sector of a range of the plain part.
     pub(super) fn ask_log(&mut self, what: LogOperation, range: LbnRange) {
         let (now, first) = (self.now(), self.range_of(Part::Plain).start());
         let Some(logged) = &mut self.logged else { return };
@@ -445,7 +447,7 @@ impl House {
         }
     }
 
-    /// Adds a sync of the log.
+    /// Adds a sync to the calls of the log.
     pub(super) fn sync_log(&mut self) {
         let now = self.now();
         if let Some(logged) = &mut self.logged {
@@ -453,7 +455,7 @@ impl House {
         }
     }
 
-    /// Lets the log continue. Returns whether it did.
+    /// Lets the log serve its calls. Returns whether anything was done.
     pub(super) fn poll_log(&mut self) -> Result<bool, Broken> {
         let Self { logged: Some(logged), volume, requests, counts, .. } = self else { return Ok(false) };
         let reported = logged.go_on(volume);
@@ -480,13 +482,13 @@ impl House {
         logged.suspend(volume, on)
     }
 
-    /// Returns the log's state before a power cut.
+    /// Returns the log's sequence numbers, before a power cut.
     pub(super) fn log_known(&self) -> Option<Known> {
         let disk = self.logged.as_ref()?.disk(&self.volume)?;
         Some(Known { durable: disk.log.durable(), filling: disk.log.filling() })
     }
 
-    /// Checks after a power cut that the durable data are there, and no later ones.
+    /// Recovers the log after a power cut, and checks that it has exactly the durable data.
     pub(super) fn log_restarts(&mut self, known: Option<Known>) -> Result<(), Broken> {
         let Self { logged: Some(logged), volume, .. } = self else { return Ok(()) };
         let config = logged.config;
@@ -512,7 +514,7 @@ impl House {
     }
 }
 
-/// A client's operation on a log.
+/// The operation of a client on the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogOperation {
     Read,

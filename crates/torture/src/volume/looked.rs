@@ -1,18 +1,18 @@
-//! A check of the medium after every step: every sector holds its acknowledged content, or a newer one.
+//! Checks after every step that every sector of the medium has its acknowledged content, or a newer one.
 //!
-//! The verdict on a sector depends on its bytes, its place, its required content, and the growing list of its writes. If
-//! none of these has changed since the last verdict, the sector is not checked again. All bytes of the medium are compared
-//! with a copy from the step before, so that no writer's own report is trusted.
+//! A sector is not checked again if neither its bytes, nor its place on the medium, nor its oldest permitted version has
+//! changed since the last check. To find changes, all bytes of the medium are compared with a copy from the last check, so
+//! that the reports of writers need not be trusted.
 
 use super::{House, Part, refused};
 use crate::clients::range;
 use crate::failure::{Broken, Check, hold};
 use units::{Lbn, LbnRange, Sectors};
 
-/// The number of sectors that are compared at once; if they differ, each of them is.
+/// The number of sectors that are compared at once. If they differ, they are compared one by one.
 const COMPARED_SECTORS: usize = 64;
 
-/// The facts of a verdict.
+/// The place and the oldest permitted version of a sector at its last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judged {
     place: Lbn,
@@ -23,11 +23,12 @@ struct Judged {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     bytes: Vec<u8>,
-    /// The verdicts, by the client's address; `None` without a required content.
+    /// The last check of each sector, by the client's address; `None` if the sector had no required content.
     judged: Vec<Option<Judged>>,
 }
 
-/// A required content: a sector, its place, and its oldest permitted version.
+/// A required content of the medium: the client's address of a sector, its place, its oldest permitted version (`None`: any
+/// content), and the checker that fails otherwise.
 pub(super) struct Due {
     pub of: Lbn,
     pub place: Lbn,
@@ -36,7 +37,7 @@ pub(super) struct Due {
 }
 
 impl House {
-    /// Checks that every sector of the medium holds its acknowledged content, or a newer one; bad ones are not checked.
+    /// Checks that every sector of the medium has its acknowledged content, or a newer one. Bad sectors are not checked.
     pub(super) fn check_medium(&mut self) -> Result<(), Broken> {
         let dues = self.dues()?;
         let all = range(0, self.drive.layout().capacity().get());
@@ -65,7 +66,7 @@ impl House {
         self.check_plan()
     }
 
-    /// Returns the required contents.
+    /// Returns the required contents of the medium.
     fn dues(&self) -> Result<Vec<Due>, Broken> {
         let mut dues = Vec::new();
         let mut straight = |part: LbnRange, floors: &[Option<u64>], check| {
@@ -93,7 +94,7 @@ impl House {
     }
 }
 
-/// Returns the sectors that differ.
+/// Returns for each sector whether its bytes differ.
 fn changed(before: &[u8], now: &[u8], sector: usize) -> Vec<bool> {
     let mut changed = Vec::with_capacity(now.len() / sector.max(1));
     for (before, now) in before.chunks(sector * COMPARED_SECTORS).zip(now.chunks(sector * COMPARED_SECTORS)) {

@@ -1,8 +1,8 @@
-//! The other kind of host: a volume that holds bytes, with the applications on it.
+//! The host of a volume: a simulated drive with bytes, and the applications on it.
 //!
-//! The drive has four parts: a volume with snapshots, one behind a write-back cache, one that a reorganiser moves, and a
-//! plain one. Every sector bears a stamp with its address and its write, so that each read can be compared with the
-//! permitted contents ([`Shadow`]).
+//! The drive has four parts: a volume with snapshots, a part behind a write-back cache, a part whose blocks a reorganiser
+//! moves, and a plain part. The bytes of every sector name its LBN and its last write, so that each read can be compared with
+//! the permitted contents ([`Shadow`]).
 
 mod backups;
 mod cached;
@@ -44,10 +44,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The longest time of a foreground request: a lost command takes half a second, and no history loses thousands of them.
+/// The longest permitted time of a foreground request. A lost command takes half a second, and no history loses hundreds for
+/// one request.
 const FOREGROUND_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// The number of actions at one instant that proves an endless loop.
+/// The number of actions at one instant that counts as an endless loop.
 const ACTIONS_PER_INSTANT_MAX: u32 = 1 << 16;
 
 /// A part of the drive.
@@ -61,37 +62,41 @@ enum Part {
 
 const PARTS: [Part; 4] = [Part::Snapshots, Part::Cached, Part::Moved, Part::Plain];
 
-/// A foreground call that a client waits for.
+/// A read or write of a client, which takes one or more requests of the volume.
 #[derive(Debug)]
 struct Job {
     op: Op,
-    /// The range, by the client's addresses.
+    /// The range in the client's addresses.
     range: LbnRange,
     began: Instant,
-    /// The bytes to be written, or that were read.
+    /// The bytes to be written, or the bytes that were read.
     bytes: Vec<u8>,
-    /// The permitted contents of a read; the version of a write.
+    /// The oldest permitted content of each sector of a read.
     floors: Floors,
+    /// The version of a write.
     version: u64,
-    /// The number of requests under way, and whether one has failed.
+    /// The number of unfinished requests.
     left: usize,
+    /// Whether a request has failed.
     failed: bool,
     way: Way,
 }
 
+/// The way in which a job is executed.
 #[derive(Debug)]
 enum Way {
+    /// All requests at once.
     Straight,
-    /// A write in steps, with the data of its last read.
+    /// A write to the volume with snapshots, one request after another; with the bytes of its last read.
     Steps(WriteId, Vec<u8>),
-    /// An access through the reorganiser.
+    /// An access to blocks that the reorganiser moves.
     Access(Access),
 }
 
 /// The owner of a request.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
-    /// A job, with the part of its range that the request serves.
+    /// A job, and the part of its range that the request reads or writes.
     Job(u64, LbnRange),
     Cache(RequestId),
     Log,
@@ -102,7 +107,7 @@ pub(crate) struct House {
     place: Standing,
     drive: Arc<DriveModel>,
     volume: Volume,
-    /// The number of power-ups.
+    /// The number of power cuts so far.
     life: u64,
     faults: Faults,
     parts: [LbnRange; 4],
@@ -118,7 +123,7 @@ pub(crate) struct House {
     backups: Backups,
     moved: Option<Moved>,
     client: Option<Client>,
-    /// The log-structured disk in the plain part, if there is one.
+    /// The log-structured disk that may occupy the plain part.
     logged: Option<Logged>,
     looked: Looked,
     dice: Dice,
@@ -139,7 +144,7 @@ impl Stage for House {
         self.check_all()
     }
 
-    /// Makes a bad call of an application's sessions, or of the volume.
+    /// Makes a bad call of a session, or a bad request of the volume.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity();
         let (bad, session) = match kind.map(|kind| (kind, bad_range(capacity, kind))) {
@@ -186,7 +191,7 @@ impl House {
     pub fn new(setup: &Setup) -> Result<Self, Broken> {
         let drive = Arc::new(setup.drive.build().map_err(|e| (Check::Panic, e))?);
         let mut dice = Dice::new(mix(setup.seed));
-        // No application waits for room in the pool.
+        // With a large pool, because the applications do not expect that requests are refused.
         let config = setup.config().with_most_pending(1 << 12);
         let (capacity, sector) = (drive.layout().capacity().get(), drive.sector_bytes().get() as usize);
         let quarter = (capacity / 4).max(1).min(capacity);
@@ -244,7 +249,7 @@ impl House {
         })
     }
 
-    /// Returns the random parameters in words.
+    /// Returns the parameters that were drawn from the seed, as text.
     pub fn drawn(&self) -> String {
         let Self { parts, faults, cached, snapshots, logged, .. } = self;
         let logged = logged.as_ref().map_or_else(String::new, |logged| format!(" {}", logged.drawn()));
@@ -267,14 +272,14 @@ impl House {
         PARTS.into_iter().find(|part| self.range_of(*part).contains(lbn)).unwrap_or(Part::Plain)
     }
 
-    /// Returns a range within one part for any numbers.
+    /// Returns a part of the drive, and a range within it, for any two numbers.
     fn clip(&self, start: u64, len: u64) -> (Part, LbnRange) {
         let capacity = self.drive.layout().capacity().get();
         let start = Lbn::new(start % capacity);
         let part = self.part_of(start);
         let mut end = self.range_of(part).end();
         if part == Part::Snapshots {
-            // Clients cannot address the room for copies.
+            // Clients cannot address the sectors that are reserved for copies.
             end = self.snapshots.end().max(start);
         }
         let most = end.since(start).get();
@@ -326,7 +331,7 @@ impl House {
             Step::Promote { start, len, .. } => self.promote_records(start, len)?,
             Step::Fetch { wait, most } => self.fetch(wait, most)?,
             Step::Settle { .. } => self.settle()?,
-            // The rest is for the other kind of host.
+            // All other steps are for other hosts.
             _ => {}
         }
         self.pump()
@@ -343,7 +348,7 @@ impl House {
         self.check_medium()
     }
 
-    /// Returns the work under way in words.
+    /// Returns a description of the unfinished work, for messages.
     fn reported(&self) -> String {
         let (jobs, calls) = (self.jobs.len(), self.cached.calls());
         let (backups, moved) = (self.backups.reported(&self.volume), self.progress());
@@ -357,7 +362,7 @@ impl House {
     fn spoil(&mut self, lbn: u64, cure: Cure) {
         let lbn = Lbn::new(lbn % self.drive.layout().capacity().get());
         if self.is_logged(self.part_of(lbn)) {
-            // A log cannot handle unreadable sectors.
+            // The log-structured disk does not handle unreadable sectors.
             return;
         }
         self.spoilt[self.part_of(lbn) as usize] = true;
@@ -396,7 +401,7 @@ impl House {
         self.pump()
     }
 
-    /// Takes the completions, and submits the next requests.
+    /// Takes completions, and lets all applications act, until none has more to do.
     fn pump(&mut self) -> Result<(), Broken> {
         for _ in 0..ACTIONS_PER_INSTANT_MAX {
             let mut did = false;
@@ -415,7 +420,7 @@ impl House {
         Err((Check::Endless, format!("something is done again and again: {}", self.reported())))
     }
 
-    /// Submits a client's call. If another call has work under way there, it waits outside.
+    /// Submits a client's read or write. The call is left out if it would race with an unfinished one ([`Self::is_busy`]).
     fn submit(&mut self, op: Op, part: Part, range: LbnRange) -> Result<(), Broken> {
         if range.is_empty() {
             return Ok(());
@@ -442,8 +447,8 @@ impl House {
         }
     }
 
-    /// Returns whether the call would race with another: a write that touches another's, or, since a freed place is reused,
-    /// any call that touches a write to a snapshot volume.
+    /// Returns whether a call would race with an unfinished one: two writes that overlap, or, in the volume with snapshots, any
+    /// call that overlaps a write, because a write may free sectors that are reused at once.
     fn is_busy(&self, op: Op, range: LbnRange) -> bool {
         let alone = self.part_of(range.start()) == Part::Snapshots;
         let races = |job: &Job| match (job.op, op) {
@@ -466,7 +471,7 @@ impl House {
         id
     }
 
-    /// Submits a job's requests: parts of its range, each with its place.
+    /// Submits the requests of a job: pairs of a part of its range, and the place of that part on the drive.
     fn go(&mut self, id: u64, places: &[(LbnRange, LbnRange)]) -> Result<(), Broken> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         job.left = places.len();
@@ -520,7 +525,7 @@ impl House {
         if job.left > 0 { Ok(()) } else { self.end(id) }
     }
 
-    /// Ends a job.
+    /// Ends a job, and checks the bytes of a read.
     fn end(&mut self, id: u64) -> Result<(), Broken> {
         let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
         if let Way::Access(access) = job.way {
@@ -541,7 +546,7 @@ impl House {
         }
     }
 
-    /// Checks that the sectors of a range that lie at `place` hold a permitted content; bad ones are not checked.
+    /// Checks that the sectors of the range `of`, which lie at `place`, have a permitted content. Bad sectors are not checked.
     fn check_place(
         &self,
         of: LbnRange,
@@ -563,7 +568,7 @@ impl House {
         hold(wrong.is_none(), check, || wrong.unwrap_or_default())
     }
 
-    /// Cuts the power now, and restores it.
+    /// Cuts the power at this instant and restores it: a new volume starts with the surviving medium.
     fn power_cut(&mut self) -> Result<(), Broken> {
         self.counts.power_cuts += 1;
         self.life += 1;

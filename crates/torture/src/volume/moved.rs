@@ -1,5 +1,5 @@
-//! A part of the drive whose blocks a reorganiser moves: its addresses stay, and in the end every block is where the plan
-//! says.
+//! The part of the drive whose blocks a reorganiser moves. Clients use the original addresses, and in the end every block must
+//! be where the plan says.
 
 use super::looked::Due;
 use super::seat::{Memory, Seat};
@@ -16,7 +16,7 @@ use units::{LbnRange, Op, Sectors};
 
 type ReorganizerApp = Reorganizer<Memory>;
 
-/// The maximum of a plan's blocks.
+/// The most blocks of a plan, to bound the length of a history.
 const PLAN_BLOCKS_MAX: u64 = 60;
 
 pub(super) struct Moved {
@@ -42,7 +42,7 @@ impl Moved {
 }
 
 impl House {
-    /// Starts to move blocks, once in a history.
+    /// Starts the reorganiser with a random plan, at most once in a history.
     pub(super) fn start_moving(&mut self, priority: u8) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let busy = self.jobs.values().any(|job| job.range.overlaps(region));
@@ -81,13 +81,13 @@ impl House {
         self.moved.as_ref()?.app(&self.volume).map(ReorganizerApp::progress)
     }
 
-    /// Returns whether its memory has failed, so that it must be recovered.
+    /// Returns whether the reorganiser has halted because its memory failed. Then only a recovery lets it continue.
     pub(super) fn moving_has_halted(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_some_and(|app| matches!(app.trouble(), Some(Trouble::Nvram(_))))
     }
 
-    /// Returns whether it has ended, or has no room left because of bad places.
+    /// Returns whether the reorganiser has finished, or cannot finish because blocks of bad sectors occupy its staging memory.
     pub(super) fn moving_is_over(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_none_or(|app| {
@@ -96,7 +96,7 @@ impl House {
         })
     }
 
-    /// Begins a client's access, by the original places of the blocks.
+    /// Begins a client's access to a range of original addresses.
     pub(super) fn begin_access(&mut self, op: Op, range: LbnRange) -> Result<(), Broken> {
         let Some(moved) = &self.moved else { return Ok(()) };
         let mut bytes = match op {
@@ -110,7 +110,7 @@ impl House {
         let access = match begun {
             None | Some(Err(AccessError::Free(_))) => return Ok(()),
             Some(Err(AccessError::Halted(_))) => {
-                // As after a power cut, a part of it may have been done.
+                // As after a power cut, a part of the write may have been executed.
                 self.shadow.issue(range);
                 return hold(self.moving_has_halted(), Check::Refusal, || "halted without trouble".into());
             }
@@ -132,7 +132,7 @@ impl House {
             job.bytes = bytes;
             let version = job.version;
             if op.is_write() {
-                // Those are durable by now.
+                // A write to staging memory is durable at once.
                 staged.into_iter().for_each(|part| self.shadow.acknowledge(part, version));
             }
         }
@@ -146,7 +146,7 @@ impl House {
         Ok(())
     }
 
-    /// Adds the required contents of the medium, by the reorganiser's map.
+    /// Adds the required contents of this part of the medium, according to the reorganiser's map.
     pub(super) fn moved_dues(&self, dues: &mut Vec<Due>) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let floors = self.shadow.floors(region);
@@ -154,7 +154,7 @@ impl House {
         for (of, floor) in lbns(region).zip(floors) {
             let place = match app {
                 None => Some(of),
-                // Between a power cut and the recovery no place is known.
+                // The map is unknown between a power cut and the recovery.
                 Some(None) => None,
                 Some(Some(app)) => match app.resolve(LbnRange::new(of, Sectors::new(1))) {
                     Ok(pieces) => pieces.iter().find_map(|piece| match piece.place {
@@ -171,7 +171,7 @@ impl House {
         Ok(())
     }
 
-    /// Checks at the end that every block is exactly where the plan says.
+    /// Checks once, when the reorganiser has finished, that every block is where the plan says.
     pub(super) fn check_plan(&mut self) -> Result<(), Broken> {
         let Some(moved) = self.moved.as_ref().filter(|moved| !moved.counted) else { return Ok(()) };
         let Some(app) = moved.app(&self.volume) else { return Ok(()) };
@@ -189,7 +189,7 @@ impl House {
         Ok(())
     }
 
-    /// Continues after a power cut from its memory, where every sector, also a staged one, must be there.
+    /// Recovers the reorganiser after a power cut from its memory, and checks the staged sectors.
     pub(super) fn moving_restarts(&mut self) -> Result<(), Broken> {
         let Some(moved) = &mut self.moved else { return Ok(()) };
         moved.memory.dies_after(None);
@@ -203,7 +203,7 @@ impl House {
         self.check_staged()
     }
 
-    /// Checks the staged contents.
+    /// Checks that the sectors in staging memory have a permitted content.
     fn check_staged(&mut self) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
         let Some(moved) = &self.moved else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! The places of applications in a volume, and the memories that survive a crash.
+//! The slots for applications in a volume, and two simulated devices of applications that survive a power cut: the
+//! reorganiser's memory, and the tape of backups.
 
 use apps::backup::Sink;
 use apps::reorganizer::{Nvram, NvramLost};
@@ -7,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::Instant;
 
-/// An application that is started when its volume exists.
+/// The slot of an application in a volume. It is empty until the application has started.
 pub(super) struct Seat<T>(pub Option<T>);
 
 impl<T: Application> Application for Seat<T> {
@@ -22,7 +23,7 @@ impl<T: Application> Application for Seat<T> {
     }
 }
 
-/// A reorganiser's memory, which may fail after a number of operations; the append that meets the failure leaves a prefix.
+/// The reorganiser's memory. It may fail after a number of operations; an append that fails writes a part of its bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Rc<RefCell<Cells>>);
 
@@ -45,7 +46,7 @@ impl Memory {
         self.0.borrow().bytes.clone()
     }
 
-    /// Makes it fail after a number of further operations; with `None` it never does.
+    /// Makes the memory fail after this number of further operations; never with `None`.
     pub fn dies_after(&self, operations: Option<u32>) {
         self.0.borrow_mut().left = operations;
     }
@@ -73,7 +74,7 @@ impl Nvram for Memory {
     }
 }
 
-/// The destination of an image: it may be full, and a crash removes the part that was not durable.
+/// The destination of a backup image. It may be full, and a power cut may remove bytes that were not synced.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tape(Rc<RefCell<Reel>>);
 
@@ -93,14 +94,14 @@ impl Tape {
         self.0.borrow().durable
     }
 
-    /// Keeps only the first bytes.
+    /// Removes all but the first bytes.
     pub fn cut(&self, bytes: usize) {
         let mut reel = self.0.borrow_mut();
         reel.bytes.truncate(bytes);
         reel.durable = reel.durable.min(bytes);
     }
 
-    /// Sets the rest of its room; with `None` it has no limit.
+    /// Sets the free space in bytes; `None` for no limit.
     pub fn room(&self, bytes: Option<u64>) {
         self.0.borrow_mut().room = bytes;
     }

@@ -1,4 +1,4 @@
-//! The end of a history: all troubles end, and every client gets its blocks.
+//! The end of a history on a volume: all troubles end, and every client must get its blocks.
 
 use super::{House, Part, Whose, refused};
 use crate::clients::range;
@@ -6,13 +6,15 @@ use crate::failure::{Broken, Check, hold};
 use sim::Faults;
 use units::Duration;
 
-/// Foreground requests, 20 ms apart, within which some application must make progress.
+/// The number of foreground requests, 20 ms apart, within which some application must make progress.
 const REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 20_000;
 
-/// The same outside the drive, where no gap may be long enough.
+/// The number of foreground requests, 20 ms apart, after which idle time must suffice outside the drive, where gaps may be too
+/// short for blocks.
 const OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 2_000;
 
-/// The longest rest of work: the largest patience in a history, and half a minute more.
+/// The longest time in seconds without foreground requests and without progress: the longest rest of idle work in a history,
+/// and half a minute more.
 const REST_S_MAX: u32 = 730;
 
 impl House {
@@ -42,7 +44,7 @@ impl House {
                 (left, without) = (now, 0);
             }
             if without >= OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX && self.place.is_outside() {
-                // No gap suffices; then a silence must.
+                // If no gap suffices, idle time must.
                 if !self.in_silence()? {
                     return self.check_medium();
                 }
@@ -52,7 +54,7 @@ impl House {
                 format!("no client makes progress: {}", self.reported())
             })?;
         }
-        // All acknowledged data are flushed, and so on the medium; no more calls arrive.
+        // After this flush all acknowledged data must be on the medium, because no more calls arrive.
         self.flush()?;
         self.sync_log();
         let mut waited = 0;
@@ -68,13 +70,13 @@ impl House {
         self.check_medium()
     }
 
-    /// Checks that the log is durable: after a power cut it would be as it was written.
+    /// Checks that all writes to the log are durable, by a power cut.
     fn check_log(&mut self) -> Result<(), Broken> {
         if self.is_logged(Part::Plain) { self.power_cut() } else { Ok(()) }
     }
 
-    /// Checks that silence alone suffices for all applications; returns false without idle time. It is one silence: each
-    /// request that ends one and is late doubles the core's patience, so that many silences have no promised length.
+    /// Checks that all applications finish in idle time alone. Returns false if the core does not use idle time. No request
+    /// comes in between, because a delayed request doubles the time for which idle work may rest.
     fn in_silence(&mut self) -> Result<bool, Broken> {
         if !self.place.uses_idle_time() {
             return Ok(false);
@@ -94,7 +96,7 @@ impl House {
         Ok(true)
     }
 
-    /// Returns the rest of the work of backups, the reorganiser and the record face.
+    /// Returns the remaining work of backups, of the reorganiser, and of the client with the buffer of records.
     fn left(&self) -> [u64; 3] {
         let moving = match self.moving_is_over() {
             true => 0,
@@ -103,7 +105,7 @@ impl House {
         [self.backups.left(&self.volume), moving, self.records_left()]
     }
 
-    /// Submits a foreground read at a random place on the drive, also in the room for copies, and gives it time.
+    /// Submits a foreground read at a random place on the drive, possibly among the copies of snapshots, and advances 20 ms.
     fn request(&mut self) -> Result<(), Broken> {
         let capacity = self.drive.layout().capacity().get();
         let start = self.dice.below(capacity);

@@ -1,19 +1,20 @@
-//! The permitted contents of each sector: a stamp with its own address and its write.
+//! The permitted contents of each sector. The bytes of a sector are copies of a stamp: its address and the version of its
+//! last write.
 
 use units::{Lbn, LbnRange};
 
-/// The number of bytes in a stamp; copies of one stamp fill a sector.
+/// The number of bytes in a stamp: eight for the address, eight for the version.
 const STAMP_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default)]
 struct ShadowSector {
-    /// Versions that were ever written here, or were to be, ascending.
+    /// The versions of all writes to the sector, whether or not they were executed, ascending.
     issued: Vec<u64>,
-    /// The oldest permitted version; `None` if it is unknown.
+    /// The oldest permitted version; `None` if any content is permitted.
     floor: Option<u64>,
 }
 
-/// The required and permitted contents of each sector, by the client's address.
+/// The permitted contents of each sector, by the client's address.
 #[derive(Clone, Debug)]
 pub(super) struct Shadow {
     sectors: Vec<ShadowSector>,
@@ -21,23 +22,23 @@ pub(super) struct Shadow {
     bytes: usize,
 }
 
-/// The oldest permitted versions of a range for a read that begins at some time.
+/// The oldest permitted version of each sector of a range; `None` if any content is permitted.
 pub(super) type Floors = Vec<Option<u64>>;
 
 impl Shadow {
-    /// Returns a shadow in which each sector holds version 0 of itself.
+    /// Returns the state in which each sector has version 0.
     pub fn new(sectors: u64, bytes: usize) -> Self {
         let sector = ShadowSector { issued: vec![0], floor: Some(0) };
         Self { sectors: vec![sector; sectors as usize], last: 0, bytes }
     }
 
-    /// Returns the bytes of a sector in a version.
+    /// Returns the bytes of a version of a sector.
     pub fn stamped(&self, lbn: Lbn, version: u64) -> Vec<u8> {
         let stamp: Vec<u8> = [lbn.get().to_le_bytes(), version.to_le_bytes()].concat();
         stamp.into_iter().cycle().take(self.bytes).collect()
     }
 
-    /// Returns the bytes of a range in the version that is issued next.
+    /// Returns the bytes of a range in the version that [`issue`](Self::issue) returns next.
     pub fn next_bytes(&self, range: LbnRange) -> Vec<u8> {
         super::lbns(range).flat_map(|lbn| self.stamped(lbn, self.last + 1)).collect()
     }
@@ -71,7 +72,7 @@ impl Shadow {
         }
     }
 
-    /// Records that a crash has set a sector back to a version.
+    /// Records that a sector has this version after a power cut, even if a newer one had been acknowledged.
     pub fn set_back(&mut self, lbn: Lbn, version: u64) {
         self.sectors[lbn.get() as usize].floor = Some(version);
     }
@@ -81,7 +82,7 @@ impl Shadow {
         super::lbns(range).map(|lbn| self.sectors[lbn.get() as usize].floor).collect()
     }
 
-    /// Returns the version of itself that a sector's bytes are; `None` for any other bytes.
+    /// Returns the version that the bytes of a sector are; `None` if they are no version of this sector.
     pub fn version(&self, lbn: Lbn, bytes: &[u8]) -> Option<u64> {
         let (stamp, _) = bytes.split_first_chunk::<STAMP_BYTES>()?;
         let (address, version) = stamp.split_first_chunk::<{ STAMP_BYTES / 2 }>()?;
@@ -90,7 +91,7 @@ impl Shadow {
         (full && bytes.len() == self.bytes && u64::from_le_bytes(*address) == lbn.get()).then_some(version)
     }
 
-    /// Returns the first sector of a range whose bytes a read with these floors must not return, and its content.
+    /// Returns a description of the first sector of a range whose bytes are not permitted, given the oldest permitted versions.
     pub fn wrong(&self, range: LbnRange, bytes: &[u8], floors: &[Option<u64>]) -> Option<String> {
         let mut sectors = super::lbns(range).zip(bytes.chunks(self.bytes)).zip(floors);
         sectors.find_map(|((lbn, bytes), floor)| {

@@ -1,5 +1,5 @@
-//! A part of the drive with snapshots: foreground writes go in steps, and its maps are in a journal that survives a power
-//! cut.
+//! The part of the drive with snapshots. A foreground write takes several steps, and the maps are in a journal that survives
+//! a power cut.
 
 use super::shadow::Floors;
 use super::{House, Part, Way, Whose, refused};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Lbn, LbnRange, Op, Sectors};
 
-/// The number of entries at which a journal is replaced by a saved state.
+/// The number of journal entries above which a saved state replaces the journal.
 const JOURNAL_ENTRIES_MAX: usize = 64;
 
 pub(super) struct Snapshots {
@@ -22,8 +22,8 @@ pub(super) struct Snapshots {
     geometry: Geometry,
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
-    /// The floor of each sector of the volume at a snapshot, and the last version issued by then: the snapshot may also hold
-    /// versions between the two, from writes that had failed or been cut short.
+    /// For each snapshot, the oldest permitted version of each sector, and the last version issued before it. The snapshot may
+    /// have versions between the two, from writes that had failed or were cut short.
     pub taken: BTreeMap<SnapshotId, (Floors, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Snapshots {
         LbnRange::new(first, self.end().since(first))
     }
 
-    /// Returns the whole blocks that a range touches.
+    /// Returns the range extended to whole blocks.
     pub fn blocks_around(&self, of: LbnRange) -> LbnRange {
         let (first, block) = (self.geometry.first.get(), self.geometry.block.get());
         let from = (of.start().get() - first) / block * block;
@@ -64,7 +64,7 @@ impl Snapshots {
         range(first + from, to - from)
     }
 
-    /// Returns the current places of the parts of a range.
+    /// Returns the parts of a range, each with its current place on the drive.
     pub fn places(&self, of: LbnRange) -> Vec<(LbnRange, LbnRange)> {
         let (first, block) = (self.geometry.first.get(), self.geometry.block.get());
         let volume = self.volume.borrow();
@@ -85,7 +85,7 @@ impl Snapshots {
         self.journal.push(entry.encode());
     }
 
-    /// Restores the state after a power cut: the last saved state, and the journal on top of it.
+    /// Restores the maps after a power cut: from the last saved state and the journal.
     pub fn restart(&mut self) -> Result<(), Broken> {
         let mut volume = Volume::load(&self.saved).map_err(refused)?;
         for entry in &self.journal {
@@ -95,7 +95,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Replaces a long journal by a saved state, when no write is under way.
+    /// Replaces a long journal by a saved state, unless a write is in progress.
     fn tidy(&mut self) {
         if self.journal.len() > JOURNAL_ENTRIES_MAX
             && let Ok(saved) = self.volume.borrow_mut().save()
@@ -131,7 +131,7 @@ impl House {
         Ok(())
     }
 
-    /// Begins a write to the volume.
+    /// Begins a write to the volume with snapshots.
     pub(super) fn begin_steps(&mut self, range: LbnRange) -> Result<(), Broken> {
         let begun = self.snapshots.volume.borrow_mut().write(range);
         match begun {

@@ -1,4 +1,4 @@
-//! The place of a volume's core: in the drive, or outside one that differs from its profile.
+//! Creates the volume of a history, with its core inside the drive or outside a drive that differs from its profile.
 
 use super::refused;
 use crate::failure::{Broken, Check};
@@ -14,23 +14,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Instant, LbnRange, Op};
 
-/// The parts of a volume, now and after each power cut.
+/// The parameters of a volume, from which it is created at the start and after each power cut.
 pub(super) struct Standing {
     /// The core's model of the drive.
     pub known: Arc<DriveModel>,
     config: Config,
-    /// The true drive, its behaviour, and the seed of its noise; `None` with the core in it.
+    /// The profile and the behaviour of the true drive, and the seed of its random times; `None` for a core inside the drive.
     black: Option<(Profile, Behaviour, u64)>,
     passed: Served,
-    /// Whether a write completes a read of the same place.
+    /// Whether a write of a block completes a pending read of it.
     writes_serve_reads: bool,
 }
 
-/// The ranges that could serve reads since power-up, each with the instant at which the core first ordered its command.
+/// The ranges of commands that may have completed reads since the last power cut, each with the instant at which the core first
+/// ordered the command.
 type Served = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
 
 impl Standing {
-    /// Returns the parts; `drive` is the true drive.
+    /// Creates the parameters from a set-up. `drive` is the model of the true drive.
     pub fn new(setup: &Setup, drive: Arc<DriveModel>, config: Config) -> Result<Self, Broken> {
         let writes_serve_reads = setup.writes_serve_reads;
         if setup.host != Host::VolumeOutside {
@@ -44,7 +45,7 @@ impl Standing {
         }
         let defect = |what: String| (Check::Panic, what);
         let profile = setup.drive.profile().and_then(Outer::profile).map_err(defect)?;
-        // A volume does not flush.
+        // Without write-back, because a volume does not flush the drive.
         let behaviour = Behaviour { write_back: Some(false), ..setup.outside.behaviour() };
         let (_, overheads) = black_box(&profile, behaviour, setup.seed).map_err(|e| defect(e.to_string()))?;
         let known = setup.outside.known(&profile, &drive).map_err(defect)?;
@@ -53,7 +54,7 @@ impl Standing {
         Ok(Self { known, config, black, passed: Served::default(), writes_serve_reads })
     }
 
-    /// Returns the volume after a number of power cuts.
+    /// Creates the volume after `life` power cuts.
     pub fn volume(&self, now: Instant, life: u64, platters: Platters) -> Result<Volume, Broken> {
         let known = Arc::clone(&self.known);
         let volume = match &self.black {
@@ -84,9 +85,9 @@ impl Standing {
         self.black.is_some()
     }
 
-    /// Returns whether commands that the core had ordered by then have read all of the range, or written it where writes
-    /// complete reads. A command that repeats a lost one counts from the first. In the drive no work is under way when a
-    /// record comes.
+    /// Returns whether commands that the core had ordered by the instant `by` may have completed a read of the range: they
+    /// have read all of it or, if writes complete reads, written it. A command that repeats a lost one counts as ordered with
+    /// the lost one. Always false for a core inside the drive, which has no unfinished work when it delivers a record.
     pub fn was_under_way(&self, range: LbnRange, by: Instant) -> bool {
         let passed = self.passed.borrow();
         let of = |lbn| passed.iter().any(|(ordered, range)| *ordered <= by && range.contains(lbn));

@@ -1,4 +1,4 @@
-//! Histories that have failed before, and new ones with the commit's own seed.
+//! Runs the histories that once failed (in `seeds`), and new histories drawn from the commit's hash.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
@@ -21,7 +21,7 @@ fn former_failures_stay_fixed() {
     }
 }
 
-/// They take some twenty seconds of one core together: the search is as long on every machine, whatever its speed.
+/// The number of steps is fixed, so that the search is as thorough on every machine. It takes some twenty seconds of one core.
 mod new_histories_of_this_commit_keep_every_promise {
     use super::*;
 
@@ -76,8 +76,8 @@ mod new_histories_of_this_commit_keep_every_promise {
         });
     }
 
-    /// Runs histories of at least the given numbers of steps in the short tier and in the long one. They would prove nothing without any of
-    /// one kind of `events`; rare kinds may need more histories.
+    /// Runs histories until they have this number of steps (one for the short test tier, one for the long). Runs more, up to a
+    /// bound, while a count of `events` is zero, because the histories would not test that event.
     fn search(host: Host, (short, long): (u64, u64), events: impl Fn(&Counts) -> Vec<u64>) {
         let steps = testing::sized(short, long);
         let seed = testing::commit_seed();
@@ -166,7 +166,7 @@ fn files_that_are_no_history_are_refused_by_line() {
         (String::new(), 1, "empty"),
         ("freeblock-torture 2\n".into(), 1, "first line"),
         (good.replace("policy", "polici"), 4, "begin the steps"),
-        // The draws from its seeds are different then.
+        // The hash of the draws does not match the seed.
         ("freeblock-torture 1\ndrive random 7\ndrawn 1234\nsteps\n".into(), 3, "another history"),
         ("freeblock-torture 1\noutside noisy exact beyond 0 all\nsteps\n".into(), 2, "1 to 64"),
         (good.replace("steps\n", "steps\nfetch soon 3\n"), 17, "nanoseconds"),

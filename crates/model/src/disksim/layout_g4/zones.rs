@@ -195,8 +195,8 @@ impl Writer {
 }
 
 fn revolutions(revolutions: f64) -> Revolutions {
-    // Rounding to twelve digits removes the errors of sums, because the file's angles have six. Adding zero turns -0.0 into
-    // 0.0.
+    // Rounding to twelve digits removes the errors of sums, because the file's angles have six. The addition of zero makes 0.0
+    // of -0.0.
     Revolutions::Decimal((revolutions * 1e12).round() / 1e12 + 0.0)
 }
 

@@ -113,8 +113,8 @@ impl Background {
         }
     }
 
-    /// Records that the accesses under way are lost: every pick is wanted again, except those that the foreground request
-    /// covers, which is repeated.
+    /// Records that the accesses under way are lost. Every pick is wanted again, except those that the foreground request
+    /// covers, because that request is repeated.
     pub fn lost(&mut self, layout: &Layout) {
         let mut picks = core::mem::take(&mut self.picks);
         // In reverse, because the pieces of a block are returned in the reverse order.

@@ -227,7 +227,7 @@ impl Share {
         Some(taken)
     }
 
-    /// Takes the item of a pick again that was returned.
+    /// Takes the item of a returned pick again.
     pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
         let slot = *self.slots.get(&pick.task)?;
         self.take(slot, &pick.item).map(|taken| taken.took)

@@ -26,7 +26,7 @@ pub enum Sharing {
 pub struct Config {
     /// The foreground policy.
     pub policy: PolicyName,
-    /// The weight of the waiting time.
+    /// The weight of a request's waiting time against the policy's key.
     pub age: AgeWeight,
     /// How far the gap planner searches.
     pub budget: SearchBudget,

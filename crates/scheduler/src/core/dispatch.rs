@@ -16,8 +16,8 @@ use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, TrackIndex};
 const PLANS_PER_GAP_MAX: u32 = 4;
 
 impl Core {
-    /// Reads a place that the mimic wants to learn from, in idle time without other work, if the harm of such visits is
-    /// below its bound.
+    /// Reads the range that the mimic wants to learn from, in idle time without other work, if the harm of idle time is below
+    /// its bound.
     pub(super) fn probe(&mut self, now: Instant) -> Option<UnderWay> {
         let idle = self.config.idle.filter(|_| self.watch.uses_idle_time())?;
         if now.saturating_since(self.idle.since) < idle.threshold {

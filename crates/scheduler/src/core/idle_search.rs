@@ -14,8 +14,8 @@ use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 /// The maximum of sessions whose blocks are searched for in idle time before the search pauses.
 const SESSION_DRAWS_MAX: usize = 8;
 
-/// The excess distance, in cylinders, at which the head changes to the other edge of the drive: the next wanted block on its
-/// own side is then farther from that side's edge, by more than this, than the next one on the other side.
+/// The head changes to the other half of the drive if the next wanted block in its own half is farther from the edge than the
+/// next one in the other half is from the other edge, by more than this number of cylinders.
 const EDGE_EXCESS_CYLINDERS_MAX: u32 = 64;
 
 /// The pause after a search that spent its budget without asking clients: a hundred times the duration of such a search.
@@ -131,8 +131,7 @@ impl Core {
         match way {
             WalkStart::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
             WalkStart::Edges => {
-                // A full stroke takes longer than the work on a track, so the head stays on its side of the drive until the
-                // blocks there are farther from the edge than on the other side by more than the allowed excess.
+                // A full stroke takes longer than the work on a track, so a small excess does not make the head change.
                 let last = self.drive.layout().cylinders() - 1;
                 let (far_out, far_in) = (low, last - high);
                 if self.position.cylinder.get() <= last / 2 {

@@ -8,9 +8,9 @@ use units::{Duration, Op};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Overheads {
-    /// From the instant at which the drive starts a command until its arm starts to move.
+    /// The time from the instant at which the drive starts a command until its arm starts to move.
     pub command: [Duration; 2],
-    /// From the pass of the last sector until the host receives the completion.
+    /// The time from the pass of the last sector until the host receives the completion.
     pub completion: [Duration; 2],
     /// A sector's time on the bus.
     pub bus_sector: Duration,
@@ -220,9 +220,8 @@ pub struct OutsideConfig {
     /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
     /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
-    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour yields enough in
-    /// that revolution, compared with other requests. The foreground is slower by at most the bound; without a bound nothing
-    /// is spent.
+    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour in it yields more
+    /// than most such detours would. The foreground is slower by at most the bound; without a bound nothing is spent.
     pub extra_revolutions: bool,
     /// The weight of a completion for the platter's angle, in 256ths: with 256 only the last one counts.
     pub resync: u16,

@@ -17,8 +17,8 @@ impl OutsideDrive {
         outside.caution().or_else(|| outside.most_come_from_buffer().then_some(Caution::Buffered))
     }
 
-    /// Returns the harm of detours. Its share of the foreground's time at the head is the added response
-    /// time of clients as a share of their response time.
+    /// Returns the harm of detours, as time at the head. The [share](Harm::share) is that of the added response time in the
+    /// clients' response times, if that is greater than the head's.
     pub fn detour_harm(&self) -> Harm {
         self.outside.guard.harm()
     }

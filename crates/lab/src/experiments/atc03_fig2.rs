@@ -103,8 +103,8 @@ fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) 
         .filter_map(|(x, row)| {
             let c = Comparison::of(row)?;
             Some(format!(
-                "{x} (this trace at {:.0}; {:.1} requests to choose from): mean {:.1}% behind greedy-optimal; FCFS, C-LOOK and \
-                 SSTF at least {:.1}% behind the worst SMTF but the minimum, {:.1}% behind the minimum",
+                "{x} (the trace at hand at {:.0}; {:.1} requests to choose from): mean {:.1}% slower than greedy-optimal; the best of FCFS, \
+                 C-LOOK and SSTF {:.1}% slower than the worst SMTF except the minimum, {:.1}% slower than the minimum",
                 week.factor(*x),
                 queue(row),
                 c.mean,
@@ -115,11 +115,11 @@ fn note(week: &Week, rows: &[(f64, &[SmtfTally])], to_the_letter: &[SmtfTally]) 
         .collect();
     let minimum = Comparison::of(to_the_letter).map_or(f64::NAN, |c| c.minimum);
     format!(
-        "This trace at {COMPRESSION_FACTOR} leaves {:.1} requests to choose from; FCFS, C-LOOK and SSTF are at least {minimum:.1}% behind \
-         the minimum (below zero is ahead). The paper's trace has {:.0} times as many requests a day. With as many as that has \
-         at a compression of {}.",
-        queue(to_the_letter),
+        "The paper's trace has {:.0} times as many requests a day as the one at hand, so at a compression of {COMPRESSION_FACTOR} the \
+         policies choose from {:.1} requests, and the best of FCFS, C-LOOK and SSTF is {minimum:.1}% slower than SMTF by the \
+         minimum (below zero: faster). With as many requests a day as the paper's trace has at a compression of {}.",
         week.factor(1.0),
+        queue(to_the_letter),
         described.join("; ")
     )
 }

@@ -423,16 +423,16 @@ fn claims(panels: &[Panel]) -> Vec<Claim> {
     let rule = |reason: &str| format!("{reason} {RULE}");
     vec![
         alone.note(rule("Without a task requests pass straight through to the drive.")),
-        harm.note(rule("Where it fails, the wait for a command of a stream is longer than the bound on the account allows for.")),
+        harm.note(rule("Where the claim fails, requests wait longer for a stream's command than the bound on harm allows.")),
         gain.note(format!(
-            "Whatever it predicts, a stream beside the drive's own order of requests gets at most the first percentage behind \
-             reads, and the second in all idle time of the arm; idle time behind reads with all rotational latency between two \
-             reads brings the third ({}; table duel-bound). Commands cost nothing there, every sector is wanted, and the bound on \
-             harm is spent. Ours begins streams behind reads, waits for the drive's cached writes, and uses no gap of a drive whose \
+            "Limits of any core outside the drive, in percent of the in-drive core's bandwidth: streams behind reads bring at most the \
+             first, streams in all idle time of the arm the second, and idle time behind reads together with all rotational \
+             latency between two reads the third ({}; table duel-bound). The limits assume that commands cost nothing, that every \
+             sector is wanted, and that all of the bound on harm is used. Ours begins streams behind reads, waits for the drive's cached writes, and uses no gap of a drive whose \
              cache is not predicted.",
             limits(panels)
         )),
-        rivals.note(format!("It fails for the reasons of duel-yield. {paced}")),
+        rivals.note(format!("The reasons are those of duel-yield. {paced}")),
     ]
 }
 

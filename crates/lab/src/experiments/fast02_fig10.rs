@@ -176,8 +176,8 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
     let apart = |exact: &[Measured], noisy: &[Measured]| 100.0 * (mb_per_s(exact) / mb_per_s(noisy) - 1.0);
     let of_beginning = |runs| beginning.of_inside(beginning.at(runs, CONSERVATISM_LOW_10US));
     let sooner = format!(
-        " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and a track has some for the rest of any \
-         gap, it is {}%, and {}% by the same commands to an exact drive.",
+        " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and any track has some for the rest of \
+         a gap, the share is {}%, and {}% by the same commands to an exact drive.",
         of_beginning(beginning.by_truth()),
         of_beginning(&beginning.restricted),
     );
@@ -187,10 +187,10 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
         Claim::new("fast02-fig10", "65% of the in-drive free bandwidth, 3.1 MB/s, 37 scans a day")
             .measure("at 0.3 ms", of(near), "% of the in-drive", Band::AtLeast(65.0))
             .note(format!(
-                "Our planner in the drive has none of the paper's restrictions, which with no conservatism leave {}% of its \
-                 bandwidth and with 0.3 ms, by the same commands to an exact drive, {}%: noise takes next to nothing. \
-                 SPTF-SW60%: {:.2} MB/s outside at 0.3 ms, {:.1} scans a day; {level:.2} MB/s in the drive, {} by the planner of OSDI 2000 \
-                 there, to one track a gap, of which {}% are had outside. At 0.4 ms: {}%.{sooner}",
+                "The paper's restrictions outside the drive, which our planner in the drive has not, leave {}% of the in-drive \
+                 bandwidth without conservatism and {}% with 0.3 ms, by the same commands to an exact drive, so noise takes next to \
+                 nothing. SPTF-SW60%: {:.2} MB/s outside at 0.3 ms, {:.1} scans a day; {level:.2} MB/s in the drive; {} in the drive by the \
+                 planner of OSDI 2000, with one track a gap, of which the outside has {}%. At 0.4 ms: {}%.{sooner}",
                 of(none),
                 of(exactly),
                 mb_per_s(near),
@@ -209,9 +209,8 @@ fn of_the_paper(curves: &Curves<'_>, beginning: &Curves<'_>) -> [Claim; 2] {
         .measure("simulation above measurement, 0.3 ms", apart(exactly, near), "%", Band::Within(-3.0, 3.0))
         .measure("simulation above measurement, 0.4 ms", apart(exactly_far, far), "%", Band::Within(-3.0, 3.0))
         .note(format!(
-            "In shares of the in-drive free bandwidth, conservatism of 0.3 ms costs {:.1}%, one command a track {:.1}%, and noise, by \
-             detours \
-             that are back too late and by commands' overheads, {:.1}%.",
+            "Of the in-drive free bandwidth, conservatism of 0.3 ms costs {:.1}%, one command a track {:.1}%, and noise (detours \
+             that end too late, and commands' overheads) {:.1}%.",
             lost(mb_per_s(none), mb_per_s(exactly)),
             lost(level, mb_per_s(none)),
             lost(mb_per_s(exactly), mb_per_s(near))
@@ -243,7 +242,7 @@ fn others(drives: &[Curves<'_>], known_drives: &[KnownDrive]) -> Claim {
         }
     }
     claim.note(format!(
-        "{} Of the in-drive free bandwidth, at 0.3 and 0.4 ms: {}.",
+        "{} Shares of the in-drive free bandwidth at 0.3 and 0.4 ms: {}.",
         knowledge::differences(known_drives.iter()),
         said.join("; ")
     ))

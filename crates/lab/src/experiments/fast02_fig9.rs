@@ -168,7 +168,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         figures.extend(curves.figures());
     }
     claims.push(others.note(format!(
-        "{} Of the free bandwidth are lost to conservatism at 0.3 and 0.4 ms: {}.",
+        "{} Free bandwidth lost to conservatism at 0.3 and 0.4 ms: {}.",
         knowledge::differences(known_drives.iter()),
         said.join("; ")
     )));
@@ -246,16 +246,16 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
         format!("{} {:.0}% and {:.0}%", policy.name, part(0.3), part(0.4))
     });
     b = b.note(format!(
-        "A request's latency without a scan, of which every move of a detour gives the conservatism away: {}. There and back \
-         that is, at 0.3 and 0.4 ms: {}. By the same commands to an exact drive 0.3 and 0.4 ms cost, against none: {}, so \
-         it is not noise.{}",
+        "Both moves of a detour lose the conservatism, and gaps are short (rotational latency a request without a scan: {}). The two \
+         moves lose of that, at 0.3 and 0.4 ms: {}. By the same commands to an exact drive 0.3 and 0.4 ms cost, against none: {}, so \
+         noise is not the reason.{}",
         gaps.collect::<Vec<_>>().join(", "),
         given_away.collect::<Vec<_>>().join(", "),
         costs(&beside.exact, &Beside::EXACT_CONSERVATISMS),
         match beside.beginning.first() {
             Some(_) => format!(
-                " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and the rest of a gap has some, \
-                 they cost {}.",
+                " In the scan's first {BEGINNING_REQUESTS} requests alone, where all blocks are wanted and any track has some for the \
+                 rest of a gap, 0.3 and 0.4 ms cost {}.",
                 costs(&beside.beginning, &Beside::BEGINNING_CONSERVATISMS)
             ),
             None => String::new(),
@@ -286,8 +286,8 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     .measure("SW60's free bandwidth", percent_of(curves.at(sw, CONSERVATISM_HIGH_10US), curves.at(sstf, CONSERVATISM_HIGH_10US), Measured::mb_per_s), "% of SSTF's", Band::AtLeast(80.0))
     .measure("SW60's foreground lower by", slower_than(sw), "%", Band::AtMost(8.0))
     .note(format!(
-        "Policies differ the less, the fewer requests there are to choose from, and of the ten tasks {} are waiting for the \
-         drive with SPTF, while the others think. The foreground is measured in requests a second without a scan, free \
+        "Of the ten tasks only {} wait for the drive with SPTF, because the others think, and policies that choose from fewer \
+         requests differ less. The foreground is measured in requests a second without a scan, free \
          bandwidth at 0.4 ms of conservatism. {} {}",
         spread(&sptf.without, |m| m.report.foreground.mean_response_ms * m.report.foreground.iops / 1e3),
         without_thinking(&beside.restless, &lower),

@@ -190,17 +190,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .measure("outside the drive: foreground slower, at worst", most_of(slower_outside), "%", Band::AtMost(2.0))
             .measure("ended", 100.0 * ended as f64 / all as f64, "% of runs", Band::AtLeast(100.0))
             .note(format!(
-                "With the smallest buffer no more unwritable blocks could be staged for most of the time, so that each kind of \
-                 plan gains by a larger one. {largest}% of the drive with {least} blocks of staging: {}; with {most}: {}. From the smallest to the \
+                "With the smallest staging buffer plans of every kind wait for room in it most of the time, so each kind gains by a \
+                 larger buffer, and not circular plans most. {largest}% of the drive with {least} blocks of staging: {}; with {most}: {}. From the smallest to the \
                  largest buffer, over all parts of the drive: random {:.2} times faster, circular {:.2}, track shuffling \
-                 {:.2}. Circular has more dependencies than random, the other that moves single blocks. Whole \
-                 tracks gain by another reason as well: with more of a track in the staging area, more of it is read or \
-                 written in one pass. Blocks right behind each other, with the smallest buffer and with the largest: {}. \
-                 Part of the time in which no more unwritable blocks could be staged: {}. \
+                 {:.2}. Circular plans have more \
+                 dependencies than random ones, which move single blocks as well. Track shuffling gains for another reason, too: with more of a \
+                 track in the staging area, more of it is read or written in one pass. Blocks in one pass, with the smallest \
+                 buffer and with the largest: {}. Percent of the time in which the staging area had no room for a block that \
+                 could not be written yet: {}. \
                  In hours saved at {largest}%: random {:.2}, circular {:.2}, track shuffling {:.2}. \
-                 \"A few hours\" is read as up to five, scaled by capacity, times {scale:.3}: {band} h, which {} meet. Outside the drive {few}% with \
-                 {middle} blocks takes: {}. Through the map the foreground is slower since a request of two blocks of which one has moved \
-                 becomes two, as {split:.1}% of them do where it is slowed most; the same requests at the same places take {there:+.2}% longer for the reorganiser's work.",
+                 \"A few hours\" is read as up to five, scaled by capacity, times {scale:.3}: {band} h; met by {}. Outside the drive {few}% with \
+                 {middle} blocks takes: {}. Through the map the foreground is slower, because a request of two blocks \
+                 becomes two requests if one block has moved ({split:.1}% of requests where the foreground is slowed most); the same requests at the same places take {there:+.2}% longer for the reorganiser's work.",
                 describe(least),
                 describe(most),
                 helped(Action::Random),

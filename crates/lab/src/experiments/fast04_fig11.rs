@@ -85,8 +85,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("outside the drive: cleaner, of its rate alone", of_alone(&outside[1], &outside[2]), "%", Band::AtLeast(80.0))
     .measure("outside the drive: both together lose", lost(&outside[1], &outside[0]), "%", Band::AtMost(8.0))
     .note(format!(
-        "The lottery gives the cleaner half of the gaps, and alone it writes in {}% of them; of a gap in which it writes the \
-         others get what is left before and behind. The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the \
+        "The lottery gives the cleaner half of the gaps (alone it writes in {}% of all gaps), and where it writes, the scrubber gets \
+         only the time before and after the write. The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the \
          scrubber {}, {}, {} MB/s, and a gap holds {} KB for it alone. By lottery {}% of all gaps have a cleaned block, \
          greedy {}%. {}",
         in_gaps(cleaner),

@@ -163,13 +163,13 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .measure("outside the drive: foreground slower, at worst", highest(&slower_outside), "%", Band::AtMost(2.0))
         .measure("outside the drive, in order of arrival: at worst", highest(&slower_in_order), "%", Band::AtMost(2.0))
         .note(format!(
-            "In the drive a read on the track under the head can be left at any instant for nothing, so short idle \
-             periods are worth as much as long ones and progress falls all the way to a busy drive's, {} MB/s at least. The paper's reads \
-             are SCSI commands, which a request that comes must wait for, so that short periods gave it little. With \
-             idle time used after 20 ms only there is a dip: {} MB/s at {}%. Outside the drive least, {} MB/s, at {}%, \
-             with the foreground {}% slower at worst, and {}% in order of arrival: there a visit in idle time cannot be \
-             left, so that the account forbids most of them at low utilisation. Where the foreground is seldom there the account is held to 1% \
-             and what a few requests may be late (scheduler/src/idle.rs): {}.",
+            "In the drive a read on the track under the head can be stopped at any instant at no cost, so short idle periods are \
+             worth as much as long ones, and progress falls steadily to that of a busy drive, {} MB/s at least. The paper's reads \
+             are SCSI commands, which a new request has to wait for, so short idle periods brought it little. If idle time is \
+             used after 20 ms only, there is a dip: {} MB/s at {}%. Outside the drive the least progress is {} MB/s, at {}%, with \
+             the foreground {}% slower at worst, and {}% in order of arrival: there a visit in idle time cannot be stopped, so the \
+             estimate of harm forbids most visits at low utilisation. Where requests are rare, harm is bounded by 1% and by the \
+             delay of a few requests (scheduler/src/idle.rs): {}.",
             slowest,
             long_only_slowest,
             long_only_at,

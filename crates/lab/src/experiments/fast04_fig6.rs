@@ -197,18 +197,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         format!("{:.0} and {:.0}", app(load, early).mean, app(load, late).mean)
     };
     let claim = claim.measure("snapshot-COW slower, at worst", most_ratio, "%", Band::AtMost(15.0)).note(format!(
-        "A load whose accesses keep to few cylinders seldom takes the head to the rest, nine tenths of the TPC-C-like to {:.1}% of \
-         them, and with snapshot-COW that load waits for its own copies. The paper's times of a disk that is always busy are the synthetic load's. \"A little over\" is read as up to a \
-         quarter more, and they are scaled by capacity, {:.1} GB of 18.4, times {scale:.3}, and by the rate of the medium, \
+        "A load whose accesses stay on few cylinders seldom takes the head to the others (nine tenths of the TPC-C-like load's are on \
+         {:.1}%), and with snapshot-COW that load waits for its own copies. The paper's times of a disk that is always busy are \
+         compared with the synthetic load. \"A little over\" is read as up to a quarter more. The times are scaled by capacity, {:.1} GB of 18.4, times {scale:.3}, and by the rate of the medium, \
          {PAPER_MB_PER_S} MB/s by {OUR_MB_PER_S}; by capacity alone the bands are {} and {} min. The TPC-C-like load takes {} min, the \
          Postmark-like {}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
          ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \
          {:.1}, {:.0}, {:.1}. Empty gaps of a hundred, until half of the blocks were there and for the last \
          twentieth: {} (synthetic), {} (TPC-C-like), {} (Postmark-like). Nine tenths of the foreground's accesses are on {:.1}, {:.1}, {:.1}% of the cylinders: \
-         two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding on average, of which \
-         SPTF chooses those with short gaps, and {} with snapshot-COW, where it waits for its own copies; {}% and {}% of what \
-         passes under the head for the backup do so in idle time. Snapshot-COW against \
+         two requests anywhere bring the head everywhere; the TPC-C-like load has {} requests outstanding on average, from which \
+         SPTF chooses those with short gaps, and {} with snapshot-COW; {}% and {}% of the backup's blocks come in idle time. Snapshot-COW against \
          application-COW, in time: {}. A foreground that copies a block before it overwrites it reads that block, and \
          the backup gets it with that access ({}% of its bytes came with foreground accesses, synthetic): {}% of its \
          reads were in vain. The paper's system read such blocks twice. {why_outside}",

@@ -216,16 +216,16 @@ fn note(
     let at = lab.pick(0, RATIOS[1..].iter().position(|load| *load == EVEN).unwrap_or_default());
     let burst = bursts.get(at).map_or(String::new(), |runs| {
         format!(
-            " The paper does not say how often the syncer looks; if every 30 s, it writes everything that is dirty in \
-             one burst, SPTF makes these writes cheap, and at 1:1 {}% are free and reads are answered {}% sooner.",
+            " The paper does not say how often the syncer looks. If it looks every 30 s, it writes all dirty buffers in \
+             one burst, SPTF makes these writes cheap, and at 1:1 {}% are free and reads take {}% less.",
             percent_free(runs),
             lower(runs)
         )
     });
     format!(
-        "The paper's gain falls beyond 1:2, as there are fewer writes to save, but the calls that are saved are those that \
-         write times the share of write-backs that is free, so the gain can fall only where nearly all are free already. \
-         With 512 MB, free, in percent: {}. Read response lower, in percent: {}. Saved are of a hundred calls {}.{burst}",
+        "The calls that are saved are the share of writes times the share of write-backs that are free, so the gain can fall, \
+         as the paper's does beyond 1:2, only where nearly all write-backs are free already. \
+         With 512 MB: percent of write-backs free: {}; read response lower by percent: {}; calls saved of a hundred: {}.{burst}",
         each(percent_free),
         each(lower),
         saved.join(", ")

@@ -280,11 +280,12 @@ fn note(
     let without = |runs: &[PairedRuns]| spread(runs, |pair| pair.without.response_ms).mean;
     let forced = |cause: usize| spread(two, |pair| pair.free.forced_per_s[cause]);
     format!(
-        "Without a syncer what is not free, with LRU, is forced by the daemon ({} a second) or a dirty buffer whose turn to \
-         make room had come ({}); that depends on how long the cache keeps a buffer: with half of it {}% are free. Reads take \
-         {:.1} ms without free write-backs, and {alone:.1} ms where nothing is ever written: no cleaner could take off more \
-         than {:.1}%. If the daemon forces a quarter of the cache at once, as it writes \"in large bursts\", SPTF makes these \
-         writes cheap: reads take {:.1} ms without free write-backs, with them {}% less, and {}% are free.",
+        "Without a syncer, LRU's write-backs that are not free are forced by the daemon ({} a second) or write a dirty buffer \
+         that has to make room ({} a second), which depends on how long the cache keeps a buffer: with half of the cache {}% \
+         are free. Reads take {:.1} ms without free write-backs, and {alone:.1} ms where nothing is ever written, so no cleaner \
+         could make them faster by more than {:.1}%. If the daemon forces a quarter of the cache at once (the paper's daemon \
+         writes \"in large bursts\"), SPTF makes these writes cheap: reads take {:.1} ms without free write-backs and {}% less \
+         with them, and {}% of the write-backs are free.",
         forced(1),
         forced(2),
         spread(halved, |r| r.free),

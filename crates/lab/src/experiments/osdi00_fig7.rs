@@ -242,18 +242,18 @@ fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     let (back, free) = (back_85.original(), back_85.freeblock());
     let ratio = |at: &At, of: fn(&Pair) -> f64| at.of(of).mean;
     format!(
-        "There is too little to move: the cache holds changes until it needs their room, much is overwritten or deleted \
-         before that, and even if each move waited for a whole revolution, ORIGINAL/IDEAL would be {:.2} at 60%. It is \
-         IDEAL's time over the sum of it and cleaning's. At 60% a transaction of IDEAL takes {ideal:.1} \
+        "The cleaner has too little to move, because the cache keeps changes until it needs their room, and many are overwritten \
+         or deleted before that: even if each move waited for a whole revolution, ORIGINAL/IDEAL would be {:.2} at 60%. That \
+         ratio is IDEAL's time divided by the sum of IDEAL's time and cleaning's. At 60% a transaction of IDEAL takes {ideal:.1} \
          ms, {:.1} of them for {:.1} reads of blocks that miss the cache. It writes {:.1} blocks, for each of which {:.2} \
          are moved: {:.2} blocks of {:.1} ms to read and {:.2} to write, together {:.1} ms where halving takes {ideal:.1}. \
          Whole \
-         revolutions would be {revolutions:.1} ms. At 85%, {:.1} ms stand against {ideal_high:.1}; quartering takes {:.1}. The \
-         experiment that shows it: with changes written back every 5 s a transaction at 85% writes {:.1} blocks and moves \
+         revolutions would be {revolutions:.1} ms. At 85% cleaning takes {:.1} ms and IDEAL {ideal_high:.1}; quartering takes {:.1}. An \
+         experiment shows the cause: with changes written back every 5 s a transaction at 85% writes {:.1} blocks and moves \
          {:.1}, and ORIGINAL is {:.2} of IDEAL at 60% and {:.2} at 85%. But then FREEBLOCK is {:.2} of IDEAL at 85%, so \
-         that osdi00-fig7a does not hold: writing what it moves ({:.1} blocks) is not free and takes {:.1} ms of {:.1}, and \
-         cleaning reads that the gaps have no room for {:.1}. No assumption tried meets both claims, and the paper does not say when \
-         its cache writes; only that it absorbs all activity below 8%, which one that writes every few seconds does not.",
+         that osdi00-fig7a does not hold: its writes of moved blocks ({:.1}) are not free and take {:.1} ms of {:.1}, and cleaning reads that find no room in gaps take \
+         {:.1}. No assumption tried meets both claims. The paper does not say when its cache writes; it says only that the cache \
+         absorbs all activity below 8%, which a cache that writes every few seconds does not do.",
         ideal / (ideal + revolutions),
         t.reading,
         t.reads,

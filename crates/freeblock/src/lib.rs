@@ -50,7 +50,7 @@
 //! [`OverlapQueue`], [`HalfReadBlocks`], [`WriteBytes`].
 //!
 //! # A core inside the drive
-//! The firmware of a drive moves the head itself. [`InDrive`] is the core for it, with an example.
+//! The firmware of a drive moves the head itself. [`InDrive`] is the core for firmware; its documentation has an example.
 //!
 //! # Later versions
 //! Types to which a later version may add fields or variants are `#[non_exhaustive]`: errors, reports and configurations.

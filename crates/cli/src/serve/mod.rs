@@ -318,7 +318,7 @@ fn start(
         opened.take_background_requests(terms.clone());
     }
     let learnt = learnt::go_on(disk, config, &mut opened)?;
-    // Record from the first input of the core. The mimic's state before it is in the recording's setup.
+    // Record from the first input of the core. The state that the mimic has before that input is in the recording's setup.
     if let Some(path) = &disk.record {
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;

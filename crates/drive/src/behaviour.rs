@@ -17,7 +17,7 @@ pub struct Rarely {
     pub most: Duration,
 }
 
-/// A spindle with a drifting speed.
+/// The drift of a spindle's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpindleDrift {
     /// The largest deviation from the profile's speed, in millionths. The speed changes by whole revolutions a minute,

@@ -8,9 +8,9 @@ use units::{Lbn, LbnRange, Sectors};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Nothing,
-    /// Read from the medium.
+    /// Data that was read from the medium.
     Read,
-    /// Received from the host.
+    /// Data that was received from the host.
     Written,
 }
 

@@ -11,7 +11,7 @@ use crate::rules::Rules;
 use model::Profile;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// One request of a measured trace.
+/// A request of a measured trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidateRecord {
     /// The operation of the request.

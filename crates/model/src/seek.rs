@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn two_pieces_meet_at_the_crossover() {
-        // ATC'03 Table 1, base disk.
+        // The base disk of Table 1 of the ATC 2003 paper.
         let curve = Seek::TwoPiece { one_ms: 0.8, crossover: (400, 6.0), far: (3000, 8.0) };
         let seek = SeekProfile::new(&curve, 6_536).unwrap();
         assert_eq!([1, 400, 3000].map(|d| ms(&seek, d)), [0.8, 6.0, 8.0]);

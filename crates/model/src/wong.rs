@@ -34,7 +34,7 @@ enum Tracks {
     ByDensity,
 }
 
-/// The oddity of a measured drive.
+/// A property of a measured drive that is unusual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Oddity {
     None,
@@ -50,7 +50,7 @@ enum Oddity {
     Misaligned,
 }
 
-/// One of the measured drives.
+/// A drive that Wong measured: its name, and the numbers from which random profiles like it are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// The name for a command line.

@@ -10,7 +10,7 @@ use units::Instant;
 /// The result of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The numbers of events.
+    /// The counts of the history's events.
     pub counts: Counts,
     /// A hash of all outputs and their times.
     pub hash: u64,

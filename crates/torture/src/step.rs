@@ -142,7 +142,7 @@ pub enum Step {
         /// The number of sectors.
         len: u64,
     },
-    /// Time passes.
+    /// The virtual time advances, and all events that are due happen.
     Advance {
         /// The time in nanoseconds.
         ns: u64,

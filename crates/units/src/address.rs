@@ -181,7 +181,7 @@ impl LbnRange {
         Lbn(self.start.0 + self.len.0)
     }
 
-    /// Returns whether `lbn` is inside.
+    /// Returns whether `lbn` is in the range.
     #[inline]
     pub const fn contains(self, lbn: Lbn) -> bool {
         lbn.0 >= self.start.0 && lbn.0 - self.start.0 < self.len.0
@@ -252,9 +252,9 @@ impl fmt::Display for LbnRange {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Op {
-    /// From the medium to the host.
+    /// A transfer from the medium to the host.
     Read,
-    /// From the host to the medium.
+    /// A transfer from the host to the medium.
     Write,
 }
 

@@ -120,7 +120,7 @@ impl Sub for Arc {
     }
 }
 
-/// Spindle speed in whole revolutions a minute, from 1 to 100,000.
+/// A spindle speed in whole revolutions per minute, from 1 to 100,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rpm(u32);
 
@@ -130,7 +130,7 @@ impl Rpm {
         if rpm >= 1 && rpm <= 100_000 { Some(Self(rpm)) } else { None }
     }
 
-    /// Returns the revolutions a minute.
+    /// Returns the speed in revolutions per minute.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0

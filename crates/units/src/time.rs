@@ -17,7 +17,7 @@ pub struct Instant(u64);
 pub struct Duration(u64);
 
 impl Instant {
-    /// The host's zero.
+    /// Instant zero, which the host program defines.
     pub const ZERO: Self = Self(0);
     /// The largest instant, 584 years after zero; stands for "never".
     pub const MAX: Self = Self(u64::MAX);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The file.
+    /// The path of the file.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -28,23 +28,23 @@ pub enum ImportError {
     /// The text does not follow the syntax of DiskSim's files.
     #[error("{place}: expected {expected}, found {found}; {mend}")]
     Syntax {
-        /// The place.
+        /// The place of the invalid text.
         place: Place,
         /// The expected text.
         expected: String,
         /// The text at that place.
         found: String,
-        /// The action to take.
+        /// The remedy, as an instruction to the user.
         mend: String,
     },
     /// A parameter has a value that is invalid or not supported.
     #[error("{place}: {problem}; {mend}")]
     Value {
-        /// The place.
+        /// The place of the value.
         place: Place,
-        /// The problem.
+        /// The invalid value, and the reason.
         problem: String,
-        /// The action to take.
+        /// The remedy, as an instruction to the user.
         mend: String,
     },
     /// A required parameter is missing.
@@ -70,7 +70,7 @@ pub enum ImportError {
     UnreadableSource {
         /// The place where the file is named.
         place: Place,
-        /// The file.
+        /// The path of the file that cannot be read.
         path: PathBuf,
         /// The system's error.
         cause: String,

@@ -212,7 +212,7 @@ fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Cu
     Ok(curve)
 }
 
-/// A line of a seek file.
+/// A line of a file of seek times.
 struct Point {
     distance: u32,
     ms: f64,

@@ -43,7 +43,7 @@ impl Shadow {
         super::lbns(range).flat_map(|lbn| self.stamped(lbn, self.last + 1)).collect()
     }
 
-    /// Returns the last issued version.
+    /// Returns the version of the last write that was issued.
     pub fn last(&self) -> u64 {
         self.last
     }

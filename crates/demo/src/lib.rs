@@ -56,7 +56,7 @@ pub enum DemoError {
     /// No built-in drive has this name.
     #[error(transparent)]
     Drive(#[from] BuiltinError),
-    /// The profile describes no drive.
+    /// The profile does not describe a possible drive.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The scan's block is no multiple of the drive's sector.

@@ -21,8 +21,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 ///
 /// The program that owns the device and the clock calls [`submit`](Self::submit) for a foreground request, the methods of
 /// [`Sessions`] for background work, and [`done`](Self::done) when the device has carried out a transfer. After each of these
-/// calls, and at [`wake_at`](OutsideDrive::wake_at), the program calls [`poll`](Self::poll) until it returns `None`, and begins
-/// every transfer at once; the device may carry them out in any order. The core's queries are methods too, by [`Deref`].
+/// calls, and at the time that [`wake_at`](OutsideDrive::wake_at) returns, the program calls [`poll`](Self::poll) until it returns
+/// `None`, and begins every transfer at once; the device may carry them out in any order. The core's queries are methods too, by
+/// [`Deref`].
 ///
 /// # Promises about the bytes
 /// * Foreground requests that overlap, if one of them writes, are done in order of arrival: several in flight give the same
@@ -132,7 +133,8 @@ pub struct BadSector(pub Lbn);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScheduledDiskError {
-    /// The profile describes no drive; without a profile, the size is that of no drive.
+    /// The profile does not describe a possible drive. Without a profile: `capacity` is zero or more than a profile can describe
+    /// (2^49 bytes), or no drive has sectors of that size.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The profile describes a drive of another size.
@@ -214,7 +216,8 @@ impl ScheduledDisk {
     /// harm. Without a profile of the drive, only idle time is used.
     ///
     /// # Errors
-    /// The profile describes no drive, or one of another size; without a profile, the size is that of no drive.
+    /// The profile does not describe a possible drive, or describes one of another size. Without a profile: `capacity` is zero or
+    /// more than a profile can describe (2^49 bytes), or no drive has sectors of that size.
     pub fn serving(
         capacity: Sectors,
         sector: Bytes,
@@ -317,8 +320,8 @@ impl ScheduledDisk {
         self.core.command_done(now, id, outcome);
     }
 
-    /// Returns how long the program may wait for a completion before it polls again: until [`wake_at`](OutsideDrive::wake_at), and
-    /// one second at most.
+    /// Returns how long the program may wait for a completion before it polls again: until the time that
+    /// [`wake_at`](OutsideDrive::wake_at) returns, and one second at most.
     pub fn longest_wait(&self, now: Instant) -> Duration {
         self.core.wake_at().map_or(WAIT_MAX, |at| at.saturating_since(now).min(WAIT_MAX))
     }

@@ -104,7 +104,7 @@ fn written(path: &Path) -> Result<Resolved, Problem> {
 /// Returns the drive of a profile.
 ///
 /// # Errors
-/// The profile describes no drive.
+/// The profile does not describe a possible drive.
 pub(crate) fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
     match DriveModel::from_profile(&profile) {
         Ok(model) => Ok(Resolved { text, profile, model }),

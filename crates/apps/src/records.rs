@@ -109,7 +109,7 @@ pub enum RecordsError {
         bytes: u64,
     },
     /// The bytes to be written do not match the range.
-    #[error("LBNs {range} are {expected} bytes, and {found} came; give the bytes of the whole range")]
+    #[error("LBNs {range} are {expected} bytes, but {found} were given; give the bytes of the whole range")]
     Bytes {
         /// The range to be written.
         range: LbnRange,

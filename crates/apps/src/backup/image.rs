@@ -62,10 +62,10 @@ pub enum What {
     #[error("the data of block {0} do not fit their checksum")]
     Body(u64),
     /// Two chunks hold the same block.
-    #[error("block {0} is here for the second time")]
+    #[error("two chunks hold block {0}")]
     Twice(u64),
     /// Chunks are missing.
-    #[error("{found} chunks of {expected}")]
+    #[error("the image has {found} of {expected} chunks")]
     Incomplete {
         /// The number of chunks found.
         found: u64,
@@ -86,7 +86,7 @@ pub enum What {
 impl What {
     fn mend(&self) -> &'static str {
         match self {
-            Self::Header => "without a header nothing can be had from it; give another copy of the image",
+            Self::Header => "an image without a header cannot be read; give another copy",
             Self::Incomplete { .. } => "the backup was not finished: resume it",
             Self::Source(_) => "mend the source, and read again",
             Self::Footer => "if the backup was not finished, resume it; the blocks can be salvaged",

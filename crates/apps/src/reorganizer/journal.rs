@@ -418,8 +418,8 @@ fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<JournalRecord<'_>>
     Ok(Some(JournalRecord { kind, payload, end: at + ENTRY_HEAD_BYTES + len + 4, chain }))
 }
 
-const SHORT: &str = "an entry has not the length of its kind";
-const NO_BLOCK: &str = "an entry names a block that the plan has not";
+const SHORT: &str = "an entry's length does not fit its kind";
+const NO_BLOCK: &str = "an entry names a block outside of the plan";
 
 impl Recovered {
     fn apply(&mut self, found: &JournalRecord<'_>, header: &JournalHeader) -> Result<(), &'static str> {

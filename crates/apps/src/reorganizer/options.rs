@@ -27,7 +27,7 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReorganizeStartError {
     /// The staging area has less than two blocks, so that a cycle cannot be broken.
-    #[error("a staging area of {0} blocks; give 2 or more, with fewer a cycle has no end")]
+    #[error("a staging area of {0} blocks; give 2 or more, with fewer blocks a cycle cannot be broken")]
     Staging(u64),
     /// The threshold is no percentage.
     #[error("a threshold of {0} %; give 1 to 100")]

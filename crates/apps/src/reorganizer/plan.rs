@@ -106,7 +106,7 @@ pub enum RelocationPlanError {
     #[error("LBN {0} is a destination, holds live data and does not move; move it too, or name it as free")]
     Live(Lbn),
     /// A random plan was to have more blocks than the region has places.
-    #[error("{count} of {places} places; ask for at most as many as there are")]
+    #[error("{count} blocks for {places} places; give at most {places} blocks")]
     Count {
         /// The requested number of blocks.
         count: u64,

@@ -82,7 +82,8 @@ pub enum StoreError {
     Damaged,
     /// The store is of another range or block size.
     #[error(
-        "the checksum store is of LBNs {range} in blocks of {block}; give its own file, or scrub that range so"
+        "the checksum store is of LBNs {range} in blocks of {block}; give the file of the range to be scrubbed, or scrub \
+         the store's range in its block size"
     )]
     OtherPlan {
         /// The store's range.
@@ -92,8 +93,8 @@ pub enum StoreError {
     },
     /// The store is not the one that was kept while the disk was written.
     #[error(
-        "the checksum store is another than the one that was kept while the disk was written, so its sums may be old; give \
-         that one, or have this one begun anew"
+        "the checksum store is not the one that was kept while the disk was written, so its sums may be old; give the \
+         store that was kept, or begin this one anew"
     )]
     Stale,
     /// The file fails.

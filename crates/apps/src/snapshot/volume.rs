@@ -87,7 +87,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Gone(#[from] Gone),
     /// There is no such block.
-    #[error("block {block} of a volume of {blocks}")]
+    #[error("there is no block {block}: the volume has {blocks}")]
     NoBlock {
         /// The block named in the call.
         block: u64,

@@ -74,7 +74,7 @@ pub enum ComparisonPlanError {
         block: u64,
     },
     /// The range is empty, or its end exceeds the numbers of the sets.
-    #[error("sectors: {0}; give at least one sector of every member")]
+    #[error("sectors: {0}; give at least one sector of every member, and an end below LBN 2^50")]
     Range(u64),
     /// Too little memory.
     #[error("memory_bytes: {0}; give at least {MEMORY_MIN}")]

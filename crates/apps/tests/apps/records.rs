@@ -315,7 +315,7 @@ fn impossible_limits_and_writes_are_refused() {
         records.write(&mut host.registry, range(0, 4), Sectors::new(2), vec![0; 16], Parameter::default());
     assert_eq!(
         write.unwrap_err().to_string(),
-        "LBNs 0+4 are 64 bytes, and 16 came; give the bytes of the whole range"
+        "LBNs 0+4 are 64 bytes, but 16 were given; give the bytes of the whole range"
     );
     assert_eq!((host.registry.pending(), records.to_come()), (0, 0));
 }

@@ -24,6 +24,6 @@ pub enum BlockDamage {
     #[error("the block's numbers contradict one another")]
     Numbers,
     /// An inode or directory entry has an impossible kind or size.
-    #[error("inode {0} makes no sense")]
+    #[error("inode {0} has an impossible kind or size")]
     Inode(u32),
 }

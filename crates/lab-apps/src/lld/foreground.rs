@@ -43,7 +43,7 @@ pub enum CleanError {
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// The delivered bytes were not requested.
-    #[error("LBNs {0} were not asked for; deliver what the last step said")]
+    #[error("LBNs {0} were not asked for; deliver the LBNs of the last Step::Read")]
     NotAsked(LbnRange),
 }
 

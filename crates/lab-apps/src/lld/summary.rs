@@ -78,10 +78,10 @@ pub enum Rejection {
     #[error("belongs to {0}, which lies elsewhere")]
     WrongSegment(SegmentIndex),
     /// The summary's counts or blocks are out of range.
-    #[error("an entry that cannot be: {0}")]
+    #[error("invalid entry: {0}")]
     BadEntry(&'static str),
     /// Two summaries claim the same sequence.
-    #[error("{0} is there twice")]
+    #[error("two segments have {0}")]
     DuplicateSequence(Sequence),
     /// The last segment did not reach the medium whole.
     #[error("torn: the data of slot {slot} are not those of the summary")]

@@ -53,7 +53,7 @@ pub enum AnswerError {
         most: usize,
     },
     /// There are no data for the estimate.
-    #[error("nothing that it asks about has come; mine more pages")]
+    #[error("no page with such records has been mined; mine more pages")]
     NothingYet,
 }
 

@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn files_are_what_a_map_of_files_is(
+    fn a_file_system_agrees_with_a_map_of_files(
         calls in prop::collection::vec(call(), 1..120),
         blocks in prop_oneof![20u32..60, 60u32..200],
         cache in CACHE_BLOCKS_MIN..40,
@@ -309,7 +309,7 @@ fn small(blocks: u32) -> FileSystem<MemoryStore> {
 }
 
 #[test]
-fn a_freed_block_that_was_never_written_never_is() {
+fn a_block_freed_before_its_first_write_is_never_written() {
     let mut files = small(1_000);
     let before = files.statistics();
     for name in 0..50 {

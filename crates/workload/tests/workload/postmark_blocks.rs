@@ -34,7 +34,7 @@ fn the_first_requests_are_pinned() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_load_and_another_another() {
+fn equal_seeds_give_equal_loads_and_other_seeds_other_loads() {
     let run = |seed| {
         let mut side = start(small(), seed);
         side.serve(2_000, 9);

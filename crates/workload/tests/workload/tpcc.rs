@@ -46,7 +46,7 @@ fn the_first_requests_are_pinned() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_load_and_another_another() {
+fn equal_seeds_give_equal_loads_and_other_seeds_other_loads() {
     let run = |seed| {
         let mut side = serve(small(), seed);
         side.serve(3_000, 9);

@@ -76,7 +76,7 @@ fn a_slow_source_gives_what_a_fast_one_does() {
 }
 
 #[test]
-fn fios_waits_are_milliseconds_since_its_job_began() {
+fn fio_wait_records_are_milliseconds_since_the_start_of_the_job() {
     let Some(bytes) = case("fio-v2-wait-ms.log") else { return };
     let records = trace::read(&bytes).unwrap().records;
     let arrivals: Vec<u64> = records.iter().map(|r| r.arrival.unwrap().as_nanos() / 1_000_000).collect();

@@ -7,7 +7,7 @@ use scheduler::Sessions;
 use units::{Bytes, Duration, Lbn, LbnRange, Op, Sectors};
 
 #[test]
-fn dirtied_again_while_it_is_written() {
+fn a_buffer_dirtied_during_its_write_stays_dirty() {
     let mut rig = CacheRig::small(4, |_| {});
     rig.write(block(1));
     assert!(rig.begin(block(1)));
@@ -71,7 +71,7 @@ fn evicted_while_it_is_written_for_free() {
 }
 
 #[test]
-fn promoted_when_its_bytes_are_out() {
+fn a_flush_waits_for_a_write_whose_bytes_are_out() {
     for force in [Force::Promote, Force::Submit] {
         let mut rig = CacheRig::small(4, |config| config.force = force);
         rig.write(block(1));

@@ -6,8 +6,8 @@
 //!
 //! | planted | caught by |
 //! |---|---|
-//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `dirtied_again_while_it_is_written` and six more |
-//! | while bytes are out, the task is aborted and registered anew | `*`, `promoted_when_its_bytes_are_out` |
+//! | a write-back makes the buffer clean whatever was written meanwhile | `*`, `a_buffer_dirtied_during_its_write_stays_dirty` and six more |
+//! | while bytes are out, the task is aborted and registered anew | `*`, `a_flush_waits_for_a_write_whose_bytes_are_out` |
 //! | a trim forgets that bytes are out | `*`: old bytes land on newer ones |
 //! | a trimmed buffer leaves while its task is registered | `*` |
 //! | a buffer leaves while a foreground write of it is under way | `*` |
@@ -24,7 +24,7 @@
 //! | a write overtakes an earlier one that waits for its place | `*`, since the host polls late |
 //! | a victim takes new bytes while it is written | `a_waiting_call_gets_its_place_although_the_victim_is_written_all_the_time` |
 //! | a victim that is still dirty is not forced again | `*`, `a_victim_that_is_written_in_two_parts_is_forced_twice` |
-//! | a flush is answered when its buffers are forced | `*`, `promoted_when_its_bytes_are_out` and ten more |
+//! | a flush is answered when its buffers are forced | `*`, `a_flush_waits_for_a_write_whose_bytes_are_out` and ten more |
 //! | a flush counts a sector as written that was not among the bytes handed out | `*`, `written_past_the_task_while_its_bytes_are_out_and_flushed` |
 //! | a flush waits for later writes | `*`, `a_flush_does_not_wait_for_later_writes` |
 //! | a flush does not report failures | `*`, `a_failed_write_stays_dirty_and_is_reported` |
@@ -38,7 +38,7 @@
 //! | the syncer does not look ahead | `a_syncer_that_looks_seldom_looks_ahead` |
 //! | a buffer dirtied again keeps its age | `a_buffer_dirtied_again_during_its_write_is_young` |
 //! | a buffer stays forced when it is dirtied again | `a_flush_does_not_wait_for_later_writes` |
-//! | a flush that comes after the bytes were taken is counted as the cause | `promoted_when_its_bytes_are_out` |
+//! | a flush that comes after the bytes were taken is counted as the cause | `a_flush_waits_for_a_write_whose_bytes_are_out` |
 //! | the buffer daemon stops below the high watermark | `a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark` |
 //! | FREE-CLEAN takes any clean buffer | both `free_clean` tests |
 //! | SPTF-Evict takes the oldest | `a_dirty_victim_is_the_oldest_under_lru_and_the_nearest_under_sptf_evict` |

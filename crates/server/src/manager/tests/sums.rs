@@ -192,7 +192,7 @@ fn a_store_that_was_away_while_the_disk_was_written_is_not_believed() {
     rig.files.set_gone("/sums", false);
     rig = rig.crash(None);
     let why = failed(&mut rig, spec());
-    assert!(why.starts_with("/sums/disk.sums: the checksum store is another than the one"), "{why}");
+    assert!(why.starts_with("/sums/disk.sums: the checksum store is not the one"), "{why}");
     assert!(why.ends_with("say force for that"), "{why}");
     let all = blocks(&rig);
     assert_eq!(pass_of(&mut rig, anew()).recorded, all);

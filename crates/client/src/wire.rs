@@ -23,7 +23,7 @@ pub enum WireError {
     #[error("a frame of kind {0}, which version {VERSION} does not have")]
     Kind(u8),
     /// The fields are too short or too long.
-    #[error("a frame of kind {0} that has not the length of its kind")]
+    #[error("a frame of kind {0} with a wrong length")]
     Length(u8),
 }
 

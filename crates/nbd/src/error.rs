@@ -84,7 +84,7 @@ pub enum Violation {
         why: &'static str,
     },
     /// The client has sent unencrypted bytes that would be taken for encrypted ones.
-    #[error("the client sends {bytes} bytes after it asked for TLS, before it could begin")]
+    #[error("the client sends {bytes} unencrypted bytes after STARTTLS")]
     BeforeTls {
         /// The number of bytes.
         bytes: usize,

@@ -21,7 +21,7 @@ pub enum ServeError {
     )]
     Ring(io::Error),
     /// The thread of the server has ended by a defect.
-    #[error("the thread that serves the disk has ended before its time; its log says why")]
+    #[error("the thread that serves the disk has ended unexpectedly; its log says why")]
     Ended,
 }
 

@@ -78,7 +78,7 @@ pub enum UblkError {
         source: io::Error,
     },
     /// A thread of this program has ended by a defect.
-    #[error("the thread that looks after /dev/ublkb{0} has ended before its time")]
+    #[error("the thread that looks after /dev/ublkb{0} has ended unexpectedly")]
     Ended(u32),
 }
 

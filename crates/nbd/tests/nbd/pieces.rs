@@ -225,7 +225,7 @@ proptest! {
     /// or with an error, and each write is executed once. A client without structured replies is disconnected if a
     /// read fails after its first bytes.
     #[test]
-    fn requests_of_any_size_are_carried_out_in_the_room_that_there_is(
+    fn requests_of_any_size_are_carried_out_within_the_limits(
         requests in prop::collection::vec(asked(), 1..25),
         (structured, grants) in any::<(bool, bool)>(),
         (bytes, reserve) in (8..100usize, prop_oneof![Just(usize::MAX), 0..80_000usize]),

@@ -71,7 +71,7 @@ pub(super) async fn serve(
             log.write(|| {
                 warn!(
                     uid = peer.uid,
-                    "a client of the control socket is hung up on: there are as many as may be"
+                    "connection to the control socket refused: there are too many connections of this user"
                 );
             });
             if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
@@ -93,9 +93,10 @@ fn is_gone(stream: &UnixStream) -> bool {
 }
 
 /// The answer to a connection that gets no slot.
-const NO_SLOT_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 103\r\n\
+const NO_SLOT_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 83\r\n\
 connection: close\r\n\r\n\
-{\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and try again\"}}";
+{\"error\":{\"message\":\"too many connections of this user; close some and try again\"}}";
 
 /// Answers a connection that gets no slot. The client's request is read to the end: if it were left unread, the kernel
 /// would report a broken connection to the client in place of the answer.
@@ -139,7 +140,7 @@ async fn one(
             ended = connection.as_mut() => break ended,
             () = slot.hung_up() => {
                 return log.write(|| {
-                    info!(uid, "a client of the control socket is hung up on: another one needs its place, or its role is gone");
+                    info!(uid, "connection to the control socket closed: another connection needs the slot, or the user's role was revoked");
                 });
             }
             () = over.as_mut(), if !slot.is_lasting() => {
@@ -147,7 +148,7 @@ async fn one(
                     continue;
                 }
                 return log.write(|| {
-                    warn!(uid, "a client of the control socket is hung up on: it does not take its answer");
+                    warn!(uid, "connection to the control socket closed: the client did not read the answer within a minute");
                 });
             }
         }

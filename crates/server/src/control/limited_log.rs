@@ -38,7 +38,7 @@ impl LimitedLog {
 
     fn count(lines: Option<u64>) {
         if let Some(lines) = lines {
-            warn!(lines, "there was more trouble with clients of the control socket than this log names");
+            warn!(lines, "further lines about clients of the control socket were suppressed");
         }
     }
 

@@ -51,7 +51,7 @@ impl From<serde_json::Error> for Refusal {
         // Serde puts names of fields between backticks.
         let text = error.to_string();
         let field = text.split('`').nth(1).filter(|_| text.contains("field")).map(str::to_owned);
-        let message = format!("the body is not as it should be: {text}; docs/CONTROL.md has all fields");
+        let message = format!("the body is invalid: {text}; docs/CONTROL.md has all fields");
         Self { code: StatusCode::BAD_REQUEST, field, message }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn open(
         return Err(Refusal {
             code: StatusCode::SERVICE_UNAVAILABLE,
             field: None,
-            message: "there are as many sessions of this user as may be; close some, and try again".into(),
+            message: "too many sessions of this user; close some and try again".into(),
         });
     }
     // From here on the session is closed whenever this value is dropped.

@@ -22,10 +22,10 @@ impl ClientLog {
     pub fn tell(&mut self, now: Instant, last: bool) {
         let due = |limit: &mut LogRateLimit| if last { limit.rest() } else { limit.take_suppressed(now) };
         if let Some(lines) = due(&mut self.usual) {
-            info!(lines, "more clients came or went than are named here");
+            info!(lines, "further lines about clients were suppressed");
         }
         if let Some(lines) = due(&mut self.trouble) {
-            warn!(lines, "there was more trouble with clients than this log names");
+            warn!(lines, "further warnings about clients were suppressed");
         }
     }
 
@@ -72,7 +72,7 @@ impl<D: Device> Exporter<D> {
         let orderly = !client.heard || client.opened && !middle && matches!(how, Lost::Closed);
         if orderly {
             if self.lines.usual(now) {
-                info!(client = id, from, why, "gone without a goodbye");
+                info!(client = id, from, why, "disconnected without NBD_CMD_DISC");
             }
         } else if self.lines.trouble(now) {
             match (client.opened, middle) {
@@ -141,7 +141,7 @@ impl<D: Device> Exporter<D> {
             ClientError::Tls(error) => {
                 if logged {
                     let from = self.from(id);
-                    warn!(client = id, from, %error, "a client without the encryption that there must be");
+                    warn!(client = id, from, %error, "the client's TLS session failed");
                 }
                 if let Some(client) = self.clients.get_mut(&id) {
                     (client.ending, client.broken) = (true, true);

@@ -80,7 +80,7 @@ impl<D: Device> Exporter<D> {
                     warn!(
                         most,
                         from,
-                        "a client is refused: there are as many as may be, of its user or machine or of all"
+                        "a client is refused: there are too many clients, of its user or machine or of all"
                     );
                 }
                 self.make_room_for_refused()?;

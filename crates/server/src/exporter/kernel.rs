@@ -101,7 +101,7 @@ impl<D: Device> Exporter<D> {
         }
         kernel.live = kernel.queue.exchange()?;
         if !kernel.live && !self.stopping {
-            warn!(background, "the kernel has let go of the block device");
+            warn!(background, "the kernel has removed the block device");
         }
         let mut asked = false;
         let waits = kernel.background.is_some_and(|shown| shown.load(Ordering::Acquire)) && !self.stopping;

@@ -164,7 +164,7 @@ impl Places {
             rules.is_not_own(&identity(&stat))?;
             return Ok(Box::new(Real { file: file.into(), created }));
         }
-        Err(denied("the file is put there and taken away again and again"))
+        Err(denied("the file changes with every look-up; try again when no program creates and removes it"))
     }
 
     /// Opens a file that a user has named and locks it until it is closed. On a file system without locks the file
@@ -183,8 +183,8 @@ impl Places {
             }
         }
         Err(denied(
-            "the file is put there and taken away again and again, or its file system gives it another number each time; name a file \
-             on another",
+            "the file changes with every look-up: a program replaces it, or its file system gives it another number each \
+             time; name a file on another file system",
         ))
     }
 

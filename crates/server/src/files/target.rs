@@ -173,7 +173,7 @@ impl OpenImage {
         };
         if file.len().map_err(trouble)? == 0 {
             if acknowledged > 0 {
-                return Err(cut(0, "it was emptied"));
+                return Err(cut(0, "the file was emptied"));
             }
             if other {
                 return Err(another(target));

@@ -76,7 +76,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn there_are_as_many_places_as_may_be_and_one_that_is_left_is_given_again() {
+    fn subscriptions_are_limited_and_a_dropped_one_is_free_again() {
         let feed = Arc::new(Feed::default());
         let mut places: Vec<_> = (0..BROWSERS_MAX).map(|_| FeedSubscription::take(&feed).unwrap()).collect();
         assert!(FeedSubscription::take(&feed).is_none());

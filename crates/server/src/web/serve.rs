@@ -28,9 +28,9 @@ const KERNEL_BYTES_MAX: usize = 256 << 10;
 
 /// The answer to a connection that gets no slot.
 const NO_SLOT_RESPONSE: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 92\r\n\
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 72\r\n\
 connection: close\r\n\r\n\
-{\"error\":{\"message\":\"there are as many connections as may be; close some, and try again\"}}\r\n";
+{\"error\":{\"message\":\"too many connections; close some and try again\"}}\r\n";
 
 /// Accepts connections until the page is stopped.
 pub(super) async fn serve(

@@ -65,7 +65,8 @@ fn a_thousand_garbage_connections_hurt_no_other_client() {
     ]));
     // The log has the suppressed lines as a count.
     let reported = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
-    let counted: u64 = log.numbers(&["WARN [thousand]", "more trouble with clients"], "lines").iter().sum();
+    let counted: u64 =
+        log.numbers(&["WARN [thousand]", "further warnings about clients"], "lines").iter().sum();
     assert!(
         reported + counted > 500 && reported + counted <= tally.clients,
         "{reported} and {counted}: {tally:?}"

@@ -32,11 +32,11 @@ fn fio_verifies_its_writes() {
 
 /// The proof over the daemon, among the tests of `cli`, runs ext4 also in the short tier.
 #[test]
-fn file_systems_on_it_are_clean_and_the_same_afterwards() {
+fn file_systems_on_an_export_are_clean_and_the_same_afterwards() {
     proof("filesystems.sh", &[("SYSTEMS", testing::sized("xfs btrfs", "ext4 xfs btrfs"))]);
 }
 
 #[test]
-fn postgres_on_it_recovers_from_a_crash() {
+fn postgres_on_an_export_recovers_from_a_crash() {
     proof("postgres.sh", &[]);
 }

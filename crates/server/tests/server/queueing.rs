@@ -435,7 +435,8 @@ fn a_thousand_failed_requests_are_few_lines_and_a_count() {
     drop(client);
     server.end();
     let named = log.numbers(&["WARN [failing]", "a request failed"], "client").len() as u64;
-    let counted: u64 = log.numbers(&["WARN [failing]", "more trouble with clients"], "lines").iter().sum();
+    let counted: u64 =
+        log.numbers(&["WARN [failing]", "further warnings about clients"], "lines").iter().sum();
     // Twenty lines are allowed in each window of ten seconds, and the first line begins a window.
     let windows = began.elapsed().as_secs() / 10 + 1;
     assert!((20..=20 * windows).contains(&named), "{named} lines");

@@ -80,7 +80,7 @@ pub enum FileError {
         kind: ErrorKind,
     },
     /// The bytes are whole, but their content is impossible.
-    #[error("the table says at byte {at} what no table can: {what}; probe the drive again")]
+    #[error("the table is impossible at byte {at}: {what}; probe the drive again")]
     Content {
         /// The offset of the impossible content, in bytes.
         at: u64,
@@ -249,7 +249,7 @@ pub(crate) fn table(read: &mut Reader<'_>, most: u64) -> Result<Table, Broken> {
     let answers: [u8; 4] = read.take()?;
     let count = read.u8()?;
     if count > 4 || answers.iter().any(|curve| *curve >= count && *curve != NO_CURVE) {
-        return Err(read.wrong("curves for pairs that there are not"));
+        return Err(read.wrong("more curves than pairs, or an answer by a curve that does not exist"));
     }
     let mut curves: Vec<Curve> = Vec::new();
     for _ in 0..count {

@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
     fn refill(&mut self, least: usize) -> Result<(), Broken> {
         let left = self.end.saturating_sub(self.at);
         if left < least as u64 {
-            return Err(self.wrong("nothing, where more must follow"));
+            return Err(self.wrong("the data end early"));
         }
         let size = usize::try_from(left).unwrap_or(usize::MAX).min(WINDOW_BYTES.max(least));
         self.window.resize(size, 0);
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
 
     /// Checks that the body has ended.
     pub fn end(&self) -> Result<(), Broken> {
-        if self.at == self.end { Ok(()) } else { Err(self.wrong("something after its end")) }
+        if self.at == self.end { Ok(()) } else { Err(self.wrong("bytes follow the end")) }
     }
 
     pub fn wrong(&self, what: &'static str) -> Broken {
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
         }
         self.refill(N)?;
         let found = self.window(N).and_then(|found| found.try_into().ok());
-        let found = found.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
+        let found = found.ok_or_else(|| self.wrong("the data end early"))?;
         self.at += N as u64;
         Ok(found)
     }
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
     /// Skips `len` bytes; returns a reader of these bytes.
     pub fn pass(&mut self, len: u64) -> Result<Self, Broken> {
         let end = self.at.checked_add(len).filter(|end| *end <= self.end);
-        let end = end.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
+        let end = end.ok_or_else(|| self.wrong("the data end early"))?;
         let other = Self { end, ..self.clone() };
         self.at = end;
         Ok(other)

@@ -7,7 +7,7 @@
 //! measurement began, and `--profile` prints the report and the profile.
 //!
 //! The columns are shares of reads. `near`: within 50 us of the prediction, on the drive with all its noise. `true`:
-//! the same on the drive without random noise. `turns`: off by whole revolutions. `other`: off by any other time.
+//! the same on the drive without random noise. `revolutions`: off by whole revolutions. `other`: off by any other time.
 //! `sure`: like `near`, but only for reads outside the regions that the report names as uncertain; `none` if the report
 //! names the whole drive. Behind them stand the order of tracks found, the true order, and the confidence. The last
 //! line has the number of drives that are named as a whole, and the least `sure` of the others.
@@ -67,8 +67,8 @@ fn main() {
         return;
     };
     println!(
-        "{:24} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}  found",
-        "drive", "drive s", "reads", "near", "true", "turns", "other", "sure"
+        "{:24} {:>8} {:>8} {:>7} {:>7} {:>11} {:>7} {:>7}  found",
+        "drive", "drive s", "reads", "near", "true", "revolutions", "other", "sure"
     );
     let (mut lines, mut whole, mut least) = (0, 0, 1.0_f64);
     for name in &wanted.names {
@@ -122,7 +122,7 @@ fn line(wanted: &BuiltinFlags, name: &str, truth: &Profile) -> Option<Option<f64
     let exact = common::predictions_on(drive(false), truth, &profile, &report, 2_000);
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!(
-        "{name:24} {:8.0} {:8} {:>7} {:>7} {:>7} {:>7} {:>7}  {} of {} zones, {} of {} heads, {} for {}, {} sure{}",
+        "{name:24} {:8.0} {:8} {:>7} {:>7} {:>11} {:>7} {:>7}  {} of {} zones, {} of {} heads, {} for {}, {} sure{}",
         report.drive_time_s,
         report.commands,
         percent(near),

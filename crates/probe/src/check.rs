@@ -424,7 +424,7 @@ fn check_again(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             off += u64::from(wrap(angle - expected).abs() * meter.revolution() > PREDICTED_ERROR_NS_MAX);
         }
         if off as f64 > UNSURE_SHARE_MIN * REPEATED_READS as f64 {
-            let why = format!("{off} of {REPEATED_READS} sectors stand elsewhere than the map has them");
+            let why = format!("{off} of {REPEATED_READS} sectors are at other angles than the map says");
             match unsure.last_mut() {
                 Some(last) if last.end.get() == first => last.end = Lbn::new(end),
                 _ => unsure.push(Unsure::new(first, end, why)),

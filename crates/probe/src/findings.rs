@@ -38,7 +38,7 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     if buffer.segments.value > 0 {
         let note = "random reads until one is evicted, if that is the least recently used";
         report.add("cache segments", buffer.segments.value.to_string(), buffer.segments.sure, note);
-        let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
+        let on = format!("{:.3} ms if the read continues the last one", buffer.on_ns / 1e6);
         let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };
         report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, note);
         if buffer.tells_bus {
@@ -69,8 +69,8 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         between(least.min(tracks), tracks),
         sure_of_tracks,
         format!(
-            "each zone may begin inside of one; of {} tracks looked at {} were as those before have them",
-            evidence.looked_at, evidence.agree
+            "a zone may begin inside a track; {} of {} measured tracks matched those before",
+            evidence.agree, evidence.looked_at
         ),
     );
     let looked_at = map.measured.to_string();
@@ -99,7 +99,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     let note = if map.mapped < end {
         part.to_owned()
     } else if sure < ORDER_CONFIDENCE_MIN && sure_of_heads >= ORDER_CONFIDENCE_MIN && !other.is_empty() {
-        format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
+        format!("surely by cylinders; heads {other} would take the same times")
     } else {
         String::new()
     };
@@ -221,7 +221,8 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         ms => format!("{ms:.3} ms over {distance}"),
     };
     let spread: Vec<String> = seeks.spread.value.iter().map(described).collect();
-    let note = "standard deviation, most to a quarter or 5 us; what the command overhead varies by is in it";
+    let note =
+        "standard deviation, most to a quarter or 5 us; includes the variation of the command overhead";
     let (value, sure, note) = if spread.is_empty() {
         ("not measured".to_owned(), 0.0, "no time was left, or no seek was caught")
     } else {
@@ -278,7 +279,7 @@ pub(crate) fn of_writes(
             let why = match written {
                 None => why_not,
                 Some(written) if written.write_back.value => "writes are acknowledged from the buffer",
-                Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
+                Some(_) => "hidden by a slow bus, or the writable sectors hold too few half tracks",
             };
             let note = format!("an assumption, that they are as reads: {why}");
             report.add(what, on(reads.is_some_and(|seen| seen.value)), UNTESTED_CONFIDENCE, note);

@@ -272,7 +272,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     if let Some(again) = report.kept("remapped LBNs", again)?.flatten() {
         let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
         let note = format!(
-            "met by chance; where they are was not looked for; so again in {:.0}% of {} further reads",
+            "met by chance, not searched for; {:.0}% of {} further reads find them elsewhere again",
             100.0 * again.within_50us,
             again.reads
         );

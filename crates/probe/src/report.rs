@@ -63,7 +63,7 @@ impl Confidence {
 impl fmt::Display for Confidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reads == 0 {
-            return f.write_str("none was timed there: how far to trust it is not known");
+            return f.write_str("no request was timed there, so the reliability is unknown");
         }
         write!(
             f,

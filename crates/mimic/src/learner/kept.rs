@@ -33,7 +33,7 @@ pub enum LearntError {
     Config(#[from] LearnerError),
     /// The bytes are not those of a learner.
     #[error(
-        "the file is nothing that a mimic has learnt: the file does not begin with \"FBLEARN\"; begin anew without it"
+        "the file holds no learner's state: the file does not begin with \"FBLEARN\"; begin anew without it"
     )]
     NotLearnt,
     /// The file has a later or an invalid version.

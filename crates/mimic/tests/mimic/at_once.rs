@@ -36,7 +36,7 @@ fn table(metric: Metric, curves: &[BTreeMap<i64, (u64, bool)>], stand_in: bool) 
 
 proptest! {
     #[test]
-    fn as_each_alone(
+    fn requests_at_once_are_answered_as_each_alone(
         metric in prop::sample::select(&Metric::ALL[..]),
         curves in prop::collection::vec(
             prop::collection::btree_map(-4_000..4_000i64, (1..5_000_000u64, any::<bool>()), 0..200), 4),

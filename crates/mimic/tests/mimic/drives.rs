@@ -83,7 +83,7 @@ fn no_drive_is_taken_for_another() {
 }
 
 #[test]
-fn another_drive_under_it_is_noticed_and_relearnt() {
+fn a_replaced_drive_is_noticed_and_relearnt() {
     let (old, new) = (drive("mimic-base"), drive("mimic-slow-rotate"));
     let arrival = Arrival::outstanding(20);
     let near = |drive: &DriveModel| load(drive, 2_000);

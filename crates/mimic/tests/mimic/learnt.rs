@@ -167,7 +167,7 @@ fn each_refusal_has_its_reason_and_mend() {
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
     };
     let anew = "begin anew without it";
-    says(config(), "WD-4711", b"", &["nothing that a mimic has learnt", anew]);
+    says(config(), "WD-4711", b"", &["holds no learner's state", anew]);
     says(config(), "WD-4711", &whole[..10], &["damaged", "10 bytes", anew]);
     let mut later = whole.clone();
     later[8] = 3;

@@ -144,7 +144,7 @@ fn a_device_that_is_no_disk_is_served_all_the_same() {
 }
 
 #[test]
-fn idle_time_teaches_it_without_a_profile() {
+fn a_learner_learns_in_idle_time_without_a_profile() {
     let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
     let (known, config) = core(None, capacity, SMTF);

@@ -65,7 +65,7 @@ pub(crate) fn find(
                 strays.moved.extend(first..=last);
             } else {
                 let why =
-                    "sectors there stand elsewhere than the map has them, unlike those before and behind";
+                    "sectors there are at other angles than the map says, unlike those before and behind";
                 strays.stretches.push(Unsure::new(first, last + 1, why.to_owned()));
             }
             break;

@@ -147,7 +147,11 @@ fn a_hit_that_goes_on_differs_from_one_elsewhere() {
             let near = |a: f64, b: f64| (a - b).abs() < 0.05;
             assert!(near(said.0, is.0) && near(said.1, is.1), "{name}, noisy {noisy}: {said:?} for {is:?}");
             let note = &finding(&found, "hit").note;
-            assert_eq!(note.contains("goes on"), is.1 - is.0 > 0.1, "{name}, noisy {noisy}: {note}");
+            assert_eq!(
+                note.contains("continues the last one"),
+                is.1 - is.0 > 0.1,
+                "{name}, noisy {noisy}: {note}"
+            );
         }
     }
 }

@@ -276,7 +276,7 @@ fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
 }
 
 #[test]
-fn a_buffer_that_gives_up_what_it_has_handed_over_may_take_writes() {
+fn a_buffer_that_evicts_transferred_data_may_still_hold_writes() {
     // The buffer evicts data once they are transferred, so reads are never hits: a probe once reported the buffer, and
     // write-back, as off.
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();

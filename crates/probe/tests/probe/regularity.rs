@@ -174,7 +174,7 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             let reported: u64 = named.iter().map(|region| common_to(region, &broken)).sum();
             assert_eq!(reported, broken.end - broken.start, "{what}");
             for region in named {
-                assert!(region.why.contains("stand elsewhere than the map has them"), "{what}");
+                assert!(region.why.contains("are at other angles than the map says"), "{what}");
                 let sure = region.confidence;
                 assert!(sure.reads >= 60 && sure.low < sure.high && sure.within_50us < 0.97, "{what}");
                 assert!(found.profile.sources.contains(&region.to_string()), "{what}");

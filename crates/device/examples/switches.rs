@@ -3,7 +3,8 @@
 //!
 //! `cargo run --example switches -- /dev/sdX` shows the states. `... /dev/sdX DIRECTORY off` switches both
 //! off, with a record in the directory, and back on when standard input ends. `... /dev/sdX DIRECTORY back`
-//! switches on again what a killed process has left off. `proofs/switches.sh` runs the example in a guest.
+//! switches on again what a killed process has left off at this disk. `proofs/switches.sh` runs the example in a
+//! guest.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -15,22 +16,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let usage = "give DISK, DISK DIRECTORY off, or DISK DIRECTORY back";
     let (path, rest) = arguments.split_first().ok_or(usage)?;
     let mut disk = Sg::open(path.as_ref())?;
+    let identity = || -> Result<String, Box<dyn std::error::Error>> {
+        Ok(device::inspect(path.as_ref())?.identity.ok_or("the kernel has no identity of the disk")?)
+    };
     match rest {
         [] => println!("{:?}", Switches::read(&mut disk)?),
         [directory, word] if word == "off" => {
-            let identity =
-                device::inspect(path.as_ref())?.identity.ok_or("the kernel has no identity of it")?;
             let journal = SwitchJournal::new(directory.as_ref());
-            let quiet = switch_off(Box::new(disk), Box::new(journal), &identity)?;
+            let quiet = switch_off(Box::new(disk), Box::new(journal), &identity()?)?;
             println!("off");
             std::io::stdout().flush()?;
             std::io::stdin().read_to_end(&mut Vec::new())?;
             quiet.end().map_err(|error| error.to_string())?;
         }
         [directory, word] if word == "back" => {
+            let identity = identity()?;
             let journal = SwitchJournal::new(directory.as_ref());
             for held in journal.left()? {
                 let held = held?;
+                if held.record.disk != identity {
+                    println!("{}: another disk; its record stays", held.record.disk);
+                    continue;
+                }
                 put_back(&mut disk, &held.record)?;
                 journal.settle(held)?;
                 println!("back");

@@ -72,8 +72,9 @@ impl Passed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub position: Position,
+    /// The first LBN of the last access, which is near `position`.
     pub lbn: Lbn,
-    /// The instant at which the head is there.
+    /// The instant at which the head is at `position`.
     pub from: Instant,
 }
 

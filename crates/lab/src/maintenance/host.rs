@@ -199,10 +199,8 @@ impl MaintenanceHost {
         while !done(self) {
             let goes_on = self.step()?;
             if !goes_on || self.now.since(Instant::ZERO) > RUN_TIME_MAX {
-                return Err(LabError::new(
-                    format!("a run that never ends, at {}", self.now),
-                    "nothing happens",
-                ));
+                let why = if goes_on { "a week of virtual time has passed" } else { "no event is pending" };
+                return Err(LabError::new(format!("the run is stuck at {}", self.now), why));
             }
         }
         Ok(())
@@ -363,7 +361,8 @@ impl MaintenanceHost {
         let sector = self.drive.sector_bytes();
         let capacity = self.drive.layout().capacity().get();
         let mut at = range;
-        loop {
+        // From the range to the end of the drive and from the beginning to the end, every place is tried.
+        for _ in 0..2 * (capacity / 8 + 1) {
             let bytes = zeros(&mut self.zeros, at.len().bytes(sector).get() as usize);
             let mut begun = None;
             self.hosted_apps.call(&mut *self.core, hosted_app, |hosted_app, sessions| {
@@ -395,6 +394,7 @@ impl MaintenanceHost {
                 None => return Err(LabError::new("a reorganised request", "there is no reorganiser")),
             }
         }
+        Err(LabError::new("a reorganised request", "every place on the drive is free"))
     }
 
     /// Begins a write to a volume with snapshots, which is done step by step; the write waits if another one is

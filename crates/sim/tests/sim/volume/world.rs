@@ -428,11 +428,8 @@ impl World {
     fn power_cut(&mut self) {
         self.collect();
         let now = self.volume.now();
-        let mut ledger = self.ledger.borrow_mut();
         let empty = Platters::blank(&self.drive);
         let volume = Volume::new(Arc::clone(&self.drive), Config::default(), empty).unwrap();
-        drop(ledger.tasks.values_mut());
-        drop(ledger);
         let platters = std::mem::replace(&mut self.volume, volume).power_cut().unwrap();
         self.check_medium(&platters, now);
         // After a power cut only the medium is left.

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_the_items_order_whatever_the_cores() {
+    fn results_are_in_the_order_of_the_items_with_any_number_of_threads() {
         for jobs in [1, 2, 7] {
             let lab = Lab::new(Size::Quick, 1).with_jobs(jobs);
             let squares = lab.map(0..50u64, |n| Ok(n * n)).unwrap();

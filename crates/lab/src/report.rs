@@ -46,7 +46,7 @@ pub fn html(page: &Page) -> Result<String, PlotError> {
     let _ = write!(
         text,
         "<h1>The papers' figures</h1>\n<p>Simulated by freeblock {} from its scheduler core and drive models. \
-         The same command gives the same page on every machine, but for what is marked as timed.</p>\n<pre>{}</pre>\n",
+         The same command gives the same page on every machine, except the numbers marked as timed.</p>\n<pre>{}</pre>\n",
         escape(page.version),
         escape(page.command)
     );

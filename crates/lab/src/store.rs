@@ -44,7 +44,7 @@ pub enum StoreError {
         source: serde_json::Error,
     },
     /// The text was not written by [`Saved::to_json`].
-    #[error("no saved outcome: {0}; delete the file, or run without --resume")]
+    #[error("the file has no saved outcome: {0}; delete the file, or run without --resume")]
     Read(#[from] serde_json::Error),
 }
 

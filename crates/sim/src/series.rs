@@ -26,7 +26,7 @@ pub struct Interval {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SeriesError {
     /// The intervals have no length.
-    #[error("intervals of no length; give more than 0 seconds")]
+    #[error("the interval has length 0; give more than 0 seconds")]
     NoLength,
     /// There are too many intervals.
     #[error("more than {INTERVALS_MAX} intervals of {every}; give longer ones")]

@@ -13,7 +13,7 @@ pub struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListedError {
     /// An entry has no reason.
-    #[error("line {0}: no reason follows the name; write one behind it, after a space")]
+    #[error("line {0} has a name without a reason; write the reason after the name and a space")]
     Reason(usize),
     /// A test has been listed before.
     #[error("line {0}: {1} is listed twice; delete one of the two")]

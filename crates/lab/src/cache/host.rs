@@ -39,7 +39,7 @@ pub(crate) enum HostError {
     Unknown(RequestId),
     #[error(transparent)]
     Head(#[from] HeadError),
-    #[error("nothing is under way at {0}, and nothing will come; every client waits for the cache")]
+    #[error("the run is stuck at {0}: no event is pending and every client waits for the cache")]
     Stuck(Instant),
 }
 

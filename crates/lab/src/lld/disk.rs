@@ -73,9 +73,9 @@ pub(crate) enum DiskError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     NotPending(#[from] NotPending),
-    #[error("{0} holds nothing; it was never written, or is lost")]
+    #[error("{0} has no data: the block was never written, or is lost")]
     Nothing(LogicalBlock),
-    #[error("{0} came back with other data than were written")]
+    #[error("{0} has other data than were written")]
     Corrupt(LogicalBlock),
 }
 

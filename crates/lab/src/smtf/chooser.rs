@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn smtf_goes_by_the_mimic_alone() {
+    fn smtf_chooses_the_shortest_time_that_the_mimic_predicts() {
         assert_eq!(chosen(&mut FromOutside::smtf(Farthest), 100, &[60, 140, 900, 149]), 900);
     }
 }

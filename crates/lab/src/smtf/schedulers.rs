@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn with_many_the_more_is_known_the_better() {
+    fn in_long_queues_schedulers_that_know_more_are_faster() {
         let tallies = tallies(10_000.0);
         assert!(tallies.iter().all(|(_, t)| t.requests == 2_000 && t.mean_queue() > 5.0));
         let (others, best) = (&tallies[2..], [tallies[0].1.busy, tallies[1].1.busy]);

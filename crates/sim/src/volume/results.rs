@@ -18,7 +18,7 @@ pub enum VolumeError {
     #[error(transparent)]
     Config(#[from] IdleTimeError),
     /// A write with too many bytes, or too few.
-    #[error("a write to LBNs {range} is {expected} bytes, and came with {found}")]
+    #[error("a write to LBNs {range} needs {expected} bytes, and {found} were given")]
     Bytes {
         /// The range of the write.
         range: LbnRange,

@@ -89,7 +89,7 @@ fn readings_and_tasks_share_one_bound_on_a_drive_of_today() {
 }
 
 #[test]
-fn on_an_idle_disk_a_scan_does_not_wait_for_readings_and_they_go_on_behind_it() {
+fn readings_on_an_idle_disk_do_not_delay_a_scan_and_continue_after_it() {
     let toml = include_str!("../../../../drive/tests/data/small.toml");
     let profile = Profile::from_toml(toml, "small.toml").unwrap();
     let all = DriveModel::from_profile(&profile).unwrap();

@@ -157,7 +157,7 @@ fn another_drive_is_not_trusted_because_of_cache_hits() {
 fn arms_that_differ_from_the_profile_do_not_harm_streams() {
     let arms = [100, 400, -100, -400].into_iter();
     let all = arms.flat_map(|arms| cells(Surprise::Arms(arms), &[Kind::Half, Kind::Runs], false));
-    for cell in testing::some(2, all.filter(|cell| !is_over_the_bound(cell))) {
+    for cell in testing::some(2, all.filter(|cell| !needs_many_seeds(cell))) {
         let harmed = wrong(&cell, 8_000, testing::sized(4, 32));
         assert!(harmed.is_none(), "{harmed:?}");
     }
@@ -165,14 +165,14 @@ fn arms_that_differ_from_the_profile_do_not_harm_streams() {
 
 /// Returns whether the drive's arms are 40% faster than the profile's, with 70 requests a second of which half read
 /// consecutively. This case has a test of its own, with more seeds.
-fn is_over_the_bound(cell: &Cell) -> bool {
+fn needs_many_seeds(cell: &Cell) -> bool {
     let Cell { surprise, arrival, kind, .. } = *cell;
     surprise == Surprise::Arms(-400) && ARRIVALS[arrival].0 == "70 a second" && kind == Kind::Half
 }
 
 #[test]
 fn arms_much_faster_than_the_profile_do_not_harm_streams_on_a_busy_drive() {
-    let all = cells(Surprise::Arms(-400), &[Kind::Half, Kind::Runs], false).filter(is_over_the_bound);
+    let all = cells(Surprise::Arms(-400), &[Kind::Half, Kind::Runs], false).filter(needs_many_seeds);
     let harmed: Vec<_> = all.filter_map(|cell| wrong(&cell, 8_000, 32)).collect();
     assert!(harmed.is_empty(), "{}", harmed.join("\n"));
 }

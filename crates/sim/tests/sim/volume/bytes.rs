@@ -255,7 +255,7 @@ fn mismatched_platters_and_writes_are_refused() {
     let mut volume = volume(&one);
     let short = volume.submit_write(range(4, 2), vec![0; 100]).unwrap_err();
     let expected = 2 * one.sector_bytes().get();
-    assert_eq!(short.to_string(), format!("a write to LBNs 4+2 is {expected} bytes, and came with 100"));
+    assert_eq!(short.to_string(), format!("a write to LBNs 4+2 needs {expected} bytes, and 100 were given"));
     let past = range(one.layout().capacity().get(), 1);
     assert!(volume.submit_read(past).unwrap_err().to_string().contains("the drive ends at"));
     assert_eq!((volume.outstanding(), volume.next_at()), (0, None));

@@ -2,7 +2,7 @@
 //!
 //! All images are verified before the first block is written. Blocks are read in the order of the images, a bounded
 //! number of bytes ahead (the window). The blocks of a difference are written after all blocks of the image before it,
-//! so that an old block never overwrites a newer one.
+//! and not at all if one of those could not be written: written again later, it would overwrite a newer block.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use super::landed::Landed;
@@ -44,6 +44,8 @@ pub(crate) struct Restore {
     bad_more: u64,
     /// The number of sectors that could not be written. Chunks with such sectors do not count as done.
     unwritten: u64,
+    /// The image that the last of these sectors belongs to.
+    unwritten_image: Option<usize>,
     /// Whether the images have a block for each sector of the disk.
     whole: bool,
     written_bytes: u64,
@@ -73,6 +75,7 @@ impl Restore {
             bad: before.bad.iter().copied().collect(),
             bad_more: before.bad_more,
             unwritten: 0,
+            unwritten_image: None,
             whole: false,
             written_bytes: before.bytes,
             landed: Landed::default(),
@@ -122,7 +125,7 @@ impl Restore {
             }
         }
         (self.done, self.trouble, self.read_all, self.unsaved) = (Some(done), None, false, true);
-        self.unwritten = 0;
+        (self.unwritten, self.unwritten_image) = (0, None);
         self.go_on(cx);
     }
 
@@ -142,6 +145,10 @@ impl Restore {
             // A chunk of the next image waits until all chunks of the image before it have been written.
             if self.writing.values().next().is_some_and(|w| w.chunk.image != chunk.image) {
                 self.waiting.push_front(chunk);
+                break;
+            }
+            if self.unwritten_image.is_some_and(|image| image != chunk.image) {
+                self.failed = Some(self.why_unwritten());
                 break;
             }
             let sector = cx.disk.sector_bytes.get();
@@ -229,6 +236,13 @@ impl Restore {
         record.range.len() > one && cx.sessions.write(session, record.range, one, record.parameter).is_ok()
     }
 
+    fn why_unwritten(&self) -> String {
+        let unwritten = self.unwritten;
+        format!(
+            "{unwritten} sectors could not be written; look at the disk and its connection, and restore again"
+        )
+    }
+
     /// Returns whether all chunks have been written or have failed, so that at most a flush is left.
     fn is_written(&self) -> bool {
         self.read_all && self.writing.is_empty() && self.waiting.is_empty()
@@ -251,7 +265,9 @@ impl Job for Restore {
         }
         let Some(writing) = self.writing.get_mut(&number) else { return };
         writing.left = writing.left.saturating_sub(record.range.len().get());
-        writing.failed |= record.bad.is_some();
+        if record.bad.is_some() {
+            (writing.failed, self.unwritten_image) = (true, Some(writing.chunk.image));
+        }
         let left = writing.left;
         if left == 0 {
             self.written(number);
@@ -354,10 +370,7 @@ impl Job for Restore {
             (None, None)
                 if self.unwritten > 0 && self.is_written() && self.landed.iter().next().is_none() =>
             {
-                Stage::Failed(format!(
-                    "{} sectors could not be written; look at the disk and its connection, and restore again",
-                    self.unwritten
-                ))
+                Stage::Failed(self.why_unwritten())
             }
             (None, Some(why)) => Stage::Waiting(why.clone()),
             (None, None) if self.done.is_none() => Stage::Opening,

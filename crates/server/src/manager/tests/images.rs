@@ -583,6 +583,41 @@ fn a_restore_that_could_not_write_every_sector_fails_and_opens_nothing() {
     }
 }
 
+/// A block of the first image that could not be written is still to be written after a kill. It would overwrite the block
+/// of the difference at the same place, if that were written already.
+#[test]
+fn blocks_of_a_difference_wait_until_every_block_of_the_image_before_is_written() {
+    let mut rig = Rig::new();
+    let chain = ["/backups/full", "/backups/one"];
+    for (at, image) in chain.into_iter().enumerate() {
+        let id = rig.start(difference(image, &chain[..at]));
+        assert_eq!(rig.run(id), TaskState::Done);
+        (0..300).for_each(|block| rig.write(range(block * 16, 16)));
+        rig.settle();
+    }
+    let (first, both) = (stacked(&rig, &chain[..1]), stacked(&rig, &chain));
+    let bad = 101 * SECTOR..102 * SECTOR;
+    rig.volume.platters_mut().spoil(Lbn::new(101), Cure::None);
+    let from = chain.iter().map(Into::into).collect();
+    let id = rig.start(TaskSpec { from, ..TaskSpec::new(TaskKind::Restore) });
+    while !rig.task(id).state.is_over() {
+        rig.step();
+        let medium = rig.medium();
+        if medium[..bad.start] == first[..bad.start] && medium[bad.end..] == first[bad.end..] {
+            // All other sectors of the first image are written. The next write to this sector does not fail.
+            rig.volume.platters_mut().spoil(Lbn::new(101), Cure::Write);
+        }
+        let beside = bad.end..bad.end + SECTOR;
+        assert!(medium[beside.clone()] != both[beside], "the difference is written");
+    }
+    let task = rig.task(id);
+    let reason = task.reason.unwrap_or_default();
+    assert!(
+        task.state == TaskState::Failed && reason.starts_with("1 sectors could not be written; "),
+        "{reason}"
+    );
+}
+
 #[test]
 fn a_restore_of_less_than_the_disk_leaves_it_closed() {
     let mut rig = Rig::new();

@@ -69,7 +69,11 @@ pub(super) fn show(
         std::thread::sleep(BEAT);
         let (beat, begun) = (now(), Clock::now());
         let asked = held(&stage.asked).clone();
-        demo.ask(asked, beat).map_err(problem)?;
+        if let Err(error) = demo.ask(asked, beat) {
+            // The runs go on with the settings that they have.
+            console.report(&problem(error));
+            *held(&stage.asked) = demo.asked().clone();
+        }
         while demo.step(beat).map_err(problem)? {
             if begun.elapsed() > BEHIND {
                 demo.fall_behind(now());

@@ -89,7 +89,11 @@ pub(crate) fn verify(args: &VerifyArgs, console: &Console) -> Result<Outcome, Pr
         let mut disks = disk["disks"].as_array().into_iter().flatten();
         let sector =
             disks.find(|disk| disk["name"] == **first).and_then(|disk| disk["sector_bytes"].as_u64());
-        let sector = units::Bytes::new(sector.unwrap_or(512));
+        let Some(sector) = sector.map(units::Bytes::new) else {
+            let why =
+                format!("the daemon serves no disk {first}, or does not know the disk's sector size yet");
+            return Err(Problem::failed(why).help("`freeblock status` lists the disks"));
+        };
         let Some(sectors) = crate::values::sectors(chunk, sector) else {
             return Err(
                 Problem::usage(format!("a chunk of {} bytes", chunk.get())).help("give whole sectors")
